@@ -60,6 +60,11 @@ inline int spins_of_a_switch() {
   return spins;
 }
 
+// Whether this process has so many ranks that each look of one that waits delays those that it waits for, and each that
+// goes to sleep is one less of them. For good: set where the ranks are made.
+inline std::atomic<bool> crowded{false};
+inline constexpr int kCrowdedRanksPerCore = 8;
+
 // The same for what may run on the waiter's own core: a thread that is bound to one core waits for nothing that runs
 // beside it there, and each look would only delay what it waits for. Asked once a thread.
 inline int spins_before_yield() {
@@ -68,8 +73,11 @@ inline int spins_before_yield() {
     CPU_ZERO(&cores);
     return sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) == 1 ? 0 : spins_of_a_switch();
   }();
-  return spins;
+  return crowded.load(std::memory_order_relaxed) ? 0 : spins;
 }
+
+// How often then to give it away before going to sleep.
+inline int yields_before_sleep() { return crowded.load(std::memory_order_relaxed) ? 1 : 100; }
 
 // Those who sleep until what they wait for is written. Works between processes.
 class Sleepers {
@@ -115,14 +123,12 @@ class RisingCounter {
       if (value() >= wanted) return;
       pause_spin();
     }
-    for (int i = 0; i < kYields; ++i) {
+    for (int i = yields_before_sleep(); i > 0; --i) {
       if (value() >= wanted) return;
       sched_yield();
     }
     sleepers_.sleep_until([&] { return value_.load(std::memory_order_seq_cst) >= wanted; });
   }
-
-  static constexpr int kYields = 100;
 
  private:
   std::atomic<std::uint64_t> value_{0};

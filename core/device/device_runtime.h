@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -103,6 +104,8 @@ class DeviceRuntime {
   virtual void close_shared(void* memory) noexcept = 0;
 
   virtual StreamHandle create_stream(int device) = 0;
+  // Streams that a rank's copies on `device` are best put into: where it has more messages under way, they share.
+  virtual std::size_t most_copy_streams(int /*device*/) const { return std::numeric_limits<std::size_t>::max(); }
   // Returns when all that was queued is done, or can no longer be: what it touches may go.
   virtual void destroy_stream(StreamHandle stream) noexcept = 0;
   virtual void synchronize(StreamHandle stream) = 0;  // returns when all that was queued is done

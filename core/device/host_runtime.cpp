@@ -16,6 +16,10 @@ namespace {
 
 constexpr int kMostDevices = 1024;
 constexpr int kDevicesByDefault = 4;
+// Of all devices together, and of one: as many hardware queues as CUDA gives a device by itself.
+constexpr int kMostCopyStreams = 256;
+constexpr int kMostCopyStreamsOfDevice = 8;
+constexpr int kLeastCopyStreamsOfDevice = 2;
 
 HostStream& stream_of(StreamHandle stream) { return *static_cast<HostStream*>(stream); }
 HostEvent& event_of(EventHandle event) { return *static_cast<HostEvent*>(event); }
@@ -36,6 +40,7 @@ HostRuntime::HostRuntime(const RuntimeRequest& request) {
     throw CallerError("host:" + std::to_string(request.host_devices) +
                       " is not a number of host devices, expected 1 to " + std::to_string(kMostDevices));
   }
+  total_ = total;
   std::vector<int> ordinals = request.devices;
   if (ordinals.empty()) {
     for (int ordinal = 0; ordinal < total; ++ordinal) ordinals.push_back(ordinal);
@@ -136,6 +141,12 @@ void* HostRuntime::open_shared(int device, const SharedHandle& handle) {
 StreamHandle HostRuntime::create_stream(int device) {
   at(device);
   return new HostStream();
+}
+
+std::size_t HostRuntime::most_copy_streams(int device) const {
+  at(device);
+  const int each = std::clamp(kMostCopyStreams / total_, kLeastCopyStreamsOfDevice, kMostCopyStreamsOfDevice);
+  return static_cast<std::size_t>(each);
 }
 
 void HostRuntime::destroy_stream(StreamHandle stream) noexcept { delete static_cast<HostStream*>(stream); }

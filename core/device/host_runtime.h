@@ -37,6 +37,8 @@ class HostRuntime final : public DeviceRuntime {
   void close_shared(void* memory) noexcept override { memory_.close_shared(memory); }
 
   StreamHandle create_stream(int device) override;
+  // A stream is a thread: few of them where devices are many, so that their number is a multiple of the devices'.
+  std::size_t most_copy_streams(int device) const override;
   void destroy_stream(StreamHandle stream) noexcept override;
   void synchronize(StreamHandle stream) override;
   bool done(StreamHandle stream) override;
@@ -63,6 +65,7 @@ class HostRuntime final : public DeviceRuntime {
   const Device& at(int device) const;
 
   std::vector<Device> devices_;
+  int total_ = 0;  // of which devices_ are those to use
   HostMemory memory_;
   std::mutex kernels_mutex_;
   std::map<std::string, HostKernel, std::less<>> kernels_;  // handles point at its values, which stay

@@ -36,7 +36,8 @@ std::size_t words_of(std::size_t bytes) { return (bytes + sizeof(std::uint64_t) 
 
 }  // namespace
 
-HostStream::HostStream() : ring_(std::make_unique<std::array<Command, kCapacity>>()) {
+// The ring is not initialized: of a thousand streams it would be half a gigabyte of pages.
+HostStream::HostStream() : ring_(std::make_unique_for_overwrite<std::array<Command, kCapacity>>()) {
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "lg-stream");
@@ -78,7 +79,9 @@ void HostStream::launch(const HostKernel& kernel, const LaunchShape& shape, void
   push([&](Command& command) {
     command.kind = Kind::kLaunch;
     command.run = kernel.run;
-    command.shape = shape;
+    command.blocks = shape.blocks;
+    command.threads = shape.threads;
+    command.shared_bytes = shape.shared_bytes;
     command.argument_count = static_cast<std::uint8_t>(kernel.argument_bytes.size());
     std::size_t word = 0;
     for (std::size_t i = 0; i < kernel.argument_bytes.size(); ++i) {
@@ -122,8 +125,9 @@ void HostStream::wait_for_command(std::uint64_t next) {
   core_.store(core, std::memory_order_relaxed);
   const int spins = core == feeders_core_.load(std::memory_order_relaxed) ? 0 : spins_before_yield();
   for (int i = spins; i > 0 && waiting(); --i) pause_spin();
+  const std::int64_t idle_ns = crowded.load(std::memory_order_relaxed) ? 0 : kIdleNs;
   const std::int64_t begin_ns = now_ns();
-  for (int i = 0; waiting() && (i < RisingCounter::kYields || now_ns() - begin_ns < kIdleNs); ++i) sched_yield();
+  for (int i = yields_before_sleep(); waiting() && (i > 0 || now_ns() - begin_ns < idle_ns); --i) sched_yield();
   while (waiting()) {
     store_before_looking(sleeping_, 1U);
     if (queued_.load(std::memory_order_seq_cst) > next) {
@@ -148,7 +152,7 @@ bool HostStream::execute(Command& command) {
       std::array<void*, kMaxArguments> arguments;
       for (std::size_t i = 0; i < command.argument_count; ++i)
         arguments[i] = &command.arguments[command.argument_words[i]];
-      command.run(arguments.data(), command.shape);
+      command.run(arguments.data(), {command.blocks, command.threads, command.shared_bytes});
       return true;
     }
     case Kind::kRecord:

@@ -71,7 +71,9 @@ class HostStream {
     Kind kind;
     std::uint8_t argument_count;
     std::array<std::uint8_t, kMaxArguments> argument_words;  // where each begins
-    LaunchShape shape;
+    unsigned blocks;  // of the launch; a LaunchShape would write to every page of a fresh ring
+    unsigned threads;
+    unsigned shared_bytes;
     void (*run)(void** arguments, const LaunchShape& shape);
     HostEvent* event;
     std::uint64_t recording;

@@ -242,13 +242,13 @@ std::string place(DeviceRuntime& runtime, int device) {
 std::string CopyVariant::grid() const { return std::to_string(shape.blocks) + " x " + std::to_string(shape.threads); }
 
 std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks) {
-  const unsigned multiprocessors = runtime.multiprocessors(device);
   const auto fixed = static_cast<unsigned>(std::max(0, blocks));
   std::vector<CopyVariant> variants;
-  if (runtime.name() == "host") {
+  if (!kernels_are_tried(runtime)) {
     variants.push_back({kKernelCopy, {std::max(1U, fixed), 1, 0}});
     return variants;
   }
+  const unsigned multiprocessors = runtime.multiprocessors(device);  // describes it: files are read
   add_unrolled(variants, multiprocessors, bytes, fixed);
   if (has_bulk(runtime, device)) {
     add_bulk(variants, multiprocessors, shared_bytes_of(runtime, device), bytes, fixed);
@@ -265,7 +265,7 @@ double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& varia
 
 CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source,
                          std::size_t bytes, int blocks) {
-  if (runtime.name() == "host") return copy_variants(runtime, path.device, bytes, blocks).front();
+  if (!kernels_are_tried(runtime)) return copy_variants(runtime, path.device, bytes, blocks).front();
   const Key key{place(runtime, path.device), place(runtime, path.target_device), place(runtime, path.source_device),
                 magnitude(bytes), blocks};
   return remembered(key, [&] { return measured(runtime, path, target, source, bytes, blocks); });

@@ -25,6 +25,9 @@ struct CopyVariant {
   std::string grid() const;  // "132 x 512": blocks and threads of each
 };
 
+// Whether fastest_copy and fastest_both_ways measure: host devices have one variant.
+inline bool kernels_are_tried(const DeviceRuntime& runtime) { return runtime.name() != "host"; }
+
 // Every variant worth trying for a copy of `bytes` on a device; `blocks` above 0 fixes the grid. Never empty.
 std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks);
 
@@ -35,7 +38,7 @@ double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& varia
 
 // The fastest variant for copies of about `bytes` along `path`, measured on these very buffers (target's contents are
 // lost) the first time and remembered for the process: by device, peers, direction, magnitude and blocks. One thread
-// measures at a time. Host devices have one variant, and nothing is measured.
+// measures at a time; ranks that are processes see to that themselves (by_turns).
 CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source,
                          std::size_t bytes, int blocks);
 

@@ -19,6 +19,24 @@ void agree_or_throw(Group& group, const std::string& reason, const Progress& pro
   }
 }
 
+void by_turns(Group& group, bool disturbed, const std::function<void()>& body) {
+  std::string reason;
+  for (int turn = disturbed ? 0 : group.rank(); turn < group.size(); ++turn) {
+    if (turn == group.rank()) {
+      try {
+        body();
+      } catch (const Unsupported& error) {
+        reason = error.what();
+      } catch (const MemoryError& error) {
+        reason = error.what();
+      }
+    }
+    if (!disturbed) break;
+    group.barrier({}, Waiting::kSleep);
+  }
+  agree_or_throw(group, reason);
+}
+
 void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, const Group& group,
                    const Progress& progress) {
   constexpr int kTurnsPerLook = 256;  // aborted() reads a shared line that is seldom written

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "group/group.h"
@@ -11,6 +12,11 @@ namespace linkgauge {
 
 // Collective: throws Unsupported on every rank when some rank has a reason ("" is none), naming the first such rank.
 void agree_or_throw(Group& group, const std::string& reason, const Progress& progress = {});
+
+// Collective: `body` on all ranks, where it is `disturbed` by others' on one after the other: what is tried out on
+// shared links must not depend on what others try out beside it. Where some rank's throws Unsupported or MemoryError,
+// all throw Unsupported with its reason.
+void by_turns(Group& group, bool disturbed, const std::function<void()>& body);
 
 // Returns when *flag >= value. Throws PeerError when some rank has given up meanwhile.
 void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, const Group& group,

@@ -77,7 +77,7 @@ Waiter::Waiter(const Progress& progress) : progress_(progress), most_(spins_of_a
 void Waiter::pause() {
   ++spins_;
   if (progress_ && spins_ % kSpinsPerProgress == 0) progress_();
-  if (spins_ < most_) {
+  if (spins_ < most_ && !crowded.load(std::memory_order_relaxed)) {
     pause_spin();
     return;
   }
@@ -125,7 +125,9 @@ void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne&
   for (int spins = 0; !met(); ++spins) {
     // A rank that met and then failed does not undo the meeting: all see it the same way.
     if (aborted() && !met()) throw_peer_error();
-    if (waiting == Waiting::kSpin || progress || spins < Waiter::kSpinsPerProgress) {
+    const bool roomy = !crowded.load(std::memory_order_relaxed);
+    const bool spins_on = roomy && (waiting == Waiting::kSpin || spins < Waiter::kSpinsPerProgress);
+    if (spins_on || progress) {
       waiter.pause();
       continue;
     }

@@ -1,12 +1,15 @@
 // Groups of threads of one process: regions are plain memory, handed over by pointer.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "errors.h"
 #include "group/group.h"
 #include "group/region_group.h"
+#include "waiting.h"
 
 namespace linkgauge {
 namespace {
@@ -60,6 +63,9 @@ class ThreadRegionMaker final : public RegionMaker {
 
 std::vector<std::shared_ptr<Group>> make_thread_groups(int size) {
   if (size < 1) throw CallerError("a group of " + std::to_string(size) + " threads: expected 1 or more");
+  if (static_cast<unsigned>(size) > kCrowdedRanksPerCore * std::max(1U, std::thread::hardware_concurrency())) {
+    crowded.store(true, std::memory_order_relaxed);
+  }
   const std::shared_ptr<Region> region = make_region(size);
   const auto maker = std::make_shared<ThreadRegionMaker>();
   std::vector<std::shared_ptr<Group>> groups;

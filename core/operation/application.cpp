@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/kernel_tuning.h"
 #include "errors.h"
 #include "now.h"
 #include "operation/application_copies.h"
@@ -268,13 +269,13 @@ class Application final : public Operation {
       };
       source_ = lend(spec_.places.source.kind, program_->source_bytes, spec_.places.source.options);
       target_ = lend(spec_.places.target.kind, program_->target_bytes, spec_.places.target.options);
-      copies_.emplace(context_, spec_, *program_);
       copying_ = Stream(runtime, device);
       for (int queue = 0; queue < program_->queues; ++queue) {
         queues_.push_back({Stream(runtime, device), nullptr});
         queues_.back().event = runtime.create_event(device);
       }
     });
+    by_turns(group(), kernels_are_tried(*context_.runtime), [&] { copies_.emplace(context_, spec_, *program_); });
   }
 
   void connect() {

@@ -32,7 +32,12 @@ void ChannelSet::connect(Transport& transport, const RankContext& context, const
     if (step.source == rank) leaving_.push_back({channels_[number].get(), step});
     if (step.target == rank) arriving_.push_back({channels_[number].get(), step});
   }
-  for (const Flow& flow : flows) messages_ = std::max(messages_, flow.messages);
+  std::map<StreamHandle, int> messages_in;
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    messages_ = std::max(messages_, flows[i].messages);
+    for (const DeviceQueue& queue : channels_[i]->queues())
+      messages_ = std::max(messages_, messages_in[queue.stream] += flows[i].messages);
+  }
   for (const auto& channel : channels_) completing_.push_back(channel.get());
   std::stable_partition(completing_.begin(), completing_.end(),
                         [](const Channel* channel) { return channel->completes_first(); });
@@ -73,7 +78,10 @@ void ChannelSet::get_one_now() {
 std::vector<DeviceQueue> ChannelSet::queues() const {
   std::vector<DeviceQueue> result;
   for (const auto& channel : channels_) {
-    for (const DeviceQueue& queue : channel->queues()) result.push_back(queue);
+    for (const DeviceQueue& queue : channel->queues()) {
+      const auto same = [&](const DeviceQueue& known) { return known.stream == queue.stream; };
+      if (std::none_of(result.begin(), result.end(), same)) result.push_back(queue);  // channels may share it
+    }
   }
   return result;
 }

@@ -35,7 +35,7 @@ class ChannelSet {
   // The one that leaves, and the one that arrives.
   void put_one_now();
   void get_one_now();
-  std::vector<DeviceQueue> queues() const;
+  std::vector<DeviceQueue> queues() const;              // each once
   int messages_per_queue() const { return messages_; }  // of one operation, at most
 
  private:

@@ -184,26 +184,30 @@ class LocalCopies final : public DevicePattern {
       Buffer target = make_at(spec().places.target_device, to, bytes);
       way.by_copy_engine(std::move(source), std::move(target));
       // Written before kernels are chosen by copying it, as BufferedOperation does.
-      if (by_kernel && runtime().name() != "host") data().fill(way.source(), way.piece(stream_rank(0)), false, 0);
+      if (by_kernel && kernels_are_tried(runtime())) data().fill(way.source(), way.piece(stream_rank(0)), false, 0);
       way.manage(runtime(), device(), mechanism(), direction(ways_ == 2));
     };
     ways_ = 0;
     add(spec().places.source, spec().places.target);
     if (both) add(spec().places.target, spec().places.source);
-    if (by_kernel && both && one_kernel_does()) {
-      at_once_.choose(context(), copies_[0], copies_[1], mechanism().blocks);
-      return;
-    }
-    if (both) second_ = Stream(runtime(), device());
-    if (!by_kernel) return;
-    for (std::size_t way = 0; way < ways_; ++way) {
-      copies_[way].put_back(stream());
-      copies_[way].by_kernel(context(), mechanism().blocks);
-    }
+    if (both && !(by_kernel && one_kernel_does())) second_ = Stream(runtime(), device());
+  }
+
+  // Devices share links to the host.
+  void connect() override {
+    if (mechanism().transport != "kernel") return;
+    by_turns(*context().group, kernels_are_tried(runtime()), [&] {
+      if (ways_ == 2 && one_kernel_does())
+        return at_once_.choose(context(), copies_[0], copies_[1], mechanism().blocks);
+      for (std::size_t way = 0; way < ways_; ++way) {
+        copies_[way].put_back(stream());
+        copies_[way].by_kernel(context(), mechanism().blocks);
+      }
+    });
   }
   // What is timed by itself, or follows its pages, needs a stream of its own; host devices have a core for each way.
   bool one_kernel_does() const {
-    return !beside() && !copies_[0].moves_pages() && !copies_[1].moves_pages() && runtime().name() != "host";
+    return !beside() && !copies_[0].moves_pages() && !copies_[1].moves_pages() && kernels_are_tried(runtime());
   }
   // Memory of another device, which this rank's process takes there itself, as a program on several devices does.
   Buffer make_at(int other, const End& end, std::size_t bytes) {

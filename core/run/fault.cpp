@@ -96,6 +96,7 @@ class WatchedRuntime final : public DeviceRuntime {
   void* open_shared(int device, const SharedHandle& handle) override { return real_.open_shared(device, handle); }
   void close_shared(void* memory) noexcept override { real_.close_shared(memory); }
   StreamHandle create_stream(int device) override { return real_.create_stream(device); }
+  std::size_t most_copy_streams(int device) const override { return real_.most_copy_streams(device); }
   void destroy_stream(StreamHandle stream) noexcept override { real_.destroy_stream(stream); }
   void synchronize(StreamHandle stream) override {
     called("synchronize");

@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "device/kernel_tuning.h"
 #include "errors.h"
 #include "now.h"
 #include "patterns.h"
@@ -43,7 +44,7 @@ void BufferedOperation::prepare() {
     }
   });
   // Kernels are chosen by copying: what they read then has been written, so that a checker of memory finds nothing.
-  if (spec_.mechanism.transport == "kernel" && runtime.name() != "host") fill(0);
+  if (spec_.mechanism.transport == "kernel" && kernels_are_tried(runtime)) fill(0);
   connect();
   // A peer that chooses among its kernels writes into our buffers until it is here.
   group().barrier(progress_, Waiting::kSleep);
@@ -52,7 +53,7 @@ void BufferedOperation::prepare() {
 void BufferedOperation::fill(std::uint64_t seed) {
   leave_device();
   // In place what is sent lies where the result will be: it is written last, so that it stands.
-  for (const Piece& piece : layout_.received) data_->poison(target_, piece, seed);
+  data_->poison(target_, layout_.received, seed);
   for (const Piece& piece : layout_.sent) data_->fill(*source(), piece, layout_.typed, seed);
   enter_device();
 }
@@ -69,7 +70,7 @@ VerifyResult BufferedOperation::verify(std::uint64_t seed) {
 
 void BufferedOperation::check_data(std::uint64_t seed, VerifyResult& result) {
   leave_device();
-  for (const Piece& piece : layout_.received) data_->check(target_, piece, seed, result);
+  data_->check(target_, layout_.received, seed, result);
   enter_device();
 }
 

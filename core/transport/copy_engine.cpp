@@ -16,8 +16,8 @@ namespace {
 
 class CopyEngineLeg final : public CopyLeg {
  public:
-  CopyEngineLeg(DeviceRuntime& runtime, int device, int target_device, int source_device)
-      : CopyLeg(runtime, device), target_device_(target_device), source_device_(source_device) {}
+  CopyEngineLeg(const RankContext& context, int device, int target_device, int source_device)
+      : CopyLeg(context, device), target_device_(target_device), source_device_(source_device) {}
 
   void copy(void* target, const void* source, std::size_t bytes) override {
     runtime().copy_async(target, target_device_, source, source_device_, bytes, stream());
@@ -54,9 +54,10 @@ class CopyEngineTransport final : public Transport {
     // Direct copies where the devices allow them; where they do not, the runtime stages by itself, which is this
     // transport's answer there too (the launch's peer access says which was asked for).
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t) {
-      return std::make_unique<CopyEngineLeg>(*context.runtime, device, target.named_device(), source.named_device());
+      return std::make_unique<CopyEngineLeg>(context, device, target.named_device(), source.named_device());
     };
-    return connect_one_sided(context, spec, flows, {spec.mechanism.initiator == Initiator::kSender, false, make_leg});
+    return connect_one_sided(context, spec, flows,
+                             {spec.mechanism.initiator == Initiator::kSender, false, false, make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }

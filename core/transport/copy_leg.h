@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "device/kernel_tuning.h"
 #include "transport/peer_memory.h"
@@ -12,21 +13,45 @@ namespace linkgauge {
 
 // Host devices have one kernel: nothing was chosen there.
 inline void tell_choice(const RankContext& context, const CopyVariant& variant) {
-  if (context.runtime->name() == "host") return;
+  if (!kernels_are_tried(*context.runtime)) return;
   context.choose("kernel", variant.kernel);
   context.choose("grid", variant.grid());
 }
 
+// A stream of `device` for copies of this rank: one of its own while there are fewer than the device has for a rank's
+// copies (DeviceRuntime::most_copy_streams), else the one that the fewest share. Copies wait for nothing but what was
+// queued before them, so that none keeps another from ending. What is queued ends before it goes.
+class CopyStream {
+ public:
+  CopyStream() = default;
+  CopyStream(const RankContext& context, int device);
+  CopyStream(CopyStream&& other) noexcept { *this = std::move(other); }
+  CopyStream& operator=(CopyStream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+  ~CopyStream();
+
+  StreamHandle handle() const { return stream_->handle(); }
+  void synchronize() { stream_->synchronize(); }
+
+ private:
+  std::shared_ptr<Stream> stream_;
+};
+
 class CopyLeg {
  public:
-  CopyLeg(DeviceRuntime& runtime, int device) : runtime_(&runtime), device_(device), stream_(runtime, device) {}
+  CopyLeg(const RankContext& context, int device)
+      : runtime_(context.runtime), device_(device), stream_(context, device) {}
   virtual ~CopyLeg() = default;
   CopyLeg(const CopyLeg&) = delete;
   CopyLeg& operator=(const CopyLeg&) = delete;
 
   // Queues a copy between places of the two buffers that the leg was made for. Its device must be current.
   virtual void copy(void* target, const void* source, std::size_t bytes) = 0;
-  void synchronize() { runtime_->synchronize(stream_.handle()); }
+  void synchronize() { stream_.synchronize(); }
 
   int device() const { return device_; }  // whose stream, and whose mechanism
   StreamHandle stream() const { return stream_.handle(); }
@@ -37,7 +62,7 @@ class CopyLeg {
  private:
   DeviceRuntime* runtime_;
   int device_;
-  Stream stream_;
+  CopyStream stream_;
 };
 
 // Of a mechanism: a leg that `device` carries; copies are of `bytes` or less. The device must be current.

@@ -1,6 +1,7 @@
 #include "transport/data_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -50,7 +51,7 @@ DataCheck::DataCheck(DeviceRuntime& runtime, int device, const Traffic& traffic,
       ranks_(ranks),
       multiprocessors_(runtime.multiprocessors(device)),
       kernels_(runtime.why_no_kernels().empty()),
-      found_(runtime, device, MemoryKind::kDevice, sizeof(CheckResult)),
+      found_(runtime, device, MemoryKind::kDevice, kChecksAtOnce * sizeof(CheckResult)),
       stream_(runtime, device) {}
 
 void DataCheck::run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t op, std::uint64_t seed,
@@ -70,42 +71,60 @@ void DataCheck::run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t
   }
   runtime_->launch(runtime_->kernel(device_, kKernelFill), strided_shape(multiprocessors_, bytes), arguments,
                    stream_.handle());
-  stream_.synchronize();
 }
 
 void DataCheck::fill(const Buffer& buffer, const Piece& piece, bool typed, std::uint64_t seed) {
   run_fill(buffer, piece, op_of(typed), seed, piece.rank);
+  stream_.synchronize();
 }
 
-void DataCheck::poison(const Buffer& buffer, const Piece& piece, std::uint64_t seed) {
-  run_fill(buffer, piece, op_of(piece.reduced), seed, -1 - piece.rank);
+void DataCheck::poison(const Buffer& buffer, std::span<const Piece> pieces, std::uint64_t seed) {
+  for (const Piece& piece : pieces) run_fill(buffer, piece, op_of(piece.reduced), seed, -1 - piece.rank);
+  stream_.synchronize();
 }
 
-void DataCheck::check(const Buffer& buffer, const Piece& piece, std::uint64_t seed, VerifyResult& result) {
-  const void* data = buffer.at(piece.offset);
+// On the device, or where `data` and `found` are the host's, here.
+void DataCheck::run_check(const Buffer& buffer, const void* data, const Piece& piece, std::uint64_t seed,
+                          CheckResult* found) {
   std::uint64_t bytes = piece.bytes;
   std::uint64_t offset = piece.stream_offset;
   std::uint32_t datatype = datatype_;
   std::uint32_t op = op_of(piece.reduced);
   std::int32_t rank = piece.rank;
   std::int32_t ranks = ranks_;
-  CheckResult found{0, ~std::uint64_t{0}, 0, 0};
+  void* arguments[] = {&data, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset, &found};
   if (by_kernel(buffer)) {
-    auto* kept = static_cast<CheckResult*>(found_.data());
-    runtime_->copy_now(kept, device_, &found, -1, sizeof found);
-    void* arguments[] = {&data, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset, &kept};
     runtime_->launch(runtime_->kernel(device_, kKernelCheck), strided_shape(multiprocessors_, bytes), arguments,
                      stream_.handle());
-    stream_.synchronize();
-    runtime_->copy_now(&found, -1, kept, device_, sizeof found);
   } else {
-    HostView view(*runtime_, buffer, piece);
-    view.load();
-    data = view.data();
-    CheckResult* kept = &found;
-    void* arguments[] = {&data, &bytes, &datatype, &op, &seed, &rank, &ranks, &offset, &kept};
     host_kernel(kKernelCheck).run(arguments, {});
   }
+}
+
+void DataCheck::check(const Buffer& buffer, std::span<const Piece> pieces, std::uint64_t seed, VerifyResult& result) {
+  for (; !pieces.empty(); pieces = pieces.subspan(std::min(kChecksAtOnce, pieces.size()))) {
+    const std::span<const Piece> now = pieces.first(std::min(kChecksAtOnce, pieces.size()));
+    std::array<CheckResult, kChecksAtOnce> found;
+    found.fill({0, ~std::uint64_t{0}, 0, 0});
+    if (by_kernel(buffer)) {
+      auto* const kept = static_cast<CheckResult*>(found_.data());
+      const std::size_t bytes = now.size() * sizeof(CheckResult);
+      runtime_->copy_now(kept, device_, found.data(), -1, bytes);
+      for (std::size_t i = 0; i < now.size(); ++i) run_check(buffer, buffer.at(now[i].offset), now[i], seed, kept + i);
+      stream_.synchronize();
+      runtime_->copy_now(found.data(), -1, kept, device_, bytes);
+    } else {
+      for (std::size_t i = 0; i < now.size(); ++i) {
+        HostView view(*runtime_, buffer, now[i]);
+        view.load();
+        run_check(buffer, view.data(), now[i], seed, &found[i]);
+      }
+    }
+    for (std::size_t i = 0; i < now.size(); ++i) add(buffer, now[i], found[i], result);
+  }
+}
+
+void DataCheck::add(const Buffer& buffer, const Piece& piece, const CheckResult& found, VerifyResult& result) {
   if (found.bad_bytes == 0) return;
   if (result.ok) {
     result.first_bad_offset = piece.offset + found.first_bad_offset;

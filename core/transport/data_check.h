@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "device/device_runtime.h"
 #include "kernels/kernels.h"
@@ -19,11 +20,21 @@ class DataCheck {
 
   // Synchronous, all of them.
   void fill(const Buffer& buffer, const Piece& piece, bool typed, std::uint64_t seed);
-  void poison(const Buffer& buffer, const Piece& piece, std::uint64_t seed);  // the complement of what must arrive
-  // Adds what it finds to `result`; `where` names the buffer. Offsets are of the buffer.
-  void check(const Buffer& buffer, const Piece& piece, std::uint64_t seed, VerifyResult& result);
+  // The complement of what must arrive. The device is waited for once for all pieces.
+  void poison(const Buffer& buffer, std::span<const Piece> pieces, std::uint64_t seed);
+  void poison(const Buffer& buffer, const Piece& piece, std::uint64_t seed) { poison(buffer, {&piece, 1}, seed); }
+  // Adds what it finds to `result`; `where` names the buffer. Offsets are of the buffer. The device is waited for once
+  // for each kChecksAtOnce pieces.
+  void check(const Buffer& buffer, std::span<const Piece> pieces, std::uint64_t seed, VerifyResult& result);
+  void check(const Buffer& buffer, const Piece& piece, std::uint64_t seed, VerifyResult& result) {
+    check(buffer, {&piece, 1}, seed, result);
+  }
 
  private:
+  static constexpr std::size_t kChecksAtOnce = 64;
+  void run_check(const Buffer& buffer, const void* data, const Piece& piece, std::uint64_t seed, CheckResult* found);
+  static void add(const Buffer& buffer, const Piece& piece, const CheckResult& found, VerifyResult& result);
+  // Queued where the device's kernels do it.
   void run_fill(const Buffer& buffer, const Piece& piece, std::uint32_t op, std::uint64_t seed, std::int32_t rank);
   bool by_kernel(const Buffer& buffer) const { return kernels_ && buffer.copy_device() >= 0; }
   std::uint32_t op_of(bool typed) const { return typed ? op_ : kRawBytes; }
@@ -35,7 +46,7 @@ class DataCheck {
   std::int32_t ranks_;
   unsigned multiprocessors_;
   bool kernels_;
-  Buffer found_;   // one CheckResult
+  Buffer found_;   // kChecksAtOnce CheckResults
   Stream stream_;  // goes before what it touches
 };
 

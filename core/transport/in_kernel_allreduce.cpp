@@ -69,10 +69,10 @@ unsigned InKernelAllreduce::least_multiprocessors() {
 
 std::vector<void*> InKernelAllreduce::reachable(const Buffer* buffer) {
   std::vector<Flow> flows;
-  for (int owner = 0; owner < ranks(); ++owner) {
-    for (int user = 0; user < ranks(); ++user) {
-      if (owner != user) flows.push_back({owner, user, owner == rank() ? buffer : nullptr, nullptr});
-    }
+  for (int peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank()) continue;
+    flows.push_back({peer, rank(), nullptr, nullptr});
+    flows.push_back({rank(), peer, buffer, nullptr});
   }
   const std::vector<PeerBuffer> opened = open_peers(context(), flows, ExposedEnd::kSource);
   std::vector<void*> places(static_cast<std::size_t>(ranks()));

@@ -29,7 +29,7 @@ class KernelLeg final : public CopyLeg {
  public:
   KernelLeg(const RankContext& context, int device, const PeerBuffer& target, const PeerBuffer& source,
             std::size_t bytes, int blocks)
-      : CopyLeg(*context.runtime, device) {
+      : CopyLeg(context, device) {
     DeviceRuntime& leg_runtime = *context.runtime;
     const CopyPath path{device, target.copy_device, source.copy_device};
     const CopyVariant variant = fastest_copy(leg_runtime, path, target.data, source.data, bytes, blocks);
@@ -85,7 +85,8 @@ class KernelTransport final : public Transport {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
       return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.mechanism.blocks);
     };
-    return connect_one_sided(context, spec, flows, {pushes(spec.mechanism), true, make_leg});
+    return connect_one_sided(context, spec, flows,
+                             {pushes(spec.mechanism), true, kernels_are_tried(*context.runtime), make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {

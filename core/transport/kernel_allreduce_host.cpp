@@ -69,7 +69,7 @@ class HostMetAllreduce final : public BufferedOperation {
       const int owner_device = context().device_of_rank[static_cast<std::size_t>(owner)];
       if (owner_device != device && reason.empty()) reason = runtime().peer_access(device, owner_device);
       for (int user = 0; user < ranks(); ++user) {
-        if (owner == user) continue;
+        if (owner == user || (owner != rank() && user != rank())) continue;
         to_source.push_back({owner, user, owner == rank() ? source() : nullptr, nullptr});
         to_target.push_back({owner, user, owner == rank() ? target() : nullptr, nullptr});
       }

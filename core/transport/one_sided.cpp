@@ -180,7 +180,7 @@ std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vect
     flags.ready_base = flags.ready->load();
     flags.done_base = flags.done->load();
   }
-  group.barrier({});
+  group.barrier({}, Waiting::kSleep);
   return result;
 }
 
@@ -263,10 +263,10 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
   std::vector<std::unique_ptr<Counters>> counters(flows.size());
   if (far) counters = connect_far_counters(context, flows);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
-  for (std::size_t i = 0; i < flows.size(); ++i) {
+  const auto make_channel = [&](std::size_t i) {
     const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(),
                                      means.sender_starts, reads_what_arrives(spec.traffic.pattern)};
-    if (!ends.source && !ends.target) continue;
+    if (!ends.source && !ends.target) return;
     const bool starts = ends.sender_starts ? ends.source : ends.target;
     const PeerBuffer target = ends.target ? own_buffer(*flows[i].target_buffer) : peers[i];
     const PeerBuffer source = ends.source ? own_buffer(*flows[i].source_buffer) : peers[i];
@@ -281,7 +281,7 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
         channel->set_leg(leg(context.device(), target, source, flows[i].bytes));
       }
       channels[i] = std::move(channel);
-      continue;
+      return;
     }
     const PeerBuffer slot = starts ? own_buffer(slots[i]) : PeerBuffer{};
     auto channel = std::make_unique<RoutedChannel>(context, flags[i], ends, shape, target, source, std::move(slots[i]));
@@ -290,7 +290,10 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
                         leg(ends.source ? spec.mechanism.via : context.device(), target, slot, shape.chunk_bytes));
     }
     channels[i] = std::move(channel);
-  }
+  };
+  by_turns(*context.group, means.tries_out, [&] {
+    for (std::size_t i = 0; i < flows.size(); ++i) make_channel(i);
+  });
   return channels;
 }
 

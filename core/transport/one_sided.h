@@ -72,6 +72,7 @@ class OneSidedChannel : public Channel {
 struct OneSidedMeans {
   bool sender_starts = true;
   bool needs_peer_access = false;  // where the devices refuse it: the case is skipped, or the runtime stages by itself
+  bool tries_out = false;          // make_leg measures on the links
   MakeLeg make_leg;
 };
 

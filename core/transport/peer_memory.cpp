@@ -103,7 +103,8 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     if (user_of(flows[i]) == me) used[{owner_of(flows[i]), names.back()}] = i;
   }
 
-  // Each buffer is shared once, however many flows it serves.
+  // Each buffer is shared once, however many flows it serves. Which serves which is told where there are several: every
+  // rank gets all ranks' words.
   std::string reason;
   std::map<const Buffer*, std::uint64_t> numbers;
   Writer exposed;
@@ -132,7 +133,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
   Writer message;
   message.number(numbers.size());
   message.text(exposed.bytes());
-  message.text(of_flow.bytes());
+  message.text(numbers.size() > 1 ? of_flow.bytes() : std::vector<std::byte>());
   const std::vector<std::vector<std::byte>> all = group.exchange(message.bytes(), {});
   agree_or_throw(group, reason);
 
@@ -150,14 +151,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
       buffer.copy_device = static_cast<int>(exposed_reader.number() - 1);
       buffer.handle.bytes = exposed_reader.text();
     }
-    Reader flow_reader(flow_bytes);
-    for (std::size_t count = flow_bytes.size() / (3 * sizeof(std::uint64_t)); count > 0; --count) {
-      const auto user = static_cast<int>(flow_reader.number());
-      const std::uint64_t name = flow_reader.number();
-      const std::uint64_t number = flow_reader.number();
-      if (user != me) continue;
-      const auto flow = used.find({rank, name});
-      if (flow == used.end()) throw PeerError("a peer shares memory for a flow that this rank does not have");
+    const auto use = [&](std::size_t flow, std::uint64_t number) {
       const auto [place, is_new] = opened.emplace(std::make_pair(rank, number), PeerBuffer{});
       if (is_new && reason.empty()) {
         const Exposed& buffer = buffers[number];
@@ -176,7 +170,21 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
           }
         }
       }
-      result[flow->second] = place->second;
+      result[flow] = place->second;
+    };
+    if (buffers.size() == 1) {
+      for (auto flow = used.lower_bound({rank, 0}); flow != used.end() && flow->first.first == rank; ++flow)
+        use(flow->second, 0);
+    }
+    Reader flow_reader(flow_bytes);
+    for (std::size_t count = flow_bytes.size() / (3 * sizeof(std::uint64_t)); count > 0; --count) {
+      const auto user = static_cast<int>(flow_reader.number());
+      const std::uint64_t name = flow_reader.number();
+      const std::uint64_t number = flow_reader.number();
+      if (user != me) continue;
+      const auto flow = used.find({rank, name});
+      if (flow == used.end()) throw PeerError("a peer shares memory for a flow that this rank does not have");
+      use(flow->second, number);
     }
   }
   for (std::size_t i = 0; i < flows.size(); ++i) {

@@ -2,6 +2,7 @@
 // to device. Collectives are one copy down, the MPI library's own collective on host buffers, and one copy up (SC'24's
 // baseline), unless they are composed.
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +23,8 @@ namespace {
 
 constexpr std::size_t kPipelineChunkBytes = std::size_t{512} << 10;
 constexpr std::uint64_t kPipelineSlots = 4;
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kPage = 4096;
 
 bool uses_mpi(const RankContext& context, const Mechanism& by) {
   return by.host_leg.empty() ? context.mpi != nullptr : by.host_leg == "mpi";
@@ -30,6 +33,21 @@ bool uses_mpi(const RankContext& context, const Mechanism& by) {
 MemoryKind staging_kind(const Mechanism& by) {
   return by.variant == "pageable" ? MemoryKind::kPageable : MemoryKind::kPinned;
 }
+
+// Of a flow's slots: no two flows write to one cache line, nor large ones to one page.
+std::size_t slots_bytes(const StagingShape& shape) {
+  const std::size_t bytes = shape.slots * shape.chunk_bytes;
+  const std::size_t unit = bytes < kPage ? kLine : kPage;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// Where the slots of this rank's messages lie in the memory that peers open: behind a table of where those to each
+// rank begin, one flow's after the other. So each rank is told of one piece of memory, and of no single flow.
+struct SourceSlots {
+  std::vector<std::uint64_t> table;
+  std::vector<std::size_t> places;  // by flow
+  std::size_t bytes = 0;            // 0 where the rank sends nothing
+};
 
 // Pieces that lie side by side are one copy.
 std::vector<Piece> joined(const std::vector<Piece>& pieces) {
@@ -140,23 +158,37 @@ class StagingTransport final : public Transport {
                                                 const std::vector<Flow>& flows) override {
     const MemoryKind kind = staging_kind(spec.mechanism);
     const auto engine = std::make_shared<StagingEngine>();
+    const SourceSlots leaving = source_slots(context, spec, flows);
+    std::vector<std::size_t> arriving(flows.size());
+    std::size_t arriving_bytes = 0;
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (flows[i].target != context.rank()) continue;
+      arriving[i] = arriving_bytes;
+      arriving_bytes += slots_bytes(shape_of(spec, flows[i]));
+    }
     std::vector<std::unique_ptr<StagingChannel>> channels(flows.size());
     agreeing(*context.group, progress(context), [&] {
+      const auto memory = [&](std::size_t bytes) {
+        return bytes > 0 ? Buffer(*context.runtime, context.device(), kind, bytes) : Buffer();
+      };
+      engine->source_slots = memory(leaving.bytes);
+      engine->target_slots = memory(arriving_bytes);
+      if (leaving.bytes > 0) {
+        std::memcpy(engine->source_slots.data(), leaving.table.data(), leaving.table.size() * sizeof(std::uint64_t));
+      }
       for (std::size_t i = 0; i < flows.size(); ++i) {
         const bool sends = flows[i].source == context.rank();
         const bool receives = flows[i].target == context.rank();
         if (!sends && !receives) continue;
-        const StagingShape shape = shape_of(spec, flows[i]);
-        const auto slots = [&](bool needed) {
-          return needed ? Buffer(*context.runtime, context.device(), kind, shape.slots * shape.chunk_bytes) : Buffer();
-        };
-        channels[i] = std::make_unique<StagingChannel>(context, flows[i], shape, slots(sends), slots(receives), engine);
+        const StagingChannel::Slots slots{sends ? engine->source_slots.at(leaving.places[i]) : nullptr,
+                                          receives ? engine->target_slots.at(arriving[i]) : nullptr};
+        channels[i] = std::make_unique<StagingChannel>(context, flows[i], shape_of(spec, flows[i]), slots, engine);
       }
     });
     if (uses_mpi(context, spec.mechanism)) {
       connect_mpi(context, flows, fresh_tags(context, progress(context)), channels);
     } else {
-      connect_memcpy(context, flows, channels);
+      connect_memcpy(context, spec, flows, *engine, channels);
     }
     std::vector<std::unique_ptr<Channel>> result;
     result.reserve(channels.size());
@@ -198,6 +230,28 @@ class StagingTransport final : public Transport {
     return shape;
   }
 
+  static SourceSlots source_slots(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows) {
+    std::vector<std::size_t> sent;
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      if (flows[i].source == context.rank()) sent.push_back(i);
+    }
+    SourceSlots slots;
+    if (sent.empty()) return slots;
+    std::stable_sort(sent.begin(), sent.end(),
+                     [&](std::size_t a, std::size_t b) { return flows[a].target < flows[b].target; });
+    slots.table.resize(static_cast<std::size_t>(context.size()));
+    slots.places.resize(flows.size());
+    slots.bytes = (slots.table.size() * sizeof(std::uint64_t) + kPage - 1) / kPage * kPage;
+    int last = -1;
+    for (const std::size_t i : sent) {
+      if (flows[i].target != last) slots.table[static_cast<std::size_t>(flows[i].target)] = slots.bytes;
+      last = flows[i].target;
+      slots.places[i] = slots.bytes;
+      slots.bytes += slots_bytes(shape_of(spec, flows[i]));
+    }
+    return slots;
+  }
+
   static void connect_mpi(const RankContext& context, const std::vector<Flow>& flows, int first_tag,
                           std::vector<std::unique_ptr<StagingChannel>>& channels) {
     std::map<std::pair<int, int>, int> tags;  // two for each flow of a pair: its chunks and its answers
@@ -208,19 +262,27 @@ class StagingTransport final : public Transport {
     }
   }
 
-  static void connect_memcpy(const RankContext& context, const std::vector<Flow>& flows,
-                             std::vector<std::unique_ptr<StagingChannel>>& channels) {
+  static void connect_memcpy(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows,
+                             const StagingEngine& engine, std::vector<std::unique_ptr<StagingChannel>>& channels) {
     std::vector<Flow> slots = flows;
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      slots[i].source_buffer = flows[i].source == context.rank() ? &channels[i]->source_slots() : nullptr;
+      slots[i].source_buffer = flows[i].source == context.rank() ? &engine.source_slots : nullptr;
       slots[i].target_buffer = nullptr;
     }
     const std::vector<PeerBuffer> peers = open_peers(context, slots, ExposedEnd::kSource);
     const std::vector<FlowFlags> flags = connect_flags(context, flows);
+    std::map<int, std::size_t> passed;  // by source: the slots of its earlier flows to this rank
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (channels[i] == nullptr) continue;
-      channels[i]->set_leg(
-          make_memcpy_leg(flags[i], channels[i]->leg_ends(), static_cast<const std::byte*>(peers[i].data)));
+      const auto* place = static_cast<const std::byte*>(peers[i].data);
+      if (flows[i].target == context.rank()) {
+        std::uint64_t begin = 0;
+        std::memcpy(&begin, place + static_cast<std::size_t>(context.rank()) * sizeof begin, sizeof begin);
+        std::size_t& before = passed[flows[i].source];
+        place += begin + before;
+        before += slots_bytes(shape_of(spec, flows[i]));
+      }
+      channels[i]->set_leg(make_memcpy_leg(flags[i], channels[i]->leg_ends(), place));
       channels[i]->keep(peers[i].opened);
     }
   }

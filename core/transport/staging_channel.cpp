@@ -24,7 +24,7 @@ StagingChannel::Message StagingChannel::Queue::take(std::size_t chunk_bytes) {
 }
 
 StagingChannel::StagingChannel(const RankContext& context, const Flow& flow, const StagingShape& shape,
-                               Buffer source_slots, Buffer target_slots, std::shared_ptr<StagingEngine> engine)
+                               const Slots& slots, std::shared_ptr<StagingEngine> engine)
     : runtime_(context.runtime),
       group_(context.group),
       source_(flow.source_buffer),
@@ -32,19 +32,18 @@ StagingChannel::StagingChannel(const RankContext& context, const Flow& flow, con
       sends_(flow.source == context.rank()),
       receives_(flow.target == context.rank()),
       shape_(shape),
-      source_slots_(std::move(source_slots)),
-      target_slots_(std::move(target_slots)),
+      slots_(slots),
       engine_(std::move(engine)),
       slot_bytes_(shape.slots),
       arriving_(shape.slots) {
   const int device = context.device();
   if (sends_) {
-    down_ = Stream(*runtime_, device);
+    down_ = CopyStream(context, device);
     outgoing_.messages.resize(shape.queue);
     for (std::uint64_t slot = 0; slot < shape.slots; ++slot) down_events_.push_back(runtime_->create_event(device));
   }
   if (receives_) {
-    up_ = Stream(*runtime_, device);
+    up_ = CopyStream(context, device);
     incoming_.messages.resize(shape.queue);
     for (std::uint64_t slot = 0; slot < shape.slots; ++slot) up_events_.push_back(runtime_->create_event(device));
   }
@@ -53,19 +52,14 @@ StagingChannel::StagingChannel(const RankContext& context, const Flow& flow, con
 
 StagingChannel::~StagingChannel() {
   std::erase(engine_->channels, this);
-  down_ = Stream();
-  up_ = Stream();
+  { const CopyStream ended_first = std::move(down_); }
+  { const CopyStream ended_first = std::move(up_); }
   for (EventHandle event : down_events_) runtime_->destroy_event(event);
   for (EventHandle event : up_events_) runtime_->destroy_event(event);
 }
 
 HostLegEnds StagingChannel::leg_ends() const {
-  return {sends_,
-          receives_,
-          static_cast<std::byte*>(source_slots_.data()),
-          static_cast<std::byte*>(target_slots_.data()),
-          shape_.chunk_bytes,
-          shape_.slots};
+  return {sends_, receives_, slots_.source, slots_.target, shape_.chunk_bytes, shape_.slots};
 }
 
 void StagingChannel::put(std::size_t, std::size_t source_offset, std::size_t bytes) {
@@ -109,7 +103,7 @@ void StagingChannel::advance_source() {
   while (!outgoing_.empty() && copied_ - freed_ < shape_.slots) {
     const Message chunk = outgoing_.take(shape_.chunk_bytes);
     const std::size_t slot = slot_of(copied_);
-    runtime_->copy_async(source_slots_.at(slot * shape_.chunk_bytes), -1, source_->at(chunk.offset),
+    runtime_->copy_async(slots_.source + slot * shape_.chunk_bytes, -1, source_->at(chunk.offset),
                          source_->copy_device(), chunk.bytes, down_.handle());
     runtime_->record(down_events_[slot], down_.handle());
     slot_bytes_[slot] = chunk.bytes;
@@ -139,7 +133,7 @@ void StagingChannel::advance_target() {
   if (uploaded_ < posted_ && leg_->received(uploaded_)) {
     const std::size_t slot = slot_of(uploaded_);
     const Message& chunk = arriving_[slot];
-    runtime_->copy_async(target_->at(chunk.offset), target_->copy_device(), target_slots_.at(slot * shape_.chunk_bytes),
+    runtime_->copy_async(target_->at(chunk.offset), target_->copy_device(), slots_.target + slot * shape_.chunk_bytes,
                          -1, chunk.bytes, up_.handle());
     runtime_->record(up_events_[slot], up_.handle());
     ++uploaded_;
@@ -150,7 +144,7 @@ template <typename Condition>
 void StagingChannel::wait_until(const Condition& condition) {
   constexpr int kTurnsPerLook = 256;
   Waiter waiter(no_progress_);
-  for (int turn = 1;; ++turn) {
+  for (int turn = 1; !condition(); ++turn) {
     engine_->advance();
     if (condition()) return;
     if (turn % kTurnsPerLook == 0 && group_->aborted()) {

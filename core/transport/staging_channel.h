@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/copy_leg.h"
 #include "transport/host_leg.h"
 #include "transport/transport.h"
 
@@ -15,9 +16,11 @@ namespace linkgauge {
 class StagingChannel;
 
 // All channels of an operation on this rank: whoever waits moves all of them on, so that no two ranks wait for each
-// other's slots.
+// other's slots. Their slots lie in one piece of memory for each end, which peers open as one.
 struct StagingEngine {
   std::vector<StagingChannel*> channels;
+  Buffer source_slots;
+  Buffer target_slots;
   void advance();
 };
 
@@ -29,14 +32,18 @@ struct StagingShape {
 
 class StagingChannel final : public Channel {
  public:
-  StagingChannel(const RankContext& context, const Flow& flow, const StagingShape& shape, Buffer source_slots,
-                 Buffer target_slots, std::shared_ptr<StagingEngine> engine);
+  // Where its slots begin, in the engine's.
+  struct Slots {
+    std::byte* source = nullptr;
+    std::byte* target = nullptr;
+  };
+  StagingChannel(const RankContext& context, const Flow& flow, const StagingShape& shape, const Slots& slots,
+                 std::shared_ptr<StagingEngine> engine);
   StagingChannel(const StagingChannel&) = delete;
   StagingChannel& operator=(const StagingChannel&) = delete;
   ~StagingChannel() override;
   void set_leg(std::unique_ptr<HostLeg> leg) { leg_ = std::move(leg); }
   void keep(std::shared_ptr<void> opened) { peer_slots_ = std::move(opened); }  // what the leg reads
-  const Buffer& source_slots() const { return source_slots_; }
   HostLegEnds leg_ends() const;
 
   void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override;
@@ -79,13 +86,12 @@ class StagingChannel final : public Channel {
   bool sends_;
   bool receives_;
   StagingShape shape_;
-  Buffer source_slots_;
-  Buffer target_slots_;
+  Slots slots_;
   std::shared_ptr<StagingEngine> engine_;
   std::shared_ptr<void> peer_slots_;
   std::unique_ptr<HostLeg> leg_;
-  Stream down_;  // device to slot
-  Stream up_;    // slot to device
+  CopyStream down_;  // device to slot
+  CopyStream up_;    // slot to device
   std::vector<EventHandle> down_events_;
   std::vector<EventHandle> up_events_;
   Progress no_progress_;

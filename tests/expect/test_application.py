@@ -240,6 +240,16 @@ def test_a_kernel_that_ends_first_leaves_the_rest_of_the_collective_alone() -> N
     assert not behind.overlaps[0].any
 
 
+@pytest.mark.parametrize(("blocks", "ns"), [(0, 1000.0), (16, 3000.0), (8, 1000.0)])
+def test_a_stand_in_kernel_takes_the_time_of_as_many_blocks(blocks: int, ns: float) -> None:
+    """Where the run has no curve of so many, that of as many as the kernel likes."""
+    rows = [row("local_copy", size, time, 1, transport="kernel", blocks=of)
+            for size in SIZES for of, time in ((16, 3000.0), (0, 1000.0))]  # fmt: skip
+    file = catalogue.parse('description = "x"\nstep = [ { work = 1024, queue = "q" } ]', "made")
+    by = Mechanism("mpi", "mpi", copies="kernel", blocks=blocks)
+    assert predict(program_of(file, {}, 2), CurvesOfRun(rows), by).time_ns == pytest.approx(ns)
+
+
 def test_slow_downs_are_by_mechanism_and_blocks() -> None:
     """Both ways about: a copy that was measured beside a collective tells as much; what is alike is asked first."""
     copy = Case("kernel", "local_copy", 65536, 65536, (0,), blocks=16,

@@ -29,7 +29,7 @@ from typing import Protocol
 from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
-from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, Row
+from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, Row, of_blocks
 from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
 from linkgauge.model.patterns import PATTERNS, sent_and_received
 from linkgauge.model.transports import TRANSPORTS
@@ -245,7 +245,9 @@ class _Following:
                 memories = [(host, "device") if name == "host_to_device" else ("device", host) for host in hosts]
             pattern = _COPY_CURVES[name]
             by = self._by.copies or "copy_engine"
-            found = (self._curves.find(pattern, by, memory, counts) for memory in memories)
+            # Of as many thread blocks where the run has them, else of what the kernel likes.
+            of = [*dict.fromkeys((of_blocks(self._by.blocks), ""))]
+            found = (self._curves.find(pattern, by, memory, counts, variant=one) for one in of for memory in memories)
             self._copies[key] = next(filter(None, found), None) or self._curves.need(pattern, by, memories[-1], counts)
         curve, through = self._copies[key], max(size, self._program.ranks[rank].copied[COPIES.index(name)])
         return max(curve(size), size * curve(through) / through)

@@ -59,6 +59,11 @@ class Curves(Protocol):
         """The same; UsageError saying what would bring it where there is none."""
 
 
+def of_blocks(blocks: int) -> str:
+    """The variant of curves of kernels of so many thread blocks; 0: of as many as they like, the default."""
+    return f"blocks {blocks}" if blocks else ""
+
+
 class CurvesOfRun:
     """The curves of a run's headline rows, of default settings but for those that a case names."""
 
@@ -70,11 +75,12 @@ class CurvesOfRun:
                 row["median_ns"] is not None and not row["app"] and not row["beside"] and row["variant"] in ("", BEGUN)
                 and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
                 and row["cadence"] in ("isolated", "barrier") and row["via"] < 0 and row["collectives"] == ""
+                and (row["blocks"] == 0 or row["pattern"] in COPIES_WITHIN)
             )  # fmt: skip
             if not plain:
                 continue
             memory = (row["source_memory"], row["target_memory"])
-            variant = row["variant"] if row["cadence"] == "isolated" else BEHIND
+            variant = (row["variant"] or of_blocks(row["blocks"])) if row["cadence"] == "isolated" else BEHIND
             key = (row["pattern"], row["transport"], memory, len(row["devices"]), row["window"], variant)
             points.setdefault(key, {}).setdefault(row["size"], []).append(float(row[statistic]))
         self._curves = {}

@@ -41,21 +41,21 @@ void store_before_looking(std::atomic<Value>& word, Value value) {
   word.exchange(value, std::memory_order_seq_cst);
 }
 
-// Looks before a waiting thread gives its core away, for as long as giving it away and getting it back takes: whichever
-// would have been right, no more than twice that is lost (Karlin et al. 1991, competitive spinning). By the clock, as a
-// pause takes from 10 to 70 ns by processor: 400 of them once were 20 us, which each operation took twice where a rank
-// and its stream shared a core, and not at all where they did not. Asked once a process.
-inline int spins_of_a_switch() {
-  constexpr std::int64_t kSwitchNs = 2'000;
+// Looks before a waiting thread gives its core away: for 20 us by the clock, as a pause takes from 10 to 70 ns by
+// processor. That is longer than tens of KiB take there and back; by 2 us, what a switch takes, a ping-pong between
+// host devices with a core each took up to a fifth longer. Who is known to wait for what needs its core looks not at
+// all (HostStream). Asked once a process.
+inline int patient_spins() {
+  constexpr std::int64_t kPatienceNs = 20'000;
   constexpr int kTried = 32;
   static const int spins = [] {
-    std::int64_t least_ns = kSwitchNs;  // of several: one that lost its core says nothing
+    std::int64_t least_ns = kPatienceNs;  // of several: one that lost its core says nothing
     for (int attempt = 0; attempt < 5; ++attempt) {
       const std::int64_t begin_ns = now_ns();
       for (int i = 0; i < kTried; ++i) pause_spin();
       least_ns = std::min(least_ns, std::max<std::int64_t>(now_ns() - begin_ns, 1));
     }
-    return static_cast<int>(std::max<std::int64_t>(kTried * kSwitchNs / least_ns, 1));
+    return static_cast<int>(std::max<std::int64_t>(kTried * kPatienceNs / least_ns, 1));
   }();
   return spins;
 }
@@ -71,7 +71,7 @@ inline int spins_before_yield() {
   thread_local const int spins = [] {
     cpu_set_t cores;
     CPU_ZERO(&cores);
-    return sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) == 1 ? 0 : spins_of_a_switch();
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) == 1 ? 0 : patient_spins();
   }();
   return crowded.load(std::memory_order_relaxed) ? 0 : spins;
 }
@@ -108,7 +108,7 @@ class Sleepers {
   std::atomic<std::uint32_t> count_{0};
 };
 
-// A counter that only rises and that threads wait for: spin for what a switch takes, give the core away for a while,
+// A counter that only rises and that threads wait for: spin for a while, give the core away for a while,
 // then sleep, so that a long copy is not slowed by those who wait for it.
 class RisingCounter {
  public:

@@ -126,8 +126,8 @@ std::shared_ptr<Group> make_process_group(const ProcessGroupOptions& options);
 // Returns when this node's clock has come to `deadline_ns`.
 void wait_until(std::int64_t deadline_ns, const Progress& progress);
 
-// One turn of a waiting loop: spin for what a switch takes, then yield. A pure spin barrier with more ranks than cores
-// costs milliseconds.
+// One turn of a waiting loop: spin for a while, then yield. A pure spin barrier with more ranks than cores costs
+// milliseconds.
 class Waiter {
  public:
   static constexpr int kSpinsPerProgress = 64;

@@ -72,7 +72,7 @@ void wait_until(std::int64_t deadline_ns, const Progress& progress) {
   }
 }
 
-Waiter::Waiter(const Progress& progress) : progress_(progress), most_(spins_of_a_switch()) {}
+Waiter::Waiter(const Progress& progress) : progress_(progress), most_(patient_spins()) {}
 
 void Waiter::pause() {
   ++spins_;

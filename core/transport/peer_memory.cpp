@@ -172,7 +172,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
       }
       result[flow] = place->second;
     };
-    if (buffers.size() == 1) {
+    if (buffers.size() == 1 && rank != me) {  // its own it reaches as it is
       for (auto flow = used.lower_bound({rank, 0}); flow != used.end() && flow->first.first == rank; ++flow)
         use(flow->second, 0);
     }

@@ -253,7 +253,8 @@ def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
     ceilings = TenGigabytes(rich_run)
     starts = {".pdf": b"%PDF", ".svg": b"<svg", ".png": b"\x89PNG"}
     of_applications = ("scaling", "kinds", "ranks")  # tests/apps/test_run.py
-    of_one_node = [name for name in FIGURES if name not in (*of_applications, "distances")]
+    at_once = ("rounds", "shifts")  # tests/view/test_at_once.py
+    of_one_node = [name for name in FIGURES if name not in (*of_applications, *at_once, "distances")]
     for number, name in enumerate(of_one_node):
         spec, _ = draw(rich, ceilings, name, Selection())
         suffix = list(starts)[number % 3]
@@ -261,6 +262,9 @@ def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
         assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(starts[suffix])
     for name in of_applications:
         with pytest.raises(UsageError, match="linkgauge run --app"):
+            draw(rich, ceilings, name, Selection())
+    for name in at_once:
+        with pytest.raises(UsageError, match="nothing of the selection was measured in"):
             draw(rich, ceilings, name, Selection())
     with pytest.raises(UsageError, match="no pair of the selection lies on two nodes"):
         draw(rich, ceilings, "distances", Selection())

@@ -22,7 +22,7 @@ from linkgauge.plan.machine import available_cores
 _ORDINALS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
 EXPECTED = "auto, host:N, cuda, hip, sycl, or ordinals such as cuda:0,2"
 _PROBE_TIMEOUT_S = 120
-MAX_HOST_DEVICES = 256
+MAX_HOST_DEVICES = 1024
 DEVICES_SHAPE = each(
     table(
         {"ordinal": whole(0, 1 << 20), "name": maybe(text), "numa_node": whole(-1), "free_bytes": whole()},

@@ -22,15 +22,7 @@ void agree_or_throw(Group& group, const std::string& reason, const Progress& pro
 void by_turns(Group& group, bool disturbed, const std::function<void()>& body) {
   std::string reason;
   for (int turn = disturbed ? 0 : group.rank(); turn < group.size(); ++turn) {
-    if (turn == group.rank()) {
-      try {
-        body();
-      } catch (const Unsupported& error) {
-        reason = error.what();
-      } catch (const MemoryError& error) {
-        reason = error.what();
-      }
-    }
+    if (turn == group.rank()) reason = what_lacks(body);
     if (!disturbed) break;
     group.barrier({}, Waiting::kSleep);
   }

@@ -6,12 +6,26 @@
 #include <functional>
 #include <string>
 
+#include "errors.h"
 #include "group/group.h"
 
 namespace linkgauge {
 
 // Collective: throws Unsupported on every rank when some rank has a reason ("" is none), naming the first such rank.
 void agree_or_throw(Group& group, const std::string& reason, const Progress& progress = {});
+
+// Runs `body`; what lacks for it here, memory or a possibility, in its words, "" where nothing does.
+template <typename Body>
+std::string what_lacks(const Body& body) {
+  try {
+    body();
+  } catch (const MemoryError& error) {
+    return error.what();
+  } catch (const Unsupported& error) {
+    return error.what();
+  }
+  return "";
+}
 
 // Collective: `body` on all ranks, where it is `disturbed` by others' on one after the other: what is tried out on
 // shared links must not depend on what others try out beside it. Where some rank's throws Unsupported or MemoryError,

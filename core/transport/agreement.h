@@ -1,9 +1,6 @@
 // What the ranks of a transport settle while they connect.
 #pragma once
 
-#include <string>
-
-#include "errors.h"
 #include "group/agreement.h"
 #include "transport/transport.h"
 
@@ -20,15 +17,7 @@ int fresh_tags(const RankContext& context, const Progress& progress);
 // reason: none is left waiting for another in what follows.
 template <typename Body>
 void agreeing(Group& group, const Progress& progress, const Body& body) {
-  std::string reason;
-  try {
-    body();
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  } catch (const Unsupported& error) {
-    reason = error.what();
-  }
-  agree_or_throw(group, reason, progress);
+  agree_or_throw(group, what_lacks(body), progress);
 }
 
 }  // namespace linkgauge

@@ -50,7 +50,7 @@ TEST(Waiting, OneOfTwoWhoWriteAndThenLookSeesTheOther) {
 }
 
 // Whatever a pause takes here: the quickest of many, since others may take the core meanwhile.
-TEST(Waiting, SpinsNoLongerThanASwitchTakes) {
+TEST(Waiting, SpinsForTensOfMicrosecondsAtMost) {
   const int spins = patient_spins();
   ASSERT_GE(spins, 1);
   std::int64_t least_ns = INT64_MAX;

@@ -30,8 +30,9 @@ _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to
 @flag("--rules", help="Name the rules that were asked as well.")
 def findings_command(run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool) -> None:
     """Print the findings of a run, the surest and costliest first."""
+    from linkgauge.collector import uncollected
     from linkgauge.findings.rules import apply, in_words
-    from linkgauge.findings.subjects import load_subjects, uncollected
+    from linkgauge.findings.subjects import load_subjects
     from linkgauge.view import terminal
 
     with uncollected():
@@ -71,8 +72,8 @@ def compare_command(
         raise UsageError("compare needs two run folders or more: linkgauge compare BEFORE AFTER")
     if dependence not in ("positive", "any"):
         raise UsageError(f"unknown dependence '{dependence}': expected positive or any")
+    from linkgauge.collector import uncollected
     from linkgauge.findings.compare_runs import compare_runs
-    from linkgauge.findings.subjects import uncollected
     from linkgauge.store.run import load
     from linkgauge.view import terminal
 
@@ -137,10 +138,11 @@ def check_command(
     json: bool,
 ) -> int:
     """Judge runs, name what falls short worst first, and return the exit status."""
+    from linkgauge.collector import uncollected
     from linkgauge.findings import exporters
     from linkgauge.findings.check import check
     from linkgauge.findings.fleet import LEAST_NODES
-    from linkgauge.findings.subjects import load_subjects, uncollected
+    from linkgauge.findings.subjects import load_subjects
     from linkgauge.store.folder import write_atomically
     from linkgauge.view import terminal
 
@@ -172,8 +174,9 @@ def check_command(
 @option("--out", "-o", type=PATH, required=True, metavar="FILE", help="Where to write it.")
 def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     """Write a baseline file: what this machine measures, run by run."""
+    from linkgauge.collector import uncollected
     from linkgauge.findings.baseline import make_baseline
-    from linkgauge.findings.subjects import load_subjects, uncollected
+    from linkgauge.findings.subjects import load_subjects
     from linkgauge.store.folder import write_atomically
 
     with uncollected():

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from linkgauge.apps import matching
 from linkgauge.apps.program import Program, parameters_of, program_of, why_not
-from linkgauge.apps.step_file import StepFile, step_file_of, uncollected, written
+from linkgauge.apps.step_file import StepFile, step_file_of, written
+from linkgauge.collector import uncollected
 from linkgauge.errors import UsageError, nearest
 from linkgauge.model.shape import as_it_is, parsed, parsed_tables, read_toml
 

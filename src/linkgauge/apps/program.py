@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from linkgauge.apps.formula import Formula, FormulaError
-from linkgauge.apps.step_file import COPIES, Step, StepFile, uncollected
+from linkgauge.apps.step_file import COPIES, Step, StepFile
+from linkgauge.collector import uncollected
 from linkgauge.errors import UsageError, nearest
 from linkgauge.model.patterns import PATTERNS, restated_size
 

@@ -6,13 +6,11 @@ Nothing here raises anything but `UsageError`, naming file, table and key. What 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import gc
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from linkgauge.apps.formula import Formula, FormulaError, formula
@@ -31,19 +29,6 @@ COLLECTIVES = tuple(
 OWN_NAMES = ("rank", "ranks")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """No search for cycles meanwhile: steps are trees, and looking at a million of them again and again takes a third
-    of what reading them does."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class Step(NamedTuple):

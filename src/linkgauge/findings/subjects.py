@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,22 +37,6 @@ class Subject:
         if measure is not None:
             more = {"case_key": measure.case_key, "devices": measure.devices, "labels": labels_of(measure), **more}
         return Verdict(outcome, what, reason, source, self.name, self.host, **more)
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Pause the collector of reference cycles.
-
-    A run of many thousand cases becomes a million objects that live until the end, and the collector would go through
-    them again and again: a fifth of the whole time.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def task_words(measure: Measure) -> str:

@@ -1,4 +1,4 @@
-// Long: communicator, buffers and calls of one library, whose rules for grouping and ending them hold for all three.
+// Long: buffers and calls of one library, whose rules for grouping and ending them hold for all three.
 //
 // NCCL, RCCL and, on host devices, oneCCL: collectives of the library's own, grouped sends and receives where it has no
 // call for the pattern.
@@ -7,7 +7,8 @@
 // variant graph, when a graph that holds what the library queued once has been. Sends return
 // on the sender when its buffer is free, so where the sender keeps the time a flag in shared memory says that the
 // receiver has all bytes. One communicator for each set of devices, kept from case to case; a case with settings of its
-// own has one of its own, made by these and given up when it has been measured.
+// own has one of its own, made by these and given up when it has been measured. Variant device calls none of the
+// library's operations: it takes the library's memory alone.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,9 @@
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/ccl_api.h"
+#include "transport/ccl_communicator.h"
 #include "transport/ccl_config.h"
+#include "transport/kernel_allreduce.h"
 #include "transport/one_sided.h"
 #include "transport/transports.h"
 
@@ -34,82 +37,25 @@ namespace linkgauge {
 namespace {
 
 constexpr char kGraph[] = "graph";
+constexpr std::string_view kDevice = "device";
 constexpr char kAllocated[] = "allocated";
 constexpr char kRegistered[] = "registered";
 constexpr char kSymmetric[] = "symmetric";
 constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
 
-class CclCommunicator {
- public:
-  CclCommunicator(const ccl::Library& library, const RankContext& context, const std::string& settings)
-      : library_(&library), device_(context.device()) {
-    std::vector<std::byte> id;
-    std::string reason;
-    if (context.rank() == 0) {
-      const ccl::Result result = library.make_id(id);
-      if (result != ccl::kSuccess)
-        reason = std::string(library.blocks() ? "onecclGetUniqueId: " : "ncclGetUniqueId: ") +
-                 library.calls().ncclGetErrorString(result);
-    }
-    agree_or_throw(*context.group, reason);
-    const int version = library.version_code();
-    std::vector<std::byte> mine(sizeof version + id.size());
-    std::memcpy(mine.data(), &version, sizeof version);
-    if (!id.empty()) std::memcpy(mine.data() + sizeof version, id.data(), id.size());
-    const auto all = context.group->exchange(mine, {});
-    id.assign(all[0].begin() + sizeof version, all[0].end());
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      int other = 0;
-      std::memcpy(&other, all[rank].data(), sizeof other);
-      if (other != version) {
-        throw Unsupported("all ranks must load one version of " + std::string(library.name()) + ": rank " +
-                          std::to_string(context.rank()) + " has " + library.version() + ", rank " +
-                          std::to_string(rank) + " has " + ccl::version_text(other) +
-                          "; remedy: one installation on every node, or LD_LIBRARY_PATH to it");
-      }
-    }
-    context.runtime->bind_thread(device_);
-    if (!settings.empty()) {
-      init_by(settings, context, id);
-    } else {
-      library.check(library.init(&communicator_, context.size(), id, context.rank()), "ncclCommInitRank", nullptr,
-                    device_);
-    }
-  }
-  CclCommunicator(const CclCommunicator&) = delete;
-  CclCommunicator& operator=(const CclCommunicator&) = delete;
-  ~CclCommunicator() {
-    if (communicator_ != nullptr) library_->calls().ncclCommDestroy(communicator_);
-  }
+// Variant device, and device+ with the words of a kernel's: our own kernels, on the pointers that NCCL gives.
+bool by_own_kernels(const Mechanism& by) {
+  return by.variant == kDevice || by.variant.starts_with(std::string(kDevice) + "+");
+}
 
-  ccl::Communicator get() const { return communicator_; }
-  void mark_broken() { broken_ = true; }
-  bool broken() const { return broken_; }
-  // After a failure the library's own destroy may wait for ranks that are gone; abort does not, and ends the kernels
-  // that still wait for them, without which no memory of the device can be freed.
-  void abort() noexcept {
-    if (communicator_ != nullptr) library_->calls().ncclCommAbort(communicator_);
-    communicator_ = nullptr;
-  }
-
- private:
-  // What the library refuses of them it refuses on every rank, before it meets another.
-  void init_by(const std::string& settings, const RankContext& context, const std::vector<std::byte>& bytes) {
-    ccl::Configuration configuration(*library_, settings);
-    ccl::UniqueId id{};
-    std::memcpy(&id, bytes.data(), sizeof id);
-    const ccl::Result result = library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id,
-                                                                        context.rank(), configuration.get());
-    if (result == ccl::kInvalidArgument)
-      throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + settings);
-    library_->check(result, "ncclCommInitRankConfig", nullptr, device_);
-  }
-
-  const ccl::Library* library_;
-  ccl::Communicator communicator_ = nullptr;
-  int device_;
-  bool broken_ = false;
-};
+// The case as transport kernel has it, of memory in windows.
+CaseSpec of_kernels(const CaseSpec& spec) {
+  CaseSpec result = spec;
+  result.mechanism.transport = "kernel";
+  result.mechanism.variant.erase(0, kDevice.size() + 1);
+  result.mechanism.buffer = kSymmetric;
+  return result;
+}
 
 bool has_own_call(const ccl::Table& calls, Pattern pattern) {
   switch (pattern) {
@@ -174,7 +120,7 @@ class CclOperation final : public BufferedOperation {
 
   void connect() override {
     runtime().bind_thread(context().device());
-    communicator_ = communicator();
+    communicator_ = CclCommunicator::of(*library_, context(), mechanism().settings);
     stream_ = Stream(runtime(), context().device());
     source_data_ = source() == nullptr ? nullptr : source()->at(layout().sent.empty() ? 0 : layout().sent[0].offset);
     target_data_ =
@@ -203,28 +149,15 @@ class CclOperation final : public BufferedOperation {
 
   void disconnect() noexcept override {
     graph_ = Graph();
-    if (communicator_ && (communicator_->broken() || group().aborted())) {
-      // The next case of these ranks makes a communicator anew.
-      registrations_.clear();
-      windows_.clear();
-      communicator_->abort();
-      if (mechanism().settings.empty()) context().kept("ccl").reset();
+    if (communicator_) communicator_->abort_if_broken(group());
+    for (void* handle : registrations_) {
+      if (communicator_->get() != nullptr) library_->calls().ncclCommDeregister(communicator_->get(), handle);
     }
-    for (void* handle : registrations_) library_->calls().ncclCommDeregister(communicator_->get(), handle);
     registrations_.clear();
-    for (ccl::Window window : windows_) library_->calls().ncclCommWindowDeregister(communicator_->get(), window);
     windows_.clear();
     arrivals_.clear();
     stream_ = Stream();
     communicator_.reset();
-  }
-
-  std::shared_ptr<CclCommunicator> communicator() {
-    const std::string& settings = mechanism().settings;
-    if (!settings.empty()) return std::make_shared<CclCommunicator>(*library_, context(), settings);
-    std::shared_ptr<void>& kept = context().kept("ccl");
-    if (!kept) kept = std::make_shared<CclCommunicator>(*library_, context(), settings);
-    return std::static_pointer_cast<CclCommunicator>(kept);
   }
 
   // The schedule's transfers, for the patterns that are messages; and who must tell whom.
@@ -255,24 +188,10 @@ class CclOperation final : public BufferedOperation {
   std::size_t block() const { return block_bytes(traffic(), ranks()); }
   std::size_t place(int peer) const { return static_cast<std::size_t>(peer) * block(); }
 
-  // The ranks make their windows together: source first.
+  // Source first, on all ranks.
   void make_windows() {
-    std::vector<const Buffer*> buffers = {source()};
-    if (target() != source()) buffers.push_back(target());
-    std::string reason;
-    for (const Buffer* buffer : buffers) {
-      ccl::Window window = nullptr;
-      check(library_->calls().ncclCommWindowRegister(communicator_->get(), buffer->data(), buffer->size(), &window,
-                                                     ccl::kWindowSymmetric),
-            "ncclCommWindowRegister");
-      if (window == nullptr) {
-        reason =
-            "NCCL " + library_->version() + " made no window: these devices or its settings have no symmetric memory";
-      } else {
-        windows_.push_back(window);
-      }
-    }
-    agree_or_throw(group(), reason);
+    windows_.push_back(std::make_unique<CclWindow>(context(), communicator_, *source()));
+    if (target() != source()) windows_.push_back(std::make_unique<CclWindow>(context(), communicator_, *target()));
   }
 
   void register_buffers() {
@@ -288,9 +207,7 @@ class CclOperation final : public BufferedOperation {
   }
 
   void check(ccl::Result result, const char* call) {
-    if (result == ccl::kSuccess) return;
-    communicator_->mark_broken();
-    library_->check(result, call, communicator_->get(), context().device());
+    communicator_->check(result, call);
   }
 
   void post_pingpong() {
@@ -452,14 +369,16 @@ class CclOperation final : public BufferedOperation {
   std::vector<FlowFlags> arrivals_;
   std::uint64_t messages_told_ = 0;
   std::vector<void*> registrations_;
-  std::vector<ccl::Window> windows_;
+  std::vector<std::unique_ptr<CclWindow>> windows_;
   Graph graph_;
 };
 
 class CclTransport final : public Transport {
  public:
   std::string_view name() const override { return "ccl"; }
-  bool begins_kernels(const Mechanism&) const override { return true; }
+  bool begins_kernels(const Mechanism& by) const override {
+    return !by_own_kernels(by) || kernel_variant(by.variant).stay.empty();
+  }
   bool takes_settings() const override { return true; }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
@@ -490,14 +409,17 @@ class CclTransport final : public Transport {
     if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice) {
       return "ccl moves data between ranks: " + std::string(to_string(spec.traffic.pattern)) + " is within one device";
     }
-    if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kGraph) {
-      return "ccl has no variant '" + spec.mechanism.variant + "'; its variant is graph";
+    const bool own_kernels = by_own_kernels(spec.mechanism);
+    if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kGraph && !own_kernels) {
+      return "ccl has no variant '" + spec.mechanism.variant +
+             "'; its variants are graph and device, which takes kernel's words, as device+pull";
     }
     if (spec.mechanism.variant == kGraph) {
       if (std::string reason = context.runtime->why_no_graphs(); !reason.empty()) return reason;
     }
     try {
       const ccl::Library& library = load(context);
+      if (own_kernels) return why_not_own_kernels(context, library, spec);
       if (std::string reason = why_not_buffer(library, spec); !reason.empty()) return reason;
       if (!spec.mechanism.settings.empty())
         (void)ccl::Configuration(library, spec.mechanism.settings);  // which says what it lacks
@@ -526,7 +448,29 @@ class CclTransport final : public Transport {
     throw Unsupported("ccl brings its own operations");
   }
 
+  // A window is all ranks' at once: each exposes one buffer to all others, or none does.
+  std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows,
+                                ExposedEnd end) override {
+    const Buffer* exposed = nullptr;
+    for (const Flow& flow : flows) {
+      const Buffer* const buffer = end == ExposedEnd::kTarget ? flow.target_buffer : flow.source_buffer;
+      if ((end == ExposedEnd::kTarget ? flow.target : flow.source) == context.rank()) exposed = buffer;
+    }
+    std::vector<PeerBuffer> result(flows.size());
+    if (exposed == nullptr) return result;
+    const auto window = std::make_shared<CclWindow>(
+        context, CclCommunicator::of(load(context), context, spec.mechanism.settings), *exposed);
+    agreeing(*context.group, {}, [&] {
+      for (std::size_t i = 0; i < flows.size(); ++i) {
+        const int owner = end == ExposedEnd::kTarget ? flows[i].target : flows[i].source;
+        if (owner != context.rank()) result[i] = {window->at(owner), context.device_of(owner), window, exposed->size()};
+      }
+    });
+    return result;
+  }
+
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
+    if (by_own_kernels(spec.mechanism)) return make_kernel_allreduce(*this, context, of_kernels(spec));
     return std::make_unique<CclOperation>(*this, context, spec, load(context));
   }
 
@@ -559,6 +503,26 @@ class CclTransport final : public Transport {
              architecture;
     }
     return "";
+  }
+
+  static std::string why_not_own_kernels(const RankContext& context, const ccl::Library& library,
+                                         const CaseSpec& spec) {
+    const Mechanism& by = spec.mechanism;
+    const ccl::Table& calls = library.calls();
+    if (calls.ncclGetPeerDevicePointer == nullptr || calls.ncclCommWindowRegister == nullptr ||
+        calls.ncclMemAlloc == nullptr) {
+      return std::string(library.name()) + " " + library.version() +
+             " gives no pointers to other ranks' memory: NCCL 2.29 or newer is needed";
+    }
+    if (context.group->node_count() > 1) return "variant device is of one node";
+    if (spec.traffic.pattern != Pattern::kAllreduce || by.algorithm.empty())
+      return "variant device is an allreduce by our own kernels: --pattern allreduce --algorithm one_shot or two_shot";
+    if (!by.buffer.empty()) return "variant device has buffers of NCCL's, in symmetric windows; leave --buffer out";
+    if (!by.settings.empty()) return "settings are of NCCL's own kernels; leave them out with variant device";
+    const CaseSpec of_kernel = of_kernels(spec);
+    if (!kernel_variant(of_kernel.mechanism.variant).known)
+      return "variant device takes kernel's words, not '" + by.variant + "'";
+    return why_not_kernel_allreduce(context, of_kernel);
   }
 
   static std::string why_not_buffer(const ccl::Library& library, const CaseSpec& spec) {

@@ -60,7 +60,7 @@ std::string own_name(Product product, const std::string& name) {
   if (product != Product::kOneccl) return name;
   for (const char* other : {"ncclGetUniqueId", "ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommAbort",
                             "ncclCommGetAsyncError", "ncclCommRegister", "ncclCommDeregister", "ncclCommWindowRegister",
-                            "ncclCommWindowDeregister", "ncclMemAlloc", "ncclMemFree"}) {
+                            "ncclCommWindowDeregister", "ncclGetPeerDevicePointer", "ncclMemAlloc", "ncclMemFree"}) {
     if (name == other) return "";
   }
   return name == "ncclAlltoAll" ? "onecclAllToAll" : "one" + name.substr(1);

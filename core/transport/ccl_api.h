@@ -64,6 +64,7 @@ inline constexpr Op kOps[] = {0, 1, 3, 2, 4};
   OPTIONAL(ncclCommDeregister, Result(Communicator, void*))                                            \
   OPTIONAL(ncclCommWindowRegister, Result(Communicator, void*, std::size_t, Window*, int))             \
   OPTIONAL(ncclCommWindowDeregister, Result(Communicator, Window))                                     \
+  OPTIONAL(ncclGetPeerDevicePointer, Result(Window, std::size_t, int, void**))                         \
   OPTIONAL(ncclMemAlloc, Result(void**, std::size_t))                                                  \
   OPTIONAL(ncclMemFree, Result(void*))
 

@@ -54,9 +54,9 @@ void InKernelAllreduce::allocate_and_agree() {
   agree_or_throw(group(), reason);
 }
 
-Buffer InKernelAllreduce::zeroed(int device, std::size_t bytes) {
+Buffer InKernelAllreduce::zeroed(std::size_t bytes) {
   const std::vector<std::byte> zeros(bytes);
-  Buffer buffer(runtime(), device, MemoryKind::kDevice, bytes, spec().places.source.options);
+  Buffer buffer = transport().make_buffer(context(), spec(), MemoryKind::kDevice, bytes, spec().places.source.options);
   runtime().copy_now(buffer.data(), buffer.copy_device(), zeros.data(), -1, bytes);
   return buffer;
 }
@@ -74,7 +74,7 @@ std::vector<void*> InKernelAllreduce::reachable(const Buffer* buffer) {
     flows.push_back({peer, rank(), nullptr, nullptr});
     flows.push_back({rank(), peer, buffer, nullptr});
   }
-  const std::vector<PeerBuffer> opened = open_peers(context(), flows, ExposedEnd::kSource);
+  const std::vector<PeerBuffer> opened = transport().peers(context(), spec(), flows, ExposedEnd::kSource);
   std::vector<void*> places(static_cast<std::size_t>(ranks()));
   places[static_cast<std::size_t>(rank())] = buffer->data();
   for (std::size_t i = 0; i < flows.size(); ++i) {

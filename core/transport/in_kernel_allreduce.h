@@ -42,7 +42,7 @@ class InKernelAllreduce : public BufferedOperation {
   void allocate_and_agree();
   // Where every rank's `buffer` is for this rank's device; collective.
   std::vector<void*> reachable(const Buffer* buffer);
-  Buffer zeroed(int device, std::size_t bytes);
+  Buffer zeroed(std::size_t bytes);
 
   struct Trial {
     std::int64_t ns;        // what is compared

@@ -18,13 +18,6 @@
 namespace linkgauge {
 namespace {
 
-// Which side's rank launches the copy: the variant's word where there is one, else the initiator.
-bool pushes(const Mechanism& by) {
-  const std::string_view direction = kernel_variant(by.variant).direction;
-  if (!direction.empty()) return direction == "push";
-  return by.initiator == Initiator::kSender;
-}
-
 class KernelLeg final : public CopyLeg {
  public:
   KernelLeg(const RankContext& context, int device, const PeerBuffer& target, const PeerBuffer& source,
@@ -91,7 +84,7 @@ class KernelTransport final : public Transport {
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
     if (spec.mechanism.algorithm.empty()) return nullptr;
-    return make_kernel_allreduce(*this, context, spec, pushes(spec.mechanism));
+    return make_kernel_allreduce(*this, context, spec);
   }
   Progress progress(const RankContext&) override { return {}; }
 };

@@ -121,8 +121,14 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
   return "";
 }
 
-std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                                 bool pushes) {
+bool pushes(const Mechanism& by) {
+  const std::string_view direction = kernel_variant(by.variant).direction;
+  if (!direction.empty()) return direction == "push";
+  return by.initiator == Initiator::kSender;
+}
+
+std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context,
+                                                 const CaseSpec& spec) {
   const AllreduceWay way = allreduce_way(context, spec);
   const KernelVariant variant = kernel_variant(spec.mechanism.variant);
   if (variant.meeting.empty() && variant.direction.empty()) {  // else it was asked for
@@ -134,11 +140,11 @@ std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const Ran
     case AllreduceWay::kPushed:
       return make_pushed_allreduce(transport, context, spec);
     case AllreduceWay::kDeviceMet:
-      return make_device_met_allreduce(transport, context, spec, pushes);
+      return make_device_met_allreduce(transport, context, spec, pushes(spec.mechanism));
     case AllreduceWay::kHostMet:
       break;
   }
-  return make_host_met_allreduce(transport, context, spec, pushes);
+  return make_host_met_allreduce(transport, context, spec, pushes(spec.mechanism));
 }
 
 AllreducePart allreduce_part(std::size_t bytes, int ranks, int rank) {

@@ -35,9 +35,11 @@ KernelVariant kernel_variant(std::string_view variant);
 
 // "" or why the case's algorithm word does not fit it.
 std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec);
-// `pushes`: two_shot's results are written into the peers' buffers, not read from them.
-std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                                 bool pushes);
+std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context,
+                                                 const CaseSpec& spec);
+// Which side's rank launches a copy: the variant's word where there is one, else the initiator. Of two_shot: whether its
+// results are written into the peers' buffers, not read from them.
+bool pushes(const Mechanism& by);
 
 // The three ways; kernel_allreduce_host.cpp, kernel_allreduce_device.cpp and kernel_allreduce_push.cpp.
 std::unique_ptr<Operation> make_host_met_allreduce(Transport& transport, const RankContext& context,

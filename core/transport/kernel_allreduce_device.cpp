@@ -41,7 +41,7 @@ class DeviceMetAllreduce final : public InKernelAllreduce {
 
   void allocate(int device) override {
     // A peer may write a flag as soon as it has the handle: they are zero before.
-    flags_ = zeroed(device, direct::flag_words(multiprocessors_) * sizeof(std::uint64_t));
+    flags_ = zeroed(direct::flag_words(multiprocessors_) * sizeof(std::uint64_t));
     lists_ = Buffer(runtime(), device, MemoryKind::kDevice, 3 * static_cast<std::size_t>(ranks()) * sizeof(void*));
     kernel_ = runtime().kernel(device, kKernelAllreduce);
   }

@@ -75,8 +75,8 @@ class HostMetAllreduce final : public BufferedOperation {
       }
     }
     agree_or_throw(group(), reason);
-    sources_ = open_peers(context(), to_source, ExposedEnd::kSource);
-    if (two_shot_) targets_ = open_peers(context(), to_target, ExposedEnd::kSource);
+    sources_ = transport().peers(context(), spec(), to_source, ExposedEnd::kSource);
+    if (two_shot_) targets_ = transport().peers(context(), spec(), to_target, ExposedEnd::kSource);
     signals_ = PairwiseSignals(context(), to_source, connect_flags(context(), to_source));
 
     reduced_ = two_shot_ ? allreduce_part(size, ranks(), rank()) : AllreducePart{0, size};

@@ -58,8 +58,8 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   void allocate(int device) override {
     // A peer may write a line as soon as it has the handle: their numbers are zero before, which no operation has.
-    scratch_ = zeroed(device, push::scratch_bytes(static_cast<std::uint64_t>(traffic().size_bytes), ranks()));
-    words_ = zeroed(device, push::kOwnWords * sizeof(std::uint64_t));
+    scratch_ = zeroed(push::scratch_bytes(static_cast<std::uint64_t>(traffic().size_bytes), ranks()));
+    words_ = zeroed(push::kOwnWords * sizeof(std::uint64_t));
     if (stays_) {
       const std::size_t words = multiprocessors_ * push::kStartStride;  // a block a multiprocessor at most
       start_ = Buffer(runtime(), device, MemoryKind::kPinned, words * sizeof(std::uint64_t));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "errors.h"
+#include "transport/peer_memory.h"
 #include "transport/transports.h"
 
 namespace linkgauge {
@@ -34,6 +35,11 @@ std::unique_ptr<Transport> make_transport(std::string_view name) {
     expected += (expected.empty() ? "" : ", ") + std::string(entry.name);
   }
   throw CallerError("unknown transport '" + std::string(name) + "', expected one of: " + expected);
+}
+
+std::vector<PeerBuffer> Transport::peers(const RankContext& context, const CaseSpec&, const std::vector<Flow>& flows,
+                                         ExposedEnd end) {
+  return open_peers(context, flows, end);
 }
 
 std::string why_not_reached(const RankContext& context, const Places& places) {

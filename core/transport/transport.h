@@ -44,7 +44,8 @@ struct RankContext {
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }
-  int device() const { return device_of_rank[static_cast<std::size_t>(rank())]; }
+  int device_of(int other) const { return device_of_rank[static_cast<std::size_t>(other)]; }
+  int device() const { return device_of(rank()); }
   // Of several choices under one name all are told.
   void choose(const std::string& name, const std::string& value) const {
     if (chosen == nullptr) return;
@@ -117,6 +118,8 @@ struct Flow {
 };
 
 class Operation;
+struct PeerBuffer;  // transport/peer_memory.h
+enum class ExposedEnd : std::uint8_t;
 
 class Transport {
  public:
@@ -131,6 +134,11 @@ class Transport {
                              const AllocateOptions& options) const {
     return Buffer(*context.runtime, context.device(), kind, bytes, options);
   }
+
+  // open_peers, by which a collective's kernels reach into other ranks' memory, unless the library has a way of its own
+  // to what make_buffer gave.
+  virtual std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& spec,
+                                        const std::vector<Flow>& flows, ExposedEnd end);
 
   // Whether a message is queued by one of its two ranks alone.
   virtual bool one_sided() const { return false; }

@@ -48,9 +48,9 @@ foreach(major 12 13)
   set_target_properties(nvrtc${major}_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nvrtc${major})
   target_compile_definitions(nvrtc${major}_stand_in PRIVATE LINKGAUGE_STAND_IN_NVRTC_MAJOR=${major})
 endforeach()
-# Three ages: as of today, without the calls that came after 2.18, and too old to be of use.
+# Four ages: as 2.28, without the calls that came after 2.18, too old to be of use, and as 2.32.
 set(nccl_stand_ins)
-foreach(age 0 1 2)
+foreach(age 0 1 2 3)
   linkgauge_stand_in(nccl${age}_stand_in libnccl.so.2 tests/core/stand_in/nccl_stand_in.cpp
     $<TARGET_OBJECTS:stand_in_machine>)
   set_target_properties(nccl${age}_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nccl${age})

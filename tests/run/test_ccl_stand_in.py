@@ -260,6 +260,31 @@ def test_settings_of_a_communicator_are_searched_in_one_launch_and_proved_by_exp
     assert max(map(len, together.values())) > 5  # settings that had one launch
 
 
+OWN_KERNELS = """
+[[case]]
+transport = "ccl"
+pattern = "allreduce"
+algorithm = ["one_shot", "two_shot"]
+variant = ["device", "device+pull"]
+size = ["8", "48KiB"]
+"""
+
+
+def test_our_kernels_reduce_over_the_librarys_pointers(tmp_path: Path) -> None:
+    status, cases = run(tmp_path, OWN_KERNELS, "--threads", nccl="nccl3")
+    assert {(pattern, case) for pattern, case, _ in cases} == {("allreduce", "ok")}
+    assert (status, len(cases)) == (0, 8)
+
+
+def test_a_library_without_pointers_says_which_has_them(tmp_path: Path) -> None:
+    _, cases = run(tmp_path, OWN_KERNELS, "--threads")
+    assert {case for _, case, _ in cases} == {"skipped"}
+    assert all(
+        reason == "NCCL 2.28.9 gives no pointers to other ranks' memory: NCCL 2.29 or newer is needed"
+        for _, _, reason in cases
+    )
+
+
 SHARED = """
 [[case]]
 transport = ["kernel", "copy_engine"]

@@ -26,6 +26,7 @@ _NO_CCL_PATH = {
 }
 # The transport's own way for patterns that newer libraries have a call for; no setting of the library.
 _CCL_MESSAGES = "send_recv"
+_CCL_OWN_KERNELS = "device"  # the variant whose algorithms are those of transport kernel
 _CCL_MESSAGE_PATTERNS = ("alltoall", "gather", "scatter")
 _CCL_ALGORITHMS = ("ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
 
@@ -181,7 +182,7 @@ def _ccl(case: Case) -> tuple[Settings, str]:
     if case.algorithm == _CCL_MESSAGES:
         if case.pattern not in _CCL_MESSAGE_PATTERNS:
             return (), f"send_recv is an algorithm of {', '.join(_CCL_MESSAGE_PATTERNS)}, not of {case.pattern}"
-    elif case.algorithm:
+    elif case.algorithm and case.variant.partition("+")[0] != _CCL_OWN_KERNELS:
         name, _, protocol = case.algorithm.partition("+")
         if name.lower() not in _CCL_ALGORITHMS:
             return (

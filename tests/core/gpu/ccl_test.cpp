@@ -28,6 +28,7 @@ const std::string kStandIns = LINKGAUGE_STAND_IN_FOLDER;
 const std::string kNccl = kStandIns + "/nccl0/libnccl.so.2";
 const std::string kOlderNccl = kStandIns + "/nccl1/libnccl.so.2";
 const std::string kTooOldNccl = kStandIns + "/nccl2/libnccl.so.2";
+const std::string kNewerNccl = kStandIns + "/nccl3/libnccl.so.2";
 
 class Ccl : public ::testing::Test {
  protected:
@@ -322,6 +323,67 @@ TEST_F(Ccl, MakesSymmetricWindowsAndGivesThemBack) {
       EXPECT_EQ(nccl_.count("stand_in_allocations"), 0);
     }
   }
+}
+
+CaseSpec own_kernels(const std::string& algorithm, const std::string& variant, int ranks) {
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, ranks);
+  spec.mechanism.algorithm = algorithm;
+  spec.mechanism.variant = variant;
+  return spec;
+}
+
+TEST_F(Ccl, OurKernelsReduceOverItsPointersAndGiveTheWindowsBack) {
+  StandInControl newer{kNewerNccl.c_str()};
+  const std::pair<const char*, std::vector<const char*>> words[] = {
+      {"one_shot", {"device", "device+pull", "device+push+resident", "device+device_barrier"}},
+      {"two_shot", {"device", "device+pull", "device+push+host_barrier"}}};
+  for (const auto& [algorithm, variants] : words) {
+    for (const char* variant : variants) {
+      for (const int ranks : {2, 3}) {
+        newer.configure("");
+        expect_verified(own_kernels(algorithm, variant, ranks), kNewerNccl);
+        EXPECT_EQ(newer.calls("ncclAllReduce"), 0);
+        EXPECT_GE(newer.calls("ncclGetPeerDevicePointer"), ranks * (ranks - 1)) << algorithm << " " << variant;
+        EXPECT_EQ(newer.calls("ncclCommWindowRegister"), newer.calls("ncclCommWindowDeregister"));
+        EXPECT_EQ(newer.count("stand_in_allocations"), 0);
+      }
+    }
+  }
+}
+
+TEST_F(Ccl, APointerThatIsNotGivenIsTheCasesAloneAndItsWindowsAreGivenBack) {
+  StandInControl newer{kNewerNccl.c_str()};
+  newer.configure("fail=ncclGetPeerDevicePointer:3:3");
+  EXPECT_NE(message_of<RuntimeCallError>(own_kernels("two_shot", "device", 3), kNewerNccl)
+                .find("ncclGetPeerDevicePointer failed with ncclInternalError (3)"),
+            std::string::npos);
+  EXPECT_EQ(newer.count("stand_in_allocations"), 0);
+  newer.configure("");
+  expect_verified(own_kernels("two_shot", "device", 3), kNewerNccl);
+}
+
+TEST_F(Ccl, WhatOurKernelsOverItsPointersCannotSaysWhy) {
+  const auto reason = [&](const CaseSpec& spec, const std::string& library) {
+    std::string found;
+    on_threads(2, [&](Group& group) {
+      RankContext context = context_of(*runtime_, group, spec);
+      context.libraries.ccl = library;
+      const std::string mine = make_transport("ccl")->supports(context, spec);
+      if (group.rank() == 0) found = mine;
+    });
+    return found;
+  };
+  EXPECT_EQ(reason(own_kernels("one_shot", "device", 2), kNewerNccl), "");
+  EXPECT_EQ(reason(own_kernels("one_shot", "device", 2), kNccl),
+            "NCCL 2.28.9 gives no pointers to other ranks' memory: NCCL 2.29 or newer is needed");
+  EXPECT_NE(reason(own_kernels("", "device", 2), kNewerNccl).find("--algorithm one_shot or two_shot"),
+            std::string::npos);
+  EXPECT_NE(reason(own_kernels("one_shot", "device+pull+push", 2), kNewerNccl).find("'device+pull+push'"),
+            std::string::npos);
+  EXPECT_NE(reason(own_kernels("one_shot", "devices", 2), kNewerNccl).find("graph and device"), std::string::npos);
+  CaseSpec spec = own_kernels("one_shot", "device", 2);
+  spec.mechanism.buffer = "plain";
+  EXPECT_NE(reason(spec, kNewerNccl).find("leave --buffer out"), std::string::npos);
 }
 
 TEST_F(Ccl, AWindowThatIsNotMadeIsAReasonToSkip) {

@@ -7,7 +7,7 @@
 // several, of which a rank of a launch of processes takes its own. LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US: so much longer
 // a collective takes unless NCCL_CGA_CLUSTER_SIZE or the communicator's own configuration says 0.
 // LINKGAUGE_STAND_IN_NCCL_AGE at build: 0 as 2.28; 1 without what came after 2.18; 2 without send and receive, as
-// before 2.7.
+// before 2.7; 3 as 2.32, which tells the host where a window lies on other ranks.
 #ifdef LINKGAUGE_VENDOR_HEADERS
 #include <nccl.h>
 #else
@@ -96,7 +96,7 @@ struct Shared {
   std::map<std::uint64_t, int> done;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;  // (source, target)
   std::vector<std::uint64_t> next;  // by rank: the number of its next collective, counted when its turn has come
-  std::map<std::uint64_t, std::vector<std::size_t>> windows;  // by number: the sizes that ranks have come with
+  std::map<std::uint64_t, std::map<int, std::pair<std::byte*, std::size_t>>> windows;  // by number and rank: its buffer
 };
 
 // The same of processes, in a file that the identifier names. What a rank puts in, it puts here.
@@ -118,12 +118,17 @@ struct Part {  // of a group: a send or a receive
 
 }  // namespace
 
+struct Window {
+  ncclComm* communicator;
+  std::uint64_t number;
+};
+
 struct ncclComm {
   std::shared_ptr<Shared> shared;
   std::shared_ptr<Between> between;  // nullptr: ranks are threads
   int rank = 0;
   std::uint64_t windows_made = 0;
-  std::map<void*, std::unique_ptr<char>> windows;
+  std::map<void*, std::unique_ptr<Window>> windows;
   std::map<void*, std::unique_ptr<char>> registered;  // by handle, which is no more than an address of its own
   std::string last;
   int cluster = -1;  // of its configuration; -1: it says nothing
@@ -577,7 +582,7 @@ int join_processes(ncclComm_t* communicator, const std::string& path, int ranks,
 
 STAND_IN(ncclGetVersion)(int* version) {
   FAULT(ncclGetVersion);
-  constexpr int kBuiltAs[] = {22809, 21805, 2604};
+  constexpr int kBuiltAs[] = {22809, 21805, 2604, 23203};
   *version = own_version(kBuiltAs[LINKGAUGE_STAND_IN_NCCL_AGE]);
   return code(0);
 }
@@ -613,7 +618,7 @@ STAND_IN(ncclCommInitRank)(ncclComm_t* communicator, int ranks, ncclUniqueId id,
   tell_variables();
   return code(0);
 }
-#if LINKGAUGE_STAND_IN_NCCL_AGE < 2
+#if LINKGAUGE_STAND_IN_NCCL_AGE != 2
 // As parseCommConfig of NCCL: the size and the version say what is there, and a least number above the most is refused.
 STAND_IN(ncclCommInitRankConfig)(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
   (void)Machine::instance().fault("ncclCommInitRankConfig");  // counted; one that fails is ncclCommInitRank
@@ -694,7 +699,7 @@ STAND_IN(ncclGroupEnd)() {
   for (const Queued& queued : parts) push_group(queued);
   return code(0);
 }
-#if LINKGAUGE_STAND_IN_NCCL_AGE < 2
+#if LINKGAUGE_STAND_IN_NCCL_AGE != 2
 STAND_IN(ncclSend)
 (const void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator, cudaStream_t stream) {
   FAULT(ncclSend);
@@ -733,7 +738,7 @@ STAND_IN(ncclReduceScatter)
  cudaStream_t stream) {
   COLLECTIVE(ncclReduceScatter, Kind::kReduceScatter, send, receive, count, type, op, 0);
 }
-#if LINKGAUGE_STAND_IN_NCCL_AGE < 1
+#if LINKGAUGE_STAND_IN_NCCL_AGE % 3 == 0
 STAND_IN(ncclAlltoAll)
 (const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t communicator,
  cudaStream_t stream) {
@@ -789,12 +794,12 @@ STAND_IN(ncclCommWindowRegister)
   if (text != nullptr && std::string(text) == "0") return code(0);  // as a library without symmetric memory
   Shared& shared = *communicator->shared;
   std::unique_lock lock(shared.mutex);
-  std::vector<std::size_t>& sizes = shared.windows[communicator->windows_made++];
-  sizes.push_back(bytes);
-  if (sizes.front() != bytes) shared.wrong = ncclInvalidUsage;
+  auto place = std::make_unique<Window>(Window{communicator, communicator->windows_made++});
+  auto& buffers = shared.windows[place->number];
+  buffers[communicator->rank] = {static_cast<std::byte*>(data), bytes};
+  if (buffers.begin()->second.second != bytes) shared.wrong = ncclInvalidUsage;
   shared.changed.notify_all();
-  if (!await(shared, lock, [&] { return static_cast<int>(sizes.size()) == shared.ranks; })) return code(shared.wrong);
-  auto place = std::make_unique<char>();
+  if (!await(shared, lock, [&] { return static_cast<int>(buffers.size()) == shared.ranks; })) return code(shared.wrong);
   *window = reinterpret_cast<ncclWindow_t>(place.get());
   communicator->windows[*window] = std::move(place);
   return code(0);
@@ -804,6 +809,18 @@ STAND_IN(ncclCommWindowDeregister)(ncclComm_t communicator, ncclWindow_t window)
   if (communicator->windows.erase(window) == 0) return code(ncclInvalidArgument);
   return code(0);
 }
+#if LINKGAUGE_STAND_IN_NCCL_AGE == 3
+STAND_IN(ncclGetPeerDevicePointer)(ncclWindow_t window, std::size_t offset, int peer, void** pointer) {
+  FAULT(ncclGetPeerDevicePointer);
+  const Window& found = *reinterpret_cast<Window*>(window);
+  Shared& shared = *found.communicator->shared;
+  const std::lock_guard lock(shared.mutex);
+  const auto buffer = shared.windows[found.number].find(peer);
+  if (buffer == shared.windows[found.number].end()) return code(ncclInvalidArgument);
+  *pointer = buffer->second.first + offset;
+  return code(0);
+}
+#endif
 #endif
 
 // How many communicators were not given back.

@@ -3,6 +3,11 @@
 #include "transport/ccl_config.h"
 //
 #include <nccl.h>
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+#include <nccl_device/host.h>
+#else  // as later headers have it
+extern "C" ncclResult_t ncclGetPeerDevicePointer(ncclWindow_t, size_t, int, void**);
+#endif
 
 #include <cstddef>
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from linkgauge.apps import catalogue
 from linkgauge.apps.program import program_of
 from linkgauge.errors import UsageError
-from linkgauge.expect.application import Mechanism, Predicted, predict
+from linkgauge.expect.application import Mechanism, Predicted, known_transports, predict
 from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfSystem, Faster
 from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
 from linkgauge.expect.sureness import Ends
@@ -339,3 +339,11 @@ def test_curves_pass_through_their_points_and_lie_between(times: list[float], si
         ends = times[place : place + 2]
         assert min(ends) * (1 - 1e-9) <= curve(size) <= max(ends) * (1 + 1e-9)
     assert math.isclose(curve(2 * sizes[-1]), 2 * times[-1])
+
+
+def test_a_run_of_collectives_alone_has_curves_of_their_transports() -> None:
+    rows = [{"transport": "ccl", "pattern": "allreduce", "median_ns": 5.0},
+            {"transport": "kernel", "pattern": "local_copy", "median_ns": 5.0},
+            {"transport": "mpi", "pattern": "allgather", "median_ns": None}]  # fmt: skip
+    assert known_transports(rows) == ["ccl"]
+    assert known_transports([*rows, {"transport": "mpi", "pattern": "pingpong", "median_ns": 5.0}]) == ["mpi"]

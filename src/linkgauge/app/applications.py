@@ -247,7 +247,7 @@ def _by_published(
 
 def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends | None]:
     """A run's curves, the transports that it has, its number of ranks, and its curves' intervals. UsageError where it
-    has no messages'."""
+    has none of messages or collectives."""
     from linkgauge.expect.application import known_transports
     from linkgauge.expect.curves import CurvesOfRun
     from linkgauge.expect.sureness import Ends
@@ -257,7 +257,7 @@ def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends |
     known = known_transports(rows)
     if not known:
         raise UsageError(
-            f"{source.path}: no pingpong: expected curves, as 'linkgauge run --plan applications' measures"
+            f"{source.path}: no pingpong and no collective: expected curves, as 'linkgauge run --plan applications' measures"
         )
     return CurvesOfRun(rows, statistic), known, max(len(row["devices"]) for row in rows), Ends(rows)
 

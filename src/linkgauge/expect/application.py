@@ -429,6 +429,8 @@ def mechanism_of(row: Row) -> Mechanism:
 
 
 def known_transports(rows: Sequence[Row]) -> list[str]:
-    """The transports that a run has messages' curves of, in the order of tables."""
-    found = {row["transport"] for row in rows if row["pattern"] == "pingpong" and row["median_ns"] is not None}
+    """The transports that a run has messages' curves of, of a run without any collectives', in the order of tables."""
+    measured = [row for row in rows if row["median_ns"] is not None]
+    found = {row["transport"] for row in measured if row["pattern"] == "pingpong"}
+    found = found or {row["transport"] for row in measured if PATTERNS[row["pattern"]].collective}
     return [name for name in TRANSPORTS if name in found]

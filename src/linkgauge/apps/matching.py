@@ -161,7 +161,7 @@ class _Followed:
         return f"rank {late} to come to {self._program.collectives[self._order[ranks][mine - 1]].words}"
 
     def _where(self, rank: int, at: int) -> str:
-        return self._program.where[self._program.ranks[rank].steps[at]]
+        return self._program.file.where(self._program.ranks[rank].steps[at])
 
     def _deadlock(self, waiting: set[int]) -> str:
         told = []

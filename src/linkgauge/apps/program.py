@@ -28,6 +28,7 @@ _MOST_SLOT_BYTES = 8 << 20  # of one pair of ranks
 _MOST_COPY_BYTES = 8 << 20  # programs use their buffers again
 _BEGUN_AT_ONCE = 8  # collectives that are alike and under way together have buffers of their own
 _LINE = 64
+_UNFIXED = ("work", "copy", "wait")  # and what is begun: these depend on those before them
 
 Row = tuple[int, int, int, int, int]  # kind, which, queue, amount, offset
 
@@ -53,7 +54,7 @@ class Collective:
 
 @dataclasses.dataclass
 class RankProgram:
-    """One rank's rows; of messages `which` is the peer. `steps`: by row the number of its step in the file."""
+    """One rank's rows; of messages `which` is the peer. `steps`: by row its step, as `StepFile.where` counts."""
 
     rows: list[Row] = dataclasses.field(default_factory=list)
     steps: list[int] = dataclasses.field(default_factory=list)
@@ -103,7 +104,6 @@ class Program:
     settings: Mapping[str, int]
     ranks: tuple[RankProgram, ...]
     collectives: tuple[Collective, ...]
-    where: tuple[str, ...]  # of each step number, for errors
 
     @functools.cached_property
     def flows(self) -> dict[tuple[int, int], Flow]:
@@ -170,10 +170,11 @@ class _Expansion:
         self._queues = {name: number for number, name in enumerate(file.queues)}
         self._names = [names_of(file, settings, ranks, rank) for rank in range(ranks)]
         self._collectives: dict[Collective, int] = {}
-        self._where: dict[str, int] = {}
-        self._rows = 0
+        self._rows_left = MOST_ROWS
         # Of the rank in hand.
         self._rank = 0
+        self._number = 0  # of the step in hand, as StepFile.where counts
+        self._fixed: dict[int, Row] = {}  # of steps whose rows are the same wherever they stand, by id
         self._program = RankProgram()
         self._mine: dict[str, int] = {}  # what its formulas know now
         self._indices: dict[str, int] = {}  # of the loops that it is in
@@ -184,95 +185,112 @@ class _Expansion:
         programs = []
         for rank in range(self._ranks):
             self._rank, self._program, self._next_copy, self._begun = rank, RankProgram(), [0, 0, 0], {}
-            self._mine = dict(self._names[rank])
-            self._program.executed = self._steps(self._file.steps)
+            self._mine, self._fixed = dict(self._names[rank]), {}
+            self._program.executed = self._steps(self._file.steps, 0)
             programs.append(self._program)
-        return Program(self._file, dict(self._settings), tuple(programs), tuple(self._collectives), tuple(self._where))
+        return Program(self._file, dict(self._settings), tuple(programs), tuple(self._collectives))
 
-    def _refuse(self, step: Step, what: str) -> NoReturn:
-        raise UsageError(f"{step.where}: rank {self._rank} of {self._ranks}: {what}")
+    def _refuse(self, what: str) -> NoReturn:
+        raise UsageError(f"{self._file.where(self._number)}: rank {self._rank} of {self._ranks}: {what}")
 
     def _of(self, step: Step, key: str, least: int = 0) -> int:
         try:
             found = step.formulas[key](self._mine)
         except FormulaError as error:
-            raise UsageError(f"{step.where}.{key}: {error}") from None
+            raise UsageError(f"{self._file.where(self._number)}.{key}: {error}") from None
         if found < least:
-            self._refuse(step, f"{key} is {found}: expected {least} or more")
+            self._refuse(f"{key} is {found}: expected {least} or more")
         return found
 
-    def _steps(self, steps: tuple[Step, ...]) -> int:
-        """Adds the rows of these steps; how many are executed."""
+    def _steps(self, steps: tuple[Step, ...], number: int) -> int:
+        """Adds the rows of these steps, of which the first has this number; how many are executed."""
         executed = 0
+        fixed = {} if self._indices else self._fixed
         for step in steps:
-            if "when" in step.formulas and not self._of(step, "when", -(1 << 62)):
-                continue
-            executed += self._repeat(step) if step.verb == "repeat" else self._one(step)
+            self._number = number
+            row = fixed.get(id(step))
+            if row is not None:
+                self._add(row)
+                executed += 1
+            elif "when" in step.formulas and not self._of(step, "when", -(1 << 62)):
+                pass
+            elif step.verb == "repeat":
+                executed += self._repeat(step)
+            elif (row := self._row(step)) is not None:
+                self._add(row)
+                executed += 1
+                if step.verb not in _UNFIXED and not step.begun:
+                    fixed[id(step)] = row
             if executed > MOST_EXECUTED:
-                self._refuse(step, f"more than {MOST_EXECUTED} steps are executed: expected fewer")
+                self._refuse(f"more than {MOST_EXECUTED} steps are executed: expected fewer")
+            number += step.span
         return executed
 
     def _repeat(self, step: Step) -> int:
+        number = self._number
         turns = self._of(step, "repeat")
         index = step.words.get("index", "")
         used = index and any(index in one.names() for one in step.body)
         if turns > MOST_EXECUTED:
-            self._refuse(step, f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
+            self._refuse(f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
         if used:
             if turns > MOST_ROWS:
-                self._refuse(step, f"{turns} turns of a loop are written out: expected at most {MOST_ROWS}")
+                self._refuse(f"{turns} turns of a loop are written out: expected at most {MOST_ROWS}")
             executed = 0
             for turn in range(turns):
                 self._mine[index] = self._indices[index] = turn
-                executed += self._steps(step.body)
+                executed += self._steps(step.body, number + 1)
                 if executed > MOST_EXECUTED:
                     break
             self._mine.pop(index, None)
             self._indices.pop(index, None)
+            self._number = number
             return executed
         if turns == 0:
             return 0
         rows = self._program.rows
         begin = len(rows)
-        self._add(step, (LOOP, 0, -1, turns, 0))
-        executed = self._steps(step.body)
+        self._add((LOOP, 0, -1, turns, 0))
+        executed = self._steps(step.body, number + 1)
+        self._number = number
         if len(rows) == begin + 1:
             rows.pop()
             self._program.steps.pop()
             return 0
-        self._add(step, (END, 0, -1, 0, 0))
+        self._add((END, 0, -1, 0, 0))
         return executed * turns
 
-    def _add(self, step: Step, row: Row) -> int:
-        self._rows += 1
-        if self._rows > MOST_ROWS:
-            self._refuse(step, f"more than {MOST_ROWS} steps of all ranks are written out: expected fewer, or loops")
+    def _add(self, row: Row) -> None:
+        """Adds a row of the step in hand."""
+        self._rows_left -= 1
+        if self._rows_left < 0:
+            self._refuse(f"more than {MOST_ROWS} steps of all ranks are written out: expected fewer, or loops")
         self._program.rows.append(row)
-        self._program.steps.append(self._where.setdefault(step.where, len(self._where)))
-        return 1
+        self._program.steps.append(self._number)
 
-    def _one(self, step: Step) -> int:
+    def _row(self, step: Step) -> Row | None:
+        """What a step that is no loop is; None where it moves nothing."""
         queue = self._queues[step.words["queue"]] if "queue" in step.words else -1
         match step.verb:
             case "compute":
                 ns = self._of(step, "compute")
-                return self._add(step, (COMPUTE, 0, -1, ns, 0)) if ns else 0
+                return (COMPUTE, 0, -1, ns, 0) if ns else None
             case "work":
                 size = self._of(step, "work")
-                return self._add(step, (COMPUTE, 0, queue, size, self._place(2, size))) if size else 0
+                return (COMPUTE, 0, queue, size, self._place(2, size)) if size else None
             case "copy":
                 size, way = self._of(step, "bytes"), COPIES.index(step.words["copy"])
-                return self._add(step, (COPY, way, queue, size, self._place(way, size))) if size else 0
+                return (COPY, way, queue, size, self._place(way, size)) if size else None
             case "send" | "receive":
                 return self._message(step)
             case "wait":
                 self._begun = {}
-                return self._add(step, (WAIT, 0, -1, 0, 0))
+                return (WAIT, 0, -1, 0, 0)
             case "sync":
                 named = step.words["sync"]
-                return self._add(step, (SYNC, 0, -1 if named == "all" else self._queues[named], 0, 0))
+                return (SYNC, 0, -1 if named == "all" else self._queues[named], 0, 0)
             case "after":
-                return self._add(step, (AFTER, self._queues[step.words["after"]], queue, 0, 0))
+                return (AFTER, self._queues[step.words["after"]], queue, 0, 0)
         return self._collective(step)
 
     def _place(self, way: int, size: int) -> int:
@@ -284,25 +302,25 @@ class _Expansion:
         self._program.copied[way] = max(self._program.copied[way], at + size)
         return at
 
-    def _message(self, step: Step) -> int:
+    def _message(self, step: Step) -> Row | None:
         peer = self._of(step, step.verb, -(1 << 62))
         if not 0 <= peer < self._ranks or peer == self._rank:
-            self._refuse(step, f"{step.verb} is {peer}: expected another rank, 0 to {self._ranks - 1}")
+            self._refuse(f"{step.verb} is {peer}: expected another rank, 0 to {self._ranks - 1}")
         size = self._of(step, "bytes")
-        return self._add(step, (SEND if step.verb == "send" else RECEIVE, peer, -1, size, 0)) if size else 0
+        return (SEND if step.verb == "send" else RECEIVE, peer, -1, size, 0) if size else None
 
-    def _collective(self, step: Step) -> int:
+    def _collective(self, step: Step) -> Row | None:
         ranks = self._group(step)
         pattern = "barrier" if step.verb == "barrier" else step.words["collective"]
         size = 0 if pattern == "barrier" else self._of(step, "bytes")
         root = self._of(step, "root") if "root" in step.formulas else ranks[0]
         if root not in ranks:
-            self._refuse(step, f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
+            self._refuse(f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
         if len(ranks) < 2 or (size == 0 and pattern != "barrier"):
-            return 0
+            return None
         restated, reason = restated_size(PATTERNS[pattern], size, len(ranks), "float32")
         if reason or restated != size:
-            self._refuse(step, reason or f"{pattern} of {size} bytes: expected whole blocks, as {restated}")
+            self._refuse(reason or f"{pattern} of {size} bytes: expected whole blocks, as {restated}")
         place = ranks.index(root) if PATTERNS[pattern].rooted else 0
         one = Collective(pattern, size, place, step.words.get("distribution", ""), ranks, step.begun)
         if step.begun:
@@ -310,16 +328,16 @@ class _Expansion:
             self._begun[one] = turn + 1
             one = dataclasses.replace(one, turn=turn % _BEGUN_AT_ONCE)
         number = self._collectives.setdefault(one, len(self._collectives))
-        return self._add(step, (COLLECTIVE, number, -1, 0, 0))
+        return (COLLECTIVE, number, -1, 0, 0)
 
     def _group(self, step: Step) -> tuple[int, ...]:
         """The ranks whose `group` is this one's; all without it."""
         if "group" not in step.formulas:
             return tuple(range(self._ranks))
-        where = f"{step.where}.group"
-        of = [
-            _value(step.formulas["group"], {**self._names[rank], **self._indices}, where) for rank in range(self._ranks)
-        ]
+        try:
+            of = [step.formulas["group"]({**names, **self._indices}) for names in self._names]
+        except FormulaError as error:
+            raise UsageError(f"{self._file.where(self._number)}.group: {error}") from None
         return tuple(rank for rank, colour in enumerate(of) if colour == of[self._rank])
 
 

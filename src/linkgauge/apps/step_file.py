@@ -27,19 +27,23 @@ COLLECTIVES = tuple(
     name for name in having(PATTERNS, "collective") if not PATTERNS[name].scripted and PATTERNS[name].size_means != "-"
 )
 OWN_NAMES = ("rank", "ranks")
+_TABLE = "[[step]]"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
 
 
 class Step(NamedTuple):
-    """One step as the file states it. `verb` is the key that says what it is; `where` is for errors."""
+    """One step as the file states it, but where: those that say the same are one. `verb`: the key that says what it is.
+
+    `span`: how many steps it is, with those in it.
+    """
 
     verb: str
-    where: str
     formulas: Mapping[str, Formula]
     words: Mapping[str, str]
     begun: bool = False
     body: tuple[Step, ...] = ()
+    span: int = 1
 
     def names(self) -> frozenset[str]:
         """The names that it, or a step in it, asks for."""
@@ -68,6 +72,18 @@ class StepFile:
     def digest(self) -> str:
         """Eight hexadecimal digits that tell it from a file of the same name."""
         return hashlib.sha256(written(self.document).encode()).hexdigest()[:8]
+
+    def where(self, number: int) -> str:
+        """The place of a step, for errors. `number`: of the steps before it in the text, those in loops too."""
+        place, steps = f"{self.name}: {_TABLE}", self.steps
+        while True:
+            at = 0
+            while number >= steps[at].span:
+                number -= steps[at].span
+                at += 1
+            if number == 0:
+                return f"{place} {at + 1}"
+            place, steps, number = f"{place} {at + 1}.step", steps[at].body, number - 1
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -148,6 +164,7 @@ _VERBS: dict[str, tuple[dict[str, Shape], tuple[str, ...]]] = {
     "after": ({"after": _name, "queue": _name}, ("queue",)),
     "repeat": ({"repeat": _formula, "index": _name, "step": tables}, ("step",)),
 }  # fmt: skip
+_QUEUE_KEYS = ("sync", "after", "queue")
 _SHAPES = {verb: only({**shapes, **_COMMON}, needed) for verb, (shapes, needed) in _VERBS.items()}
 
 
@@ -171,17 +188,13 @@ def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
     for words, said_of_it in said.get("needs", {}).items():
         needs[words] = (_formula(words, f"{name}: needs"), said_of_it)
         _check_names(needs[words][0], known, f"{name}: needs")
-    count, scope = [0], _Scope(known)
-    steps = tuple(
-        _step(one, f"{name}: [[step]] {number}", scope, 0, count) for number, one in enumerate(said["step"], 1)
-    )
+    reader = _Steps()
+    steps = reader.read(said["step"], f"{name}: {_TABLE}", known, {})
     if not steps:
         raise UsageError(f"{name}: no [[step]] table: expected at least one")
-    queues: dict[str, None] = {}
-    _find_queues(steps, queues)
-    _check_queues(steps, queues)
+    reader.check_queues()
     own = {key: value for key, value in document.items() if key != "presets"}
-    return StepFile(name, said["description"], parameters, values, needs, steps, tuple(queues), own, presets)
+    return StepFile(name, said["description"], parameters, values, needs, steps, tuple(reader.queues), own, presets)
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -189,39 +202,77 @@ def _one_of(names: Iterable[str]) -> str:
 
 
 def _check_names(value: Formula, known: set[str], where: str) -> None:
-    unknown = sorted(value.names - known)
-    if unknown:
-        raise UsageError(f"{where}: unknown name '{unknown[0]}': expected one of {', '.join(sorted(known))}")
+    if not value.names <= known:
+        unknown = min(value.names - known)
+        raise UsageError(f"{where}: unknown name '{unknown}': expected one of {', '.join(sorted(known))}")
 
 
-class _Said(NamedTuple):
-    """What a step says, but where: many say the same."""
+class _Steps:
+    """Reads lists of tables as steps. What says the same at one place of names is looked at once, and is one step."""
 
-    verb: str
-    formulas: dict[str, Formula]
-    words: dict[str, str]
-    begun: bool
-    steps: list[dict[str, Any]]
+    def __init__(self) -> None:
+        self.queues: dict[str, None] = {}  # that something is put into, in their order
+        self._naming: list[tuple[str, Step]] = []  # the steps that name queues, and where first
+        self._count = 0
+
+    def read(
+        self, tables: list[dict[str, Any]], place: str, known: set[str], made: dict[str, Step], depth: int = 0
+    ) -> tuple[Step, ...]:
+        """The steps of a list. `made`: those without steps of their own that were made where the same names are known.
+
+        UsageError naming the first that is wrong.
+        """
+        found: list[Step] = []
+        for table in tables:
+            self._count += 1
+            if self._count > MOST_STEPS:
+                raise UsageError(f"{place} {len(found) + 1}: more than {MOST_STEPS} steps: expected fewer, or loops")
+            if "step" in table:
+                found.append(self._loop(table, f"{place} {len(found) + 1}", known, made, depth))
+                continue
+            key = repr(table)  # which tells 1, 1.0 and true apart
+            step = made.get(key)
+            if step is None:
+                step = made[key] = self._made(table, f"{place} {len(found) + 1}", known)
+            found.append(step)
+        return tuple(found)
+
+    def _made(self, table: Mapping[str, Any], where: str, known: set[str]) -> Step:
+        step, _ = _said(table, where, known)
+        if any(key in step.words for key in _QUEUE_KEYS):
+            self._naming.append((where, step))
+            if step.verb in ("work", "copy"):
+                self.queues[step.words["queue"]] = None
+        return step
+
+    def _loop(
+        self, table: Mapping[str, Any], where: str, known: set[str], made: dict[str, Step], depth: int
+    ) -> Step:
+        step, tables = _said(table, where, known)
+        if depth == DEEPEST_LOOP:
+            raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
+        if "index" in step.words:
+            known, made = known | {step.words["index"]}, {}
+        before = self._count
+        body = self.read(tables, f"{where}.step", known, made, depth + 1)
+        return step._replace(body=body, span=1 + self._count - before)
+
+    def check_queues(self) -> None:
+        """UsageError for the first step that names a queue which nothing is put into."""
+        for where, step in self._naming:
+            for key in _QUEUE_KEYS:
+                named = step.words.get(key)
+                if named is not None and named not in self.queues and not (key == "sync" and named == "all"):
+                    raise UsageError(
+                        f"{where}.{key}: nothing is put into a queue '{named}': expected one of "
+                        f"{', '.join(self.queues) or 'none'}"
+                    )
+            if step.verb == "after" and step.words["after"] == step.words["queue"]:
+                raise UsageError(f"{where}: queue '{step.words['queue']}' after itself: expected another")
 
 
-class _Scope:
-    """The names that formulas know at a place of the file, and what was made there of each table without steps."""
-
-    def __init__(self, known: set[str]) -> None:
-        self.known = known
-        self._made: dict[str, _Said] = {}
-
-    def said(self, table: Mapping[str, Any], where: str) -> _Said:
-        """What the step says, checked; each like it once."""
-        if "step" in table:
-            return _said(table, where, self.known)
-        key = repr(table)  # which tells 1, 1.0 and true apart
-        if (found := self._made.get(key)) is None:
-            found = self._made[key] = _said(table, where, self.known)
-        return found
-
-
-def _said(table: Mapping[str, Any], where: str, known: set[str]) -> _Said:
+def _said(table: Mapping[str, Any], where: str, known: set[str]) -> tuple[Step, list[dict[str, Any]]]:
+    """What a table says, checked, and the tables of steps in it, which are not."""
     verbs = _VERBS.keys() & table.keys()
     if len(verbs) != 1:
         found = " and ".join(verb for verb in _VERBS if verb in verbs) or "no verb"
@@ -234,43 +285,4 @@ def _said(table: Mapping[str, Any], where: str, known: set[str]) -> _Said:
     for key, value in formulas.items():
         _check_names(value, known, f"{where}.{key}")
     words = {key: value for key, value in said.items() if isinstance(value, str)}
-    return _Said(verb, formulas, words, bool(said.get("begun")), said.get("step", []))
-
-
-def _step(table: Mapping[str, Any], where: str, scope: _Scope, depth: int, count: list[int]) -> Step:
-    count[0] += 1
-    if count[0] > MOST_STEPS:
-        raise UsageError(f"{where}: more than {MOST_STEPS} steps: expected fewer, or loops")
-    verb, formulas, words, begun, steps = scope.said(table, where)
-    if verb != "repeat":
-        return Step(verb, where, formulas, words, begun)
-    if depth == DEEPEST_LOOP:
-        raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
-    inner = _Scope(scope.known | {words["index"]}) if "index" in words else scope
-    body = tuple(_step(one, f"{where}.step {number}", inner, depth + 1, count) for number, one in enumerate(steps, 1))
-    return Step(verb, where, formulas, words, begun, body)
-
-
-def _find_queues(steps: tuple[Step, ...], found: dict[str, None]) -> None:
-    """The queues that something is put into, in their order."""
-    for step in steps:
-        if step.words and step.verb in ("work", "copy") and "queue" in step.words:
-            found[step.words["queue"]] = None
-        if step.body:
-            _find_queues(step.body, found)
-
-
-def _check_queues(steps: tuple[Step, ...], queues: dict[str, None]) -> None:
-    for step in steps:
-        if not (step.words or step.body):
-            continue
-        for key in ("sync", "after", "queue"):
-            named = step.words.get(key)
-            if named is not None and named not in queues and not (key == "sync" and named == "all"):
-                raise UsageError(
-                    f"{step.where}.{key}: nothing is put into a queue '{named}': expected one of "
-                    f"{', '.join(queues) or 'none'}"
-                )
-        if step.verb == "after" and step.words["after"] == step.words["queue"]:
-            raise UsageError(f"{step.where}: queue '{step.words['queue']}' after itself: expected another")
-        _check_queues(step.body, queues)
+    return Step(verb, formulas, words, bool(said.get("begun"))), said.get("step", [])

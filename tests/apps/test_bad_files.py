@@ -27,6 +27,11 @@ BAD = {
     "no bytes": ('step = [{ send = "1 - rank" }]', "no 'bytes'"),
     "no number behind its like": ("step = [{ compute = 1 }, { compute = true }]", "2: compute: 'True' is no formula"),
     "no number, of parts": ("step = [{ compute = 1 }, { compute = 1.0 }]", "[[step]] 2: compute: '1.0' is no formula"),
+    "a number too large behind its like": (
+        f"step = [{{ compute = 1 }}, {{ compute = {1 << 62} }}]", "[[step]] 2: compute: a number beyond 2^62"),
+    "a name of a loop's behind its like of other numbers": (
+        'step = [{ repeat = 2, index = "i", step = [{ send = "i", bytes = 1 }] }, { send = "i", bytes = 2 }]',
+        "[[step]] 2.send: unknown name 'i'"),
     "a name that only a loop has": (
         'step = [{ repeat = 2, index = "i", step = [{ compute = "i" }] }, { compute = "i" }]', "unknown name 'i'"),
     "unknown rank": ('step = [{ send = "rank + 1", bytes = 8 }]', "send is 2: expected another rank"),
@@ -215,10 +220,10 @@ def test_what_steps_that_say_the_same_are_is_found_once_a_rank(monkeypatch: pyte
     asked = []
     real = Formula.__call__
     monkeypatch.setattr(Formula, "__call__", lambda one, names: asked.append(one.text) or real(one, names))
-    said = [{"compute": "10 + rank"}, {"copy": "host_to_device", "bytes": 64}, {"wait": True}]
+    said = [{"compute": "10 + rank"}, {"copy": "host_to_device", "bytes": "60 + 4"}, {"wait": True}]
     written_out = {"repeat": 3, "index": "i", "step": [{"compute": "10 + i"}]}
     ranks = program_of(file_of([*said * 50, written_out]), {}, 2).ranks
-    assert [asked.count(text) for text in ("10 + rank", "64", "10 + i")] == [2, 100, 6]
+    assert [asked.count(text) for text in ("10 + rank", "60 + 4", "10 + i")] == [2, 100, 6]
     for rank, one in enumerate(ranks):
         assert [row[3] for row in one.rows if row[0] == COMPUTE] == [10 + rank] * 50 + [10, 11, 12]
         assert [row[4] for row in one.rows if row[0] == COPY] == [64 * turn for turn in range(50)]

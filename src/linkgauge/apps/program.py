@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -194,13 +195,17 @@ class _Expansion:
         raise UsageError(f"{self._file.where(self._number)}: rank {self._rank} of {self._ranks}: {what}")
 
     def _of(self, step: Step, key: str, least: int = 0) -> int:
-        try:
-            found = step.formulas[key](self._mine)
-        except FormulaError as error:
-            raise UsageError(f"{self._file.where(self._number)}.{key}: {error}") from None
+        said = step.formulas[key]
+        found = said if isinstance(said, int) else self._evaluated(said, self._mine, key)
         if found < least:
             self._refuse(f"{key} is {found}: expected {least} or more")
         return found
+
+    def _evaluated(self, asked: Formula, known: Mapping[str, int], key: str) -> int:
+        try:
+            return asked(known)
+        except FormulaError as error:
+            raise UsageError(f"{self._file.where(self._number)}.{key}: {error}") from None
 
     def _steps(self, steps: tuple[Step, ...], number: int) -> int:
         """Adds the rows of these steps, of which the first has this number; how many are executed."""
@@ -332,12 +337,10 @@ class _Expansion:
 
     def _group(self, step: Step) -> tuple[int, ...]:
         """The ranks whose `group` is this one's; all without it."""
-        if "group" not in step.formulas:
+        group = step.formulas.get("group", 0)
+        if isinstance(group, int):
             return tuple(range(self._ranks))
-        try:
-            of = [step.formulas["group"]({**names, **self._indices}) for names in self._names]
-        except FormulaError as error:
-            raise UsageError(f"{self._file.where(self._number)}.group: {error}") from None
+        of = [self._evaluated(group, {**names, **self._indices}, "group") for names in self._names]
         return tuple(rank for rank, colour in enumerate(of) if colour == of[self._rank])
 
 
@@ -402,10 +405,12 @@ def core_program(program: Program, rank: int) -> dict[str, Any]:
             for slot, size in enumerate(flow.arriving):
                 at = slot * flow.stride
                 arrivals.append([target_base[pair] + at, size, pair[0], source_base[pair] + at])
-    rows = [
-        (kind, numbers[rank, which] if kind == SEND else numbers[which, rank], *rest)
-        if kind in (SEND, RECEIVE) else (kind, which, *rest) for kind, which, *rest in mine.rows
-    ]  # fmt: skip
+    # As one run of numbers: a million tuples are ten times as long in becoming an array.
+    steps = np.fromiter(itertools.chain.from_iterable(mine.rows), np.int64, 5 * len(mine.rows)).reshape(-1, 5)
+    for kind, with_peer in ((SEND, lambda peer: (rank, peer)), (RECEIVE, lambda peer: (peer, rank))):
+        of_peer = np.array([numbers.get(with_peer(peer), -1) for peer in range(len(program.ranks))])
+        found = steps[:, 0] == kind
+        steps[found, 1] = of_peer[steps[found, 1]]
     collectives = [
         {"pattern": one.pattern, "size_bytes": one.size, "root": one.root, "distribution": one.distribution,
          "ranks": list(one.ranks), "begun": one.begun} for one in program.collectives
@@ -413,7 +418,7 @@ def core_program(program: Program, rank: int) -> dict[str, Any]:
     sent, received = message_buffers(program, rank)
     into, out, within = mine.copied
     return {
-        "steps": np.array(rows, dtype=np.int64).reshape(-1, 5), "flows": np.array(flows, dtype=np.int64).reshape(-1, 6),
+        "steps": steps, "flows": np.array(flows, dtype=np.int64).reshape(-1, 6),
         "arrivals": np.array(arrivals, dtype=np.int64).reshape(-1, 4),
         "copied": np.array(mine.copied_pieces(), dtype=np.int64).reshape(-1, 3), "collectives": collectives,
         "source_bytes": sent, "target_bytes": received, "into_device_bytes": into, "out_of_device_bytes": out,

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from linkgauge.apps.formula import Formula, FormulaError, formula
+from linkgauge.apps.formula import Formula, FormulaError, formula, number_or_formula
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import MisshapenError, Shape, checked, flag, mapping, one_of, only, tables, text, whole
@@ -35,11 +35,11 @@ _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, 
 class Step(NamedTuple):
     """One step as the file states it, but where: those that say the same are one. `verb`: the key that says what it is.
 
-    `span`: how many steps it is, with those in it.
+    `formulas`: numbers as they are. `span`: how many steps it is, with those in it.
     """
 
     verb: str
-    formulas: Mapping[str, Formula]
+    formulas: Mapping[str, int | Formula]
     words: Mapping[str, str]
     begun: bool = False
     body: tuple[Step, ...] = ()
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
     def names(self) -> frozenset[str]:
         """The names that it, or a step in it, asks for."""
-        found = frozenset().union(*(one.names for one in self.formulas.values()))
+        found = frozenset().union(*(one.names for one in self.formulas.values() if isinstance(one, Formula)))
         return found.union(*(one.names() for one in self.body))
 
 
@@ -130,6 +130,13 @@ def _formula(value: Any, at: str) -> Formula:
         raise MisshapenError(f"{at}: {error}") from None
 
 
+def _amount(value: Any, at: str) -> int | Formula:
+    try:
+        return number_or_formula(value)
+    except FormulaError as error:
+        raise MisshapenError(f"{at}: {error}") from None
+
+
 def _name(value: Any, at: str) -> str:
     if _NAME.fullmatch(text(value, at)) is None or value in OWN_NAMES:
         raise MisshapenError(f"{at}: '{value[:40]}' is no name: expected letters, digits and _, and not rank or ranks")
@@ -147,22 +154,22 @@ FILE: dict[str, Shape] = {
     "description": text, "source": text, "parameters": _PARAMETERS, "presets": mapping(_PARAMETERS, _preset_name),
     "values": mapping(_formula, _name), "needs": mapping(text), "step": tables,
 }  # fmt: skip
-_COMMON: dict[str, Shape] = {"when": _formula}
+_COMMON: dict[str, Shape] = {"when": _amount}
 # By verb: what else a step of it may have, and what it needs.
 _VERBS: dict[str, tuple[dict[str, Shape], tuple[str, ...]]] = {
-    "compute": ({"compute": _formula}, ()),
-    "work": ({"work": _formula, "queue": _name}, ("queue",)),
-    "copy": ({"copy": one_of(COPIES), "bytes": _formula, "queue": _name}, ("bytes",)),
-    "send": ({"send": _formula, "bytes": _formula}, ("bytes",)),
-    "receive": ({"receive": _formula, "bytes": _formula}, ("bytes",)),
+    "compute": ({"compute": _amount}, ()),
+    "work": ({"work": _amount, "queue": _name}, ("queue",)),
+    "copy": ({"copy": one_of(COPIES), "bytes": _amount, "queue": _name}, ("bytes",)),
+    "send": ({"send": _amount, "bytes": _amount}, ("bytes",)),
+    "receive": ({"receive": _amount, "bytes": _amount}, ("bytes",)),
     "wait": ({"wait": flag}, ()),
     "collective": (
-        {"collective": one_of(COLLECTIVES), "bytes": _formula, "root": _formula, "group": _formula, "begun": flag,
+        {"collective": one_of(COLLECTIVES), "bytes": _amount, "root": _amount, "group": _amount, "begun": flag,
          "distribution": text}, ("bytes",)),
-    "barrier": ({"barrier": flag, "group": _formula}, ()),
+    "barrier": ({"barrier": flag, "group": _amount}, ()),
     "sync": ({"sync": _name}, ()),
     "after": ({"after": _name, "queue": _name}, ("queue",)),
-    "repeat": ({"repeat": _formula, "index": _name, "step": tables}, ("step",)),
+    "repeat": ({"repeat": _amount, "index": _name, "step": tables}, ("step",)),
 }  # fmt: skip
 _QUEUE_KEYS = ("sync", "after", "queue")
 _SHAPES = {verb: only({**shapes, **_COMMON}, needed) for verb, (shapes, needed) in _VERBS.items()}
@@ -189,7 +196,7 @@ def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
         needs[words] = (_formula(words, f"{name}: needs"), said_of_it)
         _check_names(needs[words][0], known, f"{name}: needs")
     reader = _Steps()
-    steps = reader.read(said["step"], f"{name}: {_TABLE}", known, {})
+    steps = reader.read(said["step"], f"{name}: {_TABLE}", _Scope(known))
     if not steps:
         raise UsageError(f"{name}: no [[step]] table: expected at least one")
     reader.check_queues()
@@ -207,54 +214,65 @@ def _check_names(value: Formula, known: set[str], where: str) -> None:
         raise UsageError(f"{where}: unknown name '{unknown}': expected one of {', '.join(sorted(known))}")
 
 
+class _Scope:
+    """The names that formulas know at a place of the file, and the steps without steps in them that were made there."""
+
+    def __init__(self, known: set[str]) -> None:
+        self.known = known
+        self.made: dict[str, Step] = {}  # by what they say
+        self.alike: dict[tuple[object, ...], Step] = {}  # by what they say but their numbers
+
+
 class _Steps:
-    """Reads lists of tables as steps. What says the same at one place of names is looked at once, and is one step."""
+    """Reads lists of tables as steps. What says the same in a scope is looked at once, and is one step."""
 
     def __init__(self) -> None:
         self.queues: dict[str, None] = {}  # that something is put into, in their order
         self._naming: list[tuple[str, Step]] = []  # the steps that name queues, and where first
         self._count = 0
 
-    def read(
-        self, tables: list[dict[str, Any]], place: str, known: set[str], made: dict[str, Step], depth: int = 0
-    ) -> tuple[Step, ...]:
-        """The steps of a list. `made`: those without steps of their own that were made where the same names are known.
-
-        UsageError naming the first that is wrong.
-        """
+    def read(self, tables: list[dict[str, Any]], place: str, scope: _Scope, depth: int = 0) -> tuple[Step, ...]:
+        """The steps of a list; UsageError naming the first that is wrong."""
         found: list[Step] = []
+        made = scope.made
         for table in tables:
             self._count += 1
             if self._count > MOST_STEPS:
                 raise UsageError(f"{place} {len(found) + 1}: more than {MOST_STEPS} steps: expected fewer, or loops")
             if "step" in table:
-                found.append(self._loop(table, f"{place} {len(found) + 1}", known, made, depth))
+                found.append(self._loop(table, f"{place} {len(found) + 1}", scope, depth))
                 continue
             key = repr(table)  # which tells 1, 1.0 and true apart
             step = made.get(key)
             if step is None:
-                step = made[key] = self._made(table, f"{place} {len(found) + 1}", known)
+                step = made[key] = self._made(table, f"{place} {len(found) + 1}", scope)
             found.append(step)
         return tuple(found)
 
-    def _made(self, table: Mapping[str, Any], where: str, known: set[str]) -> Step:
-        step, _ = _said(table, where, known)
+    def _made(self, table: Mapping[str, Any], where: str, scope: _Scope) -> Step:
+        but_numbers = (*table, *(int if type(value) is int else repr(value) for value in table.values()))
+        like = scope.alike.get(but_numbers)
+        if like is not None:
+            try:
+                formulas = {key: number_or_formula(table[key]) for key in like.formulas}
+                return Step(like.verb, formulas, like.words, like.begun)
+            except FormulaError:
+                pass  # a number too large: said below, with its place
+        step, _ = _said(table, where, scope.known)
+        scope.alike[but_numbers] = step
         if any(key in step.words for key in _QUEUE_KEYS):
             self._naming.append((where, step))
             if step.verb in ("work", "copy"):
                 self.queues[step.words["queue"]] = None
         return step
 
-    def _loop(
-        self, table: Mapping[str, Any], where: str, known: set[str], made: dict[str, Step], depth: int
-    ) -> Step:
-        step, tables = _said(table, where, known)
+    def _loop(self, table: Mapping[str, Any], where: str, scope: _Scope, depth: int) -> Step:
+        step, tables = _said(table, where, scope.known)
         if depth == DEEPEST_LOOP:
             raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
-        if "index" in step.words:
-            known, made = known | {step.words["index"]}, {}
+        inner = _Scope(scope.known | {step.words["index"]}) if "index" in step.words else scope
         before = self._count
-        body = self.read(tables, f"{where}.step", known, made, depth + 1)
+        body = self.read(tables, f"{where}.step", inner, depth + 1)
         return step._replace(body=body, span=1 + self._count - before)
 
     def check_queues(self) -> None:
@@ -279,10 +297,11 @@ def _said(table: Mapping[str, Any], where: str, known: set[str]) -> tuple[Step, 
         raise UsageError(f"{where}: {found}: expected one of {', '.join(_VERBS)}")
     (verb,) = verbs
     said = checked(table, _SHAPES[verb], where)
-    formulas = {key: value for key, value in said.items() if isinstance(value, Formula)}
+    formulas = {key: value for key, value in said.items() if type(value) is int or isinstance(value, Formula)}
     if said.get("index") in known:
         raise UsageError(f"{where}.index: the name '{said['index']}' is taken: expected another")
     for key, value in formulas.items():
-        _check_names(value, known, f"{where}.{key}")
+        if isinstance(value, Formula):
+            _check_names(value, known, f"{where}.{key}")
     words = {key: value for key, value in said.items() if isinstance(value, str)}
     return Step(verb, formulas, words, bool(said.get("begun"))), said.get("step", [])

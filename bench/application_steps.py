@@ -2,10 +2,10 @@
 
     python bench/application_steps.py [STEPS]
 
-Loads step files of STEPS (10^6) steps of one rank: stated one by one in TOML and in JSON, all alike and as of a trace (a
-`compute` of a number of its own and an allreduce by turns), and written out of a loop. Processor time stands beside,
-which others on the machine lengthen less. Runs a loop of as many waits for nothing on two ranks in threads: a step's own
-cost, the clock's reading for its kind included.
+Loads step files of STEPS (10^6) steps of one rank: stated one by one in TOML and in JSON, all alike and as of a trace
+(a `compute` of a number of its own and an allreduce by turns), and written out of a loop. Processor time stands beside,
+which others on the machine lengthen less. Runs a loop of as many waits for nothing on two ranks in threads: a step's
+own cost, the clock's reading for its kind included.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from linkgauge.apps.formula import Formula, FormulaError
@@ -62,30 +62,17 @@ class RankProgram:
     executed: int = 0
     copied: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])  # bytes of the buffers each way
 
-    def copied_pieces(self) -> list[tuple[int, int, int]]:
-        """What copies cover of those buffers: way, offset, bytes; none of it twice."""
-        places = sorted({
-            (2 if row[0] == COMPUTE else row[1], row[4], row[4] + row[3])
-            for row in self.rows if row[0] == COPY or (row[0] == COMPUTE and row[2] >= 0)
-        })  # fmt: skip
-        found: list[tuple[int, int, int]] = []
-        for way, begin, end in places:
-            if found and found[-1][0] == way and begin <= found[-1][2]:
-                found[-1] = (way, found[-1][1], max(end, found[-1][2]))
-            else:
-                found.append((way, begin, end))
-        return [(way, begin, end - begin) for way, begin, end in found]
 
-    def weighted(self) -> Iterator[tuple[Row, int]]:
-        """Each row that is no loop or end, and how often an iteration has it."""
-        times = [1]
-        for row in self.rows:
-            if row[0] == LOOP:
-                times.append(times[-1] * row[3])
-            elif row[0] == END:
-                times.pop()
-            else:
-                yield row, times[-1]
+def weighted(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
+    """Each row of a rank that is no loop or end, and how often an iteration has it."""
+    times = [1]
+    for row in rows:
+        if row[0] == LOOP:
+            times.append(times[-1] * row[3])
+        elif row[0] == END:
+            times.pop()
+        else:
+            yield row, times[-1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -387,6 +374,18 @@ def _bases_of(flows: Mapping[tuple[int, int], Flow], end: int) -> dict[tuple[int
     return found
 
 
+def _copied_pieces(copies: Iterable[list[int]]) -> list[tuple[int, int, int]]:
+    """What copies, by their rows, cover of their buffers: way, offset, bytes; none of it twice."""
+    places = sorted({(2 if kind == COMPUTE else way, at, at + size) for kind, way, _, size, at in copies})
+    found: list[tuple[int, int, int]] = []
+    for way, begin, end in places:
+        if found and found[-1][0] == way and begin <= found[-1][2]:
+            found[-1] = (way, found[-1][1], max(end, found[-1][2]))
+        else:
+            found.append((way, begin, end))
+    return [(way, begin, end - begin) for way, begin, end in found]
+
+
 def core_program(program: Program, rank: int) -> dict[str, Any]:
     """A rank's part under the names of core/traffic/program.h; arrays of int64."""
     import numpy as np
@@ -411,6 +410,7 @@ def core_program(program: Program, rank: int) -> dict[str, Any]:
         of_peer = np.array([numbers.get(with_peer(peer), -1) for peer in range(len(program.ranks))])
         found = steps[:, 0] == kind
         steps[found, 1] = of_peer[steps[found, 1]]
+    copies = steps[(steps[:, 0] == COPY) | ((steps[:, 0] == COMPUTE) & (steps[:, 2] >= 0))]
     collectives = [
         {"pattern": one.pattern, "size_bytes": one.size, "root": one.root, "distribution": one.distribution,
          "ranks": list(one.ranks), "begun": one.begun} for one in program.collectives
@@ -420,7 +420,7 @@ def core_program(program: Program, rank: int) -> dict[str, Any]:
     return {
         "steps": steps, "flows": np.array(flows, dtype=np.int64).reshape(-1, 6),
         "arrivals": np.array(arrivals, dtype=np.int64).reshape(-1, 4),
-        "copied": np.array(mine.copied_pieces(), dtype=np.int64).reshape(-1, 3), "collectives": collectives,
+        "copied": np.array(_copied_pieces(copies.tolist()), dtype=np.int64).reshape(-1, 3), "collectives": collectives,
         "source_bytes": sent, "target_bytes": received, "into_device_bytes": into, "out_of_device_bytes": out,
         "within_device_bytes": within, "queues": len(program.file.queues),
     }  # fmt: skip
@@ -451,7 +451,7 @@ def amounts(program: Program, rank: int) -> dict[str, Amount]:
     """What one iteration has on a rank, by kind: compute (ns), work, copies each way, sent, received, and collectives
     by their pattern, of which the bytes are their sizes."""
     found: dict[str, list[int]] = {}
-    for (kind, which, queue, amount, _), times in program.ranks[rank].weighted():
+    for (kind, which, queue, amount, _), times in weighted(program.ranks[rank].rows):
         if kind == COLLECTIVE:
             name, size = program.collectives[which].pattern, program.collectives[which].size
         elif kind == COPY:

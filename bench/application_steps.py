@@ -2,13 +2,15 @@
 
     python bench/application_steps.py [STEPS]
 
-Loads a step file of STEPS (10^6) steps of one rank, stated one by one in TOML and in JSON and written out of a loop,
-and runs a loop of as many waits for nothing on two ranks in threads: a step's own cost, the clock's reading for its
-kind included.
+Loads step files of STEPS (10^6) steps of one rank: stated one by one in TOML and in JSON, all alike and as of a trace
+(a `compute` of a number of its own and an allreduce by turns), and written out of a loop. Processor time stands beside,
+which others on the machine lengthen less. Runs a loop of as many waits for nothing on two ranks in threads: a step's
+own cost, the clock's reading for its kind included.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import sys
@@ -18,13 +20,14 @@ from typing import Any
 
 from linkgauge.apps import catalogue, matching
 from linkgauge.apps.program import core_program, program_of
+from linkgauge.apps.step_file import as_toml
 
 
 def seconds(what: str, steps: int, body: Any) -> Any:
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     found = body()
-    taken = time.perf_counter() - begun
-    print(f"{what}: {taken:.2f} s, {taken / steps * 1e9:.0f} ns a step")
+    taken, cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
+    print(f"{what}: {taken:.2f} s ({cpu:.2f} s of a processor), {taken / steps * 1e9:.0f} ns a step")
     return found
 
 
@@ -58,10 +61,14 @@ def run(program: dict[str, Any], steps: int) -> float:
 
 def main() -> None:
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    stated = 'description = "x"\nstep = [' + "{ compute = 1 }, " * steps + "]"
-    seconds("stated one by one in TOML", steps, lambda: load(stated))
-    stated = json.dumps({"description": "x", "step": [{"compute": 1}] * steps})
-    seconds("in JSON", steps, lambda: load(stated))
+    traced = [
+        step for number in range(steps // 2)
+        for step in ({"compute": 1000 + number}, {"collective": "allreduce", "bytes": 4 * (number % 50 + 1)})
+    ]  # fmt: skip
+    for what, stated in (("alike", [{"compute": 1}] * steps), ("as of a trace", traced)):
+        document = {"description": "x", "step": stated}
+        for form, text in (("TOML", as_toml(document)), ("JSON", json.dumps(document))):
+            seconds(f"stated one by one in {form}, {what}", steps, functools.partial(load, text))
     turn = '{ compute = "i % 7 + 1" }'
     looped = f'description = "x"\nstep = [ {{ repeat = {steps}, index = "i", step = [ {turn} ] }} ]'
     seconds("written out of a loop", steps, lambda: load(looped))

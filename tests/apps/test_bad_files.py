@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from linkgauge.app.cli import run_command
 from linkgauge.apps import catalogue, matching, step_file
-from linkgauge.apps.program import program_of
+from linkgauge.apps.formula import Formula
+from linkgauge.apps.program import COMPUTE, COPY, program_of
 from linkgauge.apps.step_file import StepFile, step_file_of
 from linkgauge.errors import UsageError
 
@@ -26,6 +27,11 @@ BAD = {
     "no bytes": ('step = [{ send = "1 - rank" }]', "no 'bytes'"),
     "no number behind its like": ("step = [{ compute = 1 }, { compute = true }]", "2: compute: 'True' is no formula"),
     "no number, of parts": ("step = [{ compute = 1 }, { compute = 1.0 }]", "[[step]] 2: compute: '1.0' is no formula"),
+    "a number too large behind its like": (
+        f"step = [{{ compute = 1 }}, {{ compute = {1 << 62} }}]", "[[step]] 2: compute: a number beyond 2^62"),
+    "a name of a loop's behind its like of other numbers": (
+        'step = [{ repeat = 2, index = "i", step = [{ send = "i", bytes = 1 }] }, { send = "i", bytes = 2 }]',
+        "[[step]] 2.send: unknown name 'i'"),
     "a name that only a loop has": (
         'step = [{ repeat = 2, index = "i", step = [{ compute = "i" }] }, { compute = "i" }]', "unknown name 'i'"),
     "unknown rank": ('step = [{ send = "rank + 1", bytes = 8 }]', "send is 2: expected another rank"),
@@ -196,5 +202,28 @@ def test_steps_that_say_the_same_are_checked_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(step_file, "checked", lambda *words: looked.append(words) or real(*words))
     file = catalogue.parse(f'description = "x"\nstep = [ {"{ compute = 1 }, { wait = true }, " * 500} ]', "many")
     assert len(file.steps) == 1000
-    assert len({step.where for step in file.steps}) == 1000
+    assert [file.where(number) for number in (0, 999)] == ["many: [[step]] 1", "many: [[step]] 1000"]
     assert len(looked) == 3  # the file, and a step of each kind
+
+
+def test_a_step_knows_its_place_by_its_number() -> None:
+    inner = {"repeat": 2, "step": [{"wait": True}, {"wait": True}]}
+    outer = {"repeat": 2, "step": [{"compute": 1}, inner, {"wait": True}]}
+    file = file_of([{"wait": True}, outer, {"wait": True}])
+    places = ["1", "2", "2.step 1", "2.step 2", "2.step 2.step 1", "2.step 2.step 2", "2.step 3", "3"]
+    assert [file.where(number) for number in range(len(places))] == [f"made: [[step]] {place}" for place in places]
+    (rank,) = program_of(file, {}, 1).ranks
+    assert rank.steps == [0, 1, 2, 3, 4, 5, 3, 6, 1, 7]  # a loop's end is the loop
+
+
+def test_what_steps_that_say_the_same_are_is_found_once_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = Formula.__call__
+    monkeypatch.setattr(Formula, "__call__", lambda one, names: asked.append(one.text) or real(one, names))
+    said = [{"compute": "10 + rank"}, {"copy": "host_to_device", "bytes": "60 + 4"}, {"wait": True}]
+    written_out = {"repeat": 3, "index": "i", "step": [{"compute": "10 + i"}]}
+    ranks = program_of(file_of([*said * 50, written_out]), {}, 2).ranks
+    assert [asked.count(text) for text in ("10 + rank", "60 + 4", "10 + i")] == [2, 100, 6]
+    for rank, one in enumerate(ranks):
+        assert [row[3] for row in one.rows if row[0] == COMPUTE] == [10 + rank] * 50 + [10, 11, 12]
+        assert [row[4] for row in one.rows if row[0] == COPY] == [64 * turn for turn in range(50)]

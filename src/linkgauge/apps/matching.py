@@ -10,25 +10,27 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator
 
-from linkgauge.apps.program import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, Program, Row
+from linkgauge.apps.program import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, Program, Row, weighted
 from linkgauge.errors import UsageError
 
 MOST_FOLLOWED = 200_000
+_FOLLOWED = (SEND, RECEIVE, WAIT, COLLECTIVE, LOOP, END)  # the kinds of rows that matter here
 
 Pair = tuple[int, int]
 
 
 def check(program: Program) -> None:
     """UsageError, naming ranks and steps, where messages do not match or ranks wait for each other for ever."""
-    _compare_sums(program)
+    followed = [[at for at, row in enumerate(one.rows) if row[0] in _FOLLOWED] for one in program.ranks]
+    _compare_sums(program, followed)
     turns = 1 << 62 if sum(one.executed for one in program.ranks) <= MOST_FOLLOWED else 2
-    _Followed(program, turns).run()
+    _Followed(program, followed, turns).run()
 
 
-def _compare_sums(program: Program) -> None:
+def _compare_sums(program: Program, followed: list[list[int]]) -> None:
     sums: dict[Pair, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
     for rank, one in enumerate(program.ranks):
-        for row, times in one.weighted():
+        for row, times in weighted(one.rows[at] for at in followed[rank]):
             if row[0] == SEND:
                 found = sums[rank, row[1]]
                 found[0] += times
@@ -45,29 +47,30 @@ def _compare_sums(program: Program) -> None:
             )
 
 
-def _walk(rows: list[Row], most_turns: int) -> Iterator[int]:
+def _walk(rows: list[Row], followed: list[int], most_turns: int) -> Iterator[int]:
     """Numbers of the rows of communication in the order in which they are executed, loops cut short."""
     loops: list[list[int]] = []
-    at = 0
-    while at < len(rows):
+    place = 0
+    while place < len(followed):
+        at = followed[place]
         kind = rows[at][0]
         if kind == LOOP:
-            loops.append([at, min(rows[at][3], most_turns)])
+            loops.append([place, min(rows[at][3], most_turns)])
         elif kind == END:
             loops[-1][1] -= 1
             if loops[-1][1] > 0:
-                at = loops[-1][0]
+                place = loops[-1][0]
             else:
                 loops.pop()
-        elif kind in (SEND, RECEIVE, WAIT, COLLECTIVE):
+        else:
             yield at
-        at += 1
+        place += 1
 
 
 class _Followed:
-    def __init__(self, program: Program, most_turns: int) -> None:
+    def __init__(self, program: Program, followed: list[list[int]], most_turns: int) -> None:
         self._program = program
-        self._walks = [_walk(one.rows, most_turns) for one in program.ranks]
+        self._walks = [_walk(one.rows, mine, most_turns) for one, mine in zip(program.ranks, followed, strict=True)]
         self._sent: dict[Pair, list[int]] = collections.defaultdict(list)  # sizes, in order
         self._received: dict[Pair, list[int]] = collections.defaultdict(list)
         self._peers: list[set[Pair]] = [set() for _ in program.ranks]
@@ -161,7 +164,7 @@ class _Followed:
         return f"rank {late} to come to {self._program.collectives[self._order[ranks][mine - 1]].words}"
 
     def _where(self, rank: int, at: int) -> str:
-        return self._program.where[self._program.ranks[rank].steps[at]]
+        return self._program.file.where(self._program.ranks[rank].steps[at])
 
     def _deadlock(self, waiting: set[int]) -> str:
         told = []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from linkgauge.apps.formula import Formula, FormulaError
@@ -28,6 +29,7 @@ _MOST_SLOT_BYTES = 8 << 20  # of one pair of ranks
 _MOST_COPY_BYTES = 8 << 20  # programs use their buffers again
 _BEGUN_AT_ONCE = 8  # collectives that are alike and under way together have buffers of their own
 _LINE = 64
+_UNFIXED = ("work", "copy", "wait")  # and what is begun: these depend on those before them
 
 Row = tuple[int, int, int, int, int]  # kind, which, queue, amount, offset
 
@@ -53,37 +55,24 @@ class Collective:
 
 @dataclasses.dataclass
 class RankProgram:
-    """One rank's rows; of messages `which` is the peer. `steps`: by row the number of its step in the file."""
+    """One rank's rows; of messages `which` is the peer. `steps`: by row its step, as `StepFile.where` counts."""
 
     rows: list[Row] = dataclasses.field(default_factory=list)
     steps: list[int] = dataclasses.field(default_factory=list)
     executed: int = 0
     copied: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])  # bytes of the buffers each way
 
-    def copied_pieces(self) -> list[tuple[int, int, int]]:
-        """What copies cover of those buffers: way, offset, bytes; none of it twice."""
-        places = sorted({
-            (2 if row[0] == COMPUTE else row[1], row[4], row[4] + row[3])
-            for row in self.rows if row[0] == COPY or (row[0] == COMPUTE and row[2] >= 0)
-        })  # fmt: skip
-        found: list[tuple[int, int, int]] = []
-        for way, begin, end in places:
-            if found and found[-1][0] == way and begin <= found[-1][2]:
-                found[-1] = (way, found[-1][1], max(end, found[-1][2]))
-            else:
-                found.append((way, begin, end))
-        return [(way, begin, end - begin) for way, begin, end in found]
 
-    def weighted(self) -> Iterator[tuple[Row, int]]:
-        """Each row that is no loop or end, and how often an iteration has it."""
-        times = [1]
-        for row in self.rows:
-            if row[0] == LOOP:
-                times.append(times[-1] * row[3])
-            elif row[0] == END:
-                times.pop()
-            else:
-                yield row, times[-1]
+def weighted(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
+    """Each row of a rank that is no loop or end, and how often an iteration has it."""
+    times = [1]
+    for row in rows:
+        if row[0] == LOOP:
+            times.append(times[-1] * row[3])
+        elif row[0] == END:
+            times.pop()
+        else:
+            yield row, times[-1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +92,6 @@ class Program:
     settings: Mapping[str, int]
     ranks: tuple[RankProgram, ...]
     collectives: tuple[Collective, ...]
-    where: tuple[str, ...]  # of each step number, for errors
 
     @functools.cached_property
     def flows(self) -> dict[tuple[int, int], Flow]:
@@ -170,10 +158,11 @@ class _Expansion:
         self._queues = {name: number for number, name in enumerate(file.queues)}
         self._names = [names_of(file, settings, ranks, rank) for rank in range(ranks)]
         self._collectives: dict[Collective, int] = {}
-        self._where: dict[str, int] = {}
-        self._rows = 0
+        self._rows_left = MOST_ROWS
         # Of the rank in hand.
         self._rank = 0
+        self._number = 0  # of the step in hand, as StepFile.where counts
+        self._fixed: dict[int, Row] = {}  # of steps whose rows are the same wherever they stand, by id
         self._program = RankProgram()
         self._mine: dict[str, int] = {}  # what its formulas know now
         self._indices: dict[str, int] = {}  # of the loops that it is in
@@ -184,95 +173,116 @@ class _Expansion:
         programs = []
         for rank in range(self._ranks):
             self._rank, self._program, self._next_copy, self._begun = rank, RankProgram(), [0, 0, 0], {}
-            self._mine = dict(self._names[rank])
-            self._program.executed = self._steps(self._file.steps)
+            self._mine, self._fixed = dict(self._names[rank]), {}
+            self._program.executed = self._steps(self._file.steps, 0)
             programs.append(self._program)
-        return Program(self._file, dict(self._settings), tuple(programs), tuple(self._collectives), tuple(self._where))
+        return Program(self._file, dict(self._settings), tuple(programs), tuple(self._collectives))
 
-    def _refuse(self, step: Step, what: str) -> NoReturn:
-        raise UsageError(f"{step.where}: rank {self._rank} of {self._ranks}: {what}")
+    def _refuse(self, what: str) -> NoReturn:
+        raise UsageError(f"{self._file.where(self._number)}: rank {self._rank} of {self._ranks}: {what}")
 
     def _of(self, step: Step, key: str, least: int = 0) -> int:
-        try:
-            found = step.formulas[key](self._mine)
-        except FormulaError as error:
-            raise UsageError(f"{step.where}.{key}: {error}") from None
+        said = step.formulas[key]
+        found = said if isinstance(said, int) else self._evaluated(said, self._mine, key)
         if found < least:
-            self._refuse(step, f"{key} is {found}: expected {least} or more")
+            self._refuse(f"{key} is {found}: expected {least} or more")
         return found
 
-    def _steps(self, steps: tuple[Step, ...]) -> int:
-        """Adds the rows of these steps; how many are executed."""
+    def _evaluated(self, asked: Formula, known: Mapping[str, int], key: str) -> int:
+        try:
+            return asked(known)
+        except FormulaError as error:
+            raise UsageError(f"{self._file.where(self._number)}.{key}: {error}") from None
+
+    def _steps(self, steps: tuple[Step, ...], number: int) -> int:
+        """Adds the rows of these steps, of which the first has this number; how many are executed."""
         executed = 0
+        fixed = {} if self._indices else self._fixed
         for step in steps:
-            if "when" in step.formulas and not self._of(step, "when", -(1 << 62)):
-                continue
-            executed += self._repeat(step) if step.verb == "repeat" else self._one(step)
+            self._number = number
+            row = fixed.get(id(step))
+            if row is not None:
+                self._add(row)
+                executed += 1
+            elif "when" in step.formulas and not self._of(step, "when", -(1 << 62)):
+                pass
+            elif step.verb == "repeat":
+                executed += self._repeat(step)
+            elif (row := self._row(step)) is not None:
+                self._add(row)
+                executed += 1
+                if step.verb not in _UNFIXED and not step.begun:
+                    fixed[id(step)] = row
             if executed > MOST_EXECUTED:
-                self._refuse(step, f"more than {MOST_EXECUTED} steps are executed: expected fewer")
+                self._refuse(f"more than {MOST_EXECUTED} steps are executed: expected fewer")
+            number += step.span
         return executed
 
     def _repeat(self, step: Step) -> int:
+        number = self._number
         turns = self._of(step, "repeat")
         index = step.words.get("index", "")
         used = index and any(index in one.names() for one in step.body)
         if turns > MOST_EXECUTED:
-            self._refuse(step, f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
+            self._refuse(f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
         if used:
             if turns > MOST_ROWS:
-                self._refuse(step, f"{turns} turns of a loop are written out: expected at most {MOST_ROWS}")
+                self._refuse(f"{turns} turns of a loop are written out: expected at most {MOST_ROWS}")
             executed = 0
             for turn in range(turns):
                 self._mine[index] = self._indices[index] = turn
-                executed += self._steps(step.body)
+                executed += self._steps(step.body, number + 1)
                 if executed > MOST_EXECUTED:
                     break
             self._mine.pop(index, None)
             self._indices.pop(index, None)
+            self._number = number
             return executed
         if turns == 0:
             return 0
         rows = self._program.rows
         begin = len(rows)
-        self._add(step, (LOOP, 0, -1, turns, 0))
-        executed = self._steps(step.body)
+        self._add((LOOP, 0, -1, turns, 0))
+        executed = self._steps(step.body, number + 1)
+        self._number = number
         if len(rows) == begin + 1:
             rows.pop()
             self._program.steps.pop()
             return 0
-        self._add(step, (END, 0, -1, 0, 0))
+        self._add((END, 0, -1, 0, 0))
         return executed * turns
 
-    def _add(self, step: Step, row: Row) -> int:
-        self._rows += 1
-        if self._rows > MOST_ROWS:
-            self._refuse(step, f"more than {MOST_ROWS} steps of all ranks are written out: expected fewer, or loops")
+    def _add(self, row: Row) -> None:
+        """Adds a row of the step in hand."""
+        self._rows_left -= 1
+        if self._rows_left < 0:
+            self._refuse(f"more than {MOST_ROWS} steps of all ranks are written out: expected fewer, or loops")
         self._program.rows.append(row)
-        self._program.steps.append(self._where.setdefault(step.where, len(self._where)))
-        return 1
+        self._program.steps.append(self._number)
 
-    def _one(self, step: Step) -> int:
+    def _row(self, step: Step) -> Row | None:
+        """What a step that is no loop is; None where it moves nothing."""
         queue = self._queues[step.words["queue"]] if "queue" in step.words else -1
         match step.verb:
             case "compute":
                 ns = self._of(step, "compute")
-                return self._add(step, (COMPUTE, 0, -1, ns, 0)) if ns else 0
+                return (COMPUTE, 0, -1, ns, 0) if ns else None
             case "work":
                 size = self._of(step, "work")
-                return self._add(step, (COMPUTE, 0, queue, size, self._place(2, size))) if size else 0
+                return (COMPUTE, 0, queue, size, self._place(2, size)) if size else None
             case "copy":
                 size, way = self._of(step, "bytes"), COPIES.index(step.words["copy"])
-                return self._add(step, (COPY, way, queue, size, self._place(way, size))) if size else 0
+                return (COPY, way, queue, size, self._place(way, size)) if size else None
             case "send" | "receive":
                 return self._message(step)
             case "wait":
                 self._begun = {}
-                return self._add(step, (WAIT, 0, -1, 0, 0))
+                return (WAIT, 0, -1, 0, 0)
             case "sync":
                 named = step.words["sync"]
-                return self._add(step, (SYNC, 0, -1 if named == "all" else self._queues[named], 0, 0))
+                return (SYNC, 0, -1 if named == "all" else self._queues[named], 0, 0)
             case "after":
-                return self._add(step, (AFTER, self._queues[step.words["after"]], queue, 0, 0))
+                return (AFTER, self._queues[step.words["after"]], queue, 0, 0)
         return self._collective(step)
 
     def _place(self, way: int, size: int) -> int:
@@ -284,25 +294,25 @@ class _Expansion:
         self._program.copied[way] = max(self._program.copied[way], at + size)
         return at
 
-    def _message(self, step: Step) -> int:
+    def _message(self, step: Step) -> Row | None:
         peer = self._of(step, step.verb, -(1 << 62))
         if not 0 <= peer < self._ranks or peer == self._rank:
-            self._refuse(step, f"{step.verb} is {peer}: expected another rank, 0 to {self._ranks - 1}")
+            self._refuse(f"{step.verb} is {peer}: expected another rank, 0 to {self._ranks - 1}")
         size = self._of(step, "bytes")
-        return self._add(step, (SEND if step.verb == "send" else RECEIVE, peer, -1, size, 0)) if size else 0
+        return (SEND if step.verb == "send" else RECEIVE, peer, -1, size, 0) if size else None
 
-    def _collective(self, step: Step) -> int:
+    def _collective(self, step: Step) -> Row | None:
         ranks = self._group(step)
         pattern = "barrier" if step.verb == "barrier" else step.words["collective"]
         size = 0 if pattern == "barrier" else self._of(step, "bytes")
         root = self._of(step, "root") if "root" in step.formulas else ranks[0]
         if root not in ranks:
-            self._refuse(step, f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
+            self._refuse(f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
         if len(ranks) < 2 or (size == 0 and pattern != "barrier"):
-            return 0
+            return None
         restated, reason = restated_size(PATTERNS[pattern], size, len(ranks), "float32")
         if reason or restated != size:
-            self._refuse(step, reason or f"{pattern} of {size} bytes: expected whole blocks, as {restated}")
+            self._refuse(reason or f"{pattern} of {size} bytes: expected whole blocks, as {restated}")
         place = ranks.index(root) if PATTERNS[pattern].rooted else 0
         one = Collective(pattern, size, place, step.words.get("distribution", ""), ranks, step.begun)
         if step.begun:
@@ -310,16 +320,14 @@ class _Expansion:
             self._begun[one] = turn + 1
             one = dataclasses.replace(one, turn=turn % _BEGUN_AT_ONCE)
         number = self._collectives.setdefault(one, len(self._collectives))
-        return self._add(step, (COLLECTIVE, number, -1, 0, 0))
+        return (COLLECTIVE, number, -1, 0, 0)
 
     def _group(self, step: Step) -> tuple[int, ...]:
         """The ranks whose `group` is this one's; all without it."""
-        if "group" not in step.formulas:
+        group = step.formulas.get("group", 0)
+        if isinstance(group, int):
             return tuple(range(self._ranks))
-        where = f"{step.where}.group"
-        of = [
-            _value(step.formulas["group"], {**self._names[rank], **self._indices}, where) for rank in range(self._ranks)
-        ]
+        of = [self._evaluated(group, {**names, **self._indices}, "group") for names in self._names]
         return tuple(rank for rank, colour in enumerate(of) if colour == of[self._rank])
 
 
@@ -366,6 +374,18 @@ def _bases_of(flows: Mapping[tuple[int, int], Flow], end: int) -> dict[tuple[int
     return found
 
 
+def _copied_pieces(copies: Iterable[list[int]]) -> list[tuple[int, int, int]]:
+    """What copies, by their rows, cover of their buffers: way, offset, bytes; none of it twice."""
+    places = sorted({(2 if kind == COMPUTE else way, at, at + size) for kind, way, _, size, at in copies})
+    found: list[tuple[int, int, int]] = []
+    for way, begin, end in places:
+        if found and found[-1][0] == way and begin <= found[-1][2]:
+            found[-1] = (way, found[-1][1], max(end, found[-1][2]))
+        else:
+            found.append((way, begin, end))
+    return [(way, begin, end - begin) for way, begin, end in found]
+
+
 def core_program(program: Program, rank: int) -> dict[str, Any]:
     """A rank's part under the names of core/traffic/program.h; arrays of int64."""
     import numpy as np
@@ -384,10 +404,13 @@ def core_program(program: Program, rank: int) -> dict[str, Any]:
             for slot, size in enumerate(flow.arriving):
                 at = slot * flow.stride
                 arrivals.append([target_base[pair] + at, size, pair[0], source_base[pair] + at])
-    rows = [
-        (kind, numbers[rank, which] if kind == SEND else numbers[which, rank], *rest)
-        if kind in (SEND, RECEIVE) else (kind, which, *rest) for kind, which, *rest in mine.rows
-    ]  # fmt: skip
+    # As one run of numbers: a million tuples are ten times as long in becoming an array.
+    steps = np.fromiter(itertools.chain.from_iterable(mine.rows), np.int64, 5 * len(mine.rows)).reshape(-1, 5)
+    for kind, with_peer in ((SEND, lambda peer: (rank, peer)), (RECEIVE, lambda peer: (peer, rank))):
+        of_peer = np.array([numbers.get(with_peer(peer), -1) for peer in range(len(program.ranks))])
+        found = steps[:, 0] == kind
+        steps[found, 1] = of_peer[steps[found, 1]]
+    copies = steps[(steps[:, 0] == COPY) | ((steps[:, 0] == COMPUTE) & (steps[:, 2] >= 0))]
     collectives = [
         {"pattern": one.pattern, "size_bytes": one.size, "root": one.root, "distribution": one.distribution,
          "ranks": list(one.ranks), "begun": one.begun} for one in program.collectives
@@ -395,9 +418,9 @@ def core_program(program: Program, rank: int) -> dict[str, Any]:
     sent, received = message_buffers(program, rank)
     into, out, within = mine.copied
     return {
-        "steps": np.array(rows, dtype=np.int64).reshape(-1, 5), "flows": np.array(flows, dtype=np.int64).reshape(-1, 6),
+        "steps": steps, "flows": np.array(flows, dtype=np.int64).reshape(-1, 6),
         "arrivals": np.array(arrivals, dtype=np.int64).reshape(-1, 4),
-        "copied": np.array(mine.copied_pieces(), dtype=np.int64).reshape(-1, 3), "collectives": collectives,
+        "copied": np.array(_copied_pieces(copies.tolist()), dtype=np.int64).reshape(-1, 3), "collectives": collectives,
         "source_bytes": sent, "target_bytes": received, "into_device_bytes": into, "out_of_device_bytes": out,
         "within_device_bytes": within, "queues": len(program.file.queues),
     }  # fmt: skip
@@ -428,7 +451,7 @@ def amounts(program: Program, rank: int) -> dict[str, Amount]:
     """What one iteration has on a rank, by kind: compute (ns), work, copies each way, sent, received, and collectives
     by their pattern, of which the bytes are their sizes."""
     found: dict[str, list[int]] = {}
-    for (kind, which, queue, amount, _), times in program.ranks[rank].weighted():
+    for (kind, which, queue, amount, _), times in weighted(program.ranks[rank].rows):
         if kind == COLLECTIVE:
             name, size = program.collectives[which].pattern, program.collectives[which].size
         elif kind == COPY:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from linkgauge.apps.formula import Formula, FormulaError, formula
+from linkgauge.apps.formula import Formula, FormulaError, formula, number_or_formula
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import MisshapenError, Shape, checked, flag, mapping, one_of, only, tables, text, whole
@@ -27,23 +27,27 @@ COLLECTIVES = tuple(
     name for name in having(PATTERNS, "collective") if not PATTERNS[name].scripted and PATTERNS[name].size_means != "-"
 )
 OWN_NAMES = ("rank", "ranks")
+_TABLE = "[[step]]"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
 
 
 class Step(NamedTuple):
-    """One step as the file states it. `verb` is the key that says what it is; `where` is for errors."""
+    """One step as the file states it, but where: those that say the same are one. `verb`: the key that says what it is.
+
+    `formulas`: numbers as they are. `span`: how many steps it is, with those in it.
+    """
 
     verb: str
-    where: str
-    formulas: Mapping[str, Formula]
+    formulas: Mapping[str, int | Formula]
     words: Mapping[str, str]
     begun: bool = False
     body: tuple[Step, ...] = ()
+    span: int = 1
 
     def names(self) -> frozenset[str]:
         """The names that it, or a step in it, asks for."""
-        found = frozenset().union(*(one.names for one in self.formulas.values()))
+        found = frozenset().union(*(one.names for one in self.formulas.values() if isinstance(one, Formula)))
         return found.union(*(one.names() for one in self.body))
 
 
@@ -68,6 +72,18 @@ class StepFile:
     def digest(self) -> str:
         """Eight hexadecimal digits that tell it from a file of the same name."""
         return hashlib.sha256(written(self.document).encode()).hexdigest()[:8]
+
+    def where(self, number: int) -> str:
+        """The place of a step, for errors. `number`: of the steps before it in the text, those in loops too."""
+        place, steps = f"{self.name}: {_TABLE}", self.steps
+        while True:
+            at = 0
+            while number >= steps[at].span:
+                number -= steps[at].span
+                at += 1
+            if number == 0:
+                return f"{place} {at + 1}"
+            place, steps, number = f"{place} {at + 1}.step", steps[at].body, number - 1
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -114,6 +130,13 @@ def _formula(value: Any, at: str) -> Formula:
         raise MisshapenError(f"{at}: {error}") from None
 
 
+def _amount(value: Any, at: str) -> int | Formula:
+    try:
+        return number_or_formula(value)
+    except FormulaError as error:
+        raise MisshapenError(f"{at}: {error}") from None
+
+
 def _name(value: Any, at: str) -> str:
     if _NAME.fullmatch(text(value, at)) is None or value in OWN_NAMES:
         raise MisshapenError(f"{at}: '{value[:40]}' is no name: expected letters, digits and _, and not rank or ranks")
@@ -131,23 +154,24 @@ FILE: dict[str, Shape] = {
     "description": text, "source": text, "parameters": _PARAMETERS, "presets": mapping(_PARAMETERS, _preset_name),
     "values": mapping(_formula, _name), "needs": mapping(text), "step": tables,
 }  # fmt: skip
-_COMMON: dict[str, Shape] = {"when": _formula}
+_COMMON: dict[str, Shape] = {"when": _amount}
 # By verb: what else a step of it may have, and what it needs.
 _VERBS: dict[str, tuple[dict[str, Shape], tuple[str, ...]]] = {
-    "compute": ({"compute": _formula}, ()),
-    "work": ({"work": _formula, "queue": _name}, ("queue",)),
-    "copy": ({"copy": one_of(COPIES), "bytes": _formula, "queue": _name}, ("bytes",)),
-    "send": ({"send": _formula, "bytes": _formula}, ("bytes",)),
-    "receive": ({"receive": _formula, "bytes": _formula}, ("bytes",)),
+    "compute": ({"compute": _amount}, ()),
+    "work": ({"work": _amount, "queue": _name}, ("queue",)),
+    "copy": ({"copy": one_of(COPIES), "bytes": _amount, "queue": _name}, ("bytes",)),
+    "send": ({"send": _amount, "bytes": _amount}, ("bytes",)),
+    "receive": ({"receive": _amount, "bytes": _amount}, ("bytes",)),
     "wait": ({"wait": flag}, ()),
     "collective": (
-        {"collective": one_of(COLLECTIVES), "bytes": _formula, "root": _formula, "group": _formula, "begun": flag,
+        {"collective": one_of(COLLECTIVES), "bytes": _amount, "root": _amount, "group": _amount, "begun": flag,
          "distribution": text}, ("bytes",)),
-    "barrier": ({"barrier": flag, "group": _formula}, ()),
+    "barrier": ({"barrier": flag, "group": _amount}, ()),
     "sync": ({"sync": _name}, ()),
     "after": ({"after": _name, "queue": _name}, ("queue",)),
-    "repeat": ({"repeat": _formula, "index": _name, "step": tables}, ("step",)),
+    "repeat": ({"repeat": _amount, "index": _name, "step": tables}, ("step",)),
 }  # fmt: skip
+_QUEUE_KEYS = ("sync", "after", "queue")
 _SHAPES = {verb: only({**shapes, **_COMMON}, needed) for verb, (shapes, needed) in _VERBS.items()}
 
 
@@ -171,17 +195,13 @@ def step_file_of(document: Mapping[str, Any], name: str) -> StepFile:
     for words, said_of_it in said.get("needs", {}).items():
         needs[words] = (_formula(words, f"{name}: needs"), said_of_it)
         _check_names(needs[words][0], known, f"{name}: needs")
-    count, scope = [0], _Scope(known)
-    steps = tuple(
-        _step(one, f"{name}: [[step]] {number}", scope, 0, count) for number, one in enumerate(said["step"], 1)
-    )
+    reader = _Steps()
+    steps = reader.read(said["step"], f"{name}: {_TABLE}", _Scope(known))
     if not steps:
         raise UsageError(f"{name}: no [[step]] table: expected at least one")
-    queues: dict[str, None] = {}
-    _find_queues(steps, queues)
-    _check_queues(steps, queues)
+    reader.check_queues()
     own = {key: value for key, value in document.items() if key != "presets"}
-    return StepFile(name, said["description"], parameters, values, needs, steps, tuple(queues), own, presets)
+    return StepFile(name, said["description"], parameters, values, needs, steps, tuple(reader.queues), own, presets)
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -189,88 +209,99 @@ def _one_of(names: Iterable[str]) -> str:
 
 
 def _check_names(value: Formula, known: set[str], where: str) -> None:
-    unknown = sorted(value.names - known)
-    if unknown:
-        raise UsageError(f"{where}: unknown name '{unknown[0]}': expected one of {', '.join(sorted(known))}")
-
-
-class _Said(NamedTuple):
-    """What a step says, but where: many say the same."""
-
-    verb: str
-    formulas: dict[str, Formula]
-    words: dict[str, str]
-    begun: bool
-    steps: list[dict[str, Any]]
+    if not value.names <= known:
+        unknown = min(value.names - known)
+        raise UsageError(f"{where}: unknown name '{unknown}': expected one of {', '.join(sorted(known))}")
 
 
 class _Scope:
-    """The names that formulas know at a place of the file, and what was made there of each table without steps."""
+    """The names that formulas know at a place of the file, and the steps without steps in them that were made there."""
 
     def __init__(self, known: set[str]) -> None:
         self.known = known
-        self._made: dict[str, _Said] = {}
-
-    def said(self, table: Mapping[str, Any], where: str) -> _Said:
-        """What the step says, checked; each like it once."""
-        if "step" in table:
-            return _said(table, where, self.known)
-        key = repr(table)  # which tells 1, 1.0 and true apart
-        if (found := self._made.get(key)) is None:
-            found = self._made[key] = _said(table, where, self.known)
-        return found
+        self.made: dict[str, Step] = {}  # by what they say
+        self.alike: dict[tuple[object, ...], Step] = {}  # by what they say but their numbers
 
 
-def _said(table: Mapping[str, Any], where: str, known: set[str]) -> _Said:
+class _Steps:
+    """Reads lists of tables as steps. What says the same in a scope is looked at once, and is one step."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, None] = {}  # that something is put into, in their order
+        self._naming: list[tuple[str, Step]] = []  # the steps that name queues, and where first
+        self._count = 0
+
+    def read(self, tables: list[dict[str, Any]], place: str, scope: _Scope, depth: int = 0) -> tuple[Step, ...]:
+        """The steps of a list; UsageError naming the first that is wrong."""
+        found: list[Step] = []
+        made = scope.made
+        for table in tables:
+            self._count += 1
+            if self._count > MOST_STEPS:
+                raise UsageError(f"{place} {len(found) + 1}: more than {MOST_STEPS} steps: expected fewer, or loops")
+            if "step" in table:
+                found.append(self._loop(table, f"{place} {len(found) + 1}", scope, depth))
+                continue
+            key = repr(table)  # which tells 1, 1.0 and true apart
+            step = made.get(key)
+            if step is None:
+                step = made[key] = self._made(table, f"{place} {len(found) + 1}", scope)
+            found.append(step)
+        return tuple(found)
+
+    def _made(self, table: Mapping[str, Any], where: str, scope: _Scope) -> Step:
+        but_numbers = (*table, *(int if type(value) is int else repr(value) for value in table.values()))
+        like = scope.alike.get(but_numbers)
+        if like is not None:
+            try:
+                formulas = {key: number_or_formula(table[key]) for key in like.formulas}
+                return Step(like.verb, formulas, like.words, like.begun)
+            except FormulaError:
+                pass  # a number too large: said below, with its place
+        step, _ = _said(table, where, scope.known)
+        scope.alike[but_numbers] = step
+        if any(key in step.words for key in _QUEUE_KEYS):
+            self._naming.append((where, step))
+            if step.verb in ("work", "copy"):
+                self.queues[step.words["queue"]] = None
+        return step
+
+    def _loop(self, table: Mapping[str, Any], where: str, scope: _Scope, depth: int) -> Step:
+        step, tables = _said(table, where, scope.known)
+        if depth == DEEPEST_LOOP:
+            raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
+        inner = _Scope(scope.known | {step.words["index"]}) if "index" in step.words else scope
+        before = self._count
+        body = self.read(tables, f"{where}.step", inner, depth + 1)
+        return step._replace(body=body, span=1 + self._count - before)
+
+    def check_queues(self) -> None:
+        """UsageError for the first step that names a queue which nothing is put into."""
+        for where, step in self._naming:
+            for key in _QUEUE_KEYS:
+                named = step.words.get(key)
+                if named is not None and named not in self.queues and not (key == "sync" and named == "all"):
+                    raise UsageError(
+                        f"{where}.{key}: nothing is put into a queue '{named}': expected one of "
+                        f"{', '.join(self.queues) or 'none'}"
+                    )
+            if step.verb == "after" and step.words["after"] == step.words["queue"]:
+                raise UsageError(f"{where}: queue '{step.words['queue']}' after itself: expected another")
+
+
+def _said(table: Mapping[str, Any], where: str, known: set[str]) -> tuple[Step, list[dict[str, Any]]]:
+    """What a table says, checked, and the tables of steps in it, which are not."""
     verbs = _VERBS.keys() & table.keys()
     if len(verbs) != 1:
         found = " and ".join(verb for verb in _VERBS if verb in verbs) or "no verb"
         raise UsageError(f"{where}: {found}: expected one of {', '.join(_VERBS)}")
     (verb,) = verbs
     said = checked(table, _SHAPES[verb], where)
-    formulas = {key: value for key, value in said.items() if isinstance(value, Formula)}
+    formulas = {key: value for key, value in said.items() if type(value) is int or isinstance(value, Formula)}
     if said.get("index") in known:
         raise UsageError(f"{where}.index: the name '{said['index']}' is taken: expected another")
     for key, value in formulas.items():
-        _check_names(value, known, f"{where}.{key}")
+        if isinstance(value, Formula):
+            _check_names(value, known, f"{where}.{key}")
     words = {key: value for key, value in said.items() if isinstance(value, str)}
-    return _Said(verb, formulas, words, bool(said.get("begun")), said.get("step", []))
-
-
-def _step(table: Mapping[str, Any], where: str, scope: _Scope, depth: int, count: list[int]) -> Step:
-    count[0] += 1
-    if count[0] > MOST_STEPS:
-        raise UsageError(f"{where}: more than {MOST_STEPS} steps: expected fewer, or loops")
-    verb, formulas, words, begun, steps = scope.said(table, where)
-    if verb != "repeat":
-        return Step(verb, where, formulas, words, begun)
-    if depth == DEEPEST_LOOP:
-        raise UsageError(f"{where}: loops nest deeper than {DEEPEST_LOOP}: expected fewer")
-    inner = _Scope(scope.known | {words["index"]}) if "index" in words else scope
-    body = tuple(_step(one, f"{where}.step {number}", inner, depth + 1, count) for number, one in enumerate(steps, 1))
-    return Step(verb, where, formulas, words, begun, body)
-
-
-def _find_queues(steps: tuple[Step, ...], found: dict[str, None]) -> None:
-    """The queues that something is put into, in their order."""
-    for step in steps:
-        if step.words and step.verb in ("work", "copy") and "queue" in step.words:
-            found[step.words["queue"]] = None
-        if step.body:
-            _find_queues(step.body, found)
-
-
-def _check_queues(steps: tuple[Step, ...], queues: dict[str, None]) -> None:
-    for step in steps:
-        if not (step.words or step.body):
-            continue
-        for key in ("sync", "after", "queue"):
-            named = step.words.get(key)
-            if named is not None and named not in queues and not (key == "sync" and named == "all"):
-                raise UsageError(
-                    f"{step.where}.{key}: nothing is put into a queue '{named}': expected one of "
-                    f"{', '.join(queues) or 'none'}"
-                )
-        if step.verb == "after" and step.words["after"] == step.words["queue"]:
-            raise UsageError(f"{step.where}: queue '{step.words['queue']}' after itself: expected another")
-        _check_queues(step.body, queues)
+    return Step(verb, formulas, words, bool(said.get("begun"))), said.get("step", [])

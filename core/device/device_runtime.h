@@ -53,6 +53,8 @@ struct LaunchShape {
   unsigned blocks = 1;
   unsigned threads = 1;
   unsigned shared_bytes = 0;
+  bool operator==(const LaunchShape&) const = default;
+  std::string grid() const { return std::to_string(blocks) + " x " + std::to_string(threads); }
 };
 
 // A buffer's name outside of its process. `bytes` is opaque to all but the runtime that made it.

@@ -10,9 +10,11 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "device/choosing.h"
 #include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
@@ -20,20 +22,21 @@
 namespace linkgauge {
 namespace {
 
-// Rounds of a knock-out: many variants roughly, few of them well. Sizes above the first round's share one choice, since
-// that is enough for the steady state of any link. Where so many bytes take less than kSteadyNs, inside a device's own
-// memory, more are copied: grids for the whole size would have blocks without work. Where they take longer than
-// longest_ns, on a link to the host, fewer: a hundred variants of 64 MiB over PCIe would take a second.
+// Rounds of a knock-out: many variants roughly, few of them well; in `passes` over all, so that another's burst does
+// not hit all times of one. Sizes above the first round's share one choice, since that is enough for the steady state
+// of any link. Where so many bytes take less than kSteadyNs, inside a device's own memory, more are copied: grids for
+// the whole size would have blocks without work. Where they take longer than longest_ns, on a link to the host, fewer:
+// a hundred variants of 64 MiB over PCIe would take a second.
 struct Round {
   std::size_t most_variants;
   std::size_t most_bytes;
-  int repeats;
+  int passes;
   double longest_ns;
 };
 constexpr std::size_t kSteadyBytes = std::size_t{64} << 20;
 constexpr Round kRough{1000, kSteadyBytes, 2, 300'000};
 constexpr Round kCloser{24, std::size_t{128} << 20, 3, 600'000};
-constexpr Round kFinal{6, std::size_t{256} << 20, 7, 1'500'000};
+constexpr Round kFinal{7, std::size_t{256} << 20, 5, 1'500'000};
 constexpr double kSteadyNs = 200'000;
 // Events resolve about half a microsecond: below 1 % of an interval of this length.
 constexpr double kIntervalNs = 60'000;
@@ -161,22 +164,41 @@ double launch_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& var
   return best;
 }
 
-// The variant that is left of `left` after the rounds, by time_ns(variant, round).
-template <typename TimeNs>
-CopyVariant knock_out(std::vector<CopyVariant> left, std::initializer_list<Round> rounds, const TimeNs& time_ns) {
-  using Timed = std::pair<double, CopyVariant>;
-  for (const Round& round : rounds) {
-    left.resize(std::min(left.size(), round.most_variants));
-    if (left.size() == 1) break;
-    std::vector<Timed> times;
-    for (CopyVariant& variant : left) {
-      const double ns = time_ns(variant, round);
-      times.emplace_back(ns, std::move(variant));
-    }
-    std::stable_sort(times.begin(), times.end(), [](const Timed& a, const Timed& b) { return a.first < b.first; });
-    for (std::size_t i = 0; i < left.size(); ++i) left[i] = std::move(times[i].second);
+// Of the candidates `left`, in their order, the default one, which is the first, and those of the shortest times.
+std::vector<std::size_t> shortest(const std::vector<std::size_t>& left, const RoundsOfTimes& rounds, std::size_t most) {
+  std::vector<std::pair<double, std::size_t>> times;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    double least = std::numeric_limits<double>::max();
+    for (const std::vector<double>& round : rounds) least = std::min(least, round[i]);
+    times.emplace_back(least, left[i]);
   }
-  return left.front();
+  std::sort(times.begin() + 1, times.end());
+  times.resize(std::min(most, times.size()));
+  std::vector<std::size_t> kept;
+  for (const auto& [time, candidate] : times) kept.push_back(candidate);
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+struct Told {
+  CopyVariant variant;
+  bool clear;
+};
+
+// The variant that the last round chooses, by time_ns(variant, round).
+template <typename TimeNs>
+Told knock_out(const std::vector<CopyVariant>& variants, std::initializer_list<Round> rounds, const TimeNs& time_ns) {
+  if (variants.size() == 1) return {variants.front(), true};
+  std::vector<std::size_t> left(variants.size());
+  std::iota(left.begin(), left.end(), std::size_t{0});
+  RoundsOfTimes times;
+  for (const Round& round : rounds) {
+    if (!times.empty()) left = shortest(left, times, round.most_variants);
+    times = timed_in_rounds(left.size(), {round.passes, round.passes},
+                            [&](std::size_t i) { return Trial{time_ns(variants[left[i]], round)}; });
+  }
+  const Choice choice = choose_by_times(times);
+  return {variants[left[choice.index]], choice.clear};
 }
 
 // What is copied in a round of at most `most` bytes, where `probed` of them took `probe_ns`.
@@ -186,8 +208,8 @@ std::size_t copied_in(const Round& round, std::size_t most, std::size_t probed, 
   return longest < static_cast<double>(most) ? std::max(static_cast<std::size_t>(longest), kWordBytes) : most;
 }
 
-CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source, std::size_t bytes,
-                     int blocks) {
+Told measured(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source, std::size_t bytes,
+              int blocks) {
   const int device = path.device;
   const std::vector<CopyVariant> variants = copy_variants(runtime, device, bytes, blocks);
   const std::size_t probed = std::min(bytes, kSteadyBytes);
@@ -196,8 +218,7 @@ CopyVariant measured(DeviceRuntime& runtime, const CopyPath& path, void* target,
       static_cast<std::size_t>(static_cast<double>(probed) * std::max(1.0, kSteadyNs / std::max(probe_ns, 1.0)));
   return knock_out(variants, {kRough, kCloser, kFinal}, [&](const CopyVariant& variant, const Round& round) {
     const std::size_t most = std::min(bytes, std::max(steady, round.most_bytes));
-    return copy_time_ns(runtime, device, variant, target, source, copied_in(round, most, probed, probe_ns),
-                        round.repeats);
+    return copy_time_ns(runtime, device, variant, target, source, copied_in(round, most, probed, probe_ns), 1);
   });
 }
 
@@ -206,13 +227,27 @@ using Key = std::tuple<std::string, std::string, std::string, unsigned, int>;
 
 unsigned magnitude(std::size_t bytes) { return static_cast<unsigned>(std::bit_width(std::min(bytes, kSteadyBytes))); }
 
-CopyVariant remembered(const Key& key, const std::function<CopyVariant()>& measure) {
+// A first measurement may be a noisy one, which none that is kept should be.
+CopyVariant remembered(const Key& key, const std::function<Told()>& measure) {
   static std::mutex mutex;
-  static std::map<Key, CopyVariant> chosen;
+  static std::map<Key, Told> chosen;
   const std::lock_guard lock(mutex);
   const auto known = chosen.find(key);
-  if (known != chosen.end()) return known->second;
-  return chosen[key] = measure();
+  if (known != chosen.end() && known->second.clear) return known->second.variant;
+  Told told = measure();
+  if (known != chosen.end() && known->second.variant == told.variant) told.clear = true;
+  chosen[key] = told;
+  return told.variant;
+}
+
+// Puts the variant of 512 threads and 4 blocks a multiprocessor, or what there is below, to the front.
+void default_first(std::vector<CopyVariant>& variants, const char* kernel, unsigned multiprocessors, int blocks) {
+  auto found = variants.begin();
+  for (auto variant = variants.begin(); variant != variants.end(); ++variant) {
+    if (variant->kernel != kernel || variant->shape.threads != 512) continue;
+    if (blocks > 0 || variant->shape.blocks <= 4 * multiprocessors) found = variant;
+  }
+  std::rotate(variants.begin(), found, found + 1);
 }
 
 // From what half fills the multiprocessors to blocks of a few tiles each, which end together.
@@ -229,6 +264,7 @@ std::vector<CopyVariant> both_ways_variants(DeviceRuntime& runtime, int device, 
         variants.push_back({kernel, {multiprocessors * each, threads, 0}});
     }
   }
+  default_first(variants, kKernelBothWays, multiprocessors, blocks);
   return variants;
 }
 
@@ -238,8 +274,6 @@ std::string place(DeviceRuntime& runtime, int device) {
 }
 
 }  // namespace
-
-std::string CopyVariant::grid() const { return std::to_string(shape.blocks) + " x " + std::to_string(shape.threads); }
 
 std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks) {
   const auto fixed = static_cast<unsigned>(std::max(0, blocks));
@@ -253,6 +287,7 @@ std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::
   if (has_bulk(runtime, device)) {
     add_bulk(variants, multiprocessors, shared_bytes_of(runtime, device), bytes, fixed);
   }
+  default_first(variants, kKernelCopy, multiprocessors, blocks);
   return variants;
 }
 
@@ -275,16 +310,16 @@ CopyVariant fastest_both_ways(DeviceRuntime& runtime, int device, const BothWays
   const std::string both = "both ways";
   return remembered({place(runtime, device), both, both, magnitude(bytes), blocks}, [&] {
     BothWays places = ways;
-    const auto time_ns = [&](const CopyVariant& variant, std::uint64_t length, int repeats) {
+    const auto time_ns = [&](const CopyVariant& variant, std::uint64_t length) {
       void* arguments[] = {&places.target, &places.source, &places.target_back, &places.source_back, &length};
-      return launch_time_ns(runtime, device, variant, arguments, repeats);
+      return launch_time_ns(runtime, device, variant, arguments, 1);
     };
     const std::vector<CopyVariant> variants = both_ways_variants(runtime, device, blocks);
     const std::size_t probed = std::min(bytes, kSteadyBytes);
-    const double probe_ns = time_ns(variants[variants.size() / 2], probed, 1);
+    const double probe_ns = time_ns(variants[variants.size() / 2], probed);
     return knock_out(variants, {kRough, kFinal}, [&](const CopyVariant& variant, const Round& round) {
       const std::size_t most = std::min(bytes, round.most_bytes);
-      return time_ns(variant, copied_in(round, most, probed, probe_ns), round.repeats);
+      return time_ns(variant, copied_in(round, most, probed, probe_ns));
     });
   });
 }

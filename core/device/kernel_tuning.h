@@ -22,13 +22,14 @@ struct CopyPath {
 struct CopyVariant {
   std::string kernel;  // of kernels.h
   LaunchShape shape;
-  std::string grid() const;  // "132 x 512": blocks and threads of each
+  bool operator==(const CopyVariant&) const = default;
 };
 
 // Whether fastest_copy and fastest_both_ways measure: host devices have one variant.
 inline bool kernels_are_tried(const DeviceRuntime& runtime) { return runtime.name() != "host"; }
 
-// Every variant worth trying for a copy of `bytes` on a device; `blocks` above 0 fixes the grid. Never empty.
+// Every variant worth trying for a copy of `bytes` on a device, first the one that is taken where times do not tell
+// (kKernelCopy, 512 threads, 4 blocks a multiprocessor); `blocks` above 0 fixes the grid. Never empty.
 std::vector<CopyVariant> copy_variants(DeviceRuntime& runtime, int device, std::size_t bytes, int blocks);
 
 // The time of one copy by that variant: the shortest of `repeats` intervals by device events, each over enough copies
@@ -37,8 +38,9 @@ double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& varia
                     std::size_t bytes, int repeats);
 
 // The fastest variant for copies of about `bytes` along `path`, measured on these very buffers (target's contents are
-// lost) the first time and remembered for the process: by device, peers, direction, magnitude and blocks. One thread
-// measures at a time; ranks that are processes see to that themselves (by_turns).
+// lost), as choose_by_times() says. It is remembered for the process, by device, peers, direction, magnitude and
+// blocks, once it was told clearly or two measurements in a row agreed; until then every call measures, for up to a
+// third of a second. One thread measures at a time; ranks that are processes see to that themselves (by_turns).
 CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source,
                          std::size_t bytes, int blocks);
 

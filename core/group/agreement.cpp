@@ -19,12 +19,20 @@ void agree_or_throw(Group& group, const std::string& reason, const Progress& pro
   }
 }
 
+void in_turn(Group& group, int turns, int mine, const std::function<void()>& body) {
+  for (int turn = 0; turn < turns; ++turn) {
+    if (turn == mine) body();
+    if (turns > 1) group.barrier({}, Waiting::kSleep);
+  }
+}
+
 void by_turns(Group& group, bool disturbed, const std::function<void()>& body) {
   std::string reason;
-  for (int turn = disturbed ? 0 : group.rank(); turn < group.size(); ++turn) {
-    if (turn == group.rank()) reason = what_lacks(body);
-    if (!disturbed) break;
-    group.barrier({}, Waiting::kSleep);
+  const auto turn = [&] { reason = what_lacks(body); };
+  if (disturbed) {
+    in_turn(group, group.size(), group.rank(), turn);
+  } else {
+    turn();
   }
   agree_or_throw(group, reason);
 }

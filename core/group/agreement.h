@@ -27,6 +27,10 @@ std::string what_lacks(const Body& body) {
   return "";
 }
 
+// Collective: `body` on the ranks whose turn is `mine`, below `turns`, while the others sleep. A rank that throws
+// aborts the group, as its callers do: those that wait get PeerError.
+void in_turn(Group& group, int turns, int mine, const std::function<void()>& body);
+
 // Collective: `body` on all ranks, where it is `disturbed` by others' on one after the other: what is tried out on
 // shared links must not depend on what others try out beside it. Where some rank's throws Unsupported or MemoryError,
 // all throw Unsupported with its reason.

@@ -275,7 +275,7 @@ class Application final : public Operation {
         queues_.back().event = runtime.create_event(device);
       }
     });
-    by_turns(group(), kernels_are_tried(*context_.runtime), [&] { copies_.emplace(context_, spec_, *program_); });
+    by_turns(context_, kernels_are_tried(*context_.runtime), [&] { copies_.emplace(context_, spec_, *program_); });
   }
 
   void connect() {

@@ -196,7 +196,7 @@ class LocalCopies final : public DevicePattern {
   // Devices share links to the host.
   void connect() override {
     if (mechanism().transport != "kernel") return;
-    by_turns(*context().group, kernels_are_tried(runtime()), [&] {
+    by_turns(context(), kernels_are_tried(runtime()), [&] {
       if (ways_ == 2 && one_kernel_does())
         return at_once_.choose(context(), copies_[0], copies_[1], mechanism().blocks);
       for (std::size_t way = 0; way < ways_; ++way) {

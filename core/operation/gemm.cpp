@@ -96,7 +96,7 @@ class Gemm final : public DevicePattern {
     const int blocks = mechanism().blocks;
     shape_ = {std::min(tiles, blocks > 0 ? static_cast<unsigned>(blocks) : most), kGemmThreads, 0};
     if (runtime().name() == "host") return;  // a core, whatever the grid
-    context().choose("grid", std::to_string(shape_.blocks) + " x " + std::to_string(shape_.threads));
+    context().choose("grid", shape_.grid());
   }
   void free_buffers() noexcept override {
     left_there_ = Buffer();

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "device/linked_kernels.h"
+#include "device/forwarding_runtime.h"
 #include "errors.h"
 #include "kernels/kernels.h"
 #include "words.h"
@@ -37,8 +37,8 @@ constexpr Words<FaultKind, 10> kFaults{"fault",
 
 FaultKind fault_kind_from(std::string_view word) { return kFaults.from(word); }
 
-// Another runtime's every call, with a list of the buffers that live.
-class WatchedRuntime final : public DeviceRuntime {
+// Another runtime, with a list of the buffers that live.
+class WatchedRuntime final : public ForwardingRuntime {
  public:
   struct Block {
     int device;
@@ -46,26 +46,18 @@ class WatchedRuntime final : public DeviceRuntime {
     std::size_t bytes;
   };
 
-  explicit WatchedRuntime(DeviceRuntime& real) : real_(real) {}
+  explicit WatchedRuntime(DeviceRuntime& real) : ForwardingRuntime(real) {}
 
   std::map<std::byte*, Block> blocks() {
     const std::lock_guard lock(mutex_);
     return blocks_;
   }
-  DeviceRuntime& real() { return real_; }
   void fail_next_call() { fail_next_ = true; }
   void make_copies(int times) { times_ = times; }
 
-  std::string_view name() const override { return real_.name(); }
-  std::string version() const override { return real_.version(); }
-  int count() const override { return real_.count(); }
-  DeviceInfo describe(int device) const override { return real_.describe(device); }
-  MemoryInfo memory(int device) const override { return real_.memory(device); }
-  void bind_thread(int device) override { real_.bind_thread(device); }
-  std::string peer_access(int device, int peer) override { return real_.peer_access(device, peer); }
   void* allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) override {
     called("allocate");
-    void* memory = real_.allocate(device, kind, bytes, options);
+    void* memory = real().allocate(device, kind, bytes, options);
     const std::lock_guard lock(mutex_);
     blocks_[static_cast<std::byte*>(memory)] = {device, kind, bytes};
     return memory;
@@ -75,72 +67,44 @@ class WatchedRuntime final : public DeviceRuntime {
       const std::lock_guard lock(mutex_);
       blocks_.erase(static_cast<std::byte*>(memory));
     }
-    real_.deallocate(memory);
-  }
-  std::string why_not_managed(int device, ManagedUse use) const override { return real_.why_not_managed(device, use); }
-  bool managed_migrates(int device) const override { return real_.managed_migrates(device); }
-  std::string why_not_pageable(int device) const override { return real_.why_not_pageable(device); }
-  bool pageable_migrates(int device) const override { return real_.pageable_migrates(device); }
-  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) override {
-    real_.advise_managed(memory, bytes, device, use);
+    real().deallocate(memory);
   }
   void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override {
     called("prefetch_managed");
-    real_.prefetch_managed(memory, bytes, to_device, stream);
+    real().prefetch_managed(memory, bytes, to_device, stream);
   }
-  bool can_share(MemoryKind kind) const override { return real_.can_share(kind); }
   SharedHandle share(void* memory) override {
     called("share");
-    return real_.share(memory);
+    return real().share(memory);
   }
-  void* open_shared(int device, const SharedHandle& handle) override { return real_.open_shared(device, handle); }
-  void close_shared(void* memory) noexcept override { real_.close_shared(memory); }
-  StreamHandle create_stream(int device) override { return real_.create_stream(device); }
-  std::size_t most_copy_streams(int device) const override { return real_.most_copy_streams(device); }
-  void destroy_stream(StreamHandle stream) noexcept override { real_.destroy_stream(stream); }
   void synchronize(StreamHandle stream) override {
     called("synchronize");
-    real_.synchronize(stream);
+    real().synchronize(stream);
   }
-  bool done(StreamHandle stream) override { return real_.done(stream); }
   void copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
                   StreamHandle stream) override {
     called("copy_async");
-    for (int i = 0; i < times_; ++i) real_.copy_async(target, target_device, source, source_device, bytes, stream);
+    for (int i = 0; i < times_; ++i) real().copy_async(target, target_device, source, source_device, bytes, stream);
   }
-  EventHandle create_event(int device) override { return real_.create_event(device); }
-  void destroy_event(EventHandle event) noexcept override { real_.destroy_event(event); }
-  void record(EventHandle event, StreamHandle stream) override { real_.record(event, stream); }
-  void wait(StreamHandle stream, EventHandle event) override { real_.wait(stream, event); }
-  void synchronize_event(EventHandle event) override { real_.synchronize_event(event); }
-  std::int64_t elapsed_ns(EventHandle start, EventHandle stop) override { return real_.elapsed_ns(start, stop); }
-  std::string why_no_kernels() const override { return real_.why_no_kernels(); }
   KernelHandle kernel(int device, std::string_view kernel_name) override {
-    const KernelHandle found = real_.kernel(device, kernel_name);
+    const KernelHandle found = real().kernel(device, kernel_name);
     if (kernel_name.substr(0, std::string_view(kKernelCopy).size()) == kKernelCopy) {
       const std::lock_guard lock(mutex_);
       copies_.insert(found);
     }
     return found;
   }
-  std::unique_ptr<LinkedKernels> link_kernels(int device, const LinkedCode& code) override {
-    return real_.link_kernels(device, code);
-  }
   void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) override {
     called("launch");
-    for (int i = 0; i < (is_copy(kernel) ? times_.load() : 1); ++i) real_.launch(kernel, shape, arguments, stream);
+    for (int i = 0; i < (is_copy(kernel) ? times_.load() : 1); ++i) real().launch(kernel, shape, arguments, stream);
   }
-  std::string why_no_graphs() const override { return real_.why_no_graphs(); }
-  void begin_capture(StreamHandle stream) override { real_.begin_capture(stream); }
-  GraphHandle end_capture(int device, StreamHandle stream) override { return real_.end_capture(device, stream); }
   void launch_graph(GraphHandle graph, StreamHandle stream) override {
     called("launch_graph");
-    real_.launch_graph(graph, stream);
+    real().launch_graph(graph, stream);
   }
-  void destroy_graph(GraphHandle graph) noexcept override { real_.destroy_graph(graph); }
   void copy_now(void* target, int target_device, const void* source, int source_device, std::size_t bytes) override {
     called("copy_now");
-    real_.copy_now(target, target_device, source, source_device, bytes);
+    real().copy_now(target, target_device, source, source_device, bytes);
   }
 
  private:
@@ -154,7 +118,6 @@ class WatchedRuntime final : public DeviceRuntime {
     return copies_.count(kernel) > 0;
   }
 
-  DeviceRuntime& real_;
   std::atomic<bool> fail_next_{false};
   std::atomic<int> times_{1};
   std::set<KernelHandle> copies_;

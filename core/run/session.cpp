@@ -330,6 +330,12 @@ CaseResult Session::measure_as_member(const Job& job) {
     if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
     if (!reason.empty()) throw Unsupported(reason);
     context.communicator = job.part.communicator;
+    const int parts = groups_of(*job.spec);
+    if (parts > 1) {
+      context.part_by_part = [&job, parts](const std::function<void()>& body) {
+        in_turn(*job.group, parts, job.part.number, body);
+      };
+    }
     Chosen chosen;
     context.chosen = &chosen;
     CaseResult result = run_operation(*transport, context, job);
@@ -380,13 +386,10 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
     const Release release(*operation, options_.heartbeat, injector_);
     telling_others(groups, options_.on_failure, [&] {
       // One job after the other: what is tried out for one is not disturbed by what is tried out for another.
-      for (int turn = 0; turn < jobs; ++turn) {
-        if (turn == job.number) {
-          if (injector_ != nullptr) injector_->at("prepare", -1, false);
-          operation->prepare();
-        }
-        if (jobs > 1) job.everyone->barrier({}, Waiting::kSleep);
-      }
+      in_turn(*job.everyone, jobs, job.number, [&] {
+        if (injector_ != nullptr) injector_->at("prepare", -1, false);
+        operation->prepare();
+      });
       const auto compare_clocks = [&](const char* moment) {
         if (group.node_count() == 1) return;
         const ClockOffset clock = group.compare_clocks(operation->progress());

@@ -20,4 +20,14 @@ void agreeing(Group& group, const Progress& progress, const Body& body) {
   agree_or_throw(group, what_lacks(body), progress);
 }
 
+// Collective over the case's job: by_turns over the ranks of all its parts, which share links too.
+inline void by_turns(const RankContext& context, bool disturbed, const std::function<void()>& body) {
+  const auto ranks = [&] { by_turns(*context.group, disturbed, body); };
+  if (disturbed) {
+    context.while_others_wait(ranks);
+  } else {
+    ranks();
+  }
+}
+
 }  // namespace linkgauge

@@ -15,7 +15,7 @@ namespace linkgauge {
 inline void tell_choice(const RankContext& context, const CopyVariant& variant) {
   if (!kernels_are_tried(*context.runtime)) return;
   context.choose("kernel", variant.kernel);
-  context.choose("grid", variant.grid());
+  context.choose("grid", variant.shape.grid());
 }
 
 // A stream of `device` for copies of this rank: one of its own while there are fewer than the device has for a rank's

@@ -85,18 +85,15 @@ std::vector<void*> InKernelAllreduce::reachable(const Buffer* buffer) {
   return places;
 }
 
+// Parts whose devices differ may differ in what there is to choose: each has its turn, with one choice too.
 std::size_t InKernelAllreduce::fastest_of(std::size_t count, const std::function<Trial(std::size_t)>& attempt) {
   std::size_t best = 0;
-  if (count <= 1) return best;
-  std::int64_t best_ns = INT64_MAX;
-  std::int64_t spent_ns = 0;
-  for (std::size_t choice = 0; choice < count && spent_ns <= kTuneNs; ++choice) {
-    const Trial trial = attempt(choice);
-    spent_ns += trial.spent_ns;
-    if (trial.ns >= best_ns) continue;
-    best_ns = trial.ns;
-    best = choice;
-  }
+  if (on_host_) return best;
+  context().while_others_wait([&] {
+    if (count <= 1) return;
+    const RoundsOfTimes rounds = timed_in_rounds(count, {.budget_ns = kTuneNs}, attempt);
+    best = choose_by_times(rounds).index;
+  });
   return best;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/choosing.h"
 #include "kernels/direct_text.h"
 #include "transport/buffered_operation.h"
 #include "transport/peer_memory.h"
@@ -44,12 +45,9 @@ class InKernelAllreduce : public BufferedOperation {
   std::vector<void*> reachable(const Buffer* buffer);
   Buffer zeroed(std::size_t bytes);
 
-  struct Trial {
-    std::int64_t ns;        // what is compared
-    std::int64_t spent_ns;  // what it took to learn
-  };
-  // Collective: tries `count` choices on the case's own buffers, all ranks together, and returns the one whose slowest
-  // rank was fastest. On a slow link not every one is tried.
+  // Collective over the job: tries `count` choices on the case's own buffers, all ranks of a part together and one part
+  // after the other, and returns the one that choose_by_times() takes of the slowest ranks' times. Both numbers of a
+  // trial are the same on all ranks. On a slow link not every choice is tried.
   std::size_t fastest_of(std::size_t count, const std::function<Trial(std::size_t)>& attempt);
 
   std::atomic_ref<std::uint64_t> host_word(std::size_t index) const {

@@ -74,8 +74,9 @@ class DeviceMetAllreduce final : public InKernelAllreduce {
       const bool small = traffic().size_bytes < static_cast<std::int64_t>(kSmallBytes);
       const std::int64_t warm_ns = time_operations(1);
       const std::int64_t ns = time_operations(small ? kTunedSmallOperations : kTunedOperations);
-      return Trial{ns, warm_ns + ns};
+      return Trial{static_cast<double>(ns), warm_ns + ns};
     })];
+    if (shapes.size() > 1) context().choose("grid", shape_.grid());
   }
 
   std::int64_t time_operations(int count) {

@@ -133,10 +133,17 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   void tune() {
     const std::vector<Choice> choices = choices_to_try();
-    choose(choices[fastest_of(choices.size(), [&](std::size_t choice) {
+    const Choice& best = choices[fastest_of(choices.size(), [&](std::size_t choice) {
       choose(choices[choice]);
       return time_operations();
-    })]);
+    })];
+    choose(best);
+    const auto differs = [&](const auto& what) {
+      return std::any_of(choices.begin(), choices.end(), [&](const Choice& one) { return what(one) != what(best); });
+    };
+    if (differs([](const Choice& one) { return one.shape.grid(); })) context().choose("grid", shape_.grid());
+    if (differs([](const Choice& one) { return one.by_flag; }))
+      context().choose("completion", best.by_flag ? "flag" : "driver");
   }
 
   // One by one, as an isolated operation is timed: what a grid gives depends on the launch and the end as well.
@@ -152,7 +159,7 @@ class PushedAllreduce final : public InKernelAllreduce {
     }
     const auto middle = times.begin() + kPushTunedOperations / 2;
     std::nth_element(times.begin(), middle, times.end());
-    return {group().largest_of(*middle, {}), group().largest_of(now_ns() - begin_ns, {})};
+    return {static_cast<double>(group().largest_of(*middle, {})), group().largest_of(now_ns() - begin_ns, {})};
   }
 
   // One block a multiprocessor at most: then all are on the device at once.

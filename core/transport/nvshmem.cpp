@@ -236,7 +236,7 @@ void tell_grid(const RankContext& context, const CaseSpec& spec, std::size_t byt
   const std::uint64_t parts = Kernels::parts_of(bytes, device.scope, spec.mechanism.blocks);
   const auto messages = static_cast<std::uint64_t>(spec.traffic.window);
   const LaunchShape shape = Kernels::shape_of(messages * parts, bytes / parts, device.scope, spec.mechanism.blocks);
-  context.choose("grid", std::to_string(shape.blocks) + " x " + std::to_string(shape.threads));
+  context.choose("grid", shape.grid());
 }
 
 std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context, const CaseSpec& spec,

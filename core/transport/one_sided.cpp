@@ -291,7 +291,7 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
     }
     channels[i] = std::move(channel);
   };
-  by_turns(*context.group, means.tries_out, [&] {
+  by_turns(context, means.tries_out, [&] {
     for (std::size_t i = 0; i < flows.size(); ++i) make_channel(i);
   });
   return channels;

@@ -41,6 +41,8 @@ struct RankContext {
   std::map<std::string, std::shared_ptr<void>>* lasting = nullptr;
   Chosen* chosen = nullptr;             // nullptr: nobody asks
   std::function<void(bool)> compiling;  // told when what may take tens of seconds begins, and ends; empty: nobody asks
+  // Where the job is in several parts: runs what it is given on one part after the other. Collective over all of them.
+  std::function<void(const std::function<void()>&)> part_by_part;
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }
@@ -51,6 +53,14 @@ struct RankContext {
     if (chosen == nullptr) return;
     std::string& known = (*chosen)[name];
     if (known.find(value) == std::string::npos) known += (known.empty() ? "" : ", ") + value;
+  }
+  // For what a part's ranks try out together on links that other parts share; collective over the job.
+  void while_others_wait(const std::function<void()>& body) const {
+    if (part_by_part) {
+      part_by_part(body);
+    } else {
+      body();
+    }
   }
   void tell_compiling(bool begins) const {
     if (compiling) compiling(begins);

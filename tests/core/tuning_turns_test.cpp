@@ -3,12 +3,15 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "case_maker.h"
 #include "errors.h"
 #include "group/agreement.h"
+#include "planted_runtime.h"
 #include "transport/one_sided.h"
+#include "with_sessions.h"
 
 namespace linkgauge {
 namespace {
@@ -63,6 +66,120 @@ TEST(TuningTurns, WhatOneRankCannotAllHearOf) {
       }
       group.barrier({});
     });
+  }
+}
+
+// --- a case in two groups of ranks, on the same links
+
+CaseSpec in_two_groups(const std::string& transport, Pattern pattern, std::int64_t size_bytes) {
+  CaseSpec spec = case_of(transport, pattern, 4, size_bytes);
+  spec.places.groups = 2;
+  spec.timing.stop.kind = StopRuleKind::kCount;
+  spec.timing.stop.samples = 6;
+  spec.timing.stop.time_ns = 20'000'000'000;
+  return spec;
+}
+
+CaseSpec allreduce_in_two_groups(const std::string& algorithm, const std::string& variant) {
+  CaseSpec spec = in_two_groups("kernel", Pattern::kAllreduce, 4096);
+  spec.mechanism.algorithm = algorithm;
+  spec.mechanism.variant = variant;
+  return spec;
+}
+
+bool preparing() { return moment_here() == static_cast<std::uint64_t>(Moment::kPrepare); }
+
+// Who tried something out, in the order of trials: each who follows another once.
+class Trials {
+ public:
+  void add(int who) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (order_.empty() || order_.back() != who) order_.push_back(who);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));  // another's would come between
+  }
+  std::vector<int> order() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(order_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<int> order_;
+};
+
+TEST(PartsTakeTurns, ACopyIsTriedOutByOneRankOfAllPartsAtATime) {
+  Trials trials;
+  const auto runtime = std::make_shared<PlantedRuntime>(4, [&](int device, const LaunchShape&) {
+    if (preparing()) trials.add(device);
+    return 100'000;
+  });
+  with_sessions(runtime, 4, [&](Session& session, Group&) {
+    const auto result = session.measure(in_two_groups("kernel", Pattern::kRingShift, 1000));
+    ASSERT_TRUE(result.has_value());
+    EXPECT_TRUE(result->measurement.verified);
+    EXPECT_EQ(result->chosen.at("kernel"), kKernelCopy);
+    EXPECT_EQ(result->chosen.at("grid"), "1 x 512");
+  });
+  EXPECT_EQ(trials.order(), (std::vector<int>{0, 1, 2, 3}));
+}
+
+TEST(PartsTakeTurns, AnAllreduceIsTriedOutByOnePartAtATime) {
+  Trials trials;
+  const auto runtime = std::make_shared<PlantedRuntime>(4, [&](int device, const LaunchShape&) {
+    if (preparing()) trials.add(device / 2);
+    return 100'000;
+  });
+  for (const bool pushed : {false, true}) {
+    const CaseSpec spec =
+        pushed ? allreduce_in_two_groups("one_shot", "push") : allreduce_in_two_groups("two_shot", "device_barrier");
+    with_sessions(runtime, 4, [&](Session& session, Group&) {
+      const auto result = session.measure(spec);
+      ASSERT_TRUE(result.has_value());
+      EXPECT_TRUE(result->measurement.verified);
+      EXPECT_NE(result->chosen.at("grid").find(" x "), std::string::npos);
+      EXPECT_EQ(result->chosen.count("completion"), pushed ? 1U : 0U);
+    });
+    EXPECT_EQ(trials.order(), (std::vector<int>{0, 1}));
+  }
+}
+
+TEST(PartsTakeTurns, WhereNothingIsTriedNothingIsSaidToBeChosen) {
+  with_sessions(host_devices(4), 4, [&](Session& session, Group&) {
+    for (const std::string variant : {"push", "push+flag_completion"}) {
+      const auto result = session.measure(allreduce_in_two_groups("one_shot", variant));
+      ASSERT_TRUE(result.has_value());
+      EXPECT_EQ(result->chosen.count("grid") + result->chosen.count("completion"), 0U);
+    }
+  });
+}
+
+// In the middle of its trials a rank of either part fails: those that wait for their turn, or had it, hear of it.
+TEST(PartsTakeTurns, ARankThatFailsWhileItTriesKeepsNoOtherPartWaiting) {
+  for (const int failing : {0, 3}) {
+    std::atomic<bool> fails{true};
+    const auto runtime = std::make_shared<PlantedRuntime>(4, [&](int device, const LaunchShape&) {
+      if (fails && device == failing && preparing()) throw RuntimeCallError("launch", "planted", 1, device, "");
+      return 100'000;
+    });
+    for (const CaseSpec& spec :
+         {in_two_groups("kernel", Pattern::kRingShift, 1000), allreduce_in_two_groups("two_shot", "device_barrier")}) {
+      fails = true;
+      with_sessions(runtime, 4, [&](Session& session, Group& group) {
+        if (group.rank() == failing) {
+          EXPECT_THROW(session.measure(spec), RuntimeCallError);
+        } else {
+          EXPECT_THROW(session.measure(spec), PeerError);
+        }
+        group.barrier({});
+        fails = false;
+        group.barrier({});
+        const auto result = session.measure(spec);
+        ASSERT_TRUE(result.has_value());
+        EXPECT_TRUE(result->measurement.verified);
+      });
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -14,6 +15,12 @@
 #include "transport/mpi_library.h"
 
 namespace linkgauge {
+
+// What the session of the calling thread is at (a Moment).
+inline std::atomic<std::uint64_t>& moment_here() {
+  thread_local std::atomic<std::uint64_t> moment{0};
+  return moment;
+}
 
 // `body` is collective; what a rank throws fails the test. `mpi`: each rank's library, or none.
 inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int size,
@@ -27,6 +34,7 @@ inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int siz
       options.runtime = runtime;
       options.group = groups[static_cast<std::size_t>(rank)];
       options.host_clock = {20, 1};
+      options.heartbeat.phase = &moment_here();
       options.libraries.folders = library_folders_of_tests();
       if (!mpi.empty()) options.mpi = mpi[static_cast<std::size_t>(rank)];
       Session session(options);

@@ -397,7 +397,15 @@ def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool) -> 
     rows = list(load(tmp_path / "run").rows())
     assert {(str(row.status), row.reason or "") for row in rows} == {("ok", "")}, done.stdout + done.stderr
     assert len(rows) == (22 if threads else 16)
-    assert done.returncode == 0
+    # What was chosen by measuring is stored with the case, and nothing where there was no choice.
+    for row in rows:
+        chosen = json.loads(row.record["evidence"] or "{}").get("chosen", {})
+        pushed = row.case.algorithm == "one_shot" and row.case.variant == "" and row.case.size <= 64 << 10
+        assert (chosen.get("completion") in ("flag", "driver")) == pushed, (row.case, chosen)
+        grids = row.case.size > 64 << 10 and (row.case.algorithm, row.case.variant) in (
+            ("two_shot", ""), ("one_shot", "pull+device_barrier"), ("two_shot", "pull+device_barrier"))  # fmt: skip
+        if grids or row.case.variant == "pull+host_barrier":
+            assert (" x " in chosen.get("grid", "")) == grids, (row.case, chosen)
 
 
 def test_a_rank_that_cannot_launch_ends_the_others_wait(tmp_path: Path) -> None:

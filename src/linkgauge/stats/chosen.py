@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_OURS = ("grid", "way", "chunk")  # of a choice of the core's own transports
+_OURS = ("grid", "way", "completion", "chunk")  # of a choice of the core's own transports
 
 
 def chosen_words(evidence: Mapping[str, Any]) -> str:

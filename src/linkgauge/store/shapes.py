@@ -67,10 +67,11 @@ INFO = table(
 )
 """run.json."""
 
+_CHOSEN = ("algorithm", "protocol", "kernel", "grid", "way", "completion", "chunk")
 EVIDENCE = maybe(
     table(
         {
-            "chosen": table(dict.fromkeys(("algorithm", "protocol", "kernel", "grid", "way", "chunk"), maybe(text))),
+            "chosen": table(dict.fromkeys(_CHOSEN, maybe(text))),
             "curve": table(
                 {"id": text, "time_ns": number(LEAST, MOST_NS), "goodput": number(LEAST)},
                 needed=("id", "time_ns", "goodput"),

@@ -46,14 +46,15 @@ class BlockPlacementOn : public OnVendors<Launching> {
 // A draw on either rank before each round. Of three samples the first is a round, and the others are one or, where they
 // take 5 ms each, two.
 TEST_P(BlockPlacementOn, IsDrawnBeforeEachRoundWhereOperationsAreKernels) {
-  CaseSpec spec = case_of("kernel", Pattern::kUnidirectional, 2, 1000);
+  CaseSpec spec = case_of("kernel", Pattern::kAllreduce, 2, 1000);
+  spec.mechanism.algorithm = "one_shot";
+  spec.mechanism.variant = "pull+host_barrier";  // tries nothing out
   spec.mechanism.blocks = 1;
-  (void)launches_of(spec, 1);  // compiles, and chooses the copy
+  (void)launches_of(spec, 1);  // compiles
   const int one = launches_of(spec, 1);
   const int more = launches_of(spec, 3) - one;
-  EXPECT_TRUE(more == 2 + 2 || more == 2 + 4) << more;  // two operations, and the draws of the rounds
-  spec.mechanism.transport = "copy_engine";
-  spec.mechanism.blocks = 0;
+  EXPECT_TRUE(more == 4 + 2 || more == 4 + 4) << more;  // two operations of two ranks, and the draws of the rounds
+  spec = case_of("copy_engine", Pattern::kUnidirectional, 2, 1000);
   const int copies = launches_of(spec, 1);
   EXPECT_EQ(launches_of(spec, 3), copies);  // data are written and checked by kernels, and that is all
 }

@@ -1,5 +1,6 @@
-// The choice of a copy kernel against the stand-in: which variants there are, that each copies, that the choice is made
-// once. Times mean nothing there; tests/core/real_device_test.cpp judges the choice on a GPU.
+// The choice of a copy kernel against the stand-in: which variants there are, that each copies, what is measured anew.
+// Times mean nothing there: tests/core/kernel_choice_test.cpp plants some, and real_device_test.cpp judges the choice
+// on a GPU.
 #include "device/kernel_tuning.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +76,7 @@ TEST_F(KernelTuning, BlocksOfTheCaseAreKept) {
   for (const CopyVariant& variant : copy_variants(*runtime_, 0, 1 << 20, 7)) EXPECT_EQ(variant.shape.blocks, 7U);
 }
 
-TEST_F(KernelTuning, MeasuresOnceForAPathAndMagnitude) {
+TEST_F(KernelTuning, MeasuresForEachPathAndMagnitude) {
   const std::size_t bytes = 10'000;
   Buffer source(*runtime_, 0, MemoryKind::kDevice, 4 * bytes);
   Buffer target(*runtime_, 1, MemoryKind::kDevice, 4 * bytes);
@@ -92,7 +93,9 @@ TEST_F(KernelTuning, MeasuresOnceForAPathAndMagnitude) {
   const int live = launches();
   EXPECT_GT(choose(bytes, {0, 1, 0}), 10);
   EXPECT_EQ(std::memcmp(source.data(), target.data(), bytes), 0);
-  EXPECT_EQ(choose(bytes, {0, 1, 0}), 0);
+  // Until it is told clearly, or twice alike: by the stand-in's times that may take a while.
+  int measurements = 1;
+  while (choose(bytes, {0, 1, 0}) > 0) ASSERT_LT(++measurements, 100);
   EXPECT_EQ(choose(bytes + 100, {0, 1, 0}), 0);  // the same magnitude
   EXPECT_GT(choose(4 * bytes, {0, 1, 0}), 10);
   EXPECT_GT(choose(bytes, {0, 0, 1}), 10);  // the other direction
@@ -100,7 +103,7 @@ TEST_F(KernelTuning, MeasuresOnceForAPathAndMagnitude) {
   EXPECT_EQ(launches(), live);
 }
 
-TEST_F(KernelTuning, BothWaysAreCopiedAndMeasuredOnce) {
+TEST_F(KernelTuning, BothWaysAreCopied) {
   constexpr std::size_t kBytes = 100'003;
   Buffer near(*runtime_, 0, MemoryKind::kDevice, 2 * kBytes);
   Buffer far(*runtime_, 0, MemoryKind::kPinned, 2 * kBytes);
@@ -115,9 +118,6 @@ TEST_F(KernelTuning, BothWaysAreCopiedAndMeasuredOnce) {
     if (blocks > 0) {
       EXPECT_EQ(chosen.shape.blocks, 3U);
     }
-    const int before = control_.calls("cuLaunchKernel");
-    EXPECT_EQ(fastest_both_ways(*runtime_, 0, ways, kBytes, blocks).kernel, chosen.kernel);
-    EXPECT_EQ(control_.calls("cuLaunchKernel"), before);
   }
   EXPECT_EQ(std::memcmp(here, there, kBytes), 0);
   EXPECT_EQ(std::memcmp(here + kBytes, there + kBytes, kBytes), 0);

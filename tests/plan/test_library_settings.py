@@ -123,7 +123,8 @@ def test_intels_mpi_is_told_of_gpus_where_their_memory_is_given_to_it_and_unless
         '[[case]]\ntransport="mpi"\npattern="pingpong"\nsize="16"\npairs="first"\nsource_memory="pinned"\n'
         'target_memory="pinned"\n'
     )
-    told = {"I_MPI_OFFLOAD": "1", "I_MPI_OFFLOAD_MODE": "cuda", "I_MPI_OFFLOAD_CUDA_LIBRARY": "libcuda.so.1"}
+    told = {"I_MPI_OFFLOAD": "1", "I_MPI_OFFLOAD_MODE": "cuda", "I_MPI_OFFLOAD_CUDA_LIBRARY": "libcuda.so.1",
+            "I_MPI_OFFLOAD_PIN": "0"}  # fmt: skip
     assert environments(cases, "intel") == [told, {}]
     assert environments(cases, "mpich") == [{}]
     plan = parse_plan(cases, "test", "test")

@@ -52,10 +52,12 @@ _ONECCL: Settings = (
 # Of vendors whose libraries have an ABI of another's, and variables of their own (Intel MPI developer reference).
 _DIALECTS = ("intel",)
 # What a library must be told before it takes a GPU's pointers. Intel's ends its process where it is told so and finds
-# no driver, and it looks for a name of that which only a toolkit's or a container's links have.
+# no driver, and it looks for a name of that which only a toolkit's or a container's links have. Its launcher would hide
+# all GPUs but one from each rank (CUDA_VISIBLE_DEVICES), which then lacks its own.
 _MPI_ON_DEVICES: dict[tuple[str, str], Settings] = {
     ("intel", "cuda"): (
         ("I_MPI_OFFLOAD", "1"), ("I_MPI_OFFLOAD_MODE", "cuda"), ("I_MPI_OFFLOAD_CUDA_LIBRARY", "libcuda.so.1"),
+        ("I_MPI_OFFLOAD_PIN", "0"),
     ),
 }  # fmt: skip
 # Variables that name the class of a library's messages, by how a class is written: a service level of InfiniBand (on

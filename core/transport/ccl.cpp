@@ -206,9 +206,7 @@ class CclOperation final : public BufferedOperation {
     }
   }
 
-  void check(ccl::Result result, const char* call) {
-    communicator_->check(result, call);
-  }
+  void check(ccl::Result result, const char* call) { communicator_->check(result, call); }
 
   void post_pingpong() {
     // Two groups: on each side the second waits for the first, by the order of the stream.

@@ -64,8 +64,8 @@ void CclCommunicator::init_by(const std::string& settings, const RankContext& co
   ccl::Configuration configuration(*library_, settings);
   ccl::UniqueId id{};
   std::memcpy(&id, bytes.data(), sizeof id);
-  const ccl::Result result = library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id,
-                                                                      context.rank(), configuration.get());
+  const ccl::Result result =
+      library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id, context.rank(), configuration.get());
   if (result == ccl::kInvalidArgument)
     throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + settings);
   library_->check(result, "ncclCommInitRankConfig", nullptr, device_);

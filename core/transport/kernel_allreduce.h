@@ -37,8 +37,8 @@ KernelVariant kernel_variant(std::string_view variant);
 std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec);
 std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context,
                                                  const CaseSpec& spec);
-// Which side's rank launches a copy: the variant's word where there is one, else the initiator. Of two_shot: whether its
-// results are written into the peers' buffers, not read from them.
+// Which side's rank launches a copy: the variant's word where there is one, else the initiator. Of two_shot: whether
+// its results are written into the peers' buffers, not read from them.
 bool pushes(const Mechanism& by);
 
 // The three ways; kernel_allreduce_host.cpp, kernel_allreduce_device.cpp and kernel_allreduce_push.cpp.

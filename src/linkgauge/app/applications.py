@@ -257,7 +257,7 @@ def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends |
     known = known_transports(rows)
     if not known:
         raise UsageError(
-            f"{source.path}: no pingpong and no collective: expected curves, as 'linkgauge run --plan applications' measures"
+            f"{source.path}: no pingpong and no collective: expected curves, as of 'linkgauge run --plan applications'"
         )
     return CurvesOfRun(rows, statistic), known, max(len(row["devices"]) for row in rows), Ends(rows)
 

@@ -45,6 +45,9 @@ BAD = {
     "a loop of 10^9": ('step = [{ repeat = 1000000000, step = [{ compute = 1 }] }]', "turns of a loop"),
     "loops of 10^9 together": (
         "step = [{ repeat = 100000, step = [{ repeat = 10000, step = [{ compute = 1 }] }] }]", "steps are executed"),
+    "10^12 written out that come to nothing": (
+        'step = [{ repeat = 1000000, index = "i", step = [{ repeat = 1000000, index = "j", '
+        'step = [{ compute = "i*j*0" }] }] }]', "written out"),
     "10^9 written out": (
         'step = [{ repeat = 10000000, index = "i", step = [{ compute = "i + 1" }] }]', "written out"),
     "sizes that differ": (

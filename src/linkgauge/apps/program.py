@@ -159,6 +159,7 @@ class _Expansion:
         self._names = [names_of(file, settings, ranks, rank) for rank in range(ranks)]
         self._collectives: dict[Collective, int] = {}
         self._rows_left = MOST_ROWS
+        self._written_left = MOST_ROWS  # steps of loops' turns, whether they come to anything or not
         # Of the rank in hand.
         self._rank = 0
         self._number = 0  # of the step in hand, as StepFile.where counts
@@ -226,8 +227,9 @@ class _Expansion:
         if turns > MOST_EXECUTED:
             self._refuse(f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
         if used:
-            if turns > MOST_ROWS:
-                self._refuse(f"{turns} turns of a loop are written out: expected at most {MOST_ROWS}")
+            self._written_left -= turns * len(step.body)
+            if self._written_left < 0:
+                self._refuse(f"more than {MOST_ROWS} steps of loops' turns are written out: expected fewer, or loops")
             executed = 0
             for turn in range(turns):
                 self._mine[index] = self._indices[index] = turn

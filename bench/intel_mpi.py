@@ -19,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from linkgauge.plan.library_settings import mpi_on_devices
+
 # IMB's benchmark and the column of its time in us, pattern, log2 of the size, operations, parts of ours that it tells:
 # of a ping-pong it tells half of the round trip.
 BENCHMARKS = (
@@ -55,11 +57,8 @@ def imb(prefix: Path, name: str, column: int, log2: int, operations: int, gpus: 
     path = os.pathsep.join([str(prefix / "lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
     environment = {"LD_LIBRARY_PATH": path}
     if gpus:
-        environment |= {
-            "I_MPI_OFFLOAD": "1",
-            "I_MPI_OFFLOAD_MODE": "cuda",
-            "I_MPI_OFFLOAD_CUDA_LIBRARY": "libcuda.so.1",
-        }
+        # Its ranks take the one device that the launcher leaves them, ours their own of all.
+        environment |= {name: value for name, value in mpi_on_devices("cuda", "intel") if name != "I_MPI_OFFLOAD_PIN"}
     said = said_by([str(prefix / "bin/mpiexec"), "-n", "2", *program], environment)
     rows = [line.split() for line in said.splitlines()]
     (row,) = [row for row in rows if row and row[0] == str(1 << log2)]
@@ -83,19 +82,8 @@ def main() -> None:
         rounds = []
         for number in range(asked.rounds):
             words = [*where[asked.gpus], "--mpi", str(prefix), "--pattern", pattern, "--size", str(1 << log2)]
-            words += [
-                "--warmup",
-                "100",
-                "--cadence",
-                "streaming",
-                "--batch",
-                "100",
-                "--stop-rule",
-                "count",
-                "--stop-time-ns",
-                "60s",
-            ]
-            words += ["--stop-samples", str(operations // 100)]
+            words += ["--warmup", "100", "--cadence", "streaming", "--batch", "100"]
+            words += ["--stop-rule", "count", "--stop-time-ns", "60s", "--stop-samples", str(operations // 100)]
             row = ours(out / f"{name}-{log2}-{number}", words)
             rounds.append((row["mean_ns"] / 1e3 / parts, imb(prefix, name, column, log2, operations, asked.gpus)))
         each = ", ".join(f"{mine:.4g}/{other:.4g}" for mine, other in rounds)

@@ -228,7 +228,8 @@ class Sampler {
       if (time_up) return stop("time", false);
       if (taken_ >= most) return stop("count", false);
     }
-    if (elapsed_ns > 2 * timing_.stop.time_ns + longest_sample_ns) return stop("timeout", false);
+    // A sample may take as long as the rule's time: what lies between samples is the one more.
+    if (elapsed_ns > kFewSamples * timing_.stop.time_ns + longest_sample_ns) return stop("timeout", false);
     return false;
   }
 

@@ -250,7 +250,16 @@ TEST(Sampler, DurationSamplesForItsTime) {
   EXPECT_GE(ran.measurements[0].samples.size(), 1U);
 }
 
-TEST(Sampler, FewerThanFiveSamplesInTwiceTheTimeIsATimeout) {
+TEST(Sampler, FiveSamplesThatEachTakeNearlyTheWholeTimeAreEnough) {
+  Timing timing = timing_of(StopRuleKind::kInterval, 100);
+  timing.stop.time_ns = 100'000'000;
+  timing.warmup = 0;
+  const Ran ran = run(2, timing, settings_with(), 80'000'000);
+  EXPECT_EQ(of_phase(ran.measurements[0], Phase::kSample).size(), 5U);
+  EXPECT_EQ(ran.measurements[0].stopped_by, "time");
+}
+
+TEST(Sampler, FewerThanFiveSamplesInFiveTimesTheTimeIsATimeout) {
   Timing timing = timing_of(StopRuleKind::kCount, 100);
   timing.stop.time_ns = 1'000'000;
   timing.warmup = 0;

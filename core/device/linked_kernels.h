@@ -1,4 +1,5 @@
-// Kernels that call a vendor's device library: compiled with its headers, linked with its code, loaded apart from ours.
+// Kernels that call a vendor's device library: compiled with its headers, linked with its code where that is not all in
+// them, loaded apart from ours.
 #pragma once
 
 #include <string>
@@ -11,8 +12,9 @@ namespace linkgauge {
 // What such kernels are made from.
 struct LinkedCode {
   std::string text;     // device source, which includes `header`
+  std::string folder;   // of headers, searched before all others; "": none
   std::string header;   // the library's: the folder that has it is searched, and CUDA's own
-  std::string archive;  // the library's device code
+  std::string archive;  // the library's device code; "": all of it is in headers
   std::string made_by;  // the library and its version: part of the cache's key
   std::string remedy;   // what brings header and archive
 };

@@ -17,6 +17,13 @@ namespace {
 
 constexpr std::array<int, 3> kMajors{13, 12, 11};
 constexpr char kPtxPrefix[] = "compute_";
+// C's headers that libraries' device headers include and NVRTC has not, with what such code takes of them.
+const std::vector<rtc::Header> kHeadersOfC = {
+    {"stdint.h", "#include <cuda/std/cstddef>\n#include <cuda/std/cstdint>\n"},
+    {"stdbool.h", ""},
+    {"stdlib.h", ""},
+    {"limits.h", ""},
+};
 
 // NVRTC opens libnvrtc-builtins by its bare name and finds it only where the loader looks: open the one that lies
 // beside it first.
@@ -75,11 +82,16 @@ std::string NvrtcCompiler::compile(const std::string& source, const std::string&
 }
 
 std::string NvrtcCompiler::compile_linked(const LinkedCode& code, const std::string& target) {
-  const std::vector<std::string> headers = cuda_header_folders(folders_);
-  const std::string archive = found_in(cuda_library_folders(folders_), code.archive);
-  if (archive.empty() || found_in(headers, code.header).empty()) {
-    throw Unsupported((archive.empty() ? code.archive : code.header) + " was not found, with which kernels for " +
-                      code.made_by + " are made; remedy: " + code.remedy);
+  std::vector<std::string> headers = cuda_header_folders(folders_);
+  if (!code.folder.empty()) headers.insert(headers.begin(), code.folder);
+  const bool links = !code.archive.empty();
+  const std::string archive = links ? found_in(cuda_library_folders(folders_), code.archive) : std::string();
+  const std::string missing = links && archive.empty()                 ? code.archive
+                              : found_in(headers, code.header).empty() ? code.header
+                                                                       : std::string();
+  if (!missing.empty()) {
+    throw Unsupported(missing + " was not found, with which kernels for " + code.made_by +
+                      " are made; remedy: " + code.remedy);
   }
   const std::string suffix = major_ >= 13 ? "" : "-cu12";
   for (const auto& [file, wheel] : {std::pair{"cuda_fp16.h", "runtime"}, std::pair{"cuda/std/cstdint", "cccl"}}) {
@@ -88,10 +100,11 @@ std::string NvrtcCompiler::compile_linked(const LinkedCode& code, const std::str
                       " includes; remedy: pip install nvidia-cuda-" + wheel + suffix);
   }
   std::vector<std::string> given = options(target);
-  given.insert(given.end(), {"--relocatable-device-code=true", "--device-as-default-execution-space"});
+  given.emplace_back("--device-as-default-execution-space");
+  if (links) given.emplace_back("--relocatable-device-code=true");
   for (const std::string& folder : headers) given.push_back("--include-path=" + folder);
-  const std::string cubin = rtc::compile(api_, "nvrtcCompileProgram", code.text, given);
-  return nvjitlink::link(folders_, major_, cubin, target, archive);
+  const std::string cubin = rtc::compile(api_, "nvrtcCompileProgram", code.text, given, rtc::Kind::kCode, kHeadersOfC);
+  return links ? nvjitlink::link(folders_, major_, cubin, target, archive) : cubin;
 }
 
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders) {

@@ -58,9 +58,18 @@ std::vector<SymbolEntry> Api::hiprtc_entries() {
 }
 
 std::string compile(const Api& api, const char* call, const std::string& source,
-                    const std::vector<std::string>& options, Kind kind) {
+                    const std::vector<std::string>& options, Kind kind, const std::vector<Header>& headers) {
+  std::vector<const char*> texts;
+  std::vector<const char*> names;
+  for (const Header& header : headers) {
+    texts.push_back(header.text.c_str());
+    names.push_back(header.name.c_str());
+  }
   ProgramScope scope(api);
-  check(api, api.create_program(&scope.program, source.c_str(), "linkgauge_kernels.cu", 0, nullptr, nullptr), call);
+  check(api,
+        api.create_program(&scope.program, source.c_str(), "linkgauge_kernels.cu", static_cast<int>(headers.size()),
+                           texts.data(), names.data()),
+        call);
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());
   const Result result = api.compile_program(scope.program, static_cast<int>(arguments.size()), arguments.data());

@@ -43,8 +43,15 @@ struct Api {
 
 enum class Kind : std::uint8_t { kCode, kPtx };
 
+// What `source` may include beside files, by name.
+struct Header {
+  std::string name;
+  std::string text;
+};
+
 // Compiles `source`. `call` names the compiler's function in errors; throws RuntimeCallError with the log.
 std::string compile(const Api& api, const char* call, const std::string& source,
-                    const std::vector<std::string>& options, Kind kind = Kind::kCode);
+                    const std::vector<std::string>& options, Kind kind = Kind::kCode,
+                    const std::vector<Header>& headers = {});
 
 }  // namespace linkgauge::rtc

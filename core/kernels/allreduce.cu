@@ -1,30 +1,5 @@
 // Allreduce in one kernel a device, as direct.h describes it.
 
-namespace linkgauge {
-
-// A call, not an inlined copy: all datatypes in one body would take the registers of the widest.
-template <u32 kDatatype>
-__device__ __noinline__ void reduce_part_of_block(const direct::Places& places, int ranks, int rank, direct::Part part,
-                                                  int writes, u32 op) {
-  const GridExec exec = {nullptr};
-  direct::reduce_part<kDatatype>(exec, places, ranks, rank, part, writes, op);
-}
-
-struct GridReducer {
-  const direct::Places& places;
-  int ranks;
-  int rank;
-  u32 op;
-  direct::Part part;
-  int writes;
-  template <u32 kDatatype>
-  __device__ __forceinline__ void run() {
-    reduce_part_of_block<kDatatype>(places, ranks, rank, part, writes, op);
-  }
-};
-
-}  // namespace linkgauge
-
 extern "C" __global__ void __launch_bounds__(512)
     lg_allreduce(void* const* lists, int ranks, int rank, unsigned long long elements, unsigned int datatype,
                  unsigned int op, unsigned int mode, unsigned long long epoch, unsigned long long patience,

@@ -1,4 +1,4 @@
-// A grid's threads, blocks and clock, as direct.h and push.h ask for them.
+// A grid's threads, blocks and clock, as direct.h and push.h ask for them, and direct.h's reduction by them.
 
 namespace linkgauge {
 
@@ -38,6 +38,27 @@ struct GridExec {
   __device__ __forceinline__ void store_release(u64* place, u64 value) const { store_release_system(place, value); }
   __device__ __forceinline__ void fail() { *failure_of_block = 1; }
   __device__ __forceinline__ bool failed() const { return *failure_of_block != 0; }
+};
+
+// A call, not an inlined copy: all datatypes in one body would take the registers of the widest.
+template <u32 kDatatype>
+__device__ __noinline__ void reduce_part_of_block(const direct::Places& places, int ranks, int rank, direct::Part part,
+                                                  int writes, u32 op) {
+  const GridExec exec = {nullptr};
+  direct::reduce_part<kDatatype>(exec, places, ranks, rank, part, writes, op);
+}
+
+struct GridReducer {
+  const direct::Places& places;
+  int ranks;
+  int rank;
+  u32 op;
+  direct::Part part;
+  int writes;
+  template <u32 kDatatype>
+  __device__ __forceinline__ void run() {
+    reduce_part_of_block<kDatatype>(places, ranks, rank, part, writes, op);
+  }
 };
 
 }  // namespace linkgauge

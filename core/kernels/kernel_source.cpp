@@ -29,11 +29,22 @@ std::vector<std::string> kernel_names(const std::string& target) {
   return names;
 }
 
+std::string shared_headers() {
+  std::string headers;
+  for (unsigned i = 0; i < kKernelHeadersCount; ++i) headers += kKernelHeaders[i];
+  return headers;
+}
+
 }  // namespace
 
 std::string linked_text(const std::string& kernel) {
+  constexpr std::string_view kHere = "#pragma linkgauge kernel headers\n";
   for (unsigned i = 0; i < kLinkedTextsCount; ++i) {
-    if (std::string text = kLinkedTexts[i]; text.find(' ' + kernel + '(') != std::string::npos) return text;
+    std::string text = kLinkedTexts[i];
+    if (text.find(' ' + kernel + '(') == std::string::npos) continue;
+    if (const std::size_t at = text.find(kHere); at != std::string::npos)
+      text.replace(at, kHere.size(), shared_headers());
+    return text;
   }
   throw CallerError("no text of a linked kernel " + kernel);
 }
@@ -46,8 +57,7 @@ int cuda_architecture(const std::string& target) {
 }
 
 std::vector<KernelPart> kernel_parts(const std::string& target) {
-  std::string headers;
-  for (unsigned i = 0; i < kKernelHeadersCount; ++i) headers += kKernelHeaders[i];
+  const std::string headers = shared_headers();
   std::vector<KernelPart> parts;
   for (unsigned i = 0; i < kKernelTextsCount; ++i) {
     const std::string text = kKernelTexts[i];

@@ -22,7 +22,7 @@ std::vector<KernelPart> kernel_parts(const std::string& target);
 int cuda_architecture(const std::string& target);
 
 // The text that has a kernel which calls a library's device code, as that is compiled: behind the library's own
-// headers.
+// headers, with the shared ones where it asks for them.
 std::string linked_text(const std::string& kernel);
 
 }  // namespace linkgauge

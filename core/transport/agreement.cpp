@@ -15,4 +15,14 @@ int fresh_tags(const RankContext& context, const Progress& progress) {
   return turn++ % ((kLargest + 1) / kTagsEach) * kTagsEach;
 }
 
+void one_of_a_node_first(const RankContext& context, const std::function<void()>& body) {
+  std::string reason;
+  in_turn(*context.group, 2, context.group->on_node().rank() == 0 ? 0 : 1, [&] {
+    context.tell_compiling(true);
+    reason = what_lacks(body);
+    context.tell_compiling(false);
+  });
+  agree_or_throw(*context.group, reason);
+}
+
 }  // namespace linkgauge

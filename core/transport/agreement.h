@@ -20,6 +20,10 @@ void agreeing(Group& group, const Progress& progress, const Body& body) {
   agree_or_throw(group, what_lacks(body), progress);
 }
 
+// Collective: runs `body` on the first rank of each node, then on the others: what it makes, for seconds, they find.
+// Throws as agreeing() does.
+void one_of_a_node_first(const RankContext& context, const std::function<void()>& body);
+
 // Collective over the case's job: by_turns over the ranks of all its parts, which share links too.
 inline void by_turns(const RankContext& context, bool disturbed, const std::function<void()>& body) {
   const auto ranks = [&] { by_turns(*context.group, disturbed, body); };

@@ -28,6 +28,7 @@
 #include "transport/ccl_api.h"
 #include "transport/ccl_communicator.h"
 #include "transport/ccl_config.h"
+#include "transport/ccl_device.h"
 #include "transport/kernel_allreduce.h"
 #include "transport/one_sided.h"
 #include "transport/transports.h"
@@ -38,6 +39,7 @@ namespace {
 
 constexpr char kGraph[] = "graph";
 constexpr std::string_view kDevice = "device";
+constexpr std::string_view kLsaBarrier = "lsa_barrier";
 constexpr char kAllocated[] = "allocated";
 constexpr char kRegistered[] = "registered";
 constexpr char kSymmetric[] = "symmetric";
@@ -48,12 +50,18 @@ bool by_own_kernels(const Mechanism& by) {
   return by.variant == kDevice || by.variant.starts_with(std::string(kDevice) + "+");
 }
 
+// The word by which the ranks of such a kernel meet by NCCL's own barriers, not by our flags.
+std::size_t lsa_word(const Mechanism& by) { return by.variant.find(kLsaBarrier); }
+bool meets_by_lsa(const Mechanism& by) { return lsa_word(by) != std::string::npos; }
+
 // The case as transport kernel has it, of memory in windows.
 CaseSpec of_kernels(const CaseSpec& spec) {
   CaseSpec result = spec;
-  result.mechanism.transport = "kernel";
-  result.mechanism.variant.erase(0, kDevice.size() + 1);
-  result.mechanism.buffer = kSymmetric;
+  Mechanism& by = result.mechanism;
+  if (meets_by_lsa(by)) by.variant.replace(lsa_word(by), kLsaBarrier.size(), kDeviceBarrier);
+  by.transport = "kernel";
+  by.variant.erase(0, kDevice.size() + 1);
+  by.buffer = kSymmetric;
   return result;
 }
 
@@ -84,6 +92,11 @@ class CclOperation final : public BufferedOperation {
     queue_operation();
   }
 
+  // Whether it is one call of the library's, which may have settings of its own.
+  static bool takes_configuration(const ccl::Library& library, const CaseSpec& spec) {
+    return uses_own_call(library, spec) || !of_messages(spec.traffic.pattern);
+  }
+
   void complete() override {
     wait_for_stream();
     tell_and_await_arrival();
@@ -102,8 +115,8 @@ class CclOperation final : public BufferedOperation {
     post_collective();
   }
 
-  bool is_messages() const {
-    const Pattern pattern = traffic().pattern;
+  bool is_messages() const { return of_messages(traffic().pattern); }
+  static bool of_messages(Pattern pattern) {
     return traits_of(pattern).kind == PatternKind::kMessages || pattern == Pattern::kAlltoall ||
            pattern == Pattern::kAlltoallv || pattern == Pattern::kGather || pattern == Pattern::kScatter;
   }
@@ -121,13 +134,31 @@ class CclOperation final : public BufferedOperation {
   void connect() override {
     runtime().bind_thread(context().device());
     communicator_ = CclCommunicator::of(*library_, context(), mechanism().settings);
+    if (!mechanism().settings.empty()) {
+      own_ = std::make_unique<ccl::Configuration>(*library_, mechanism().settings);
+      of_call_ = own_->of_call();
+    }
     stream_ = Stream(runtime(), context().device());
     source_data_ = source() == nullptr ? nullptr : source()->at(layout().sent.empty() ? 0 : layout().sent[0].offset);
     target_data_ =
         target() == nullptr ? nullptr : target()->at(layout().received.empty() ? 0 : layout().received[0].offset);
     plan_messages();
     register_buffers();
+    if (of_call_ != nullptr) try_selection();
     if (mechanism().variant == kGraph) capture();
+  }
+
+  // What has no algorithm of the case's own choice is refused by each rank before it meets another.
+  void try_selection() {
+    std::string reason;
+    try {
+      queue_operation();
+    } catch (const RuntimeCallError& error) {
+      if (error.code() != ccl::kInvalidArgument && error.code() != ccl::kInvalidUsage) throw;
+      reason = "NCCL " + library_->version() + " has no algorithm of " + mechanism().settings + " for this call";
+    }
+    agree_or_throw(group(), reason);
+    wait_for_stream();
   }
 
   // One operation, kept. It is done once before, since the library connects ranks when they first need it.
@@ -253,22 +284,27 @@ class CclOperation final : public BufferedOperation {
     }
   }
 
+  // The library's call or, under settings of a call's own, the one that takes them.
+  template <typename Plain, typename Configured, typename... Arguments>
+  void call(const char* name, Plain plain, Configured configured, const Arguments&... arguments) {
+    check(of_call_ == nullptr ? plain(arguments...) : configured(arguments..., of_call_), name);
+  }
+
   void post_blocks() {
     const ccl::Table& calls = library_->calls();
     const void* from = source() == nullptr ? nullptr : source_data_;
     switch (traffic().pattern) {
       case Pattern::kAlltoall:
-        return check(calls.ncclAlltoAll(from, target_data_, traffic().bytes(), kBytes, communicator_->get(), queue()),
-                     "ncclAlltoAll");
+        return call("ncclAlltoAll", calls.ncclAlltoAll, calls.ncclAlltoAllConfig, from, target_data_, traffic().bytes(),
+                    kBytes, communicator_->get(), queue());
       case Pattern::kGather:
-        return check(
-            calls.ncclGather(from, target_data_, block(), kBytes, traffic().root, communicator_->get(), queue()),
-            "ncclGather");
+        return call("ncclGather", calls.ncclGather, calls.ncclGatherConfig, from, target_data_, block(), kBytes,
+                    traffic().root, communicator_->get(), queue());
       default: {
         // In place the root's block stays where it is.
         void* to = target_data_ == nullptr ? source()->at(place(rank())) : target_data_;
-        return check(calls.ncclScatter(from, to, block(), kBytes, traffic().root, communicator_->get(), queue()),
-                     "ncclScatter");
+        return call("ncclScatter", calls.ncclScatter, calls.ncclScatterConfig, from, to, block(), kBytes,
+                    traffic().root, communicator_->get(), queue());
       }
     }
   }
@@ -281,24 +317,22 @@ class CclOperation final : public BufferedOperation {
     StreamHandle stream = queue();
     switch (traffic().pattern) {
       case Pattern::kAllreduce:
-        return check(calls.ncclAllReduce(source_data_, target_data_, m / element, type_, op_, communicator, stream),
-                     "ncclAllReduce");
+        return call("ncclAllReduce", calls.ncclAllReduce, calls.ncclAllReduceConfig, source_data_, target_data_,
+                    m / element, type_, op_, communicator, stream);
       case Pattern::kReduce:
-        return check(
-            calls.ncclReduce(source_data_, target_data_, m / element, type_, op_, traffic().root, communicator, stream),
-            "ncclReduce");
+        return call("ncclReduce", calls.ncclReduce, calls.ncclReduceConfig, source_data_, target_data_, m / element,
+                    type_, op_, traffic().root, communicator, stream);
       case Pattern::kReduceScatter:
-        return check(
-            calls.ncclReduceScatter(source_data_, target_data_, block() / element, type_, op_, communicator, stream),
-            "ncclReduceScatter");
+        return call("ncclReduceScatter", calls.ncclReduceScatter, calls.ncclReduceScatterConfig, source_data_,
+                    target_data_, block() / element, type_, op_, communicator, stream);
       case Pattern::kAllgather:
-        return check(calls.ncclAllGather(source_data_, target_data_, block(), kBytes, communicator, stream),
-                     "ncclAllGather");
+        return call("ncclAllGather", calls.ncclAllGather, calls.ncclAllGatherConfig, source_data_, target_data_,
+                    block(), kBytes, communicator, stream);
       case Pattern::kBroadcast: {
         // The root's own copy is no part of the pattern: it sends from where it is.
         void* to = target_data_ == nullptr ? source_data_ : target_data_;
-        return check(calls.ncclBroadcast(source_data_, to, m, kBytes, traffic().root, communicator, stream),
-                     "ncclBroadcast");
+        return call("ncclBroadcast", calls.ncclBroadcast, calls.ncclBroadcastConfig, source_data_, to, m, kBytes,
+                    traffic().root, communicator, stream);
       }
       default:
         throw Unsupported("ccl has no way to do this pattern");
@@ -358,6 +392,8 @@ class CclOperation final : public BufferedOperation {
   ccl::Type type_;
   ccl::Op op_;
   std::shared_ptr<CclCommunicator> communicator_;
+  std::unique_ptr<ccl::Configuration> own_;   // of the case's settings
+  const ccl::CallConfig* of_call_ = nullptr;  // its, where they say something of a call
   Stream stream_;
   void* source_data_ = nullptr;
   void* target_data_ = nullptr;
@@ -402,15 +438,17 @@ class CclTransport final : public Transport {
     if (traits_of(spec.traffic.pattern).side_by_side) {
       return std::string(to_string(spec.traffic.pattern)) + " needs an even number of ranks, 4 or more: two pairs";
     }
-    if (spec.traffic.pattern == Pattern::kBarrier)
-      return "NCCL has no barrier; an allreduce of 4 bytes is what its users take";
+    if (spec.traffic.pattern == Pattern::kBarrier && !by_own_kernels(spec.mechanism)) {
+      return "NCCL has no barrier of the host's; an allreduce of 4 bytes is what its users take, and kernels have one: "
+             "--variant device";
+    }
     if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice) {
       return "ccl moves data between ranks: " + std::string(to_string(spec.traffic.pattern)) + " is within one device";
     }
     const bool own_kernels = by_own_kernels(spec.mechanism);
     if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kGraph && !own_kernels) {
       return "ccl has no variant '" + spec.mechanism.variant +
-             "'; its variants are graph and device, which takes kernel's words, as device+pull";
+             "'; its variants are graph and device, which takes kernel's words and lsa_barrier, as device+pull";
     }
     if (spec.mechanism.variant == kGraph) {
       if (std::string reason = context.runtime->why_no_graphs(); !reason.empty()) return reason;
@@ -419,8 +457,7 @@ class CclTransport final : public Transport {
       const ccl::Library& library = load(context);
       if (own_kernels) return why_not_own_kernels(context, library, spec);
       if (std::string reason = why_not_buffer(library, spec); !reason.empty()) return reason;
-      if (!spec.mechanism.settings.empty())
-        (void)ccl::Configuration(library, spec.mechanism.settings);  // which says what it lacks
+      if (std::string reason = why_not_settings(library, spec); !reason.empty()) return reason;
       return traits_of(spec.traffic.pattern).reduces ? why_not_datatype(context, library, spec.traffic.datatype)
                                                      : std::string();
     } catch (const Unsupported& reason) {
@@ -468,6 +505,8 @@ class CclTransport final : public Transport {
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
+    if (spec.traffic.pattern == Pattern::kBarrier) return make_lsa_barrier(*this, context, spec, load(context));
+    if (meets_by_lsa(spec.mechanism)) return make_lsa_allreduce(*this, context, of_kernels(spec), load(context));
     if (by_own_kernels(spec.mechanism)) return make_kernel_allreduce(*this, context, of_kernels(spec));
     return std::make_unique<CclOperation>(*this, context, spec, load(context));
   }
@@ -513,14 +552,32 @@ class CclTransport final : public Transport {
              " gives no pointers to other ranks' memory: NCCL 2.29 or newer is needed";
     }
     if (context.group->node_count() > 1) return "variant device is of one node";
-    if (spec.traffic.pattern != Pattern::kAllreduce || by.algorithm.empty())
-      return "variant device is an allreduce by our own kernels: --pattern allreduce --algorithm one_shot or two_shot";
+    if (spec.traffic.pattern == Pattern::kBarrier) {
+      if (by.variant != kDevice) return "the barrier of variant device takes no further word";
+      return why_not_lsa(context, library);
+    }
+    if (spec.traffic.pattern != Pattern::kAllreduce || by.algorithm.empty()) {
+      return "variant device is a barrier, or an allreduce by our own kernels: --pattern allreduce --algorithm "
+             "one_shot "
+             "or two_shot";
+    }
+    if (meets_by_lsa(by)) {
+      if (std::string reason = why_not_lsa(context, library); !reason.empty()) return reason;
+    }
     if (!by.buffer.empty()) return "variant device has buffers of NCCL's, in symmetric windows; leave --buffer out";
     if (!by.settings.empty()) return "settings are of NCCL's own kernels; leave them out with variant device";
     const CaseSpec of_kernel = of_kernels(spec);
     if (!kernel_variant(of_kernel.mechanism.variant).known)
       return "variant device takes kernel's words, not '" + by.variant + "'";
     return why_not_kernel_allreduce(context, of_kernel);
+  }
+
+  static std::string why_not_settings(const ccl::Library& library, const CaseSpec& spec) {
+    if (spec.mechanism.settings.empty()) return "";
+    const ccl::Configuration own(library, spec.mechanism.settings);  // which says what the library lacks
+    if (own.of_call() == nullptr || CclOperation::takes_configuration(library, spec)) return "";
+    return "NCCL_ALGO, NCCL_PROTO and algSelection are settings of collectives' calls: " +
+           std::string(to_string(spec.traffic.pattern)) + " is sends and receives here";
   }
 
   static std::string why_not_buffer(const ccl::Library& library, const CaseSpec& spec) {

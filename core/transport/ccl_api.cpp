@@ -60,9 +60,11 @@ std::string own_name(Product product, const std::string& name) {
   if (product != Product::kOneccl) return name;
   for (const char* other : {"ncclGetUniqueId", "ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommAbort",
                             "ncclCommGetAsyncError", "ncclCommRegister", "ncclCommDeregister", "ncclCommWindowRegister",
-                            "ncclCommWindowDeregister", "ncclGetPeerDevicePointer", "ncclMemAlloc", "ncclMemFree"}) {
+                            "ncclCommWindowDeregister", "ncclGetPeerDevicePointer", "ncclMemAlloc", "ncclMemFree",
+                            "ncclCommQueryProperties", "ncclDevCommCreate", "ncclDevCommDestroy"}) {
     if (name == other) return "";
   }
+  if (name.ends_with("Config")) return "";
   return name == "ncclAlltoAll" ? "onecclAllToAll" : "one" + name.substr(1);
 }
 

@@ -25,10 +25,14 @@ using Op = int;    // ncclRedOp_t
 struct UniqueId {
   char internal[128];
 };
-struct Config;  // transport/ccl_config.h
+struct Config;              // transport/ccl_config.h
+struct CallConfig;          // the same
+struct Properties;          // transport/ccl_device.h
+struct DeviceRequirements;  // the same
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidArgument = 4;
+inline constexpr Result kInvalidUsage = 5;
 inline constexpr Result kRemoteError = 6;
 inline constexpr Result kInProgress = 7;
 inline constexpr int kWindowSymmetric = 1;             // NCCL_WIN_COLL_SYMMETRIC
@@ -66,7 +70,29 @@ inline constexpr Op kOps[] = {0, 1, 3, 2, 4};
   OPTIONAL(ncclCommWindowDeregister, Result(Communicator, Window))                                     \
   OPTIONAL(ncclGetPeerDevicePointer, Result(Window, std::size_t, int, void**))                         \
   OPTIONAL(ncclMemAlloc, Result(void**, std::size_t))                                                  \
-  OPTIONAL(ncclMemFree, Result(void*))
+  OPTIONAL(ncclMemFree, Result(void*))                                                                 \
+  OPTIONAL(ncclCommQueryProperties, Result(Communicator, Properties*))                                 \
+  OPTIONAL(ncclDevCommCreate, Result(Communicator, const DeviceRequirements*, void*))                  \
+  OPTIONAL(ncclDevCommDestroy, Result(Communicator, const void*))                                      \
+  LINKGAUGE_CCL_CONFIGURED(OPTIONAL)
+
+// The calls that take a configuration of their own; the same without it come before it.
+#define LINKGAUGE_CCL_CONFIGURED(OPTIONAL)                                                                             \
+  OPTIONAL(ncclAllReduceConfig,                                                                                        \
+           Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream, const CallConfig*))                 \
+  OPTIONAL(ncclReduceConfig,                                                                                           \
+           Result(const void*, void*, std::size_t, Type, Op, int, Communicator, Stream, const CallConfig*))            \
+  OPTIONAL(ncclBroadcastConfig,                                                                                        \
+           Result(const void*, void*, std::size_t, Type, int, Communicator, Stream, const CallConfig*))                \
+  OPTIONAL(ncclAllGatherConfig,                                                                                        \
+           Result(const void*, void*, std::size_t, Type, Communicator, Stream, const CallConfig*))                     \
+  OPTIONAL(ncclReduceScatterConfig,                                                                                    \
+           Result(const void*, void*, std::size_t, Type, Op, Communicator, Stream, const CallConfig*))                 \
+  OPTIONAL(ncclAlltoAllConfig, Result(const void*, void*, std::size_t, Type, Communicator, Stream, const CallConfig*)) \
+  OPTIONAL(ncclGatherConfig,                                                                                           \
+           Result(const void*, void*, std::size_t, Type, int, Communicator, Stream, const CallConfig*))                \
+  OPTIONAL(ncclScatterConfig,                                                                                          \
+           Result(const void*, void*, std::size_t, Type, int, Communicator, Stream, const CallConfig*))
 
 struct Table {
 #define LINKGAUGE_CCL_MEMBER(name, ...) \

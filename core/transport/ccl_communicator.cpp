@@ -11,10 +11,11 @@ namespace linkgauge {
 
 std::shared_ptr<CclCommunicator> CclCommunicator::of(const ccl::Library& library, const RankContext& context,
                                                      const std::string& settings) {
-  if (!settings.empty()) return std::make_shared<CclCommunicator>(library, context, settings);
+  const bool own = !settings.empty() && ccl::Configuration(library, settings).of_communicator() != nullptr;
+  if (own) return std::make_shared<CclCommunicator>(library, context, settings);
   std::shared_ptr<void>& kept = context.kept("ccl");
   if (!kept || std::static_pointer_cast<CclCommunicator>(kept)->get() == nullptr)
-    kept = std::make_shared<CclCommunicator>(library, context, settings);
+    kept = std::make_shared<CclCommunicator>(library, context, std::string());
   return std::static_pointer_cast<CclCommunicator>(kept);
 }
 
@@ -61,11 +62,12 @@ CclCommunicator::~CclCommunicator() {
 // What the library refuses of them it refuses on every rank, before it meets another.
 void CclCommunicator::init_by(const std::string& settings, const RankContext& context,
                               const std::vector<std::byte>& bytes) {
-  ccl::Configuration configuration(*library_, settings);
+  const ccl::Configuration configuration(*library_, settings);
+  ccl::Config own = *configuration.of_communicator();
   ccl::UniqueId id{};
   std::memcpy(&id, bytes.data(), sizeof id);
   const ccl::Result result =
-      library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id, context.rank(), configuration.get());
+      library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id, context.rank(), &own);
   if (result == ccl::kInvalidArgument)
     throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + settings);
   library_->check(result, "ncclCommInitRankConfig", nullptr, device_);

@@ -42,7 +42,7 @@ DeviceVariant device_variant(std::string_view word) {
 Kernels::Kernels(DeviceRuntime& runtime, int device, const Library& library)
     : runtime_(&runtime), device_(device), library_(&library) {
   linked_ = runtime.link_kernels(device,
-                                 {linked_text(kPut), "nvshmem.h", "libnvshmem_device.a", "NVSHMEM " + library.version(),
+                                 {linked_text(kPut), "", "nvshmem.h", "libnvshmem_device.a", "NVSHMEM " + library.version(),
                                   "pip install nvidia-nvshmem-cu13 (or -cu12, for a driver of CUDA 12)"});
   runtime.bind_thread(device);
   library.check(library.calls().nvshmemx_cumodule_init(linked_->module()), "nvshmemx_cumodule_init", device);

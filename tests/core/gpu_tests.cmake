@@ -36,7 +36,7 @@ set_target_properties(nvshmem_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${sta
 linkgauge_stand_in(nvjitlink_stand_in libnvJitLink.so.12 tests/core/stand_in/nvjitlink_stand_in.cpp)
 set_target_properties(nvjitlink_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/nvshmem)
 file(WRITE ${stand_in_folder}/nvshmem/libnvshmem_device.a "")
-foreach(header nvshmem.h cuda_fp16.h cuda/std/cstdint)
+foreach(header nvshmem.h cuda_fp16.h cuda/std/cstdint nccl_device/impl/lsa_barrier__funcs.h)
   file(WRITE ${stand_in_folder}/include/${header} "")
 endforeach()
 linkgauge_stand_in(sycl_stand_in libDPCTLSyclInterface.so tests/core/stand_in/sycl_stand_in.cpp
@@ -86,6 +86,7 @@ endif()
 if(LINKGAUGE_NCCL_INCLUDE)
   linkgauge_header_check(nccl_header_check "${LINKGAUGE_NCCL_INCLUDE}" tests/core/vendor_headers/nccl_headers.cpp
     tests/core/stand_in/nccl_stand_in.cpp)
+  target_compile_definitions(nccl_header_check PRIVATE LINKGAUGE_STAND_IN_NCCL_AGE=3)
 endif()
 if(LINKGAUGE_UCX_INCLUDE)
   linkgauge_header_check(ucx_header_check "${LINKGAUGE_UCX_INCLUDE}" tests/core/vendor_headers/ucx_headers.cpp)

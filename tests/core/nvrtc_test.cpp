@@ -75,7 +75,7 @@ TEST(Nvrtc, LinksKernelsThatPutWithNvshmemsDeviceLibrary) {
   for (std::string entry; std::getline(entries, entry, ';');) {
     NvrtcCompiler compiler(entry.substr(0, entry.rfind(':')), places);
     if (compiler.major() != 13) continue;  // what this NVSHMEM is of
-    const LinkedCode code{linked_text("lg_nvshmem_put"), "nvshmem.h", "libnvshmem_device.a", "NVSHMEM", "-"};
+    const LinkedCode code{linked_text("lg_nvshmem_put"), "", "nvshmem.h", "libnvshmem_device.a", "NVSHMEM", "-"};
     const std::string image = compiler.compile_linked(code, "sm_90");
     EXPECT_EQ(image.substr(0, 4),
               "\x7f"
@@ -88,6 +88,33 @@ TEST(Nvrtc, LinksKernelsThatPutWithNvshmemsDeviceLibrary) {
     ++linked;
   }
   EXPECT_GT(linked, 0) << "no NVRTC of CUDA 13 among " << asked;
+}
+
+// LINKGAUGE_NCCL_INCLUDE: folders with NCCL's headers and CUDA's, ';' between them (wheel nvidia-nccl-cu13).
+TEST(Nvrtc, CompilesKernelsThatMeetByNcclsBarriers) {
+  const char* headers = std::getenv("LINKGAUGE_NCCL_INCLUDE");
+  const char* folders = std::getenv("LINKGAUGE_TEST_NVSHMEM");
+  const char* asked = std::getenv("LINKGAUGE_TEST_NVRTC");
+  if (headers == nullptr || folders == nullptr || asked == nullptr)
+    GTEST_SKIP() << "LINKGAUGE_NCCL_INCLUDE, LINKGAUGE_TEST_NVSHMEM or LINKGAUGE_TEST_NVRTC is not said";
+  const std::string first = std::string(headers).substr(0, std::string(headers).find(';'));
+  std::vector<std::string> places;
+  std::istringstream listed(folders);
+  for (std::string folder; std::getline(listed, folder, ':');) places.push_back(folder);
+  int compiled = 0;
+  std::istringstream entries(asked);
+  for (std::string entry; std::getline(entries, entry, ';');) {
+    NvrtcCompiler compiler(entry.substr(0, entry.rfind(':')), places);
+    if (compiler.major() != 13) continue;
+    LinkedCode code{linked_text("lg_lsa_barrier"), first, "nccl_device/impl/lsa_barrier__funcs.h", "", "NCCL", "-"};
+    const std::string image = compiler.compile_linked(code, "sm_90");
+    for (const char* kernel : {"lg_lsa_barrier", "lg_lsa_allreduce"})
+      EXPECT_NE(image.find(std::string(".text.") + kernel + '\0'), std::string::npos) << kernel;
+    code.folder.clear();
+    EXPECT_THROW((void)compiler.compile_linked(code, "sm_90"), Unsupported);
+    ++compiled;
+  }
+  EXPECT_GT(compiled, 0) << "no NVRTC of CUDA 13 among " << asked;
 }
 
 TEST(KernelSource, IncludesNothingAndHasEveryKernelOnce) {

@@ -20,6 +20,7 @@
 #include "stand_in_control.h"
 #include "traffic/layout.h"
 #include "transport/ccl_api.h"
+#include "transport/ccl_config.h"
 
 namespace linkgauge {
 namespace {
@@ -255,7 +256,8 @@ TEST_F(Ccl, ASettingThatNoCommunicatorHasIsAReason) {
     spec.mechanism.settings = settings;
     return message_of<Unsupported>(spec, library);
   };
-  EXPECT_NE(reason("NCCL_ALGO=Ring").find("NCCL_ALGO is no setting of a communicator"), std::string::npos);
+  EXPECT_NE(reason("NCCL_NTHREADS=64").find("NCCL_NTHREADS is no setting of a communicator or call"),
+            std::string::npos);
   EXPECT_NE(reason("NCCL_MIN_CTAS=few").find("NCCL_MIN_CTAS=few: expected a whole number"), std::string::npos);
   EXPECT_NE(reason("NCCL_CTA_POLICY=1", kOlderNccl).find("NCCL 2.27.0 or newer is needed"), std::string::npos);
   EXPECT_NE(reason("NCCL_MIN_CTAS=8 NCCL_MAX_CTAS=4").find("refuses a communicator of"), std::string::npos);
@@ -385,6 +387,96 @@ TEST_F(Ccl, WhatOurKernelsOverItsPointersCannotSaysWhy) {
   CaseSpec spec = own_kernels("one_shot", "device", 2);
   spec.mechanism.buffer = "plain";
   EXPECT_NE(reason(spec, kNewerNccl).find("leave --buffer out"), std::string::npos);
+}
+
+CaseSpec barrier_of_kernels(int ranks) {
+  CaseSpec spec = ccl_case(Pattern::kBarrier, ranks);
+  spec.mechanism.variant = "device";
+  return spec;
+}
+
+TEST_F(Ccl, KernelsMeetByItsBarriersAndGiveThemBack) {
+  StandInControl newer{kNewerNccl.c_str()};
+  for (const auto& [algorithm, variant] : {std::pair{"one_shot", "device+lsa_barrier"},
+                                           {"one_shot", "device+pull+lsa_barrier"},
+                                           {"two_shot", "device+lsa_barrier"},
+                                           {"two_shot", "device+lsa_barrier+push"}}) {
+    for (const int ranks : {2, 3}) {
+      newer.configure("");
+      expect_verified(own_kernels(algorithm, variant, ranks), kNewerNccl);
+      EXPECT_EQ(newer.calls("ncclDevCommCreate"), ranks) << algorithm << " " << variant;
+      EXPECT_EQ(newer.count("stand_in_device_communicators"), 0);
+      EXPECT_EQ(newer.count("stand_in_allocations"), 0);
+    }
+  }
+  newer.configure("");
+  expect_verified(barrier_of_kernels(3), kNewerNccl);
+  EXPECT_EQ(newer.calls("ncclDevCommCreate"), 3);
+  EXPECT_EQ(newer.count("stand_in_device_communicators"), 0);
+}
+
+TEST_F(Ccl, ABarrierForKernelsThatIsNotMadeIsTheCasesAlone) {
+  StandInControl newer{kNewerNccl.c_str()};
+  newer.configure("fail=ncclDevCommCreate:2:3");
+  const std::string said = message_of<Error>(barrier_of_kernels(2), kNewerNccl);  // its own, or who waited for it
+  EXPECT_NE(said.find("ncclDevCommCreate failed with ncclInternalError (3)"), std::string::npos) << said;
+  newer.configure("");
+  expect_verified(barrier_of_kernels(2), kNewerNccl);
+  EXPECT_EQ(newer.count("stand_in_device_communicators"), 0);
+}
+
+TEST_F(Ccl, WhereKernelsHaveNoBarrierOfItsTheReasonIsSaid) {
+  EXPECT_NE(message_of<Unsupported>(barrier_of_kernels(2)).find("NCCL 2.29 or newer is needed"), std::string::npos);
+  CaseSpec spec = barrier_of_kernels(2);
+  spec.mechanism.variant = "device+pull";
+  EXPECT_NE(message_of<Unsupported>(spec, kNewerNccl).find("takes no further word"), std::string::npos);
+  spec.mechanism.variant.clear();
+  EXPECT_NE(message_of<Unsupported>(spec, kNewerNccl).find("kernels have one: --variant device"), std::string::npos);
+  setenv("LINKGAUGE_STAND_IN_NCCL_DEVICE", "0", 1);
+  EXPECT_NE(message_of<Unsupported>(barrier_of_kernels(2), kNewerNccl).find("has nothing for kernels here"),
+            std::string::npos);
+  unsetenv("LINKGAUGE_STAND_IN_NCCL_DEVICE");
+}
+
+TEST_F(Ccl, AnAlgorithmIsChosenByTheCallFrom232On) {
+  StandInControl newer{kNewerNccl.c_str()};
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.mechanism.settings = "NCCL_ALGO=Ring NCCL_PROTO=LL,Simple";
+  expect_verified(spec, kNewerNccl);
+  EXPECT_EQ(newer.text("stand_in_selection"), "RING_LL,RING_SIMPLE");
+  EXPECT_EQ(newer.calls("ncclCommInitRankConfig"), 0) << "the kept communicator does";
+  spec.mechanism.settings = "algSelection=RING_LL128 NCCL_MAX_CTAS=4";
+  expect_verified(spec, kNewerNccl);
+  EXPECT_EQ(newer.text("stand_in_selection"), "RING_LL128");
+  EXPECT_EQ(newer.calls("ncclCommInitRankConfig"), 2);
+  const auto reason = [&](const std::string& settings, const std::string& library, Pattern pattern) {
+    CaseSpec refused = ccl_case(pattern, 2);
+    refused.mechanism.settings = settings;
+    return message_of<Unsupported>(refused, library);
+  };
+  EXPECT_NE(reason("NCCL_ALGO=Tree", kNewerNccl, Pattern::kAllreduce).find("has no algorithm of NCCL_ALGO=Tree"),
+            std::string::npos);
+  EXPECT_NE(reason("NCCL_ALGO=Ring", kNccl, Pattern::kAllreduce).find("of a call: NCCL 2.32.0 or newer is needed"),
+            std::string::npos);
+  EXPECT_NE(reason("NCCL_ALGO=Ring", kNewerNccl, Pattern::kUnidirectional).find("is sends and receives here"),
+            std::string::npos);
+  EXPECT_NE(reason("NCCL_ALGO=Ring algSelection=RING_LL", kNewerNccl, Pattern::kAllreduce).find("leave one out"),
+            std::string::npos);
+  for (const Pattern pattern : {Pattern::kReduce, Pattern::kBroadcast, Pattern::kAllgather, Pattern::kReduceScatter,
+                                Pattern::kAlltoall, Pattern::kGather, Pattern::kScatter}) {
+    spec = ccl_case(pattern, 3);
+    spec.mechanism.settings = "NCCL_PROTO=Simple";
+    expect_verified(spec, kNewerNccl);
+  }
+}
+
+TEST(CclConfig, NamesOfAlgorithmsAndProtocolsAreOfACall) {
+  EXPECT_EQ(ccl::selection_of("", "LL128"), "TREE_LL128,RING_LL128");
+  EXPECT_EQ(ccl::selection_of("NVLS,ring", ""), "RING_LL,RING_LL128,RING_SIMPLE,NVLS_SIMPLE");
+  EXPECT_EQ(ccl::selection_of("PAT", "default"), "PAT_SIMPLE");
+  EXPECT_THROW((void)ccl::selection_of("PAT", "LL"), Unsupported);
+  EXPECT_THROW((void)ccl::selection_of("allreduce:tree", ""), Unsupported);
+  EXPECT_THROW((void)ccl::selection_of("^ring", ""), Unsupported);
 }
 
 TEST_F(Ccl, AWindowThatIsNotMadeIsAReasonToSkip) {

@@ -200,7 +200,9 @@ class Machine {
 };
 
 // A kernel of this name is of another library's device code.
-inline bool is_linked(const std::string& name) { return name.rfind("lg_nvshmem_", 0) == 0; }
+inline bool is_linked(const std::string& name) {
+  return name.rfind("lg_nvshmem_", 0) == 0 || name.rfind("lg_lsa_", 0) == 0;
+}
 inline constexpr char kLinkedMark[] = "linked with ";
 
 // What the stand-in compilers give and load_module takes.

@@ -7,17 +7,21 @@
 // several, of which a rank of a launch of processes takes its own. LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US: so much longer
 // a collective takes unless NCCL_CGA_CLUSTER_SIZE or the communicator's own configuration says 0.
 // LINKGAUGE_STAND_IN_NCCL_AGE at build: 0 as 2.28; 1 without what came after 2.18; 2 without send and receive, as
-// before 2.7; 3 as 2.32, which tells the host where a window lies on other ranks.
+// before 2.7; 3 as 2.32, which tells the host where a window lies on other ranks, has barriers for kernels and takes
+// settings of a call. LINKGAUGE_STAND_IN_NCCL_DEVICE=0: it has nothing for kernels.
 #ifdef LINKGAUGE_VENDOR_HEADERS
 #include <nccl.h>
+#include <nccl_device/host.h>
 #else
 #include "nccl_types.h"
 #endif
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -42,6 +46,7 @@
 #include "case_spec.h"
 #include "device/host_kernels.h"
 #include "gate.h"
+#include "kernels/direct_text.h"
 #include "kernels/kernels.h"
 #include "machine.h"
 
@@ -97,6 +102,8 @@ struct Shared {
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> mail;  // (source, target)
   std::vector<std::uint64_t> next;  // by rank: the number of its next collective, counted when its turn has come
   std::map<std::uint64_t, std::map<int, std::pair<std::byte*, std::size_t>>> windows;  // by number and rank: its buffer
+  int met = 0;                                                                         // kernels at the barrier in hand
+  int turn = 0;
 };
 
 // The same of processes, in a file that the identifier names. What a rank puts in, it puts here.
@@ -131,7 +138,8 @@ struct ncclComm {
   std::map<void*, std::unique_ptr<Window>> windows;
   std::map<void*, std::unique_ptr<char>> registered;  // by handle, which is no more than an address of its own
   std::string last;
-  int cluster = -1;  // of its configuration; -1: it says nothing
+  int cluster = -1;   // of its configuration; -1: it says nothing
+  int on_device = 0;  // of it as kernels have it, which go with it when it is aborted
 };
 
 namespace {
@@ -142,7 +150,9 @@ std::mutex rendezvous_mutex;
 std::map<std::string, std::shared_ptr<Shared>> rendezvous;
 std::string last_configuration;
 std::atomic<int> identifiers{0};
+std::string last_selection;
 std::atomic<int> communicators{0};
+std::atomic<int> device_communicators{0};
 std::atomic<int> allocations{0};
 
 struct Queued {
@@ -564,6 +574,105 @@ int join_processes(ncclComm_t* communicator, const std::string& path, int ranks,
   return 0;
 }
 
+// --- what kernels that meet by its barriers do (core/kernels/linked/nccl.cu) ----------------------------------------
+
+#if LINKGAUGE_STAND_IN_NCCL_AGE == 3
+constexpr std::size_t kDeviceBytes = 64;  // of a communicator as kernels have it
+struct OnDevice {
+  unsigned magic;
+  unsigned version;
+  ncclComm* communicator;
+};
+
+template <typename Value>
+Value argument(void** arguments, int number) {
+  Value value{};
+  std::memcpy(&value, arguments[number], sizeof value);
+  return value;
+}
+
+// Whether all ranks came to the barrier in time.
+bool meet(Shared& shared, std::uint64_t patience_ns) {
+  std::unique_lock lock(shared.mutex);
+  const int turn = shared.turn;
+  if (++shared.met == shared.ranks) {
+    shared.met = 0;
+    ++shared.turn;
+    shared.changed.notify_all();
+    return true;
+  }
+  return shared.changed.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return shared.turn != turn; });
+}
+
+// (communicator, rounds, patience, gave_up): some of the rounds.
+void run_lsa_barrier(void** arguments, unsigned, unsigned) {
+  constexpr std::uint64_t kMostRounds = 3;
+  Shared& shared = *argument<OnDevice>(arguments, 0).communicator->shared;
+  for (std::uint64_t round = 1; round <= std::min(argument<std::uint64_t>(arguments, 1), kMostRounds); ++round) {
+    if (meet(shared, argument<std::uint64_t>(arguments, 2))) continue;
+    *argument<std::uint64_t*>(arguments, 3) = round;
+    return;
+  }
+}
+
+// (communicator, lists, ranks, rank, elements, datatype, op, mode, epoch, patience, failure)
+void run_lsa_allreduce(void** arguments, unsigned, unsigned) {
+  namespace direct = linkgauge::direct;
+  Shared& shared = *argument<OnDevice>(arguments, 0).communicator->shared;
+  void* const* const lists = argument<void* const*>(arguments, 1);
+  const int ranks = argument<int>(arguments, 2);
+  const int rank = argument<int>(arguments, 3);
+  const auto datatype = argument<std::uint32_t>(arguments, 5);
+  const std::size_t element = size_of(static_cast<linkgauge::Datatype>(datatype));
+  const std::uint64_t bytes = argument<std::uint64_t>(arguments, 4) * element;
+  const auto mode = argument<std::uint32_t>(arguments, 7);
+  const auto came = [&](std::uint64_t meeting) {
+    if (meet(shared, argument<std::uint64_t>(arguments, 9))) return true;
+    *argument<std::uint64_t*>(arguments, 10) =
+        direct::failure_word({argument<std::uint64_t>(arguments, 8), meeting, (rank + 1) % ranks, 0});
+    return false;
+  };
+  const auto target = [&](int of) { return static_cast<std::byte*>(lists[ranks + of]); };
+  if (!came(1)) return;
+  const direct::Part part = mode == direct::kOneShot ? direct::Part{0, bytes} : direct::part_of(bytes, ranks, rank);
+  std::vector<const void*> operands;
+  for (int of = 0; of < ranks; ++of) operands.push_back(static_cast<const std::byte*>(lists[of]) + part.offset);
+  void* result = target(rank) + part.offset;
+  const void* const* sources = operands.data();
+  std::int32_t count = ranks;
+  std::uint64_t elements = part.bytes / element;
+  std::uint32_t type = datatype;
+  auto op = argument<std::uint32_t>(arguments, 6);
+  void* reduction[] = {&result, &sources, &count, &elements, &type, &op};
+  linkgauge::host_kernel(linkgauge::kKernelReduce).run(reduction, {1, 1, 0});
+  for (int to = 0; mode == direct::kTwoShotPush && to < ranks; ++to) {
+    if (to != rank) std::memcpy(target(to) + part.offset, result, part.bytes);
+  }
+  if (mode == direct::kTwoShotPull) {
+    if (!came(2)) return;
+    for (int from = 0; from < ranks; ++from) {
+      const direct::Part its = direct::part_of(bytes, ranks, from);
+      if (from != rank) std::memcpy(target(rank) + its.offset, target(from) + its.offset, its.bytes);
+    }
+  }
+  (void)came(direct::kMeetings);
+}
+
+// Has the stand-in driver run these.
+bool tell_driver() {
+  constexpr std::array<unsigned char, 4> kBarrierArguments{kDeviceBytes, 8, 8, 8};
+  constexpr std::array<unsigned char, 11> kAllreduceArguments{kDeviceBytes, 8, 4, 4, 8, 4, 4, 4, 8, 8, 8};
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  auto* const extend = reinterpret_cast<decltype(&stand_in_extend)>(dlsym(driver, "stand_in_extend"));
+  dlclose(driver);
+  if (extend == nullptr) return false;
+  extend("lg_lsa_barrier", kBarrierArguments.data(), kBarrierArguments.size(), run_lsa_barrier);
+  extend("lg_lsa_allreduce", kAllreduceArguments.data(), kAllreduceArguments.size(), run_lsa_allreduce);
+  return true;
+}
+#endif
+
 }  // namespace
 
 #define STAND_IN(name) LINKGAUGE_STAND_IN_EXPORT ncclResult_t name
@@ -613,7 +722,7 @@ STAND_IN(ncclCommInitRank)(ncclComm_t* communicator, int ranks, ncclUniqueId id,
   shared->changed.notify_all();
   if (planted != 0) return code(planted);
   if (!await(*shared, lock, [&] { return shared->joined == ranks; })) return code(shared->wrong);
-  *communicator = new ncclComm{shared, nullptr, rank, 0, {}, {}, {}, -1};
+  *communicator = new ncclComm{shared, nullptr, rank, 0, {}, {}, {}, -1, 0};
   ++communicators;
   tell_variables();
   return code(0);
@@ -653,6 +762,7 @@ STAND_IN(ncclCommAbort)(ncclComm_t communicator) {
     if (communicator->shared->wrong == 0) communicator->shared->wrong = ncclRemoteError;
     communicator->shared->changed.notify_all();
   }
+  device_communicators -= communicator->on_device;
   delete communicator;
   --communicators;
   return code(0);
@@ -810,6 +920,88 @@ STAND_IN(ncclCommWindowDeregister)(ncclComm_t communicator, ncclWindow_t window)
   return code(0);
 }
 #if LINKGAUGE_STAND_IN_NCCL_AGE == 3
+// Of an algorithm's choice it knows these, and has but the ring's: another is refused, as one is that is not to be had.
+ncclResult_t select(const ncclCollConfig_t* config) {
+  if (config->magic != 0xcafebeef || config->size != sizeof(ncclCollConfig_t) || config->version < 23200)
+    return code(ncclInvalidArgument);
+  last_selection = config->algSelection == nullptr ? "" : config->algSelection;
+  const bool any = last_selection.empty() || last_selection.find("RING_") != std::string::npos;
+  return any ? code(0) : ncclInvalidUsage;
+}
+#define CONFIGURED(call, ...)                                                    \
+  const std::lock_guard lock(rendezvous_mutex);                                  \
+  if (const ncclResult_t refused = select(config); refused != 0) return refused; \
+  return call(__VA_ARGS__)
+STAND_IN(ncclAllReduceConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t communicator,
+ cudaStream_t stream, const ncclCollConfig_t* config) {
+  CONFIGURED(ncclAllReduce, send, receive, count, type, op, communicator, stream);
+}
+STAND_IN(ncclReduceConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+ ncclComm_t communicator, cudaStream_t stream, const ncclCollConfig_t* config) {
+  CONFIGURED(ncclReduce, send, receive, count, type, op, root, communicator, stream);
+}
+STAND_IN(ncclBroadcastConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+ cudaStream_t stream, const ncclCollConfig_t* config) {
+  CONFIGURED(ncclBroadcast, send, receive, count, type, root, communicator, stream);
+}
+STAND_IN(ncclAllGatherConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t communicator, cudaStream_t stream,
+ const ncclCollConfig_t* config) {
+  CONFIGURED(ncclAllGather, send, receive, count, type, communicator, stream);
+}
+STAND_IN(ncclReduceScatterConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t communicator,
+ cudaStream_t stream, const ncclCollConfig_t* config) {
+  CONFIGURED(ncclReduceScatter, send, receive, count, type, op, communicator, stream);
+}
+STAND_IN(ncclAlltoAllConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t communicator, cudaStream_t stream,
+ const ncclCollConfig_t* config) {
+  CONFIGURED(ncclAlltoAll, send, receive, count, type, communicator, stream);
+}
+STAND_IN(ncclGatherConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+ cudaStream_t stream, const ncclCollConfig_t* config) {
+  CONFIGURED(ncclGather, send, receive, count, type, root, communicator, stream);
+}
+STAND_IN(ncclScatterConfig)
+(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+ cudaStream_t stream, const ncclCollConfig_t* config) {
+  CONFIGURED(ncclScatter, send, receive, count, type, root, communicator, stream);
+}
+STAND_IN(ncclCommQueryProperties)(ncclComm_t communicator, ncclCommProperties_t* properties) {
+  FAULT(ncclCommQueryProperties);
+  if (properties->size != sizeof(ncclCommProperties_t) || properties->magic != 0xcafebeef)
+    return code(ncclInvalidArgument);
+  const char* text = std::getenv("LINKGAUGE_STAND_IN_NCCL_DEVICE");
+  properties->rank = communicator->rank;
+  properties->nRanks = communicator->shared->ranks;
+  properties->deviceApiSupport = text == nullptr || std::string(text) != "0";
+  properties->nLsaTeams = 1;
+  properties->devCommRuntimeVersionSize = kDeviceBytes;
+  return code(0);
+}
+STAND_IN(ncclDevCommCreate)
+(ncclComm_t communicator, const ncclDevCommRequirements_t* wanted, ncclDevComm_t* made) {
+  FAULT(ncclDevCommCreate);
+  if (wanted->size != sizeof(ncclDevCommRequirements_t) || wanted->magic != 0xcafebeef || !wanted->useRuntimeVersion ||
+      wanted->lsaBarrierCount < 1 || communicator->between != nullptr || !tell_driver())
+    return code(ncclInvalidArgument);
+  const OnDevice mine{0xcafebeef, 23203, communicator};
+  std::memcpy(made, &mine, sizeof mine);
+  ++device_communicators;
+  ++communicator->on_device;
+  return code(0);
+}
+STAND_IN(ncclDevCommDestroy)(ncclComm_t communicator, const ncclDevComm_t*) {
+  FAULT(ncclDevCommDestroy);
+  --communicator->on_device;
+  --device_communicators;
+  return code(0);
+}
 STAND_IN(ncclGetPeerDevicePointer)(ncclWindow_t window, std::size_t offset, int peer, void** pointer) {
   FAULT(ncclGetPeerDevicePointer);
   const Window& found = *reinterpret_cast<Window*>(window);
@@ -827,5 +1019,8 @@ STAND_IN(ncclGetPeerDevicePointer)(ncclWindow_t window, std::size_t offset, int 
 LINKGAUGE_STAND_IN_EXPORT int stand_in_communicators() { return communicators; }
 // What the last communicator of its own configuration was told.
 LINKGAUGE_STAND_IN_EXPORT const char* stand_in_configuration() { return last_configuration.c_str(); }
+// What the last call of its own configuration may choose among; "" : all.
+LINKGAUGE_STAND_IN_EXPORT const char* stand_in_selection() { return last_selection.c_str(); }
+LINKGAUGE_STAND_IN_EXPORT int stand_in_device_communicators() { return device_communicators; }
 // How much memory was not.
 LINKGAUGE_STAND_IN_EXPORT int stand_in_allocations() { return allocations; }

@@ -138,7 +138,8 @@ Configuration::Configuration(const Library& library, const std::string& settings
   call_.size = sizeof call_;
   call_.version = kCallConfigVersion;
   call_.minCTAs = call_.maxCTAs = call_.nvlsCTAs = call_.cgaClusterSize = kUnset;
-  call_.forceAlgSelection = call_.CTAPolicy = kUnset;
+  call_.CTAPolicy = kUnset;
+  call_.forceAlgSelection = 1;  // what cannot be had is an error, not another algorithm; "unset" it does not take
   for (const Field& field : kFields) {
     if (field.number != nullptr) config_.*field.number = kUnset;
   }

@@ -922,7 +922,8 @@ STAND_IN(ncclCommWindowDeregister)(ncclComm_t communicator, ncclWindow_t window)
 #if LINKGAUGE_STAND_IN_NCCL_AGE == 3
 // Of an algorithm's choice it knows these, and has but the ring's: another is refused, as one is that is not to be had.
 ncclResult_t select(const ncclCollConfig_t* config) {
-  if (config->magic != 0xcafebeef || config->size != sizeof(ncclCollConfig_t) || config->version < 23200)
+  if (config->magic != 0xcafebeef || config->size != sizeof(ncclCollConfig_t) || config->version < 23200 ||
+      config->forceAlgSelection != 1)
     return code(ncclInvalidArgument);
   last_selection = config->algSelection == nullptr ? "" : config->algSelection;
   const bool any = last_selection.empty() || last_selection.find("RING_") != std::string::npos;

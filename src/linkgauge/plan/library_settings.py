@@ -42,8 +42,9 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
     },
     "intel": {"direct": (("I_MPI_OFFLOAD_IPC", "1"),), "host": (("I_MPI_OFFLOAD_IPC", "0"),)},
 }
-# NVSHMEM binds all its memory to NVLink multicast when it begins, for collectives that no case has.
-_NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"),)
+# NVSHMEM binds all its memory to NVLink multicast when it begins, which few cases use. Where it finds NCCL it makes a
+# communicator of it for every team, and its collectives on streams are NCCL's.
+_NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"), ("NVSHMEM_DISABLE_NCCL", "1"))
 # oneCCL on the CPU: without the first it looks for GPUs and fails, without the others it goes by an MPI library and a
 # launcher of Intel's. Ranks are told of each other by NCCL's way, a unique id.
 _ONECCL: Settings = (

@@ -154,7 +154,8 @@ void Pe::make_teams(const RankContext& launch, const std::vector<PeRange>& wante
       std::rotate(known, known + 1, teams_.end());
     }
   }
-  if (lacking.empty() || calls().nvshmem_team_split_strided == nullptr || calls().nvshmem_team_destroy == nullptr) return;
+  if (lacking.empty() || calls().nvshmem_team_split_strided == nullptr || calls().nvshmem_team_destroy == nullptr)
+    return;
   if (launch.group->largest_of(takes_turns() ? 1 : 0, {}) != 0) return;  // where none may wait there is no collective
   runtime_->bind_thread(device_);
   for (const PeRange& range : lacking) {
@@ -164,8 +165,9 @@ void Pe::make_teams(const RankContext& launch, const std::vector<PeRange>& wante
       teams_.erase(teams_.begin());
     }
     Team team = kNoTeam;
-    library_->check(calls().nvshmem_team_split_strided(kTeamOfAll, range.first, range.stride, range.size, nullptr, 0, &team),
-                    "nvshmem_team_split_strided", device_);
+    library_->check(
+        calls().nvshmem_team_split_strided(kTeamOfAll, range.first, range.stride, range.size, nullptr, 0, &team),
+        "nvshmem_team_split_strided", device_);
     teams_.emplace_back(range, team);
   }
 }

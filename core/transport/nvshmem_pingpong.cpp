@@ -26,7 +26,8 @@ struct Told {
   std::uint64_t word = 0;
 };
 
-// One operation is kRounds round trips of kMessageBytes and a signal, or of the word alone. Words only ever grow, as those of flag_pingpong.
+// One operation is kRounds round trips of kMessageBytes and a signal, or of the word alone. Words only ever grow, as
+// those of flag_pingpong.
 class Pingpong final : public DevicePattern {
  public:
   Pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)

@@ -50,7 +50,7 @@ __device__ __forceinline__ void lg_reducescatter(int team, T* target, const T* s
 }
 
 // One block. `count`: of elements of what each PE gives, of a reduction's result, or of one block; `rounds`: how often.
-extern "C" __global__ void __launch_bounds__(512) LG_NAME(int team, LG_TYPE* target, const LG_TYPE* source, u64 count,
-                                                          int root, u64 rounds) {
+extern "C" __global__ void __launch_bounds__(512)
+    LG_NAME(int team, LG_TYPE* target, const LG_TYPE* source, u64 count, int root, u64 rounds) {
   for (u64 round = 0; round < rounds; ++round) LG_CALL(team, target, source, count, root);
 }

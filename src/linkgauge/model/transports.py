@@ -71,8 +71,8 @@ _TABLE = (
                     nic_library=NicLibrary("NIXL", "libnixl_capi.so", "pip install --no-deps nixl-cu13 (or -cu12, for "
                                            "a driver of CUDA 12)", "UCX_TLS", with_mpi=False)),
     # Its memory is its own, so that its cases have launches of their own: it is measured where it is asked for.
-    TransportTraits("nvshmem", "NVSHMEM's puts, gets and collectives between GPUs, on streams or by kernels", library=True,
-                    on_fabric=True, needs_processes=True, only_by_name=True, shm_bytes_per_rank=16 << 20,
+    TransportTraits("nvshmem", "NVSHMEM's puts, gets and collectives between GPUs, on streams or by kernels",
+                    library=True, on_fabric=True, needs_processes=True, only_by_name=True, shm_bytes_per_rank=16 << 20,
                     nic_library=NicLibrary("NVSHMEM", "libnvshmem_host.so.3", "pip install nvidia-nvshmem-cu13 (or "
                                            "-cu12, for a driver of CUDA 12)", "NVSHMEM_REMOTE_TRANSPORT",
                                            with_mpi=False, runtime="cuda")),

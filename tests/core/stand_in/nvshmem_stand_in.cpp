@@ -330,8 +330,8 @@ void run_pingpong(void** arguments, unsigned, unsigned) {
       auto* const word = argument<std::uint64_t*>(arguments, 3);
       auto* const there = reach(word, sizeof *word, argument<std::int32_t>(arguments, 8));
       if (there == nullptr) refuse(kPingpong, "an address that is not symmetric");
-      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(there)).store(fault == kWrong ? round + 1 : round,
-                                                                      std::memory_order_release);
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(there))
+          .store(fault == kWrong ? round + 1 : round, std::memory_order_release);
       return;
     }
     put_with_signal(kPingpong, argument<std::byte*>(arguments, 0), argument<const std::byte*>(arguments, 1),
@@ -402,8 +402,8 @@ int tell_driver(bool begins) {
   add.operator()<Kind::kAlltoall, Datatype::kInt8, ReduceOp::kSum>();
   add.operator()<Kind::kFcollect, Datatype::kInt8, ReduceOp::kSum>();
   add.operator()<Kind::kBroadcast, Datatype::kInt8, ReduceOp::kSum>();
-#define ADD_OP(number, op)                                              \
-  add.operator()<Kind::kReduce, Datatype::number, ReduceOp::op>();       \
+#define ADD_OP(number, op)                                         \
+  add.operator()<Kind::kReduce, Datatype::number, ReduceOp::op>(); \
   add.operator()<Kind::kReducescatter, Datatype::number, ReduceOp::op>();
 #define ADD_DATATYPE(number, word, type) \
   ADD_OP(number, kSum) ADD_OP(number, kProd) ADD_OP(number, kMin) ADD_OP(number, kMax)
@@ -545,7 +545,8 @@ STAND_IN(int, nvshmem_team_split_strided)
   constexpr const char* kCall = "nvshmem_team_split_strided";
   *team = NVSHMEM_TEAM_INVALID;
   const int code = wrong(kCall);
-  if (parent != NVSHMEM_TEAM_WORLD || first < 0 || stride < 1 || size < 1 || first + stride * (size - 1) >= pes) return 2;
+  if (parent != NVSHMEM_TEAM_WORLD || first < 0 || stride < 1 || size < 1 || first + stride * (size - 1) >= pes)
+    return 2;
   meeting->said[static_cast<std::size_t>(own_pe)] = {code, numbers_taken};
   meet_or_refuse(kCall);
   std::vector<int> members;
@@ -579,28 +580,33 @@ STAND_IN(void, nvshmem_team_destroy)(nvshmem_team_t team) {
 STAND_IN(int, nvshmemx_barrier_on_stream)(nvshmem_team_t team, cudaStream_t stream) {
   return queue_collective("nvshmemx_barrier_on_stream", {Kind::kBarrier, team}, stream);
 }
-#define MOVING(name, kind)                                                                              \
-  STAND_IN(int, name)                                                                                   \
-  (nvshmem_team_t team, void* target, const void* source, std::size_t bytes, cudaStream_t stream) {     \
-    return queue_collective(#name, {kind, team, static_cast<std::byte*>(target),                        \
-                                    static_cast<const std::byte*>(source), bytes},                      \
-                            stream);                                                                    \
+#define MOVING(name, kind)                                                                                           \
+  STAND_IN(int, name)                                                                                                \
+  (nvshmem_team_t team, void* target, const void* source, std::size_t bytes, cudaStream_t stream) {                  \
+    return queue_collective(                                                                                         \
+        #name, {kind, team, static_cast<std::byte*>(target), static_cast<const std::byte*>(source), bytes}, stream); \
   }
 MOVING(nvshmemx_alltoallmem_on_stream, Kind::kAlltoall)
 MOVING(nvshmemx_fcollectmem_on_stream, Kind::kFcollect)
 STAND_IN(int, nvshmemx_broadcastmem_on_stream)
 (nvshmem_team_t team, void* target, const void* source, std::size_t bytes, int root, cudaStream_t stream) {
-  const Collective by{Kind::kBroadcast, team, static_cast<std::byte*>(target), static_cast<const std::byte*>(source),
-                      bytes,            1,    root};
+  const Collective by{
+      Kind::kBroadcast, team, static_cast<std::byte*>(target), static_cast<const std::byte*>(source), bytes, 1, root};
   return queue_collective("nvshmemx_broadcastmem_on_stream", by, stream);
 }
-#define REDUCTION(number, word, type, op, kind, letter, name)                                                 \
-  STAND_IN(int, nvshmemx_##word##_##op##_##name##_on_stream)                                                  \
-  (nvshmem_team_t team, type* target, const type* source, std::size_t count, cudaStream_t stream) {           \
-    const Collective by{kind, team, reinterpret_cast<std::byte*>(target),                                     \
-                        reinterpret_cast<const std::byte*>(source), count, sizeof(type), 0,                   \
-                        linkgauge::Datatype::number, linkgauge::ReduceOp::letter};                            \
-    return queue_collective("nvshmemx_" #word "_" #op "_" #name "_on_stream", by, stream);                    \
+#define REDUCTION(number, word, type, op, kind, letter, name)                                        \
+  STAND_IN(int, nvshmemx_##word##_##op##_##name##_on_stream)                                         \
+  (nvshmem_team_t team, type * target, const type* source, std::size_t count, cudaStream_t stream) { \
+    const Collective by{kind,                                                                        \
+                        team,                                                                        \
+                        reinterpret_cast<std::byte*>(target),                                        \
+                        reinterpret_cast<const std::byte*>(source),                                  \
+                        count,                                                                       \
+                        sizeof(type),                                                                \
+                        0,                                                                           \
+                        linkgauge::Datatype::number,                                                 \
+                        linkgauge::ReduceOp::letter};                                                \
+    return queue_collective("nvshmemx_" #word "_" #op "_" #name "_on_stream", by, stream);           \
   }
 #define REDUCTIONS(number, word, type)                                            \
   REDUCTION(number, word, type, sum, Kind::kReduce, kSum, reduce)                 \

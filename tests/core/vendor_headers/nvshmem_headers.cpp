@@ -12,14 +12,14 @@ namespace {
 
 LINKGAUGE_NVSHMEM_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
 
-#define LINKGAUGE_COMPARE_REDUCTIONS(number, word, type)                         \
-  LINKGAUGE_COMPARE(nvshmemx_##word##_sum_reduce_on_stream, Reduction)           \
-  LINKGAUGE_COMPARE(nvshmemx_##word##_prod_reduce_on_stream, Reduction)          \
-  LINKGAUGE_COMPARE(nvshmemx_##word##_min_reduce_on_stream, Reduction)           \
-  LINKGAUGE_COMPARE(nvshmemx_##word##_max_reduce_on_stream, Reduction)           \
-  LINKGAUGE_COMPARE(nvshmemx_##word##_sum_reducescatter_on_stream, Reduction)    \
-  LINKGAUGE_COMPARE(nvshmemx_##word##_prod_reducescatter_on_stream, Reduction)   \
-  LINKGAUGE_COMPARE(nvshmemx_##word##_min_reducescatter_on_stream, Reduction)    \
+#define LINKGAUGE_COMPARE_REDUCTIONS(number, word, type)                       \
+  LINKGAUGE_COMPARE(nvshmemx_##word##_sum_reduce_on_stream, Reduction)         \
+  LINKGAUGE_COMPARE(nvshmemx_##word##_prod_reduce_on_stream, Reduction)        \
+  LINKGAUGE_COMPARE(nvshmemx_##word##_min_reduce_on_stream, Reduction)         \
+  LINKGAUGE_COMPARE(nvshmemx_##word##_max_reduce_on_stream, Reduction)         \
+  LINKGAUGE_COMPARE(nvshmemx_##word##_sum_reducescatter_on_stream, Reduction)  \
+  LINKGAUGE_COMPARE(nvshmemx_##word##_prod_reducescatter_on_stream, Reduction) \
+  LINKGAUGE_COMPARE(nvshmemx_##word##_min_reducescatter_on_stream, Reduction)  \
   LINKGAUGE_COMPARE(nvshmemx_##word##_max_reducescatter_on_stream, Reduction)
 LINKGAUGE_NVSHMEM_DATATYPES(LINKGAUGE_COMPARE_REDUCTIONS)
 

@@ -1,6 +1,10 @@
 #include "transport/nvshmem_collective.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <string>
 #include <thread>
 #include <utility>
@@ -63,6 +67,36 @@ std::string text_of(const std::vector<int>& ranks) {
   std::string text;
   for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
   return text;
+}
+
+// Of a variable of NVSHMEM's, which has a number and perhaps a unit.
+std::uint64_t bytes_of(const char* variable, std::uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  char* end = nullptr;
+  const double number = std::strtod(text, &end);
+  constexpr std::string_view kUnits = "KMGT";
+  const std::size_t unit = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(*end))));
+  const double scale =
+      *end == '\0' || unit == std::string_view::npos ? 1 : std::ldexp(1, 10 * (static_cast<int>(unit) + 1));
+  return number > 0 ? static_cast<std::uint64_t>(number * scale) : 0;
+}
+
+// What it does beyond these, in 3.4.5 and 3.8.0: a reduce-scatter without multicast ends in an assertion on the device,
+// and blocks are put where an int of 32 bits comes round to.
+std::string why_not_so_large(const Traffic& traffic, int ranks) {
+  constexpr std::uint64_t kScratchBytes = std::uint64_t{1} << 19;
+  constexpr std::uint64_t kMostOffset = std::numeric_limits<std::int32_t>::max();
+  const std::uint64_t room = bytes_of("NVSHMEM_REDUCE_SCRATCH_SIZE", kScratchBytes) / 2;
+  if (traffic.pattern == Pattern::kReduceScatter && traffic.bytes() > room) {
+    return "NVSHMEM's reducescatter has room for " + std::to_string(room) +
+           " bytes of all blocks, half of NVSHMEM_REDUCE_SCRATCH_SIZE; --env NVSHMEM_REDUCE_SCRATCH_SIZE=" +
+           std::to_string(2 * traffic.bytes()) + " gives it room for this case's";
+  }
+  const bool moves_blocks = traffic.pattern == Pattern::kAlltoall || traffic.pattern == Pattern::kAllgather;
+  if (moves_blocks && static_cast<std::uint64_t>(ranks - 1) * block_bytes(traffic, ranks) > kMostOffset)
+    return "NVSHMEM's alltoall and fcollect reach no block that begins beyond 2 GiB of a buffer";
+  return "";
 }
 
 // Where a rank's buffers and words lie in what its PE lends.
@@ -253,6 +287,8 @@ std::string why_not_collective(const CaseSpec& spec, const Library& library) {
     return "NVSHMEM's teams are of PEs in rising order, all as far apart; ranks " + text_of(spec.places.rank_list) +
            " of the launch are not";
   }
+  const auto ranks = static_cast<int>(spec.places.rank_list.size());
+  if (std::string reason = why_not_so_large(traffic, ranks); !reason.empty()) return reason;
   if (!collective_variant(spec.mechanism.variant).by_kernel && !has(library, traffic))
     return "NVSHMEM " + library.version() + " at " + library.path() + " lacks " + call;
   return "";

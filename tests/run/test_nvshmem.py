@@ -202,6 +202,17 @@ def test_what_collectives_cannot_be_and_what_fails_of_them_is_said(
     assert all(part in row.reason for row in rows), [row.reason for row in rows]
 
 
+def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) -> None:
+    plan = collectives('size = ["256KiB", "512KiB"]', "reduce_scatter").replace('size = "48KiB"\n', "")
+    found = {(row.case.size_asked, str(row.status)): row.reason
+             for row in rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")}  # fmt: skip
+    assert set(found) == {(256 << 10, "ok"), (512 << 10, "skipped")}
+    assert "--env NVSHMEM_REDUCE_SCRATCH_SIZE=1048576 gives it room" in found[512 << 10, "skipped"]
+    (tmp_path / "run").rename(tmp_path / "first")
+    rows = rows_of(tmp_path, plan, "--env", "NVSHMEM_REDUCE_SCRATCH_SIZE=1048576", LINKGAUGE_STAND_IN="devices=2")
+    assert {str(row.status) for row in rows} == {"ok"}
+
+
 @pytest.mark.parametrize("pe", ["1", "2"])
 def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path: Path, pe: str) -> None:
     """The second call of one PE fails, while the other's waits on its stream for it. (What fails so ends a launch.)"""

@@ -256,6 +256,10 @@ void check_collective(const char* call, const Collective& by) {
   const bool apart = by.source + source_bytes <= by.target || by.target + target_bytes <= by.source;
   const bool in_place = by.source == by.target && (by.kind == Kind::kReduce || by.kind == Kind::kBroadcast);
   if (!apart && !in_place) refuse(call, "source and target overlap");
+  const char* const scratch = std::getenv("NVSHMEM_REDUCE_SCRATCH_SIZE");
+  const std::size_t room = scratch != nullptr ? std::strtoul(scratch, nullptr, 10) : std::size_t{1} << 19;
+  if (by.kind == Kind::kReducescatter && source_bytes > room / 2)
+    refuse(call, "Not enough space to perform reducescatter. Increase value of NVSHMEM_REDUCE_SCRATCH_SIZE");
 }
 
 int queue_collective(const char* call, const Collective& by, cudaStream_t stream) {

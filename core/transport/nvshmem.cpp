@@ -1,7 +1,7 @@
 // Long: host and device puts are one transport, whose channels share memory, signals and what ends them.
 // NVSHMEM's copies between PEs, started by the host on a stream: by the source's rank (put, signal) or the target's
 // (get); or by kernels of ours that put by themselves (device). What they reach is memory that NVSHMEM gave. A rank is
-// one PE for the whole session.
+// one PE for the whole session. NVSHMEM's own collectives are in nvshmem_collective.cpp.
 #include <limits>
 #include <map>
 #include <memory>
@@ -16,6 +16,7 @@
 #include "traffic/layout.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
+#include "transport/nvshmem_collective.h"
 #include "transport/nvshmem_kernels.h"
 #include "transport/nvshmem_pe.h"
 #include "transport/nvshmem_pingpong.h"
@@ -322,7 +323,9 @@ class NvshmemTransport final : public Transport {
  public:
   std::string_view name() const override { return "nvshmem"; }
   bool one_sided() const override { return true; }
-  bool begins_kernels(const Mechanism& by) const override { return nvshmem::device_variant(by.variant).known; }
+  bool begins_kernels(const Mechanism& by) const override {
+    return nvshmem::device_variant(by.variant).known || nvshmem::collective_variant(by.variant).known;
+  }
   bool brings_own(const CaseSpec& spec) const override {
     return spec.traffic.pattern == Pattern::kFlagPingpong && nvshmem::device_variant(spec.mechanism.variant).known;
   }
@@ -330,11 +333,13 @@ class NvshmemTransport final : public Transport {
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const Mechanism& by = spec.mechanism;
     const bool device = nvshmem::device_variant(by.variant).known;
+    const bool collective = nvshmem::collective_variant(by.variant).known;
     const bool signals = by.variant == nvshmem::kSignal || device;
-    if (!by.variant.empty() && by.variant != "put" && by.variant != "get" && !signals) {
+    const bool waits_on_streams = signals || collective;
+    if (!by.variant.empty() && by.variant != "put" && by.variant != "get" && !waits_on_streams) {
       return "nvshmem has no variant '" + by.variant +
-             "'; its variants are put, get and signal, by the host, and device, device+warp and device+thread, by "
-             "kernels that put";
+             "'; its variants are put, get, signal and collective, by the host, and device, device+warp, "
+             "device+thread, device+p and device+collective, by kernels";
     }
     if (by.blocks > 0 && !device) return "nvshmem's blocks are those of --variant device; leave --blocks out";
     if (!by.algorithm.empty()) return "nvshmem has no algorithm '" + by.algorithm + "'; leave --algorithm out";
@@ -343,6 +348,12 @@ class NvshmemTransport final : public Transport {
     if (spec.places.source.kind != MemoryKind::kDevice || spec.places.target.kind != MemoryKind::kDevice) {
       return "NVSHMEM's memory is the devices'; leave --source-memory and --target-memory out";
     }
+    if (collective) {
+      const nvshmem::Library& library = nvshmem::Library::load(context.libraries.folders);
+      if (std::string reason = nvshmem::why_not_collective(spec, library); !reason.empty()) return reason;
+    }
+    if (nvshmem::device_variant(by.variant).plain && !brings_own(spec))
+      return "device+p puts a word alone, which is of flag_pingpong; messages are put by --variant device";
     if (brings_own(spec) && context.size() != 2) {
       return "nvshmem's flag_pingpong is between 2 ranks, the case has " + std::to_string(context.size());
     }
@@ -356,26 +367,36 @@ class NvshmemTransport final : public Transport {
     if (collects && (by.collectives.empty() || by.collectives == name())) {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";
     }
-    if (context.group->node_count() > 1 && !signals) {
-      return "nvshmem's put and get are told of in a node's memory; between nodes --variant signal and device are";
+    if (context.group->node_count() > 1 && !waits_on_streams) {
+      return "nvshmem's put and get are told of in a node's memory; between nodes --variant signal, device and "
+             "collective are";
     }
     if (!context.lasting->contains(kKept)) return "";
     const nvshmem::Pe& pe = *pe_of(context);
-    if (!pe.why_not().empty() || !signals || !pe.takes_turns()) return pe.why_not();
-    return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant " + by.variant +
-           " out, or "
-           "start MPS";
+    if (!pe.why_not().empty() || !waits_on_streams) return pe.why_not();
+    if (pe.takes_turns()) {
+      return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant " +
+             by.variant + " out, or start MPS";
+    }
+    if (collective && pe.team_of(nvshmem::range_of(spec.places.rank_list)) == nvshmem::kNoTeam)
+      return "NVSHMEM made no team of the case's PEs";
+    return "";
   }
 
   void meet(const RankContext& launch, const CaseSpec& spec, int rank) override {
     if (!(*launch.lasting)[kKept]) (*launch.lasting)[kKept] = std::make_shared<nvshmem::Pe>();
+    const std::string& variant = spec.mechanism.variant;
+    const int ranks = static_cast<int>(spec.places.rank_list.size());
     std::vector<std::size_t> sizes;
-    if (rank >= 0) sizes = lent_sizes(spec, static_cast<int>(spec.places.rank_list.size()), rank);
-    if (rank >= 0 && brings_own(spec)) sizes = nvshmem::pingpong_sizes();
-    if (rank >= 0 &&
-        (spec.mechanism.variant == nvshmem::kSignal || nvshmem::device_variant(spec.mechanism.variant).known))
-      sizes.push_back(nvshmem::kSignalBytes);
-    pe_of(launch)->meet(launch, sizes, why_no_pe(launch));
+    nvshmem::PeRange team;
+    if (rank >= 0 && nvshmem::collective_variant(variant).known) {
+      sizes = nvshmem::collective_sizes(spec, ranks, rank);
+      team = nvshmem::range_of(spec.places.rank_list);
+    } else if (rank >= 0) {
+      sizes = brings_own(spec) ? nvshmem::pingpong_sizes() : lent_sizes(spec, ranks, rank);
+      if (variant == nvshmem::kSignal || nvshmem::device_variant(variant).known) sizes.push_back(nvshmem::kSignalBytes);
+    }
+    pe_of(launch)->meet(launch, sizes, team, why_no_pe(launch));
   }
 
   Buffer make_buffer(const RankContext& context, const CaseSpec&, MemoryKind, std::size_t bytes,
@@ -389,6 +410,8 @@ class NvshmemTransport final : public Transport {
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
+    if (nvshmem::collective_variant(spec.mechanism.variant).known)
+      return nvshmem::make_collective(*this, context, spec, pe_of(context));
     return brings_own(spec) ? nvshmem::make_pingpong(context, spec, pe_of(context)) : nullptr;
   }
   Progress progress(const RankContext&) override { return {}; }

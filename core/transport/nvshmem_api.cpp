@@ -13,11 +13,25 @@ constexpr const char* kRemedy = "remedy: pip install nvidia-nvshmem-cu13 (or -cu
 
 }  // namespace
 
+DatatypeNames names_of(Datatype datatype) {
+  switch (datatype) {
+#define LINKGAUGE_NVSHMEM_NAMES(number, word, type) \
+  case Datatype::number:                            \
+    return {#word, #type};
+    LINKGAUGE_NVSHMEM_DATATYPES(LINKGAUGE_NVSHMEM_NAMES)
+#undef LINKGAUGE_NVSHMEM_NAMES
+    default:
+      return {};
+  }
+}
+
 Library::Library(const std::vector<std::string>& folders) : library_(one_a_process(kFile, folders)) {
   if (!library_) throw Unsupported(std::string("NVSHMEM (") + kFile + ") was not found; " + kRemedy);
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_NVSHMEM_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
-      LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_REQUIRED)
+#define LINKGAUGE_NVSHMEM_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&table_.name), false},
+      LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_REQUIRED, LINKGAUGE_NVSHMEM_OPTIONAL)
+#undef LINKGAUGE_NVSHMEM_OPTIONAL
 #undef LINKGAUGE_NVSHMEM_REQUIRED
   };
   const std::string missing = bind_symbols(library_, entries);
@@ -36,6 +50,10 @@ std::string Library::version() const {
   int patch = 0;
   table_.nvshmemx_vendor_get_version_info(&major, &minor, &patch);
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+Reduction* Library::reduction(const std::string& name) const {
+  return reinterpret_cast<Reduction*>(library_.find(name.c_str()));
 }
 
 void Library::check(Status status, const char* call, int device) const {

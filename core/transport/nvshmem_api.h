@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "case_spec.h"
 #include "device/shared_library.h"
 
 namespace linkgauge::nvshmem {
@@ -17,11 +19,14 @@ using Status = int;  // 0: done
 using Stream = void*;
 using Module = void*;  // CUmodule
 using Signal = std::uint64_t;
+using Team = std::int32_t;  // nvshmem_team_t
 
 inline constexpr unsigned kInitWithUniqueId = 1U << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
 inline constexpr int kSeveralPesInTurn = 3;             // NVSHMEM_STATUS_LIMITED_MPG: they share a GPU without MPS
 inline constexpr int kAdd = 10;                         // NVSHMEM_SIGNAL_ADD
 inline constexpr int kAtLeast = 5;                      // NVSHMEM_CMP_GE
+inline constexpr Team kNoTeam = -1;                     // NVSHMEM_TEAM_INVALID
+inline constexpr Team kTeamOfAll = 0;                   // NVSHMEM_TEAM_WORLD
 
 // A type's version as NVSHMEM writes it: which layout, and how many bytes. The first layout is one that all of 3.x
 // take.
@@ -49,8 +54,8 @@ struct InitAttributes {  // nvshmemx_init_attr_v1
   InitArguments arguments;
 };
 
-// REQUIRED(name, type): the library is too old without it.
-#define LINKGAUGE_NVSHMEM_API(REQUIRED)                                                                                \
+// REQUIRED(name, type): the library is too old without it; OPTIONAL: its variants are skipped.
+#define LINKGAUGE_NVSHMEM_API(REQUIRED, OPTIONAL)                                                                      \
   REQUIRED(nvshmemx_vendor_get_version_info, void(int*, int*, int*))                                                   \
   REQUIRED(nvshmemx_get_uniqueid, Status(UniqueId*))                                                                   \
   REQUIRED(nvshmemx_set_attr_uniqueid_args, Status(int, int, const UniqueId*, InitAttributes*))                        \
@@ -67,15 +72,44 @@ struct InitAttributes {  // nvshmemx_init_attr_v1
   REQUIRED(nvshmemx_putmem_signal_on_stream, void(void*, const void*, std::size_t, Signal*, Signal, int, int, Stream)) \
   REQUIRED(nvshmemx_signal_op_on_stream, void(Signal*, Signal, int, int, Stream))                                      \
   REQUIRED(nvshmemx_signal_wait_until_on_stream, void(Signal*, int, Signal, Stream))                                   \
-  REQUIRED(nvshmemx_quiet_on_stream, void(Stream))
+  REQUIRED(nvshmemx_quiet_on_stream, void(Stream))                                                                     \
+  OPTIONAL(nvshmem_team_split_strided, Status(Team, int, int, int, const void*, long, Team*))                          \
+  OPTIONAL(nvshmem_team_destroy, void(Team))                                                                           \
+  OPTIONAL(nvshmemx_barrier_on_stream, Status(Team, Stream))                                                           \
+  OPTIONAL(nvshmemx_alltoallmem_on_stream, Status(Team, void*, const void*, std::size_t, Stream))                      \
+  OPTIONAL(nvshmemx_fcollectmem_on_stream, Status(Team, void*, const void*, std::size_t, Stream))                      \
+  OPTIONAL(nvshmemx_broadcastmem_on_stream, Status(Team, void*, const void*, std::size_t, int, Stream))
+
+// OF(datatype, NVSHMEM's name, the type as its headers write it): what its collectives reduce.
+#define LINKGAUGE_NVSHMEM_DATATYPES(OF)  \
+  OF(kInt8, int8, int8_t)                \
+  OF(kUint8, uint8, uint8_t)             \
+  OF(kInt32, int32, int32_t)             \
+  OF(kUint32, uint32, uint32_t)          \
+  OF(kInt64, int64, int64_t)             \
+  OF(kUint64, uint64, uint64_t)          \
+  OF(kFloat16, half, half)               \
+  OF(kBfloat16, bfloat16, __nv_bfloat16) \
+  OF(kFloat32, float, float)             \
+  OF(kFloat64, double, double)
+
+// nvshmemx_<datatype>_<op>_reduce_on_stream and nvshmemx_<datatype>_<op>_reducescatter_on_stream.
+using Reduction = Status(Team, void*, const void*, std::size_t, Stream);
 
 struct Table {
 #define LINKGAUGE_NVSHMEM_MEMBER(name, ...) \
   using name##_type = __VA_ARGS__;          \
   name##_type* name = nullptr;
-  LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_MEMBER)
+  LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_MEMBER, LINKGAUGE_NVSHMEM_MEMBER)
 #undef LINKGAUGE_NVSHMEM_MEMBER
 };
+
+// As NVSHMEM's functions and headers name it; "": they do not.
+struct DatatypeNames {
+  std::string_view word;
+  std::string_view type;
+};
+DatatypeNames names_of(Datatype datatype);
 
 class Library {
  public:
@@ -86,6 +120,8 @@ class Library {
   const Table& calls() const { return table_; }
   const std::string& path() const { return library_.path(); }
   std::string version() const;
+  // nullptr: it has none by that name.
+  Reduction* reduction(const std::string& name) const;
 
   // Throws RuntimeCallError where a call says that it failed; on stderr NVSHMEM has said why.
   void check(Status status, const char* call, int device) const;

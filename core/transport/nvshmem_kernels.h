@@ -19,17 +19,32 @@ enum class Scope : std::int32_t { kBlock, kWarp, kThread };
 struct DeviceVariant {
   bool known = false;
   Scope scope = Scope::kBlock;
+  bool plain = false;  // a word alone, without a signal: of flag_pingpong
 };
-// device, device+warp, device+thread.
+// device, device+warp, device+thread, device+p.
 DeviceVariant device_variant(std::string_view word);
+
+// Code that calls NVSHMEM, of which NVSHMEM knows, on one device.
+class LinkedModule {
+ public:
+  // Throws Unsupported with what is missing to make it.
+  LinkedModule(DeviceRuntime& runtime, int device, const Library& library, const std::string& text);
+  ~LinkedModule();
+  LinkedModule(const LinkedModule&) = delete;
+  LinkedModule& operator=(const LinkedModule&) = delete;
+  KernelHandle kernel(const std::string& name) const { return linked_->kernel(name.c_str()); }
+
+ private:
+  DeviceRuntime* runtime_;
+  int device_;
+  const Library* library_;
+  std::unique_ptr<LinkedKernels> linked_;
+};
 
 class Kernels {
  public:
   // Throws Unsupported with what is missing to make them.
   Kernels(DeviceRuntime& runtime, int device, const Library& library);
-  ~Kernels();
-  Kernels(const Kernels&) = delete;
-  Kernels& operator=(const Kernels&) = delete;
 
   // Where a put goes: places and words as this PE names them, and whose of them is meant.
   struct Put {
@@ -44,23 +59,45 @@ class Kernels {
   static std::uint64_t parts_of(std::size_t bytes, Scope scope, int blocks);
   static LaunchShape shape_of(std::uint64_t units, std::size_t part_bytes, Scope scope, int blocks);
 
-  // Queues rounds first to first + rounds - 1 of a ping-pong: *mine is this PE's word, put.signal the other's.
+  // Queues rounds first to first + rounds - 1 of a ping-pong: *mine is this PE's word, put.signal the other's. `plain`:
+  // of the word alone.
   struct Rounds {
     std::uint64_t first;
     std::uint64_t rounds;
     bool starts;
     std::uint64_t spin_limit;
   };
-  void pingpong(const Put& put, Signal* mine, const Rounds& rounds, Scope scope, std::uint64_t* gave_up,
+  void pingpong(const Put& put, Signal* mine, const Rounds& rounds, const DeviceVariant& by, std::uint64_t* gave_up,
                 StreamHandle stream) const;
 
  private:
   DeviceRuntime* runtime_;
-  int device_;
-  const Library* library_;
-  std::unique_ptr<LinkedKernels> linked_;
+  LinkedModule module_;
   KernelHandle put_ = nullptr;
   KernelHandle pingpong_ = nullptr;
+};
+
+// One of NVSHMEM's collectives as a kernel of one block (kernels/linked/nvshmem_collective.cu), which is compiled for
+// itself: a reduction takes 20 s.
+struct CollectiveCode {
+  std::string kernel;  // its name; "": NVSHMEM has no such collective
+  std::string text;
+};
+CollectiveCode collective_code(Pattern pattern, Datatype datatype, ReduceOp op);
+
+class CollectiveKernel {
+ public:
+  // Throws Unsupported with what is missing to make it.
+  CollectiveKernel(DeviceRuntime& runtime, int device, const Library& library, const CollectiveCode& code);
+  // Queues `rounds` of it; `count`: of elements of a block, bytes where nothing is reduced.
+  void run(Team team, void* target, const void* source, std::uint64_t count, int root, std::uint64_t rounds,
+           StreamHandle stream) const;
+  static LaunchShape shape();
+
+ private:
+  DeviceRuntime* runtime_;
+  LinkedModule module_;
+  KernelHandle kernel_ = nullptr;
 };
 
 }  // namespace linkgauge::nvshmem

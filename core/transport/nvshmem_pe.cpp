@@ -10,6 +10,7 @@ namespace linkgauge::nvshmem {
 namespace {
 
 constexpr std::size_t kAlignment = 512;  // of the runtime's own allocations
+constexpr std::size_t kMostTeams = 12;   // NVSHMEM has room for 32 (NVSHMEM_MAX_TEAMS), and takes several itself
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -17,12 +18,24 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 struct Said {
   std::size_t bytes = 0;
   char version[16] = {};
+  PeRange team;
   UniqueId id;  // rank 0's, where NVSHMEM has not begun
 };
 
 }  // namespace
 
+PeRange range_of(const std::vector<int>& ranks) {
+  if (ranks.empty()) return {};
+  const int stride = ranks.size() > 1 ? ranks[1] - ranks[0] : 1;
+  if (stride < 1) return {};
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    if (ranks[i] - ranks[i - 1] != stride) return {};
+  }
+  return {ranks[0], stride, static_cast<std::int32_t>(ranks.size())};
+}
+
 Pe::~Pe() {
+  collectives_.clear();
   kernels_.reset();
   if (!begun_) return;
   try {
@@ -32,8 +45,10 @@ Pe::~Pe() {
   }
 }
 
-void Pe::meet(const RankContext& launch, const std::vector<std::size_t>& sizes, const std::string& unfit) {
+void Pe::meet(const RankContext& launch, const std::vector<std::size_t>& sizes, const PeRange& team,
+              const std::string& unfit) {
   Said mine;
+  mine.team = team;
   std::string reason = unfit;
   try {
     if (reason.empty() && library_ == nullptr) library_ = &Library::load(launch.libraries.folders);
@@ -55,6 +70,7 @@ void Pe::meet(const RankContext& launch, const std::vector<std::size_t>& sizes, 
 
   why_not_.clear();
   std::size_t most_bytes = 0;
+  std::vector<PeRange> teams;
   UniqueId id;
   const auto all = launch.group->exchange(message, {});
   for (std::size_t rank = 0; rank < all.size() && why_not_.empty(); ++rank) {
@@ -62,6 +78,7 @@ void Pe::meet(const RankContext& launch, const std::vector<std::size_t>& sizes, 
     std::memcpy(&said, all[rank].data(), sizeof said);
     if (rank == 0) id = said.id;
     most_bytes = std::max(most_bytes, said.bytes);
+    if (std::find(teams.begin(), teams.end(), said.team) == teams.end()) teams.push_back(said.team);
     const std::string theirs(reinterpret_cast<const char*>(all[rank].data()) + sizeof said,
                              all[rank].size() - sizeof said);
     const std::string who = "rank " + std::to_string(rank);
@@ -76,12 +93,14 @@ void Pe::meet(const RankContext& launch, const std::vector<std::size_t>& sizes, 
   if (!why_not_.empty()) return;
   if (!begun_) begin(launch, id);
   if (most_bytes > heap_bytes_) grow(most_bytes);
+  make_teams(launch, teams);
 }
 
 void Pe::begin(const RankContext& launch, UniqueId id) {
   runtime_ = launch.runtime;
   device_ = launch.device();
   number_ = launch.rank();
+  pes_ = launch.size();
   runtime_->bind_thread(device_);  // NVSHMEM takes the device that is current
   InitAttributes attributes;
   attributes.version = kFirstLayout<InitAttributes>;
@@ -123,23 +142,56 @@ const char* Pe::way_to(std::size_t offset, int pe) const {
   return calls().nvshmem_ptr(at(offset), pe) != nullptr ? "a peer's memory" : "its remote transport";
 }
 
-void Pe::load_kernels(const RankContext& context) {
-  Group& node = context.group->on_node();
-  std::string reason;
-  const auto load = [&] {
-    if (kernels_) return;
-    try {
-      context.tell_compiling(true);
-      kernels_ = std::make_unique<Kernels>(*runtime_, device_, *library_);
-    } catch (const Unsupported& error) {
-      reason = error.what();
+// All PEs split alike, in one order; those that were used longest ago go first, where not this case's.
+void Pe::make_teams(const RankContext& launch, const std::vector<PeRange>& wanted) {
+  std::vector<PeRange> lacking;
+  for (const PeRange& range : wanted) {
+    if (range.size == 0 || range == PeRange{0, 1, pes_}) continue;
+    const auto known = std::find_if(teams_.begin(), teams_.end(), [&](const auto& one) { return one.first == range; });
+    if (known == teams_.end()) {
+      lacking.push_back(range);
+    } else {
+      std::rotate(known, known + 1, teams_.end());
     }
-    context.tell_compiling(false);
-  };
-  if (node.rank() == 0) load();
-  node.barrier({}, Waiting::kSleep);
-  if (node.rank() != 0) load();
-  agree_or_throw(*context.group, reason);
+  }
+  if (lacking.empty() || calls().nvshmem_team_split_strided == nullptr || calls().nvshmem_team_destroy == nullptr)
+    return;
+  if (launch.group->largest_of(takes_turns() ? 1 : 0, {}) != 0) return;  // where none may wait there is no collective
+  runtime_->bind_thread(device_);
+  for (const PeRange& range : lacking) {
+    const bool spare = !teams_.empty() && std::find(wanted.begin(), wanted.end(), teams_[0].first) == wanted.end();
+    if (spare && teams_.size() >= kMostTeams) {
+      if (teams_[0].second != kNoTeam) calls().nvshmem_team_destroy(teams_[0].second);
+      teams_.erase(teams_.begin());
+    }
+    Team team = kNoTeam;
+    library_->check(
+        calls().nvshmem_team_split_strided(kTeamOfAll, range.first, range.stride, range.size, nullptr, 0, &team),
+        "nvshmem_team_split_strided", device_);
+    teams_.emplace_back(range, team);
+  }
+}
+
+Team Pe::team_of(const PeRange& range) const {
+  if (range == PeRange{0, 1, pes_}) return kTeamOfAll;
+  for (const auto& [known, team] : teams_) {
+    if (known == range) return team;
+  }
+  return kNoTeam;
+}
+
+void Pe::load_kernels(const RankContext& context) {
+  one_of_a_node_first(context, [&] {
+    if (!kernels_) kernels_ = std::make_unique<Kernels>(*runtime_, device_, *library_);
+  });
+}
+
+const CollectiveKernel& Pe::load_collective(const RankContext& context, const CollectiveCode& code) {
+  std::unique_ptr<CollectiveKernel>& kept = collectives_[code.kernel];
+  one_of_a_node_first(context, [&] {
+    if (!kept) kept = std::make_unique<CollectiveKernel>(*runtime_, device_, *library_, code);
+  });
+  return *kept;
 }
 
 std::size_t Pe::offset_of(const void* data) const {

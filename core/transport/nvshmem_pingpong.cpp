@@ -26,11 +26,12 @@ struct Told {
   std::uint64_t word = 0;
 };
 
-// One operation is kRounds round trips of kMessageBytes and a signal. Words only ever grow, as those of flag_pingpong.
+// One operation is kRounds round trips of kMessageBytes and a signal, or of the word alone. Words only ever grow, as
+// those of flag_pingpong.
 class Pingpong final : public DevicePattern {
  public:
   Pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)
-      : DevicePattern(context, spec), pe_(std::move(pe)), scope_(device_variant(spec.mechanism.variant).scope) {}
+      : DevicePattern(context, spec), pe_(std::move(pe)), by_(device_variant(spec.mechanism.variant)) {}
 
   void fill(std::uint64_t seed) override {
     data().fill(send_, piece_of(rank()), false, seed);
@@ -40,7 +41,7 @@ class Pingpong final : public DevicePattern {
     const Kernels::Put put{pe_->at(peer_.receive), send_.at(0), send_.size(),
                            reinterpret_cast<Signal*>(pe_->at(peer_.word)), peer_.pe};
     pe_->kernels().pingpong(put, static_cast<Signal*>(word_.data()), {rounds_ + 1, kRounds, rank() == 0, kSpinLimit},
-                            scope_, static_cast<std::uint64_t*>(gave_up_.data()), stream());
+                            by_, static_cast<std::uint64_t*>(gave_up_.data()), stream());
     rounds_ += kRounds;
   }
   void complete() override {
@@ -52,7 +53,7 @@ class Pingpong final : public DevicePattern {
   }
   VerifyResult verify(std::uint64_t seed) override {
     VerifyResult result;
-    data().check(receive_, piece_of(1 - rank()), seed, result);
+    if (!by_.plain) data().check(receive_, piece_of(1 - rank()), seed, result);
     Signal found = 0;
     runtime().copy_now(&found, -1, word_.data(), device(), sizeof found);
     if (found == rounds_ || !result.ok) return result;
@@ -60,7 +61,7 @@ class Pingpong final : public DevicePattern {
     result.bad_bytes = sizeof found;
     result.expected = rounds_;
     result.found = found;
-    result.where = "the signal of the last round trip";
+    result.where = "the word of the last round trip";
     return result;
   }
   int lane() const override { return rank() == 0 ? 0 : -1; }
@@ -94,7 +95,7 @@ class Pingpong final : public DevicePattern {
   }
 
   std::shared_ptr<Pe> pe_;
-  Scope scope_;
+  DeviceVariant by_;
   Buffer send_;
   Buffer receive_;
   Buffer word_;

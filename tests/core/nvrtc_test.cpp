@@ -14,6 +14,7 @@
 #include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
+#include "transport/nvshmem_kernels.h"
 
 namespace linkgauge {
 namespace {
@@ -62,7 +63,7 @@ TEST(Nvrtc, CompilesPtxForWhatIsNewerThanItself) {
 
 // LINKGAUGE_TEST_NVSHMEM: folders of libraries, ':' between them, with NVSHMEM's device library and nvJitLink, and the
 // headers of both and of CUDA beside them (wheels nvidia-nvshmem-cu13, nvidia-nvjitlink, nvidia-cuda-runtime, -cccl).
-TEST(Nvrtc, LinksKernelsThatPutWithNvshmemsDeviceLibrary) {
+TEST(Nvrtc, LinksKernelsThatPutAndCollectivesWithNvshmemsDeviceLibrary) {
   const char* folders = std::getenv("LINKGAUGE_TEST_NVSHMEM");
   const char* asked = std::getenv("LINKGAUGE_TEST_NVRTC");
   if (folders == nullptr || asked == nullptr)
@@ -82,6 +83,14 @@ TEST(Nvrtc, LinksKernelsThatPutWithNvshmemsDeviceLibrary) {
               "ELF");
     for (const char* kernel : {"lg_nvshmem_put", "lg_nvshmem_pingpong"})
       EXPECT_NE(image.find(std::string(".text.") + kernel + '\0'), std::string::npos) << kernel;
+    // Of the reductions one whose operands are compared as floats of 16 bits: of 4 bytes one takes 20 s.
+    for (const Pattern pattern : {Pattern::kBarrier, Pattern::kAlltoall, Pattern::kAllgather, Pattern::kBroadcast,
+                                  Pattern::kAllreduce, Pattern::kReduceScatter}) {
+      const nvshmem::CollectiveCode one = nvshmem::collective_code(pattern, Datatype::kBfloat16, ReduceOp::kMax);
+      const LinkedCode collective{one.text, "", code.header, code.archive, code.made_by, code.remedy};
+      EXPECT_NE(compiler.compile_linked(collective, "sm_90").find(".text." + one.kernel + '\0'), std::string::npos)
+          << one.kernel;
+    }
     LinkedCode lacking = code;
     lacking.archive = "libno_such_device.a";
     EXPECT_THROW((void)compiler.compile_linked(lacking, "sm_90"), Unsupported);

@@ -240,9 +240,20 @@ def test_switch_with_and_without_in_network_reduction() -> None:
     assert library["allreduce_in_network"].value_bytes_per_s == pytest.approx(450e9)
     assert library["allreduce_trees"].value_bytes_per_s == pytest.approx(450e9 * 8 / 14)
     assert "allreduce_bytes" not in library
-    for found in (ring, kernel):
+    nvshmem = {
+        variant: {
+            c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "nvshmem", "variant": variant})
+        }
+        for variant in ("", "put", "signal", "device", "collective", "device+collective")
+    }
+    for own in ("collective", "device+collective"):
+        assert nvshmem.pop(own) == library
+    ucx = {c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "ucx"})}
+    for found in (ring, kernel, *nvshmem.values()):
         assert found["allreduce_bytes"].value_bytes_per_s == pytest.approx(450e9 * 8 / 14)
         assert "allreduce_in_network" not in found
+    assert "allreduce_bytes" in ucx
+    assert "allreduce_in_network" not in ucx
     # DGX-2's switches neither repeat nor add.
     old = {c.rule for c in ceilings(systems.load("dgx-2"), {"pattern": "allreduce", "transport": "ccl"})}
     assert "allreduce_bytes" in old

@@ -69,6 +69,8 @@ CHAINS = [
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 HERE = Path(__file__).parent
 FIRST_SIZE = 4096
+NVSHMEM_WAYS = (("pingpong", "put"), ("pingpong", "signal"), ("pingpong", "device"), ("allreduce", "collective"),
+                ("allreduce", "device+collective"))  # fmt: skip
 # Further MPI libraries, whose launchers end ranks, and tell of their end, in ways of their own.
 OTHER_LIBRARIES = [prefix for prefix in os.environ.get("LINKGAUGE_TEST_MPI", "").split(os.pathsep) if prefix]
 TO_OTHERS = {"kill": "time", "segv": "warm up", "stop": "time", "hang": "verify", "throw": "check", "abort": "time",
@@ -85,11 +87,11 @@ def plan_text(triples: list[Triple], more: str = "") -> str:
     for number, triple in enumerate(triples):
         size = FIRST_SIZE + 16 * number
         each = 'verify = "each"' if triple.fault.kind == "corrupt" else ""
-        # By turns, since a wait on a stream for a signal that never comes has an end of its own, and a kernel puts.
-        ways = ("put", "signal", "device")
-        variant = f'variant = "{ways[number % len(ways)]}"' if triple.transport == "nvshmem" else ""
+        # By turns, since a wait on a stream for what never comes has an end of its own, and kernels put and wait.
+        pattern, way = NVSHMEM_WAYS[number % len(NVSHMEM_WAYS)] if triple.transport == "nvshmem" else ("pingpong", "")
+        variant = f'variant = "{way}"' if way else ""
         tables.append(
-            f'[[case]]\ntransport = "{triple.transport}"\npattern = "pingpong"\nsize = ["{size}", "{size + 8}"]\n'
+            f'[[case]]\ntransport = "{triple.transport}"\npattern = "{pattern}"\nsize = ["{size}", "{size + 8}"]\n'
             f'pairs = "first"\nstop_rule = "count"\nstop_samples = {SAMPLES}\nstop_time_ns = "60s"\n{each}\n{variant}\n'
             f"{more}\nwarmup = {WARMUP}\n"
         )

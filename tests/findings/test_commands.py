@@ -203,6 +203,19 @@ def test_advice_tells_kernels_apart_by_what_was_asked_of_them(
     assert (said["best"], said["second"]) == ("kernel blocks 64", "kernel")
 
 
+def test_a_barrier_between_running_kernels_is_no_advice_to_a_host(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ways = {("ccl", "device"): 2.6e3, ("kernel", ""): 11e3, ("staging", ""): 8e3}
+    cases = [make_case(transport, "barrier", 0, (0, 1), variant=variant) for transport, variant in ways]
+    path = make_run(
+        tmp_path / "r", cases=cases, samples=60, time_ns=lambda c: ways[c.transport, c.variant], noise=QUIET
+    )
+    assert run_command(["advise", str(path), "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert (said["best"], said["second"]) == ("staging", "kernel")
+
+
 def test_runs_without_a_case_alike_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = make_case("mpi", "allreduce", 1 << 10)
     runs = [

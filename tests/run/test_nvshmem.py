@@ -32,9 +32,14 @@ PATTERNS_BY_STEPS = [
     name for name, one in PATTERNS.items()
     if one.ranks in ("2", "any") and not (one.own_memory or one.scripted or one.host_ways or one.alone)
 ]  # fmt: skip
+OF_ITS_OWN = ["alltoall", "allgather", "allreduce", "reduce_scatter", "broadcast", "barrier"]
+COLLECTIVE_VARIANTS = ["collective", "device+collective"]
+DATATYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
+ASKED_ENV = {"NVSHMEM_DISABLE_NVLS": "1", "NVSHMEM_DISABLE_NCCL": "1"}
 HOST_VARIANTS = ["put", "get", "signal"]
 DEVICE_VARIANTS = ["device", "device+warp", "device+thread"]
 VARIANTS = [*HOST_VARIANTS, *DEVICE_VARIANTS]
+VARIANTS_OF_A_LOAD = ["put", "signal", "device", *COLLECTIVE_VARIANTS]
 PAIR = (
     '[[case]]\ntransport = "nvshmem"\npattern = "unidirectional"\nsize = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
 )
@@ -78,7 +83,7 @@ def test_every_pattern_is_verified_by_each_variant(tmp_path: Path) -> None:
     (launch,) = load(tmp_path / "run").launches.to_pylist()
     versions = json.loads(launch["versions"])
     assert (versions["nvshmem"], Path(versions["nvshmem file"])) == ("3.8.0", FILE)
-    assert json.loads(launch["extra"])["derived_env"] == {"NVSHMEM_DISABLE_NVLS": "1"}
+    assert json.loads(launch["extra"])["derived_env"] == ASKED_ENV
 
 
 def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and_serves_again(tmp_path: Path) -> None:
@@ -86,7 +91,7 @@ def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and
     both = '[[case]]\ntransport = "nvshmem"\npattern = ["alltoall", "reduce"]\nsize = "48KiB"\nranks_per_device = 2\n'
     groups = '[[case]]\ntransport = "nvshmem"\nvariant = ["put", "signal"]\npattern = "allreduce"\nsize = "48KiB"\n'
     groups += "groups = 2\n"
-    settings = ("--env", "NVSHMEM_DISABLE_NVLS=0", "--seed", "3")
+    settings = ("--env", "NVSHMEM_DISABLE_NVLS=0", "--env", "NVSHMEM_DISABLE_NCCL=0", "--seed", "3")
     rows = rows_of(tmp_path, plan + both + groups, *settings, LINKGAUGE_STAND_IN="devices=4")
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
     assert {row.case.devices for row in rows} >= {(3,), (0, 3), (3, 0), (0, 0, 1, 1, 2, 2, 3, 3)}
@@ -96,13 +101,136 @@ def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and
 
 
 def test_latency_from_inside_kernels_is_measured_beside_that_of_our_flag(tmp_path: Path) -> None:
-    ways = [("kernel", "default"), *(("nvshmem", variant) for variant in DEVICE_VARIANTS)]
+    by_put = [*DEVICE_VARIANTS, "device+p"]
+    ways = [("kernel", "default"), *(("nvshmem", variant) for variant in by_put)]
     plan = '[[case]]\ntransport = "{}"\nvariant = "{}"\npattern = "flag_pingpong"\npairs = "first"\n'
     rows = rows_of(tmp_path, "".join(plan.format(*way) for way in ways), LINKGAUGE_STAND_IN="devices=2")
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
-    assert {row.case.variant for row in rows if row.case.transport == "nvshmem"} == set(DEVICE_VARIANTS)
+    assert {row.case.variant for row in rows if row.case.transport == "nvshmem"} == set(by_put)
     assert all(row.record["verified"] for row in rows)
     assert all(chosen(row)["ways"] == "a peer's memory" for row in rows if row.case.transport == "nvshmem")
+
+
+def collectives(more: str = "", pattern: str = "allreduce", variants: list[str] = COLLECTIVE_VARIANTS) -> str:
+    """A plan of own collectives."""
+    return (f'[[case]]\ntransport = "nvshmem"\nvariant = {json.dumps(variants)}\npattern = {json.dumps(pattern)}\n'
+            f'size = "48KiB"\n{more}\n')  # fmt: skip
+
+
+def test_every_collective_of_its_own_is_verified_by_the_host_and_by_a_kernel(tmp_path: Path) -> None:
+    """Of all PEs of the launch, and in place where NVSHMEM has that; alltoall brings a rank's own block too."""
+    plan = "".join(collectives(f"in_place = {json.dumps(one)}", name) for name in OF_ITS_OWN
+                   for one in ([False, True] if name in ("allreduce", "broadcast") else [False]))  # fmt: skip
+    plan += collectives('root = 2\nsize = "1000"', "broadcast").replace('size = "48KiB"\n', "")
+    plan += collectives('clock = "event"\ncadence = ["isolated", "streaming", "gated"]', "allgather")
+    rows = rows_of(tmp_path, plan)
+    assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
+    assert all(row.record["verified"] for row in rows)
+    found = {(row.case.pattern, row.case.variant) for row in rows}
+    assert found == {(name, variant) for name in OF_ITS_OWN for variant in COLLECTIVE_VARIANTS}
+    assert {chosen(row)["ways"] for row in rows} == {"a peer's memory"}
+    assert {(row.case.variant, chosen(row).get("grid")) for row in rows} == {
+        ("collective", None), ("device+collective", "1 x 512")}  # fmt: skip
+
+
+def test_collectives_reduce_every_datatype_that_nvshmem_has_by_every_operation(tmp_path: Path) -> None:
+    listed = json.dumps([*DATATYPES, "float8_e4m3"])
+    plan = collectives(f'datatype = {listed}\nop = ["sum", "prod", "min", "max"]')
+    plan += collectives(f"datatype = {listed}", "reduce_scatter")
+    plan += collectives('op = "avg"')
+    rows = rows_of(tmp_path, plan, "--stop-samples", "2")
+    measured = {(row.case.pattern, row.case.variant, row.case.datatype, row.case.op) for row in rows
+                if row.status == "ok" and row.record["verified"]}  # fmt: skip
+    assert measured == {
+        (name, way, datatype, op) for way in COLLECTIVE_VARIANTS for datatype in DATATYPES
+        for name, ops in (("allreduce", ("sum", "prod", "min", "max")), ("reduce_scatter", ("sum",))) for op in ops
+    }  # fmt: skip
+    assert {row.reason for row in rows if row.status != "ok"} == {
+        "NVSHMEM reduces no float8_e4m3", "NVSHMEM has no avg; its operations are sum, prod, min and max"}  # fmt: skip
+
+
+def test_collectives_of_some_of_a_launchs_ranks_are_by_teams_and_others_are_refused(tmp_path: Path) -> None:
+    """More teams than are kept, made anew; groups side by side; ranks of which there is no team."""
+    sets = [[0, 2, 4], [1, 3, 5], [3, 4, 5], [0, 1], [2, 3], [4, 5], [0, 3], [1, 4], [2, 5], [0, 4], [1, 5], [0, 5],
+            [1, 2], [3, 5], [2, 4], [0, 2, 4]]  # fmt: skip
+    plan = collectives(f"devices = {json.dumps(sets)}", "allreduce")
+    plan += collectives("groups = 3", "alltoall") + collectives("groups = 2", "broadcast")
+    plan += collectives("devices = [[0, 1, 3], [1, 3]]", "allgather")
+    rows = rows_of(tmp_path, plan, "--stop-samples", "2", LINKGAUGE_STAND_IN="devices=6")
+    refused = {row.case.devices: row.reason for row in rows if row.status != "ok"}
+    assert set(refused) == {(0, 1, 3)}, refused
+    assert "in rising order, all as far apart; ranks 0, 1, 3 of the launch are not" in refused[0, 1, 3]
+    measured = {(row.case.pattern, row.case.devices, row.case.groups, row.case.variant) for row in rows
+                if row.status == "ok" and row.record["verified"]}  # fmt: skip
+    wanted = {("allreduce", tuple(one), 1) for one in sets} | {("allgather", (1, 3), 1)}
+    wanted |= {("alltoall", (0, 1, 2, 3, 4, 5), 3), ("broadcast", (0, 1, 2, 3, 4, 5), 2)}
+    assert measured == {(*one, variant) for one in wanted for variant in COLLECTIVE_VARIANTS}
+
+
+def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, collectives(pattern="barrier", variants=["device+collective"]))
+    assert (row.status, row.reason) == ("ok", "")
+    iterations = {sample["iterations"] for sample in load(tmp_path / "run").samples.to_pylist()}
+    assert iterations == {1000}
+
+
+@pytest.mark.parametrize(
+    ("more", "pattern", "variables", "status", "part"),
+    [
+        ("in_place = true", "allgather", {}, "skipped", "fcollect and reducescatter have no in-place form"),
+        ("blocks = 8", "allgather", {}, "skipped", "nvshmem's blocks are those of --variant device"),
+        ("", "reduce", {}, "skipped", "reduce_scatter, broadcast and barrier, not for reduce; leave --variant"),
+        ("", "gather", {}, "skipped", "not for gather"),
+        ("", "allreduce", {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
+         "where ranks share a GPU without MPS; leave --variant"),
+        ("", "allreduce", {"fail": "nvshmemx_float_sum_reduce_on_stream:1:7,lg_nvshmem_float_sum_reduce:1:98"},
+         "failed corrupt", ""),
+        ("", "alltoall", {"fail": "nvshmemx_alltoallmem_on_stream:1:98,lg_nvshmem_alltoall:1:98"}, "corrupt",
+         "1 wrong bytes"),
+        ("", "broadcast", {"fail": "nvshmemx_broadcastmem_on_stream:1:98,lg_nvshmem_broadcast:1:98"}, "corrupt",
+         "1 wrong bytes"),
+    ],
+)  # fmt: skip
+def test_what_collectives_cannot_be_and_what_fails_of_them_is_said(
+    tmp_path: Path, more: str, pattern: str, variables: dict[str, str], status: str, part: str
+) -> None:
+    stand_in = f"devices=2;fail={variables['fail'].replace(',', ';fail=')}" if "fail" in variables else "devices=2"
+    told = {name: value for name, value in variables.items() if name != "fail"}
+    rows = rows_of(tmp_path, collectives(more, pattern), LINKGAUGE_STAND_IN=stand_in, **told)
+    assert len(rows) == len(COLLECTIVE_VARIANTS)
+    assert {str(row.status) for row in rows} == set(status.split()), [row.reason for row in rows]
+    assert all(part in row.reason for row in rows), [row.reason for row in rows]
+
+
+def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) -> None:
+    plan = collectives('size = ["256KiB", "512KiB"]', "reduce_scatter").replace('size = "48KiB"\n', "")
+    found = {(row.case.size_asked, str(row.status)): row.reason
+             for row in rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")}  # fmt: skip
+    assert set(found) == {(256 << 10, "ok"), (512 << 10, "skipped")}
+    assert "--env NVSHMEM_REDUCE_SCRATCH_SIZE=1048576 gives it room" in found[512 << 10, "skipped"]
+    (tmp_path / "run").rename(tmp_path / "first")
+    rows = rows_of(tmp_path, plan, "--env", "NVSHMEM_REDUCE_SCRATCH_SIZE=1048576", LINKGAUGE_STAND_IN="devices=2")
+    assert {str(row.status) for row in rows} == {"ok"}
+
+
+@pytest.mark.parametrize("pe", ["1", "2"])
+def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path: Path, pe: str) -> None:
+    """The second call of one PE fails, while the other's waits on its stream for it. (What fails so ends a launch.)"""
+    plan = collectives('devices = [[1, 2]]\ndatatype = ["float32", "int32"]', variants=["collective"])
+    failing = "devices=3;fail=nvshmemx_float_sum_reduce_on_stream:2:7"
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN=failing, LINKGAUGE_STAND_IN_NVSHMEM_PE=pe)
+    found = {row.case.datatype: row for row in rows}
+    assert found["float32"].status == "failed"
+    assert "nvshmemx_float_sum_reduce_on_stream failed with NVSHMEM status (7)" in found["float32"].reason
+    assert (found["int32"].status, found["int32"].reason) == ("ok", "")
+
+
+def test_a_team_that_nvshmem_does_not_make_fails_the_case_that_wants_it(tmp_path: Path) -> None:
+    plan = collectives("devices = [[0, 1]]", variants=["collective"]) + collectives(variants=["collective"])
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=3;fail=nvshmem_team_split_strided:1:7")
+    found = {row.case.devices: row for row in rows}
+    assert "nvshmem_team_split_strided failed with NVSHMEM status (7)" in found[0, 1].reason
+    assert found[0, 1, 2].status == "ok"
 
 
 def test_a_window_of_messages_is_one_kernels_and_its_grid_is_stored(tmp_path: Path) -> None:
@@ -172,7 +300,10 @@ def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("more", "words", "variables", "status", "part"),
     [
-        ('variant = "graph"', (), {}, "skipped", "its variants are put, get and signal, by the host, and device"),
+        ('variant = "graph"', (), {}, "skipped", "its variants are put, get, signal and collective, by the host"),
+        ('variant = "collective"', (), {}, "skipped", "not for unidirectional; leave --variant collective out"),
+        ('variant = "device+p"', (), {}, "skipped", "device+p puts a word alone, which is of flag_pingpong"),
+        ('variant = "collective"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped", "not for unidirectional"),
         ('source_memory = "pinned"', (), {}, "skipped", "NVSHMEM's memory is the devices'"),
         ('path = "direct"', (), {}, "skipped", "--env NVSHMEM_REMOTE_TRANSPORT=..."),
         ('variant = "signal"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
@@ -216,7 +347,7 @@ def test_a_pe_that_refuses_fails_the_case_of_those_that_wait_for_it_within_nvshm
 
 
 def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) -> None:
-    loads = ["", *(f"nvshmem alltoall 64KiB on=2,3 variant={variant}" for variant in ("put", "signal", "device"))]
+    loads = ["", *(f"nvshmem alltoall 64KiB on=2,3 variant={variant}" for variant in VARIANTS_OF_A_LOAD)]
     plan = f'[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nbeside = {json.dumps(loads)}\n'
     plan += 'size = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
     rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=4")
@@ -225,7 +356,7 @@ def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) 
     derived = {one["launch"]: json.loads(one["extra"])["derived_env"] for one in launches}
     told = {row.case.beside: derived[row.record["launch"]] for row in rows}
     assert told.pop("") == {}
-    assert [*told.values()] == [{"NVSHMEM_DISABLE_NVLS": "1"}] * 3
+    assert [*told.values()] == [ASKED_ENV] * len(VARIANTS_OF_A_LOAD)
 
 
 def test_a_peer_that_is_reached_by_a_remote_transport_is_told_apart_and_no_event_times_its_puts(tmp_path: Path) -> None:

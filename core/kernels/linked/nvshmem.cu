@@ -15,8 +15,9 @@ typedef unsigned long lg_uint64;
 
 typedef unsigned long long u64;
 
-// How many threads a message's bytes are shared out to: transport/nvshmem_kernels.h, Scope.
-enum { kBlock = 0, kWarp = 1, kThread = 2 };
+// How many threads a message's bytes are shared out to: transport/nvshmem_kernels.h, Scope. kWord: of no message, the
+// word alone is put, as nvshmem_p does.
+enum { kBlock = 0, kWarp = 1, kThread = 2, kWord = 3 };
 
 __device__ __forceinline__ void lg_put_signal(int scope, void* target, const void* source, u64 bytes,
                                               unsigned long* word, u64 value, int operation, int pe) {
@@ -25,6 +26,8 @@ __device__ __forceinline__ void lg_put_signal(int scope, void* target, const voi
     nvshmemx_putmem_signal_nbi_block(target, source, bytes, signal, value, operation, pe);
   } else if (scope == kWarp) {
     nvshmemx_putmem_signal_nbi_warp(target, source, bytes, signal, value, operation, pe);
+  } else if (scope == kWord) {
+    nvshmem_uint64_p(signal, value, pe);
   } else {
     nvshmem_putmem_signal_nbi(target, source, bytes, signal, value, operation, pe);
   }
@@ -51,8 +54,8 @@ __global__ void lg_nvshmem_put(char* target, const char* source, u64 bytes, u64 
   if (threadIdx.x % width == 0) nvshmem_quiet();
 }
 
-// One block: round r is the starter's put of `bytes` with the signal r, and the other's answer. `mine` is this PE's own
-// word.
+// One block: round r is the starter's put of `bytes` with the signal r, or of the word r alone, and the other's answer.
+// `mine` is this PE's own word.
 __global__ void lg_nvshmem_pingpong(char* target, const char* source, u64 bytes, unsigned long* theirs,
                                     unsigned long* mine, u64 first, u64 rounds, int starter, int pe, int scope,
                                     u64 spin_limit, u64* gave_up) {
@@ -65,8 +68,8 @@ __global__ void lg_nvshmem_pingpong(char* target, const char* source, u64 bytes,
       u64 looks = 0;
       while (*word < round && looks < spin_limit) ++looks;
       came = *word >= round ? 1 : 0;
-      // As NVSHMEM has it, so that what came before the signal is seen.
-      if (came != 0) nvshmem_signal_wait_until(reinterpret_cast<uint64_t*>(mine), NVSHMEM_CMP_GE, round);
+      // As NVSHMEM has it, so that what came before the signal is seen; before a word alone nothing did.
+      if (came != 0 && scope != kWord) nvshmem_signal_wait_until(reinterpret_cast<uint64_t*>(mine), NVSHMEM_CMP_GE, round);
       if (came == 0) *static_cast<volatile u64*>(gave_up) = round;
     }
     __syncthreads();

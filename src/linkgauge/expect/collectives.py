@@ -174,7 +174,7 @@ def _may_use_network(q: Query, graph: Wires) -> bool:
     """Whether switches may repeat and add for this case: they can, and the library may ask them to."""
     able = bool(graph.multicast or graph.reduction)
     ring_or_tree = any(word in q.algorithm.lower() for word in ("ring", "tree")) and "nvls" not in q.algorithm.lower()
-    return able and q.mechanism.library and not ring_or_tree
+    return able and q.mechanism.collects(q.variant) and not ring_or_tree
 
 
 def _bytes_rule_holds(q: Query, graph: Wires) -> bool:

@@ -80,6 +80,7 @@ class _Pooled:
     members: tuple[Measure, ...]
 
 
+_BETWEEN_KERNELS = {one.name: one.between_kernels for one in TRANSPORTS.values() if one.between_kernels}
 _HELD = held_apart("size", "devices", *MECHANISM)
 
 
@@ -105,11 +106,13 @@ def advise(facts: Facts) -> list[Advice]:
 def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
     """Group measures by what is done and the class of their devices.
 
-    Where mechanisms take different ways (NVLink, the host's links), devices are alike if they are for both.
+    Where mechanisms take different ways (NVLink, the host's links), devices are alike if they are for both. A barrier
+    between running kernels is none that a host could take in place of its own.
     """
     kinds: dict[tuple[Any, ...], list[Measure]] = {}
     for measure in facts.measures:
-        kind = (*measure.task, len(set(measure.devices)) == 1)
+        inside = measure.case.pattern == "barrier" and measure.case.variant == _BETWEEN_KERNELS.get(measure.transport)
+        kind = (*measure.task, inside, len(set(measure.devices)) == 1)
         kinds.setdefault(kind, []).append(measure)
     tasks: dict[tuple[Any, ...], list[Measure]] = {}
     for kind, measures in kinds.items():

@@ -93,7 +93,7 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
         if (measure.settings, measure.ranks) in told:
             continue  # the count is what is odd about it
         if (
-            not TRANSPORTS[measure.transport].library
+            not TRANSPORTS[measure.transport].collects(measure.case.variant)
             or measure.size < 4 * _LARGE
             or not facts.on_one_node(measure)
             or measure.goodput is None

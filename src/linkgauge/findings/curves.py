@@ -39,7 +39,7 @@ def _better(facts: Facts, top: Measure, low: Measure) -> Measure | None:
 
     These collectives are plain algorithms to compare libraries with; how they fall says nothing of the machine then.
     """
-    if TRANSPORTS[low.transport].library or not PATTERNS[low.pattern].collective:
+    if TRANSPORTS[low.transport].collects(low.case.variant) or not PATTERNS[low.pattern].collective:
         return None
     alike = [
         m

@@ -42,6 +42,24 @@ class TransportTraits:
     # cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
     shm_bytes_per_rank: int = 0
     nic_library: NicLibrary | None = None
+    our_kernels: str = (
+        ""  # the variant, or its first word, that has kernels of ours and of the library its memory alone
+    )
+    between_kernels: str = ""  # the variant whose barrier is between kernels that run, not between hosts
+    our_steps: bool = False  # the library moves what this program's own collectives send, step by step
+    own_collectives: tuple[str, ...] = ()  # but for these variants, which are the library's own
+
+    def collects(self, variant: str) -> bool:
+        """Whether a collective is the library's own, which may choose its steps and have switches take part."""
+        return (
+            self.library
+            and not self.by_our_kernels(variant)
+            and (not self.our_steps or variant in self.own_collectives)
+        )
+
+    def by_our_kernels(self, variant: str) -> bool:
+        """Whether kernels of ours do what the library would otherwise: its algorithms are those of transport kernel."""
+        return bool(self.our_kernels) and variant.partition("+")[0] == self.our_kernels
 
     @property
     def own_way(self) -> bool:
@@ -56,23 +74,25 @@ _TABLE = (
                     one_sided=True, on_fabric=True, host_links=True),
     TransportTraits("kernel", "kernels on the devices that load and store (on host devices: threads)",
                     one_sided=True, on_fabric=True, host_links=True),
-    TransportTraits("ccl", "NCCL, RCCL or oneCCL", library=True, on_fabric=True, shm_bytes_per_rank=32 << 20),
+    TransportTraits("ccl", "NCCL, RCCL or oneCCL", library=True, on_fabric=True, shm_bytes_per_rank=32 << 20,
+                    our_kernels="device", between_kernels="device"),
     # Under most MPI libraries on a network: beside them it says whose a loss is, which not every run asks.
     TransportTraits("ucx", "UCX's own tagged messages, puts and gets, below MPI", library=True, only_by_name=True,
-                    shm_bytes_per_rank=16 << 20,
+                    shm_bytes_per_rank=16 << 20, our_steps=True,
                     nic_library=NicLibrary("UCX", "libucp.so.0", "pip install libucx-cu12", "UCX_TLS")),
     TransportTraits("ofi", "libfabric's own tagged messages, puts and gets, below MPI", library=True, only_by_name=True,
-                    shm_bytes_per_rank=16 << 20,
+                    shm_bytes_per_rank=16 << 20, our_steps=True,
                     nic_library=NicLibrary("libfabric", "libfabric.so.1", "install libfabric (Debian: libfabric1)",
                                            "FI_PROVIDER")),
     # What inference frameworks move KV caches by; it stands on UCX.
     TransportTraits("nixl", "NIXL's transfers between registered memory, by descriptors", library=True,
-                    only_by_name=True, shm_bytes_per_rank=16 << 20,
+                    only_by_name=True, shm_bytes_per_rank=16 << 20, our_steps=True,
                     nic_library=NicLibrary("NIXL", "libnixl_capi.so", "pip install --no-deps nixl-cu13 (or -cu12, for "
                                            "a driver of CUDA 12)", "UCX_TLS", with_mpi=False)),
     # Its memory is its own, so that its cases have launches of their own: it is measured where it is asked for.
-    TransportTraits("nvshmem", "NVSHMEM's puts and gets between GPUs, on streams or by kernels", library=True,
-                    on_fabric=True, needs_processes=True, only_by_name=True, shm_bytes_per_rank=16 << 20,
+    TransportTraits("nvshmem", "NVSHMEM's puts, gets and collectives between GPUs, on streams or by kernels",
+                    library=True, on_fabric=True, needs_processes=True, only_by_name=True, shm_bytes_per_rank=16 << 20,
+                    our_steps=True, own_collectives=("collective", "device+collective"), between_kernels="device+collective",
                     nic_library=NicLibrary("NVSHMEM", "libnvshmem_host.so.3", "pip install nvidia-nvshmem-cu13 (or "
                                            "-cu12, for a driver of CUDA 12)", "NVSHMEM_REMOTE_TRANSPORT",
                                            with_mpi=False, runtime="cuda")),

@@ -26,7 +26,6 @@ _NO_CCL_PATH = {
 }
 # The transport's own way for patterns that newer libraries have a call for; no setting of the library.
 _CCL_MESSAGES = "send_recv"
-_CCL_OWN_KERNELS = "device"  # the variant whose algorithms are those of transport kernel
 _CCL_MESSAGE_PATTERNS = ("alltoall", "gather", "scatter")
 _CCL_ALGORITHMS = ("ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
 
@@ -42,8 +41,9 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
     },
     "intel": {"direct": (("I_MPI_OFFLOAD_IPC", "1"),), "host": (("I_MPI_OFFLOAD_IPC", "0"),)},
 }
-# NVSHMEM binds all its memory to NVLink multicast when it begins, for collectives that no case has.
-_NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"),)
+# NVSHMEM binds all its memory to NVLink multicast when it begins, which few cases use. Where it finds NCCL it makes a
+# communicator of it for every team, and its collectives on streams are NCCL's.
+_NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"), ("NVSHMEM_DISABLE_NCCL", "1"))
 # oneCCL on the CPU: without the first it looks for GPUs and fails, without the others it goes by an MPI library and a
 # launcher of Intel's. Ranks are told of each other by NCCL's way, a unique id.
 _ONECCL: Settings = (
@@ -184,7 +184,7 @@ def _ccl(case: Case) -> tuple[Settings, str]:
     if case.algorithm == _CCL_MESSAGES:
         if case.pattern not in _CCL_MESSAGE_PATTERNS:
             return (), f"send_recv is an algorithm of {', '.join(_CCL_MESSAGE_PATTERNS)}, not of {case.pattern}"
-    elif case.algorithm and case.variant.partition("+")[0] != _CCL_OWN_KERNELS:
+    elif case.algorithm and not TRANSPORTS["ccl"].by_our_kernels(case.variant):
         name, _, protocol = case.algorithm.partition("+")
         if name.lower() not in _CCL_ALGORITHMS:
             return (

@@ -2,7 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
+using nvshmem_team_t = std::int32_t;
+struct nvshmem_team_config_t;
+struct half {
+  std::uint16_t bits;
+};
+struct __nv_bfloat16 {
+  std::uint16_t bits;
+};
+constexpr nvshmem_team_t NVSHMEM_TEAM_INVALID = -1;
+constexpr nvshmem_team_t NVSHMEM_TEAM_WORLD = 0;
 using cudaStream_t = struct CUstream_st*;
 using CUmodule = struct CUmod_st*;
 struct nvshmemx_uniqueid_t {

@@ -222,6 +222,7 @@ def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path:
     found = {row.case.datatype: row for row in rows}
     assert found["float32"].status == "failed"
     assert "nvshmemx_float_sum_reduce_on_stream failed with NVSHMEM status (7)" in found["float32"].reason
+    assert set(json.loads(found["float32"].record["evidence"])) == {"ranks"}  # ended by itself: no stacks were taken
     assert (found["int32"].status, found["int32"].reason) == ("ok", "")
 
 

@@ -111,6 +111,13 @@ def test_latency_from_inside_kernels_is_measured_beside_that_of_our_flag(tmp_pat
     assert all(chosen(row)["ways"] == "a peer's memory" for row in rows if row.case.transport == "nvshmem")
 
 
+def test_a_word_that_is_not_the_rounds_is_found(tmp_path: Path) -> None:
+    plan = '[[case]]\ntransport = "nvshmem"\nvariant = "device+p"\npattern = "flag_pingpong"\npairs = "first"\n'
+    (row,) = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2;fail=lg_nvshmem_pingpong:1:98")
+    assert row.status == "corrupt"
+    assert "the word of the last round trip" in row.reason
+
+
 def collectives(more: str = "", pattern: str = "allreduce", variants: list[str] = COLLECTIVE_VARIANTS) -> str:
     """A plan of own collectives."""
     return (f'[[case]]\ntransport = "nvshmem"\nvariant = {json.dumps(variants)}\npattern = {json.dumps(pattern)}\n'
@@ -222,6 +229,7 @@ def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path:
     found = {row.case.datatype: row for row in rows}
     assert found["float32"].status == "failed"
     assert "nvshmemx_float_sum_reduce_on_stream failed with NVSHMEM status (7)" in found["float32"].reason
+    assert set(json.loads(found["float32"].record["evidence"])) == {"ranks"}  # ended by itself: no stacks were taken
     assert (found["int32"].status, found["int32"].reason) == ("ok", "")
 
 

@@ -42,9 +42,7 @@ class TransportTraits:
     # cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
     shm_bytes_per_rank: int = 0
     nic_library: NicLibrary | None = None
-    our_kernels: str = (
-        ""  # the variant, or its first word, that has kernels of ours and of the library its memory alone
-    )
+    our_kernels: str = ""  # the variant, or its first word, that has our kernels over the library's memory
     between_kernels: str = ""  # the variant whose barrier is between kernels that run, not between hosts
     our_steps: bool = False  # the library moves what this program's own collectives send, step by step
     own_collectives: tuple[str, ...] = ()  # but for these variants, which are the library's own
@@ -92,7 +90,8 @@ _TABLE = (
     # Its memory is its own, so that its cases have launches of their own: it is measured where it is asked for.
     TransportTraits("nvshmem", "NVSHMEM's puts, gets and collectives between GPUs, on streams or by kernels",
                     library=True, on_fabric=True, needs_processes=True, only_by_name=True, shm_bytes_per_rank=16 << 20,
-                    our_steps=True, own_collectives=("collective", "device+collective"), between_kernels="device+collective",
+                    our_steps=True, own_collectives=("collective", "device+collective"),
+                    between_kernels="device+collective",
                     nic_library=NicLibrary("NVSHMEM", "libnvshmem_host.so.3", "pip install nvidia-nvshmem-cu13 (or "
                                            "-cu12, for a driver of CUDA 12)", "NVSHMEM_REMOTE_TRANSPORT",
                                            with_mpi=False, runtime="cuda")),

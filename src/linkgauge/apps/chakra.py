@@ -96,7 +96,7 @@ def _nodes(
     program: Program, rank: RankProgram, groups: Sequence[tuple[int, ...]], lost: Counter[str]
 ) -> Iterator[bytes]:
     at = _Rank()
-    for row in _executed(rank.rows):
+    for row in _executed(rank.rows.tolist()):
         kind, which, queue, amount, _ = row
         if kind in (WAIT, SYNC):
             if kind == WAIT:

@@ -10,27 +10,30 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator
 
-from linkgauge.apps.program import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, Program, Row, weighted
+import numpy as np
+from numpy.typing import NDArray
+
+from linkgauge.apps.program import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, Program, weighted
 from linkgauge.errors import UsageError
 
 MOST_FOLLOWED = 200_000
-_FOLLOWED = (SEND, RECEIVE, WAIT, COLLECTIVE, LOOP, END)  # the kinds of rows that matter here
+_SUMMED = (SEND, RECEIVE, LOOP, END)  # the kinds of rows that matter here
+_FOLLOWED = (*_SUMMED, WAIT, COLLECTIVE)
 
 Pair = tuple[int, int]
 
 
 def check(program: Program) -> None:
     """UsageError, naming ranks and steps, where messages do not match or ranks wait for each other for ever."""
-    followed = [[at for at, row in enumerate(one.rows) if row[0] in _FOLLOWED] for one in program.ranks]
-    _compare_sums(program, followed)
+    _compare_sums(program)
     turns = 1 << 62 if sum(one.executed for one in program.ranks) <= MOST_FOLLOWED else 2
-    _Followed(program, followed, turns).run()
+    _Followed(program, turns).run()
 
 
-def _compare_sums(program: Program, followed: list[list[int]]) -> None:
+def _compare_sums(program: Program) -> None:
     sums: dict[Pair, list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
     for rank, one in enumerate(program.ranks):
-        for row, times in weighted(one.rows[at] for at in followed[rank]):
+        for row, times in weighted(one.rows[np.isin(one.rows[:, 0], _SUMMED)].tolist()):
             if row[0] == SEND:
                 found = sums[rank, row[1]]
                 found[0] += times
@@ -47,15 +50,15 @@ def _compare_sums(program: Program, followed: list[list[int]]) -> None:
             )
 
 
-def _walk(rows: list[Row], followed: list[int], most_turns: int) -> Iterator[int]:
-    """Numbers of the rows of communication in the order in which they are executed, loops cut short."""
+def _walk(rows: NDArray[np.int64], most_turns: int) -> Iterator[tuple[int, int, int, int]]:
+    """Place, kind, which and amount of the rows of communication as they are executed, loops cut short."""
+    kinds, whiches, amounts = (rows[:, column].tolist() for column in (0, 1, 3))
     loops: list[list[int]] = []
     place = 0
-    while place < len(followed):
-        at = followed[place]
-        kind = rows[at][0]
+    while place < len(kinds):
+        kind = kinds[place]
         if kind == LOOP:
-            loops.append([place, min(rows[at][3], most_turns)])
+            loops.append([place, min(amounts[place], most_turns)])
         elif kind == END:
             loops[-1][1] -= 1
             if loops[-1][1] > 0:
@@ -63,20 +66,22 @@ def _walk(rows: list[Row], followed: list[int], most_turns: int) -> Iterator[int
             else:
                 loops.pop()
         else:
-            yield at
+            yield place, kind, whiches[place], amounts[place]
         place += 1
 
 
 class _Followed:
-    def __init__(self, program: Program, followed: list[list[int]], most_turns: int) -> None:
+    def __init__(self, program: Program, most_turns: int) -> None:
         self._program = program
-        self._walks = [_walk(one.rows, mine, most_turns) for one, mine in zip(program.ranks, followed, strict=True)]
+        self._rows = [np.flatnonzero(np.isin(one.rows[:, 0], _FOLLOWED)) for one in program.ranks]
+        self._walks = [_walk(one.rows[mine], most_turns) for one, mine in zip(program.ranks, self._rows, strict=True)]
         self._sent: dict[Pair, list[int]] = collections.defaultdict(list)  # sizes, in order
         self._received: dict[Pair, list[int]] = collections.defaultdict(list)
         self._peers: list[set[Pair]] = [set() for _ in program.ranks]
         self._order: dict[tuple[int, ...], list[int]] = collections.defaultdict(list)  # of collectives, by group
         self._met: list[dict[tuple[int, ...], int]] = [collections.defaultdict(int) for _ in program.ranks]
-        self._at: list[int | None] = [None] * len(program.ranks)  # the row that a rank waits in
+        self._at: list[int | None] = [None] * len(program.ranks)  # the place in its rows where a rank waits
+        self._wanted: list[int | None] = [None] * len(program.ranks)  # the collective that it waits for there
         self._waits_all = [False] * len(program.ranks)
         self._ended = [False] * len(program.ranks)
 
@@ -100,15 +105,14 @@ class _Followed:
                     self._ended[rank] = True
                     return True
                 self._at[rank] = None
-            at = next(self._walks[rank], None)
+            row = next(self._walks[rank], None)
             moved = True
-            if at is None:
+            if row is None:
                 self._waits_all[rank] = True  # the end of an iteration waits for all
                 continue
-            self._begin(rank, at)
+            self._begin(rank, *row)
 
-    def _begin(self, rank: int, at: int) -> None:
-        kind, which, _, amount, _ = self._program.ranks[rank].rows[at]
+    def _begin(self, rank: int, at: int, kind: int, which: int, amount: int) -> None:
         if kind in (SEND, RECEIVE):
             pair = (rank, which) if kind == SEND else (which, rank)
             mine, theirs = (self._sent, self._received) if kind == SEND else (self._received, self._sent)
@@ -135,16 +139,15 @@ class _Followed:
                     f"the same"
                 )
             if not one.begun:
-                self._at[rank] = at
+                self._at[rank], self._wanted[rank] = at, which
         else:
-            self._at[rank] = at
+            self._at[rank], self._wanted[rank] = at, None
 
     def _lacks(self, rank: int) -> str:
         """Whom or what a rank that waits is waiting for; empty where it need not."""
-        at = self._at[rank]
-        row = None if at is None else self._program.ranks[rank].rows[at]
-        if row is not None and row[0] == COLLECTIVE:
-            return self._absent(rank, self._program.collectives[row[1]].ranks)
+        wanted = self._wanted[rank]
+        if self._at[rank] is not None and wanted is not None:
+            return self._absent(rank, self._program.collectives[wanted].ranks)
         for source, target in self._peers[rank]:
             sent, received = len(self._sent[source, target]), len(self._received[source, target])
             if rank == source and sent > received:
@@ -164,7 +167,7 @@ class _Followed:
         return f"rank {late} to come to {self._program.collectives[self._order[ranks][mine - 1]].words}"
 
     def _where(self, rank: int, at: int) -> str:
-        return self._program.file.where(self._program.ranks[rank].steps[at])
+        return self._program.file.where(self._program.ranks[rank].steps.item(self._rows[rank][at]))
 
     def _deadlock(self, waiting: set[int]) -> str:
         told = []

@@ -26,6 +26,8 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
@@ -156,9 +158,9 @@ class _Following:
         # How many ranks have the copies of a step of the file.
         self._sharers: dict[int, set[int]] = collections.defaultdict(set)
         for rank, one in enumerate(program.ranks):
-            for row, step in zip(one.rows, one.steps, strict=True):
-                if row[0] in (COPY, COMPUTE):
-                    self._sharers[step].add(rank)
+            for step in one.steps[np.isin(one.rows[:, 0], (COPY, COMPUTE))].tolist():
+                self._sharers[step].add(rank)
+        self._rows: list[list[list[int]]] = [one.rows.tolist() for one in program.ranks]
 
     def run(self) -> Predicted:
         waiting = set(range(self._count))
@@ -175,7 +177,7 @@ class _Following:
         )  # fmt: skip
 
     def _advance(self, rank: int) -> bool:
-        one, rows = self._ranks[rank], self._program.ranks[rank].rows
+        one, rows = self._ranks[rank], self._rows[rank]
         moved = False
         while one.at < len(rows):
             row = rows[one.at]
@@ -196,7 +198,7 @@ class _Following:
             one.ended = moved = True
         return moved
 
-    def _step(self, rank: int, row: tuple[int, int, int, int, int]) -> bool:
+    def _step(self, rank: int, row: Sequence[int]) -> bool:
         """Follows one step; False where it must wait for another rank first."""
         one = self._ranks[rank]
         kind, which, queue, amount, _ = row
@@ -234,7 +236,7 @@ class _Following:
         return True
 
     def _copy(self, rank: int, name: str, size: int) -> float:
-        together = len(self._sharers[self._program.ranks[rank].steps[self._ranks[rank].at]]) > 1
+        together = len(self._sharers[self._program.ranks[rank].steps.item(self._ranks[rank].at)]) > 1
         key = (name, together)
         if key not in self._copies:
             counts = (self._count, 1) if together else (1, self._count)
@@ -345,7 +347,7 @@ class _Following:
             if not posted:
                 return one.now
             at = one.at
-            phase = self._program.ranks[rank].steps[at] if at < len(self._program.ranks[rank].rows) else -1
+            phase = self._program.ranks[rank].steps.item(at) if at < len(self._rows[rank]) else -1
             begin = max(one.now, *(when for when, _ in posted), *others)
             return begin + self._shared.messages_ns(rank, phase, sum(size for _, size in posted))
         both = bool(one.sends) and bool(one.receives)

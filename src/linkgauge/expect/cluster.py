@@ -51,7 +51,7 @@ class Exchanges:
         self._own: dict[tuple[int, int], float] = {}  # bytes that a rank sends in a phase, each row once
         for rank, one in enumerate(program.ranks):
             phase = AT_THE_END
-            for row, step in zip(reversed(one.rows), reversed(one.steps), strict=True):
+            for row, step in zip(one.rows[::-1].tolist(), one.steps[::-1].tolist(), strict=True):
                 if row[0] == WAIT:
                     phase = step
                 elif row[0] == SEND:

@@ -138,7 +138,7 @@ inline constexpr PatternTraits kTable[] = {
     row(Pattern::kStreamCopy, "stream_copy", kDevice, kSlowest),
     row(Pattern::kCpuStream, "cpu_stream", kDevice, kLanes, {.own_variants = true}),
     row(Pattern::kChase, "chase", kDevice, kLanes, {.own_variants = true}),
-    row(Pattern::kFlagPingpong, "flag_pingpong", kDevice, kStarter),
+    row(Pattern::kFlagPingpong, "flag_pingpong", kDevice, kStarter, {.own_variants = true}),
     row(Pattern::kFloor, "floor", kDevice, kLanes),
     row(Pattern::kApplication, "application", kMessages, kSlowest),
     row(Pattern::kGemm, "gemm", kDevice, kLanes),

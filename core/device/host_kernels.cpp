@@ -317,11 +317,12 @@ void run_chase_in_turn(void** arguments, const LaunchShape&) {
 }
 
 // Waits until *flag >= value, at most `spin_limit` looks; yields now and then, since the other side may need this core.
-bool wait_for(const std::uint64_t* flag, std::uint64_t value, std::uint64_t spin_limit) {
+bool wait_for(const std::uint64_t* flag, std::uint64_t value, std::uint64_t spin_limit,
+              std::memory_order order = std::memory_order_acquire) {
   constexpr std::uint64_t kSpinsPerYield = 4096;
   std::atomic_ref<std::uint64_t> shared(*const_cast<std::uint64_t*>(flag));
   for (std::uint64_t spin = 1; spin <= spin_limit; ++spin) {
-    if (shared.load(std::memory_order_acquire) >= value) return true;
+    if (shared.load(order) >= value) return true;
     if (spin % kSpinsPerYield == 0) sched_yield();
   }
   return false;
@@ -335,14 +336,16 @@ void run_flag_pingpong(void** arguments, const LaunchShape&) {
   const auto starter = argument<std::int32_t>(arguments, 4);
   const auto spin_limit = argument<std::uint64_t>(arguments, 5);
   auto* gave_up = argument<std::uint64_t*>(arguments, 6);
+  const bool relaxed = argument<std::int32_t>(arguments, 7) != 0;
+  const std::memory_order written = relaxed ? std::memory_order_relaxed : std::memory_order_release;
   std::atomic_ref<std::uint64_t> signal(*theirs);
   for (std::uint64_t round = first; round < first + rounds; ++round) {
-    if (starter != 0) signal.store(round, std::memory_order_release);
-    if (!wait_for(mine, round, spin_limit)) {
+    if (starter != 0) signal.store(round, written);
+    if (!wait_for(mine, round, spin_limit, relaxed ? std::memory_order_relaxed : std::memory_order_acquire)) {
       *gave_up = round;
       return;
     }
-    if (starter == 0) signal.store(round, std::memory_order_release);
+    if (starter == 0) signal.store(round, written);
   }
 }
 
@@ -377,7 +380,7 @@ constexpr std::uint8_t kCopyArguments[] = {8, 8, 8};
 constexpr std::uint8_t kBothWaysArguments[] = {8, 8, 8, 8, 8};
 constexpr std::uint8_t kChaseArguments[] = {8, 8, 8};
 constexpr std::uint8_t kChaseInTurnArguments[] = {8, 8, 8, 4};
-constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 8, 4, 8, 8};
+constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 8, 4, 8, 8, 4};
 constexpr std::uint8_t kGemmArguments[] = {8, 8, 8, 8};
 constexpr std::uint8_t kGateArguments[] = {8, 8, 8, 8};
 

@@ -64,7 +64,8 @@ inline constexpr char kKernelEmpty[] = "lg_empty";
 inline constexpr char kKernelChase[] = "lg_chase";
 // chase_in_turn(const void* start, u64 loads, void** ends, u32 walker)   as chase, walked by block `walker` of the grid
 inline constexpr char kKernelChaseInTurn[] = "lg_chase_in_turn";
-// flag_pingpong(u64* mine, u64* theirs, u64 first, u64 rounds, i32 starter, u64 spin_limit, u64* gave_up)
+// flag_pingpong(u64* mine, u64* theirs, u64 first, u64 rounds, i32 starter, u64 spin_limit, u64* gave_up,
+// i32 relaxed)
 //   Rounds first to first + rounds - 1; *gave_up becomes the round that did not come.
 inline constexpr char kKernelFlagPingpong[] = "lg_flag_pingpong";
 // gate(const volatile u64* open, u64 value, u64 spin_limit, u64* gave_up)   waits until *open >= value, or gives up

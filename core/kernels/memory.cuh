@@ -27,6 +27,25 @@ __device__ __forceinline__ void store_release_system(volatile u64* place, u64 va
 #endif
 }
 
+// The same without an order to what is written and read besides: what the wires take, and no fence.
+__device__ __forceinline__ u64 load_relaxed_system(const volatile u64* place) {
+#if LG_IS_HIP
+  return __hip_atomic_load(const_cast<const u64*>(place), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+  u64 value;
+  asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(place) : "memory");
+  return value;
+#endif
+}
+
+__device__ __forceinline__ void store_relaxed_system(volatile u64* place, u64 value) {
+#if LG_IS_HIP
+  __hip_atomic_store(const_cast<u64*>(place), value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+  asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(place), "l"(value) : "memory");
+#endif
+}
+
 // Waits until *place >= value. False: gave up after `spin_limit` looks, so that no kernel waits for ever.
 __device__ __forceinline__ bool wait_for(const volatile u64* place, u64 value, u64 spin_limit) {
   for (u64 spin = 0; spin < spin_limit; ++spin) {

@@ -1,5 +1,32 @@
 // Kernels that wait, follow pointers, or do nothing. Every wait is bounded.
 
+namespace linkgauge {
+
+template <bool kRelaxed>
+__device__ __forceinline__ void play(u64* mine, u64* theirs, u64 first, u64 rounds, bool starts, u64 spin_limit,
+                                     u64* gave_up) {
+  const auto write = [&](u64 round) {
+    if (kRelaxed) {
+      store_relaxed_system(theirs, round);
+    } else {
+      store_release_system(theirs, round);
+    }
+  };
+  for (u64 round = first; round < first + rounds; ++round) {
+    if (starts) write(round);
+    bool came = false;
+    for (u64 look = 0; !came && look < spin_limit; ++look)
+      came = (kRelaxed ? load_relaxed_system(mine) : load_acquire_system(mine)) >= round;
+    if (!came) {
+      store_release_system(gave_up, round);
+      return;
+    }
+    if (!starts) write(round);
+  }
+}
+
+}  // namespace linkgauge
+
 extern "C" {
 
 __global__ void lg_empty() {}
@@ -25,16 +52,13 @@ __global__ void lg_chase_in_turn(const void* start, unsigned long long loads, co
 // the other's answer.
 __global__ void lg_flag_pingpong(unsigned long long* mine, unsigned long long* theirs, unsigned long long first,
                                  unsigned long long rounds, int starter, unsigned long long spin_limit,
-                                 unsigned long long* gave_up) {
+                                 unsigned long long* gave_up, int relaxed) {
   using namespace linkgauge;
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
-  for (u64 round = first; round < first + rounds; ++round) {
-    if (starter != 0) store_release_system(theirs, round);
-    if (!wait_for(mine, round, spin_limit)) {
-      store_release_system(gave_up, round);
-      return;
-    }
-    if (starter == 0) store_release_system(theirs, round);
+  if (relaxed != 0) {
+    play<true>(mine, theirs, first, rounds, starter != 0, spin_limit, gave_up);
+  } else {
+    play<false>(mine, theirs, first, rounds, starter != 0, spin_limit, gave_up);
   }
 }
 

@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kChaseStrideBytes = 128;
 
 constexpr char kInTurn[] = "in_turn";
+constexpr char kRelaxed[] = "relaxed";
 // What nvbandwidth 0.8 times as one figure (common.h, latencyMemAccessCnt), shared out among the multiprocessors.
 constexpr std::int64_t kLoadsInTurn = 1'000'000;
 
@@ -239,7 +240,8 @@ class FlagPingpong final : public DevicePattern {
     auto rounds = static_cast<std::uint64_t>(steps());
     std::int32_t starter = starts ? 1 : 0;
     std::uint64_t limit = runtime().name() == "host" ? kHostSpinLimit : kGpuSpinLimit;
-    void* arguments[] = {&side.mine, &side.theirs, &first, &rounds, &starter, &limit, &side.gave_up};
+    std::int32_t relaxed = mechanism().variant == kRelaxed ? 1 : 0;
+    void* arguments[] = {&side.mine, &side.theirs, &first, &rounds, &starter, &limit, &side.gave_up, &relaxed};
     runtime().launch(kernel_, {1, 1, 0}, arguments, stream);
   }
 
@@ -280,6 +282,8 @@ std::string why_not_chase(const RankContext& context, const CaseSpec& spec) {
 
 std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& spec) {
   if (spec.mechanism.transport != "kernel") return "flag_pingpong is between kernels; its transport is kernel";
+  if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kRelaxed)
+    return "flag_pingpong has no variant '" + spec.mechanism.variant + "'; its variant is relaxed";
   if (context.size() > 2) {
     return "flag_pingpong is between 2 ranks, the case has " + std::to_string(context.size());
   }

@@ -140,22 +140,24 @@ TEST(HostKernels, ChaseFollowsThePointers) {
 }
 
 TEST(HostKernels, FlagPingpongMeetsAndGivesUpAlone) {
-  std::uint64_t flags[2] = {};
-  std::uint64_t gave_up[2] = {};
-  const std::uint64_t limit = 1'000'000'000;
-  std::thread other([&] {
-    run_kernel(kKernelFlagPingpong, &flags[1], &flags[0], std::uint64_t{1}, std::uint64_t{50}, std::int32_t{0}, limit,
-               &gave_up[1]);
-  });
-  run_kernel(kKernelFlagPingpong, &flags[0], &flags[1], std::uint64_t{1}, std::uint64_t{50}, std::int32_t{1}, limit,
-             &gave_up[0]);
-  other.join();
-  EXPECT_EQ(flags[0], 50U);
-  EXPECT_EQ(flags[1], 50U);
-  EXPECT_EQ(gave_up[0] + gave_up[1], 0U);
-  run_kernel(kKernelFlagPingpong, &flags[0], &flags[1], std::uint64_t{51}, std::uint64_t{50}, std::int32_t{1},
-             std::uint64_t{100}, &gave_up[0]);
-  EXPECT_EQ(gave_up[0], 51U);
+  for (const std::int32_t relaxed : {0, 1}) {
+    std::uint64_t flags[2] = {};
+    std::uint64_t gave_up[2] = {};
+    const std::uint64_t limit = 1'000'000'000;
+    std::thread other([&] {
+      run_kernel(kKernelFlagPingpong, &flags[1], &flags[0], std::uint64_t{1}, std::uint64_t{50}, std::int32_t{0}, limit,
+                 &gave_up[1], relaxed);
+    });
+    run_kernel(kKernelFlagPingpong, &flags[0], &flags[1], std::uint64_t{1}, std::uint64_t{50}, std::int32_t{1}, limit,
+               &gave_up[0], relaxed);
+    other.join();
+    EXPECT_EQ(flags[0], 50U);
+    EXPECT_EQ(flags[1], 50U);
+    EXPECT_EQ(gave_up[0] + gave_up[1], 0U);
+    run_kernel(kKernelFlagPingpong, &flags[0], &flags[1], std::uint64_t{51}, std::uint64_t{50}, std::int32_t{1},
+               std::uint64_t{100}, &gave_up[0], relaxed);
+    EXPECT_EQ(gave_up[0], 51U);
+  }
 }
 
 TEST(HostKernels, GateWaitsForItsValueOrGivesUp) {

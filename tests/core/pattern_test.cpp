@@ -583,11 +583,16 @@ TEST(DevicePatterns, FlagsGoBackAndForthBetweenKernels) {
   for (const int ranks : {1, 2}) {
     CaseSpec spec = case_of("kernel", Pattern::kFlagPingpong, ranks, 0);
     expect_verified(spec);
+    spec.mechanism.variant = "relaxed";
+    expect_verified(spec);
     if (ranks == 2) {
       spec.places.devices = {0, 0};
       expect_verified(spec);
     }
   }
+  CaseSpec pushed = case_of("kernel", Pattern::kFlagPingpong, 2, 0);
+  pushed.mechanism.variant = "push";
+  EXPECT_NE(reason_for(pushed).find("no variant 'push'; its variant is relaxed"), std::string::npos);
   EXPECT_NE(reason_for(case_of("copy_engine", Pattern::kFlagPingpong, 2, 0)).find("between kernels"),
             std::string::npos);
   EXPECT_NE(reason_for(case_of("kernel", Pattern::kFlagPingpong, 3, 0)).find("between 2 ranks"), std::string::npos);

@@ -332,7 +332,7 @@ TEST_P(RealDevice, FlagsGoBackAndForthWithTheHost) {
   std::uint64_t* to_host = to_kernel + 16;
   std::uint64_t* gave_up = to_host + 8;
   run(kKernelFlagPingpong, {1, 1, 0}, to_kernel, to_host, std::uint64_t{1}, rounds, std::int32_t{1},
-      std::uint64_t{1} << 26, gave_up);
+      std::uint64_t{1} << 26, gave_up, std::int32_t{0});
   std::atomic_ref<std::uint64_t> seen(*to_host);
   std::atomic_ref<std::uint64_t> answer(*to_kernel);
   for (std::uint64_t round = 1; round <= rounds && *static_cast<volatile std::uint64_t*>(gave_up) == 0; ++round) {

@@ -117,6 +117,8 @@ def test_latency_is_the_slowest_pair_that_must_exchange() -> None:
     rows = [
         row("flag_pingpong", pair, latency_ns=1000.0 + 100 * sum(pair)) for pair in itertools.combinations(range(4), 2)
     ]
+    # What hands nothing over is no ceiling of what does.
+    rows.append(row("flag_pingpong", (2, 3), latency_ns=600.0, variant="relaxed"))
     ports = ports_of(rows)
 
     def latency(**case: Any) -> float | None:

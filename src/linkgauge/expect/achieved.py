@@ -22,7 +22,7 @@ from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Ceiling
 from linkgauge.expect.streams import in_own_memory
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, UNORDERED_FLAGS
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.system.model import System
 from linkgauge.system.remembered import remembered
@@ -106,6 +106,8 @@ class Ports:
 
     def _add_latency(self, row: Mapping[str, Any], devices: list[int], latency_ns: float) -> None:
         if row["pattern"] == "flag_pingpong":
+            if row.get("variant") in UNORDERED_FLAGS:
+                return
             _raise(self.latency_ns, frozenset(devices), latency_ns, lowest=True)
         elif row["pattern"] == "chase":
             memory = str(row.get("source_memory") or "device")

@@ -359,6 +359,9 @@ _TABLE = (
 
 PATTERNS: dict[str, PatternTraits] = {one.name: one for one in _TABLE}
 
+UNORDERED_FLAGS = ("relaxed", "device+p")
+"""Variants of flag_pingpong whose flag orders nothing: no data can be handed over at their latency."""
+
 SIDE_BY_SIDE = {one.side_by_side_of: one.name for one in _TABLE if one.side_by_side_of}
 """Patterns of a pair, and of disjoint such pairs at once, which are measured only when asked (`--concurrent-pairs`)."""
 

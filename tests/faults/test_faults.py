@@ -69,8 +69,13 @@ CHAINS = [
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 HERE = Path(__file__).parent
 FIRST_SIZE = 4096
-NVSHMEM_WAYS = (("pingpong", "put"), ("pingpong", "signal"), ("pingpong", "device"), ("allreduce", "collective"),
-                ("allreduce", "device+collective"))  # fmt: skip
+# Patterns and variants of a stand-in's cases, by turns: a wait on a stream for what never comes has an end of its own,
+# and kernels put and wait.
+WAYS = {
+    "nvshmem": (("pingpong", "put"), ("pingpong", "signal"), ("pingpong", "device"), ("allreduce", "collective"),
+                ("allreduce", "device+collective")),
+    "nccl3": (("allreduce", "device"), ("allreduce", "device+lsa_barrier")),
+}  # fmt: skip
 # Further MPI libraries, whose launchers end ranks, and tell of their end, in ways of their own.
 OTHER_LIBRARIES = [prefix for prefix in os.environ.get("LINKGAUGE_TEST_MPI", "").split(os.pathsep) if prefix]
 TO_OTHERS = {"kill": "time", "segv": "warm up", "stop": "time", "hang": "verify", "throw": "check", "abort": "time",
@@ -81,14 +86,14 @@ TO_OTHERS = {"kill": "time", "segv": "warm up", "stop": "time", "hang": "verify"
 ON_SYCL = {"kill": "time", "hang": "verify", "throw": "check", "memory": "prepare", "call": "verify", "corrupt": "time"}
 
 
-def plan_text(triples: list[Triple], more: str = "") -> str:
+def plan_text(triples: list[Triple], library: str = "", more: str = "") -> str:
     """One faulted case and one sound case for each triple; sizes tell them apart. `more`: a line of all cases."""
+    ways = WAYS.get(library, (("pingpong", ""),))
     tables = ["[[launch]]\nthreads = true\n"] if triples[0].transport in THREADED else []
     for number, triple in enumerate(triples):
         size = FIRST_SIZE + 16 * number
         each = 'verify = "each"' if triple.fault.kind == "corrupt" else ""
-        # By turns, since a wait on a stream for what never comes has an end of its own, and kernels put and wait.
-        pattern, way = NVSHMEM_WAYS[number % len(NVSHMEM_WAYS)] if triple.transport == "nvshmem" else ("pingpong", "")
+        pattern, way = ways[number % len(ways)]
         variant = f'variant = "{way}"' if way else ""
         tables.append(
             f'[[case]]\ntransport = "{triple.transport}"\npattern = "{pattern}"\nsize = ["{size}", "{size + 8}"]\n'
@@ -115,7 +120,7 @@ def faults_of(triples: list[Triple], folder: Path) -> dict[str, Any]:
 def run(triples: list[Triple], folder: Path, mpi: str = "", library: str = "", more: str = "") -> int:
     """Measure in a process of its own, which a fault may kill; returns its exit status. `mpi`: its library's prefix."""
     library = library or stand_in(triples)
-    job = {"plan": plan_text(triples, more), "fault": faults_of(triples, folder), "mpi": mpi,
+    job = {"plan": plan_text(triples, library, more), "fault": faults_of(triples, folder), "mpi": mpi,
            "devices": "sycl:0,1" if library == "sycl" else "cuda:0,1" if library else "host:2"}  # fmt: skip
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "tmp").mkdir(exist_ok=True)
@@ -284,6 +289,18 @@ def test_each_fault_costs_its_case_only_where_memory_is_opened_by_fabric_handles
     triples = [triple for triple in TRIPLES if ways.get(triple.transport, {}).get(triple.fault.kind) == triple.phase]
     assert len(triples) == sum(map(len, ways.values()))
     status = run(triples, tmp_path, library="nvrtc12", more='handles = "fabric"')
+    expect_each_cost_its_case(triples, tmp_path, status)
+
+
+@pytest.mark.skipif(not (STAND_INS / "nccl3").exists(), reason="no stand-in for NCCL: build the C++ tests")
+def test_each_fault_costs_its_case_only_where_our_kernels_have_nccls_memory(tmp_path: Path) -> None:
+    # Two phases of each, by the one variant and the other.
+    phases = {"kill": ("check", "time"), "segv": ("warm up", "verify"), "stop": ("check", "time"),
+              "hang": ("time", "verify"), "throw": ("check", "verify"), "memory": ("prepare", "check")}  # fmt: skip
+    triples = [triple for triple in TRIPLES if triple.transport == "ccl"
+               and triple.phase in phases.get(triple.fault.kind, ())]  # fmt: skip
+    assert len(triples) == 2 * len(phases)
+    status = run(triples, tmp_path, library="nccl3", more='algorithm = "two_shot"')
     expect_each_cost_its_case(triples, tmp_path, status)
 
 

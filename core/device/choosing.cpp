@@ -36,10 +36,13 @@ Choice choose_by_times(const RoundsOfTimes& rounds) {
   const double error = kErrorOfMedian * scatter / std::sqrt(static_cast<double>(rounds.size()));
   const double noise = std::max(kLeastNoise, kStandardErrors * error);
   const double limit = *std::min_element(medians.begin(), medians.end()) * (1 + noise);
-  const auto within = [&](double median) { return median <= limit; };
-  const auto first = std::find_if(medians.begin(), medians.end(), within);
-  const bool alone = std::count_if(first, medians.end(), within) == 1;
-  return {static_cast<std::size_t>(first - medians.begin()), alone || noise <= kLeastNoise};
+  Choice choice;
+  for (std::size_t candidate = 0; candidate < candidates; ++candidate) {
+    if (medians[candidate] <= limit) choice.within.push_back(candidate);
+  }
+  choice.index = choice.within.front();
+  choice.clear = choice.within.size() == 1 || noise <= kLeastNoise;
+  return choice;
 }
 
 RoundsOfTimes timed_in_rounds(std::size_t candidates, const TrialRounds& limits,

@@ -15,6 +15,7 @@ struct Choice {
   std::size_t index = 0;
   bool clear =
       true;  // told clearly: none but this one is within the noise, or those that are differ by next to nothing
+  std::vector<std::size_t> within;  // those that are, in their order: this one is the first
 };
 
 // The first candidate whose median is within the noise of the fastest's: the one that is taken by default stands first.

@@ -39,8 +39,8 @@ double copy_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& varia
 
 // The fastest variant for copies of about `bytes` along `path`, measured on these very buffers (target's contents are
 // lost), as choose_by_times() says. It is remembered for the process, by device, peers, direction, magnitude and
-// blocks, once it was told clearly or two measurements in a row agreed; until then every call measures, for up to a
-// third of a second. One thread measures at a time; ranks that are processes see to that themselves (by_turns).
+// blocks, once it was told clearly or two measurements in a row agreed; until then every call measures, for up to
+// half a second. One thread measures at a time; ranks that are processes see to that themselves (by_turns).
 CopyVariant fastest_copy(DeviceRuntime& runtime, const CopyPath& path, void* target, const void* source,
                          std::size_t bytes, int blocks);
 

@@ -94,7 +94,9 @@ TEST(Choosing, ABurstOverOneRoundOfThreeChangesNothing) {
 }
 
 TEST(Choosing, ScatterThatHidesWhichIsFasterIsToldOf) {
-  EXPECT_FALSE(choose_by_times({{100, 70}, {60, 130}, {140, 100}}).clear);
+  const Choice hidden = choose_by_times({{100, 70, 900}, {60, 130, 900}, {140, 100, 900}});
+  EXPECT_FALSE(hidden.clear);
+  EXPECT_EQ(hidden.within, (std::vector<std::size_t>{0, 1})) << "what is to be measured better";
   EXPECT_TRUE(choose_by_times({{100, 7}, {60, 13}, {140, 10}}).clear);
   EXPECT_TRUE(choose_by_times({{100, 100.1}, {100.1, 100}, {100, 100}}).clear) << "either is right";
 }

@@ -18,12 +18,12 @@ namespace {
 constexpr std::array<int, 3> kMajors{13, 12, 11};
 constexpr char kPtxPrefix[] = "compute_";
 // C's headers that libraries' device headers include and NVRTC has not, with what such code takes of them.
-const std::vector<rtc::Header> kHeadersOfC = {
+constexpr std::array<rtc::Header, 4> kHeadersOfC{{
     {"stdint.h", "#include <cuda/std/cstddef>\n#include <cuda/std/cstdint>\n"},
     {"stdbool.h", ""},
     {"stdlib.h", ""},
     {"limits.h", ""},
-};
+}};
 
 // NVRTC opens libnvrtc-builtins by its bare name and finds it only where the loader looks: open the one that lies
 // beside it first.

@@ -58,12 +58,12 @@ std::vector<SymbolEntry> Api::hiprtc_entries() {
 }
 
 std::string compile(const Api& api, const char* call, const std::string& source,
-                    const std::vector<std::string>& options, Kind kind, const std::vector<Header>& headers) {
+                    const std::vector<std::string>& options, Kind kind, std::span<const Header> headers) {
   std::vector<const char*> texts;
   std::vector<const char*> names;
   for (const Header& header : headers) {
-    texts.push_back(header.text.c_str());
-    names.push_back(header.name.c_str());
+    texts.push_back(header.text);
+    names.push_back(header.name);
   }
   ProgramScope scope(api);
   check(api,

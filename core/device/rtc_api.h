@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -45,13 +46,13 @@ enum class Kind : std::uint8_t { kCode, kPtx };
 
 // What `source` may include beside files, by name.
 struct Header {
-  std::string name;
-  std::string text;
+  const char* name;
+  const char* text;
 };
 
 // Compiles `source`. `call` names the compiler's function in errors; throws RuntimeCallError with the log.
 std::string compile(const Api& api, const char* call, const std::string& source,
                     const std::vector<std::string>& options, Kind kind = Kind::kCode,
-                    const std::vector<Header>& headers = {});
+                    std::span<const Header> headers = {});
 
 }  // namespace linkgauge::rtc

@@ -47,9 +47,10 @@ __device__ __forceinline__ void store_relaxed_system(volatile u64* place, u64 va
 }
 
 // Waits until *place >= value. False: gave up after `spin_limit` looks, so that no kernel waits for ever.
+template <bool kRelaxed = false>
 __device__ __forceinline__ bool wait_for(const volatile u64* place, u64 value, u64 spin_limit) {
   for (u64 spin = 0; spin < spin_limit; ++spin) {
-    if (load_acquire_system(place) >= value) return true;
+    if ((kRelaxed ? load_relaxed_system(place) : load_acquire_system(place)) >= value) return true;
   }
   return false;
 }

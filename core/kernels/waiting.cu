@@ -14,10 +14,7 @@ __device__ __forceinline__ void play(u64* mine, u64* theirs, u64 first, u64 roun
   };
   for (u64 round = first; round < first + rounds; ++round) {
     if (starts) write(round);
-    bool came = false;
-    for (u64 look = 0; !came && look < spin_limit; ++look)
-      came = (kRelaxed ? load_relaxed_system(mine) : load_acquire_system(mine)) >= round;
-    if (!came) {
+    if (!wait_for<kRelaxed>(mine, round, spin_limit)) {
       store_release_system(gave_up, round);
       return;
     }

@@ -136,9 +136,7 @@ class Chase final : public DevicePattern {
 constexpr std::uint64_t kGpuSpinLimit = std::uint64_t{1} << 24;
 constexpr std::uint64_t kHostSpinLimit = std::uint64_t{1} << 32;
 
-// Round trips of one launch on each side, over which the launch's cost is spread. A host device may have to wait for a
-// core in every one of them.
-constexpr std::uint64_t kGpuRounds = 1000;
+// Round trips of one launch on a host device, which may have to wait for a core in every one of them.
 constexpr std::uint64_t kHostRounds = 20;
 
 // The flags only ever grow, so that none has to be reset between launches. A rank alone plays both sides by two kernels
@@ -178,7 +176,7 @@ class FlagPingpong final : public DevicePattern {
   }
   int lane() const override { return rank() == 0 ? 0 : -1; }
   std::int64_t steps() const override {
-    return static_cast<std::int64_t>(runtime().name() == "host" ? kHostRounds : kGpuRounds);
+    return static_cast<std::int64_t>(runtime().name() == "host" ? kHostRounds : kRoundsOfLaunch);
   }
   std::vector<DeviceQueue> queues() const override {
     std::vector<DeviceQueue> result = DevicePattern::queues();

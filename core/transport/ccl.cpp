@@ -133,11 +133,11 @@ class CclOperation final : public BufferedOperation {
 
   void connect() override {
     runtime().bind_thread(context().device());
-    communicator_ = CclCommunicator::of(*library_, context(), mechanism().settings);
     if (!mechanism().settings.empty()) {
       own_ = std::make_unique<ccl::Configuration>(*library_, mechanism().settings);
       of_call_ = own_->of_call();
     }
+    communicator_ = CclCommunicator::of(*library_, context(), own_.get());
     stream_ = Stream(runtime(), context().device());
     source_data_ = source() == nullptr ? nullptr : source()->at(layout().sent.empty() ? 0 : layout().sent[0].offset);
     target_data_ =
@@ -484,7 +484,7 @@ class CclTransport final : public Transport {
   }
 
   // A window is all ranks' at once: each exposes one buffer to all others, or none does.
-  std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows,
+  std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& /*spec*/, const std::vector<Flow>& flows,
                                 ExposedEnd end) override {
     const Buffer* exposed = nullptr;
     for (const Flow& flow : flows) {
@@ -493,8 +493,7 @@ class CclTransport final : public Transport {
     }
     std::vector<PeerBuffer> result(flows.size());
     if (exposed == nullptr) return result;
-    const auto window = std::make_shared<CclWindow>(
-        context, CclCommunicator::of(load(context), context, spec.mechanism.settings), *exposed);
+    const auto window = std::make_shared<CclWindow>(context, CclCommunicator::of(load(context), context), *exposed);
     agreeing(*context.group, {}, [&] {
       for (std::size_t i = 0; i < flows.size(); ++i) {
         const int owner = end == ExposedEnd::kTarget ? flows[i].target : flows[i].source;

@@ -5,21 +5,20 @@
 
 #include "errors.h"
 #include "transport/agreement.h"
-#include "transport/ccl_config.h"
 
 namespace linkgauge {
 
 std::shared_ptr<CclCommunicator> CclCommunicator::of(const ccl::Library& library, const RankContext& context,
-                                                     const std::string& settings) {
-  const bool own = !settings.empty() && ccl::Configuration(library, settings).of_communicator() != nullptr;
-  if (own) return std::make_shared<CclCommunicator>(library, context, settings);
+                                                     const ccl::Configuration* settings) {
+  if (settings != nullptr && settings->of_communicator() != nullptr)
+    return std::make_shared<CclCommunicator>(library, context, settings);
   std::shared_ptr<void>& kept = context.kept("ccl");
   if (!kept || std::static_pointer_cast<CclCommunicator>(kept)->get() == nullptr)
-    kept = std::make_shared<CclCommunicator>(library, context, std::string());
+    kept = std::make_shared<CclCommunicator>(library, context, nullptr);
   return std::static_pointer_cast<CclCommunicator>(kept);
 }
 
-CclCommunicator::CclCommunicator(const ccl::Library& library, const RankContext& context, const std::string& settings)
+CclCommunicator::CclCommunicator(const ccl::Library& library, const RankContext& context, const ccl::Configuration* own)
     : library_(&library), device_(context.device()) {
   std::vector<std::byte> id;
   std::string reason;
@@ -47,8 +46,8 @@ CclCommunicator::CclCommunicator(const ccl::Library& library, const RankContext&
     }
   }
   context.runtime->bind_thread(device_);
-  if (!settings.empty()) {
-    init_by(settings, context, id);
+  if (own != nullptr) {
+    init_by(*own, context, id);
   } else {
     library.check(library.init(&communicator_, context.size(), id, context.rank()), "ncclCommInitRank", nullptr,
                   device_);
@@ -60,16 +59,15 @@ CclCommunicator::~CclCommunicator() {
 }
 
 // What the library refuses of them it refuses on every rank, before it meets another.
-void CclCommunicator::init_by(const std::string& settings, const RankContext& context,
+void CclCommunicator::init_by(const ccl::Configuration& own, const RankContext& context,
                               const std::vector<std::byte>& bytes) {
-  const ccl::Configuration configuration(*library_, settings);
-  ccl::Config own = *configuration.of_communicator();
+  ccl::Config config = *own.of_communicator();
   ccl::UniqueId id{};
   std::memcpy(&id, bytes.data(), sizeof id);
   const ccl::Result result =
-      library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id, context.rank(), &own);
+      library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id, context.rank(), &config);
   if (result == ccl::kInvalidArgument)
-    throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + settings);
+    throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + own.text());
   library_->check(result, "ncclCommInitRankConfig", nullptr, device_);
 }
 

@@ -6,17 +6,18 @@
 #include <vector>
 
 #include "transport/ccl_api.h"
+#include "transport/ccl_config.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
 
 class CclCommunicator {
  public:
-  // Collective. The one of these ranks, made where they have none that is whole and then kept from case to case; with
-  // `settings` one of the case's own.
+  // Collective. The one of these ranks, made where they have none that is whole and then kept from case to case; where
+  // the case's settings, if it has any, say something of a communicator, one of its own.
   static std::shared_ptr<CclCommunicator> of(const ccl::Library& library, const RankContext& context,
-                                             const std::string& settings);
-  CclCommunicator(const ccl::Library& library, const RankContext& context, const std::string& settings);
+                                             const ccl::Configuration* settings = nullptr);
+  CclCommunicator(const ccl::Library& library, const RankContext& context, const ccl::Configuration* own);
   CclCommunicator(const CclCommunicator&) = delete;
   CclCommunicator& operator=(const CclCommunicator&) = delete;
   ~CclCommunicator();
@@ -31,7 +32,7 @@ class CclCommunicator {
   void abort_if_broken(const Group& group) noexcept;
 
  private:
-  void init_by(const std::string& settings, const RankContext& context, const std::vector<std::byte>& bytes);
+  void init_by(const ccl::Configuration& own, const RankContext& context, const std::vector<std::byte>& bytes);
 
   const ccl::Library* library_;
   ccl::Communicator communicator_ = nullptr;

@@ -125,7 +125,7 @@ std::string selection_of(const std::string& algorithms, const std::string& proto
   return found;
 }
 
-Configuration::Configuration(const Library& library, const std::string& settings) {
+Configuration::Configuration(const Library& library, const std::string& settings) : text_(settings) {
   if (library.product() != Product::kNccl)
     throw Unsupported(std::string(library.name()) + " takes no settings of a case's own here: give them by --env");
   const std::string product = "NCCL " + library.version();

@@ -75,11 +75,13 @@ class Configuration {
   Configuration(const Configuration&) = delete;
   Configuration& operator=(const Configuration&) = delete;
 
+  const std::string& text() const { return text_; }
   // nullptr: they say nothing of a communicator, or of a call.
   const Config* of_communicator() const { return communicators_ ? &config_ : nullptr; }
   const CallConfig* of_call() const { return call_.algSelection != nullptr ? &call_ : nullptr; }
 
  private:
+  std::string text_;
   Config config_{};
   CallConfig call_{};
   bool communicators_ = false;

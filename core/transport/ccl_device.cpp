@@ -9,6 +9,7 @@
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/ccl_config.h"
+#include "transport/device_pattern.h"
 #include "transport/kernel_allreduce.h"
 #include "transport/kernel_allreduce_device.h"
 
@@ -17,10 +18,6 @@ namespace {
 
 constexpr char kBarrier[] = "lg_lsa_barrier";
 constexpr char kAllreduce[] = "lg_lsa_allreduce";
-// As flag_pingpong's: how many of one launch.
-constexpr std::uint64_t kRounds = 1000;
-constexpr std::int64_t kPatienceNs = 6'000'000'000;
-constexpr int kKernelPollsPerAbortCheck = 256;
 constexpr std::size_t kWordBytes = 128;
 
 // The headers that came with the library, which lie beside it in its wheel and in its tar files.
@@ -28,31 +25,28 @@ std::string header_folder(const ccl::Library& library) {
   return (std::filesystem::path(library.path()).parent_path().parent_path() / "include").string();
 }
 
-// A case's barriers of NCCL's, kRounds of them an operation.
+// A case's barriers of NCCL's, kRoundsOfLaunch of them an operation.
 class LsaBarrier final : public BufferedOperation {
  public:
   LsaBarrier(Transport& transport, const RankContext& context, const CaseSpec& spec, const ccl::Library& library)
       : BufferedOperation(transport, context, spec, LayoutRules{.no_bytes = true}), library_(&library) {}
 
   void post() override {
-    std::uint64_t rounds = kRounds;
-    std::uint64_t patience = kPatienceNs;
+    std::uint64_t rounds = kRoundsOfLaunch;
+    std::uint64_t patience = kKernelPatienceNs;
     void* word = gave_up_.data();
     void* arguments[] = {device_->argument(), &rounds, &patience, &word};
     runtime().launch(kernel_, {1, kThreads, 0}, arguments, stream_.handle());
   }
   void complete() override {
-    for (int poll = 1; !runtime().done(stream_.handle()); ++poll) {
-      // Its waits end by themselves: one that another rank's failure keeps waiting is not left to the driver.
-      if (poll % kKernelPollsPerAbortCheck == 0 && group().aborted()) stream_.synchronize();
-    }
+    stream_.synchronize();  // the kernel's waits end by themselves
     const std::uint64_t round = *static_cast<const volatile std::uint64_t*>(gave_up_.data());
     if (round == 0) return;
     if (group().aborted()) throw PeerError("another rank gave up during a barrier of NCCL");
-    throw Error("barrier gave up: in round " + std::to_string(round) + " of " + std::to_string(kRounds) +
-                " a rank did not come within " + std::to_string(kPatienceNs / 1'000'000'000) + " s");
+    throw Error("barrier gave up: in round " + std::to_string(round) + " of " + std::to_string(kRoundsOfLaunch) +
+                " a rank did not come within " + std::to_string(kKernelPatienceNs / 1'000'000'000) + " s");
   }
-  std::int64_t steps() const override { return static_cast<std::int64_t>(kRounds); }
+  std::int64_t steps() const override { return static_cast<std::int64_t>(kRoundsOfLaunch); }
   std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), context().device()}}; }
 
  private:
@@ -64,7 +58,7 @@ class LsaBarrier final : public BufferedOperation {
       std::memset(gave_up_.data(), 0, gave_up_.size());
       stream_ = Stream(runtime(), context().device());
     });
-    device_ = std::make_unique<CclDevice>(context(), CclCommunicator::of(*library_, context(), ""), 1);
+    device_ = std::make_unique<CclDevice>(context(), CclCommunicator::of(*library_, context()), 1);
     kernel_ = device_->kernel(kBarrier);
   }
   void disconnect() noexcept override {
@@ -93,7 +87,7 @@ class LsaMetAllreduce final : public DeviceMetAllreduce {
 
  private:
   void make_meetings(int /*device*/) override {
-    device_ = std::make_unique<CclDevice>(context(), CclCommunicator::of(*library_, context(), ""),
+    device_ = std::make_unique<CclDevice>(context(), CclCommunicator::of(*library_, context()),
                                           static_cast<int>(multiprocessors_));
     kernel_ = device_->kernel(kAllreduce);
     first_argument_ = device_->argument();

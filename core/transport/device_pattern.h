@@ -2,6 +2,7 @@
 // lane.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,9 @@
 #include "transport/operation.h"
 
 namespace linkgauge {
+
+// Of what is so short that a launch would hide it: how often one kernel does it, over which the launch is spread.
+inline constexpr std::uint64_t kRoundsOfLaunch = 1000;
 
 class DevicePattern : public Operation {
  public:

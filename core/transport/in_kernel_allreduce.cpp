@@ -31,7 +31,7 @@ void InKernelAllreduce::complete() {
   if (group().aborted()) throw PeerError("another rank gave up during an allreduce");
   const direct::Failure failure = direct::failure_of(word);
   throw Error(mechanism().algorithm + " gave up: in operation " + std::to_string(failure.epoch) + " " +
-              missed(failure) + " within " + std::to_string(kPatienceNs / 1'000'000'000) + " s");
+              missed(failure) + " within " + std::to_string(kKernelPatienceNs / 1'000'000'000) + " s");
 }
 
 void InKernelAllreduce::allocate_and_agree() {
@@ -98,7 +98,7 @@ std::size_t InKernelAllreduce::fastest_of(std::size_t count, const std::function
 }
 
 std::uint64_t InKernelAllreduce::patience() const {
-  return static_cast<std::uint64_t>(runtime().name() == "hip" ? kPatienceNs / kHipTickNs : kPatienceNs);
+  return static_cast<std::uint64_t>(runtime().name() == "hip" ? kKernelPatienceNs / kHipTickNs : kKernelPatienceNs);
 }
 
 void InKernelAllreduce::disconnect() noexcept {

@@ -15,6 +15,10 @@
 
 namespace linkgauge {
 
+// How long a kernel waits for its peers: longer than any rank is late, shorter than it takes for a case to be seen as
+// hung.
+inline constexpr std::int64_t kKernelPatienceNs = 6'000'000'000;
+
 class InKernelAllreduce : public BufferedOperation {
  public:
   void post() override {
@@ -25,9 +29,6 @@ class InKernelAllreduce : public BufferedOperation {
   std::vector<DeviceQueue> queues() const override { return {{stream_.handle(), context().device()}}; }
 
  protected:
-  // How long a kernel waits for its peers: longer than any rank is late, shorter than it takes for a case to be seen as
-  // hung.
-  static constexpr std::int64_t kPatienceNs = 6'000'000'000;
   static constexpr std::size_t kHostWords =
       32;  // failure's, and those of who derives from this, a line of 128 bytes on
   static constexpr std::size_t kOwnHostWord = 16;

@@ -15,11 +15,11 @@
 #include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
+#include "transport/device_pattern.h"
 
 namespace linkgauge::nvshmem {
 namespace {
 
-constexpr std::uint64_t kBarriers = 1000;                   // of barriers that one kernel calls, as flag_pingpong's
 constexpr std::int64_t kEvenOutPatienceNs = 5'000'000'000;  // all come as soon as they hear of a failure
 constexpr int kCommandsBeside = 8;  // of one call on its stream: a kernel, waits for NVSHMEM's streams, copies
 
@@ -133,7 +133,7 @@ class Collective final : public BufferedOperation {
   int commands_per_post() const override { return by_kernel_ ? 1 : kCommandsBeside + ranks(); }
 
  private:
-  std::uint64_t rounds() const { return by_kernel_ && traffic().pattern == Pattern::kBarrier ? kBarriers : 1; }
+  std::uint64_t rounds() const { return by_kernel_ && traffic().pattern == Pattern::kBarrier ? kRoundsOfLaunch : 1; }
 
   void connect() override {
     runtime().bind_thread(context().device());

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::size_t kWordBytes = 256;
 constexpr std::size_t kMessageBytes = 8;  // the pattern has no size: as small as a flag
-// As flag_pingpong's: round trips of one launch, and some ten seconds of looks.
-constexpr std::uint64_t kRounds = 1000;
+// As flag_pingpong's: some ten seconds of looks.
 constexpr std::uint64_t kSpinLimit = std::uint64_t{1} << 24;
 
 // Where a rank receives, as its PE and offsets there.
@@ -26,8 +25,8 @@ struct Told {
   std::uint64_t word = 0;
 };
 
-// One operation is kRounds round trips of kMessageBytes and a signal, or of the word alone. Words only ever grow, as
-// those of flag_pingpong.
+// One operation is kRoundsOfLaunch round trips of kMessageBytes and a signal, or of the word alone. Words only ever
+// grow, as those of flag_pingpong.
 class Pingpong final : public DevicePattern {
  public:
   Pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)
@@ -40,9 +39,10 @@ class Pingpong final : public DevicePattern {
   void post() override {
     const Kernels::Put put{pe_->at(peer_.receive), send_.at(0), send_.size(),
                            reinterpret_cast<Signal*>(pe_->at(peer_.word)), peer_.pe};
-    pe_->kernels().pingpong(put, static_cast<Signal*>(word_.data()), {rounds_ + 1, kRounds, rank() == 0, kSpinLimit},
-                            by_, static_cast<std::uint64_t*>(gave_up_.data()), stream());
-    rounds_ += kRounds;
+    pe_->kernels().pingpong(put, static_cast<Signal*>(word_.data()),
+                            {rounds_ + 1, kRoundsOfLaunch, rank() == 0, kSpinLimit}, by_,
+                            static_cast<std::uint64_t*>(gave_up_.data()), stream());
+    rounds_ += kRoundsOfLaunch;
   }
   void complete() override {
     DevicePattern::complete();
@@ -65,7 +65,7 @@ class Pingpong final : public DevicePattern {
     return result;
   }
   int lane() const override { return rank() == 0 ? 0 : -1; }
-  std::int64_t steps() const override { return static_cast<std::int64_t>(kRounds); }
+  std::int64_t steps() const override { return static_cast<std::int64_t>(kRoundsOfLaunch); }
 
  private:
   static Piece piece_of(int of) { return {0, kMessageBytes, of, 0, false}; }

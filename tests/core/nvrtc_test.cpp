@@ -61,6 +61,24 @@ TEST(Nvrtc, CompilesPtxForWhatIsNewerThanItself) {
   }
 }
 
+// Calls `body` with each compiler of CUDA 13, which the wheels of device libraries here are of, among `asked`
+// (LINKGAUGE_TEST_NVRTC); it looks for libraries in `folders`, ':' between them. Returns how many there were.
+template <typename Body>
+int with_compilers_of_13(const char* asked, const char* folders, const Body& body) {
+  std::vector<std::string> places;
+  std::istringstream listed(folders);
+  for (std::string folder; std::getline(listed, folder, ':');) places.push_back(folder);
+  int count = 0;
+  std::istringstream entries(asked);
+  for (std::string entry; std::getline(entries, entry, ';');) {
+    NvrtcCompiler compiler(entry.substr(0, entry.rfind(':')), places);
+    if (compiler.major() != 13) continue;
+    body(compiler);
+    ++count;
+  }
+  return count;
+}
+
 // LINKGAUGE_TEST_NVSHMEM: folders of libraries, ':' between them, with NVSHMEM's device library and nvJitLink, and the
 // headers of both and of CUDA beside them (wheels nvidia-nvshmem-cu13, nvidia-nvjitlink, nvidia-cuda-runtime, -cccl).
 TEST(Nvrtc, LinksKernelsThatPutAndCollectivesWithNvshmemsDeviceLibrary) {
@@ -68,14 +86,7 @@ TEST(Nvrtc, LinksKernelsThatPutAndCollectivesWithNvshmemsDeviceLibrary) {
   const char* asked = std::getenv("LINKGAUGE_TEST_NVRTC");
   if (folders == nullptr || asked == nullptr)
     GTEST_SKIP() << "LINKGAUGE_TEST_NVSHMEM names no NVSHMEM, or LINKGAUGE_TEST_NVRTC no compiler";
-  std::vector<std::string> places;
-  std::istringstream listed(folders);
-  for (std::string folder; std::getline(listed, folder, ':');) places.push_back(folder);
-  int linked = 0;
-  std::istringstream entries(asked);
-  for (std::string entry; std::getline(entries, entry, ';');) {
-    NvrtcCompiler compiler(entry.substr(0, entry.rfind(':')), places);
-    if (compiler.major() != 13) continue;  // what this NVSHMEM is of
+  const int linked = with_compilers_of_13(asked, folders, [&](NvrtcCompiler& compiler) {
     const LinkedCode code{linked_text("lg_nvshmem_put"), "", "nvshmem.h", "libnvshmem_device.a", "NVSHMEM", "-"};
     const std::string image = compiler.compile_linked(code, "sm_90");
     EXPECT_EQ(image.substr(0, 4),
@@ -94,8 +105,7 @@ TEST(Nvrtc, LinksKernelsThatPutAndCollectivesWithNvshmemsDeviceLibrary) {
     LinkedCode lacking = code;
     lacking.archive = "libno_such_device.a";
     EXPECT_THROW((void)compiler.compile_linked(lacking, "sm_90"), Unsupported);
-    ++linked;
-  }
+  });
   EXPECT_GT(linked, 0) << "no NVRTC of CUDA 13 among " << asked;
 }
 
@@ -107,22 +117,14 @@ TEST(Nvrtc, CompilesKernelsThatMeetByNcclsBarriers) {
   if (headers == nullptr || folders == nullptr || asked == nullptr)
     GTEST_SKIP() << "LINKGAUGE_NCCL_INCLUDE, LINKGAUGE_TEST_NVSHMEM or LINKGAUGE_TEST_NVRTC is not said";
   const std::string first = std::string(headers).substr(0, std::string(headers).find(';'));
-  std::vector<std::string> places;
-  std::istringstream listed(folders);
-  for (std::string folder; std::getline(listed, folder, ':');) places.push_back(folder);
-  int compiled = 0;
-  std::istringstream entries(asked);
-  for (std::string entry; std::getline(entries, entry, ';');) {
-    NvrtcCompiler compiler(entry.substr(0, entry.rfind(':')), places);
-    if (compiler.major() != 13) continue;
+  const int compiled = with_compilers_of_13(asked, folders, [&](NvrtcCompiler& compiler) {
     LinkedCode code{linked_text("lg_lsa_barrier"), first, "nccl_device/impl/lsa_barrier__funcs.h", "", "NCCL", "-"};
     const std::string image = compiler.compile_linked(code, "sm_90");
     for (const char* kernel : {"lg_lsa_barrier", "lg_lsa_allreduce"})
       EXPECT_NE(image.find(std::string(".text.") + kernel + '\0'), std::string::npos) << kernel;
     code.folder.clear();
     EXPECT_THROW((void)compiler.compile_linked(code, "sm_90"), Unsupported);
-    ++compiled;
-  }
+  });
   EXPECT_GT(compiled, 0) << "no NVRTC of CUDA 13 among " << asked;
 }
 

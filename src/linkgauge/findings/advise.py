@@ -80,7 +80,6 @@ class _Pooled:
     members: tuple[Measure, ...]
 
 
-_BETWEEN_KERNELS = {one.name: one.between_kernels for one in TRANSPORTS.values() if one.between_kernels}
 _HELD = held_apart("size", "devices", *MECHANISM)
 
 
@@ -111,7 +110,7 @@ def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
     """
     kinds: dict[tuple[Any, ...], list[Measure]] = {}
     for measure in facts.measures:
-        inside = measure.case.pattern == "barrier" and measure.case.variant == _BETWEEN_KERNELS.get(measure.transport)
+        inside = measure.case.pattern == "barrier" and TRANSPORTS[measure.transport].meets_kernels(measure.case.variant)
         kind = (*measure.task, inside, len(set(measure.devices)) == 1)
         kinds.setdefault(kind, []).append(measure)
     tasks: dict[tuple[Any, ...], list[Measure]] = {}

@@ -59,6 +59,10 @@ class TransportTraits:
         """Whether kernels of ours do what the library would otherwise: its algorithms are those of transport kernel."""
         return bool(self.our_kernels) and variant.partition("+")[0] == self.our_kernels
 
+    def meets_kernels(self, variant: str) -> bool:
+        """Whether a barrier by this variant is between kernels that run."""
+        return bool(self.between_kernels) and variant == self.between_kernels
+
     @property
     def own_way(self) -> bool:
         """Whether its bytes move within the ranks' own calls, over whichever links the library likes."""

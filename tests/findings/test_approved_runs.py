@@ -19,7 +19,10 @@ from linkgauge.app.cli import run_command
 APPROVED = Path(__file__).parent / "approved"
 IMPORTED = Path(__file__).with_name("imported_nccl_tests")
 RUNS = ("h200x4-default-1", "h200x4-full-part", "h200x4-matrix", "host2-quick-1", IMPORTED.name)
-COMMANDS = {"show": (), "findings": ("--notes",), "check": (), "advise": ()}
+COMMANDS = {
+    "show": ("show",), "show-all": ("show", "--all"), "findings": ("findings", "--notes"), "check": ("check",),
+    "advise": ("advise",),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=RUNS)
@@ -40,7 +43,8 @@ def test_what_is_said_of_a_run_is_as_approved(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.chdir(folder.parent)
-    status = run_command([command, folder.name, *COMMANDS[command]])
+    name, *options = COMMANDS[command]
+    status = run_command([name, folder.name, *options])
     said = capsys.readouterr()
     assert said.err == ""
     approve(APPROVED / f"{folder.name}.{command}.txt", plain(f"{said.out}exit status {status}"))

@@ -138,11 +138,11 @@ def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_pat
         for lane, one in lanes.items():
             moved = payload * (groups if lane == -1 else 1)
             assert one["goodput_bytes_per_s"] == pytest.approx(moved / one["median_ns"] * 1e9)
-            assert one["bus_bandwidth_bytes_per_s"] == pytest.approx(one["goodput_bytes_per_s"] * bus)
+            assert one["busbw_bytes_per_s"] == pytest.approx(one["goodput_bytes_per_s"] * bus)
         # The case is as slow as its slowest group in each sample, so never faster than a group's own median.
         assert all(lanes[-1]["median_ns"] >= one["median_ns"] * 0.999 for one in lanes.values())
         (measure,) = (m for m in facts.measures if m.case_key == row.case_key)
-        assert measure.bus == pytest.approx(lanes[-1]["bus_bandwidth_bytes_per_s"])
+        assert measure.bus == pytest.approx(lanes[-1]["busbw_bytes_per_s"])
     total = {row.case.groups: row.record["bytes_total"] for row in rows if row.case.pattern == "alltoall"}
     assert total == {1: 4 * 3 * 61440, 2: 2 * 2 * 61440}
     shown = linkgauge("show", "run", cwd=tmp_path)

@@ -81,7 +81,7 @@ def test_goodput_and_bus_bandwidth_are_the_definitions(tmp_path: Path, pattern: 
     assert row["goodput_mean_bytes_per_s"] == pytest.approx(payload / row["mean_ns"] * 1e9, rel=1e-12)
     assert row["goodput_low_bytes_per_s"] <= row["goodput_bytes_per_s"] <= row["goodput_high_bytes_per_s"]
     factor = float(BUS[pattern](case.ranks)) if pattern in BUS else 1.0
-    assert row["bus_bandwidth_bytes_per_s"] == pytest.approx(row["goodput_bytes_per_s"] * factor)
+    assert row["busbw_bytes_per_s"] == pytest.approx(row["goodput_bytes_per_s"] * factor)
     assert row["latency_ns"] == row["median_ns"] / (2 if pattern == "pingpong" else 1)
 
 

@@ -42,7 +42,7 @@ def test_nccl_tests_table(tmp_path: Path) -> None:
     )
     assert row["median_ns"] == pytest.approx(20_000)
     assert row["goodput_bytes_per_s"] == pytest.approx(52.43e9, rel=1e-3)  # its algbw
-    assert row["bus_bandwidth_bytes_per_s"] == pytest.approx(52.43e9, rel=1e-3)  # 2 (n - 1) / n is 1 on two
+    assert row["busbw_bytes_per_s"] == pytest.approx(52.43e9, rel=1e-3)  # 2 (n - 1) / n is 1 on two
     assert row["library"] == "NCCL 2.28.9"
     assert (row["verified"], row["operations_total"], row["cadence"]) == (True, 20, "streaming")
     wrong = by_key[1 << 20, True]

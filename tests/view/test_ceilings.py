@@ -80,14 +80,14 @@ def test_show_carries_ceilings_and_shares(tmp_path: Path, capsys: pytest.Capture
     cases = [make_case("kernel", "unidirectional", 1 << 28, pair) for pair in itertools.permutations(range(4), 2)]
     info = {"system": to_data(load("hgx-h200-4"))}
     path = make_run(tmp_path / "r", cases=cases, samples=8, time_ns=lambda case: case.size / 360.0, info=info)
-    assert run_command(["show", str(path)]) == 0
+    assert run_command(["show", str(path), "--all"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "ceilings at 256 MiB: max_flow (bound) 450" in shown
+    assert "limits at 256 MiB, GB/s: max_flow (bound) 450" in shown
     assert "widest_path (constructive) 150" in shown
-    assert "share of the least bound" in shown
+    assert "% of limit" in shown
     shares = {float(share) / 100 / (float(rate) / 450) for rate, share in re.findall(r"(\d{3}) (\d+)%", shown)}
     assert len(re.findall(r"\d{3} \d+%", shown)) == 12
     assert all(abs(ratio - 1) < 0.01 for ratio in shares)
     bare = make_run(tmp_path / "bare", cases=cases, samples=8)
-    assert run_command(["show", str(bare)]) == 0
-    assert "ceilings" not in capsys.readouterr().out
+    assert run_command(["show", str(bare), "--all"]) == 0
+    assert "limits at" not in capsys.readouterr().out

@@ -43,11 +43,11 @@ def test_alike_things_are_one_row_with_its_range(slow: FirstLook) -> None:
         "alltoall · 8 devices", "host_to_device · device 0 to 7", "device_to_host · device 0 to 7",
     }  # fmt: skip
     host = rows["host_to_device · device 0 to 7"]
-    assert (host.rate_by, host.rate_at, host.share, host.bound) == ("copy_engine", "256 MiB", "87 %", "63.0")
-    ends = [float(end) for end in host.rate.split(" to ")]
+    assert (host.peak_mechanism, host.peak_size, host.share, host.limit) == ("copy_engine", "256 MiB", "87 %", "63.0")
+    ends = [float(end) for end in host.peak.split(" to ")]
     assert all(54 < end < 56 for end in ends)  # not the seventh's 38
     told = list(apart_lines(slow.answers, "GB/s"))
-    assert any(line.startswith("apart from the rest of host_to_device · device 0 to 7: device 6") for line in told)
+    assert any(line.startswith("host_to_device · device 0 to 7 differs on: device 6") for line in told)
     assert any("0-3 27" in line and "one way" in line for line in told)
 
 
@@ -64,11 +64,11 @@ def test_of_figures_as_good_the_one_of_more_pairs_is_told(tmp_path: Path) -> Non
     cases = [*node_cases(4), make_case("copy_engine", "unidirectional", 1 << 30, (0, 1))]
     look = look_at(node_run(tmp_path / "run", "hgx-h200-4", cases=cases))
     words = task_words(look.answers[0], "GB/s")
-    assert words.rate_at == "256 MiB"
+    assert words.peak_size == "256 MiB"
     cases = [make_case("copy_engine", "unidirectional", size, (0, 1)) for size in (1 << 10, 1 << 30)]
     cases += [make_case("copy_engine", "unidirectional", 1 << 10, (1, 0))]
     words = task_words(look_at(node_run(tmp_path / "two", "hgx-h200-4", cases=cases)).answers[0], "GB/s")
-    assert (words.rate.endswith(" (0-1)"), words.rate_at) == (True, "1 GiB")
+    assert (words.peak.endswith(" (0-1)"), words.peak_size) == (True, "1 GiB")
 
 
 def test_at_most_so_many_tasks_at_first_sight_and_none_lost(tmp_path: Path) -> None:
@@ -212,11 +212,11 @@ def test_show_and_run_begin_with_the_same_sentence(tmp_path: Path, capsys: pytes
     path = node_run(tmp_path / "run", "hgx-h200-4")
     print_summary(linkgauge.load(path), Console(width=200))
     said = capsys.readouterr().out.splitlines()[0].strip()
-    assert said.startswith("4 Synthetic GPU: all pairs alike within 1 %, 87 % of 150 GB/s a pair; host 87 %")
+    assert said.startswith("4x Synthetic GPU: all GPU pairs within 1 %, 130 GB/s = 87 % of NVLink (150 GB/s); host")
     assert run_command(["show", str(path)]) == 0
     assert said in " ".join(capsys.readouterr().out.split())
     assert run_command(["show", str(path), "--pattern", "unidirectional"]) == 0
-    assert "alike within" not in capsys.readouterr().out  # a part is not the run
+    assert "all GPU pairs within" not in capsys.readouterr().out  # a part is not the run
     assert f'<p class="sentence">{said}</p>' in report_html(linkgauge.load(path))
 
 

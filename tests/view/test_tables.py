@@ -82,7 +82,7 @@ def test_many_mechanisms_of_one_size_are_lines_of_one_table(tmp_path: Path, widt
         for initiator in ("receiver", "sender")
         for blocks in counts
     ]
-    times = text[text.index("time of one") : text.index("goodput")].splitlines()
+    times = text[text.index("time of one") : text.index("algbw")].splitlines()
     assert times[1].split() == ["mechanism", "1", "MiB"]
     assert [line[: len(label)] for label, line in zip(labels, times[2:], strict=False)] == labels
     # Marked or not, figures end below each other.

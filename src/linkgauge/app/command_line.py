@@ -108,6 +108,23 @@ def argument(name: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.argument(name, cls=Argument, **settings)
 
 
+def run_argument(name: str = "run") -> Callable[[Decorated], Decorated]:
+    """A decorator that adds the run folder a command reads, by default the newest in runs/."""
+    return argument(
+        name, metavar="[RUN]", required=False, type=PATH, callback=_run_folder,
+        help="A run folder; the newest in runs/ by default.",
+    )  # fmt: skip
+
+
+def _run_folder(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path:
+    if path is not None:
+        return path
+    found = [each.parent for each in Path("runs").glob("*/run.json")]
+    if not found:
+        raise click.UsageError("no run was named, and runs/ has none: name a run folder", context)
+    return max(found, key=lambda each: (each.stat().st_mtime_ns, each.name))
+
+
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """A decorator that adds an option; click's settings, and `panel`, the title of its group in the help."""
     return click.option(*names, cls=Option, **settings)

@@ -7,20 +7,20 @@ from typing import Any
 
 import click
 
-from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.command_line import PATH, command, flag, option, run_argument
 
-run_argument = argument("run", metavar="RUN", help="A run folder.")
 unit_option = option("--unit", default="GB/s", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
 
 
 @command("show", epilog="Example: linkgauge show runs/2026-01-02 --pattern allreduce")
-@run_argument
-@option("--pattern", help="Only this pattern.")
+@run_argument()
+@flag("--all", "everything", help="Add every table: sizes by mechanism, pairs as matrices, limits, skipped cases.")
+@option("--pattern", help="Show every table of this pattern alone.")
 @unit_option
-@flag("--derived", help="Only what is derived from curves: flat latency, n1/2, 95 %, blocks.")
-@flag("--json", "as_json", help="As JSON: one object a case and lane, or with --derived one a curve.")
-def show_command(run: str, pattern: str | None, unit: str, derived: bool, as_json: bool) -> None:
-    """A run in a sentence and as tables: findings, sizes by mechanism, pairs as matrices, and what did not end well."""
+@flag("--derived", help="Show what is derived from curves alone: flat latency, n1/2, 95 %, blocks.")
+@flag("--json", "as_json", help="Print JSON: one object a case and lane, or with --derived one a curve.")
+def show_command(run: Path, everything: bool, pattern: str | None, unit: str, derived: bool, as_json: bool) -> None:
+    """Show a run: the verdict, the peaks of each path and collective, and the findings."""
     from linkgauge.store.run import load
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
@@ -39,7 +39,7 @@ def show_command(run: str, pattern: str | None, unit: str, derived: bool, as_jso
     from linkgauge.view.answer import FirstLook
     from linkgauge.view.ceilings import Ceilings
     from linkgauge.view.judged import findings_of
-    from linkgauge.view.summary import print_head
+    from linkgauge.view.summary import print_first_screen
 
     console = Console()
     if derived:
@@ -47,19 +47,18 @@ def show_command(run: str, pattern: str | None, unit: str, derived: bool, as_jso
         return
     ceilings = Ceilings(results.run)
     if pattern is None:
-        findings = findings_of(loaded)
-        print_head(FirstLook(results, ceilings), findings, console, unit)
-        console.print()
-        if findings:
-            console.print(tables.findings_table(findings))
-    console.print(tables.everything(results, console.width, unit, ceilings))
+        print_first_screen(FirstLook(results, ceilings), findings_of(loaded), console, unit)
+    if everything or pattern is not None:
+        console.print("", tables.everything(results, console.width, unit, ceilings), sep="\n")
+    elif results.rows:
+        console.print("", f"All tables: linkgauge show {run} --all", sep="\n", markup=False, highlight=False)
 
 
 @command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")
-@run_argument
+@run_argument()
 @option("-o", "--output", type=PATH, help="Where to write it; report.html in the run folder by default.")
 @unit_option
-def report_command(run: str, output: Path | None, unit: str) -> None:
+def report_command(run: Path, output: Path | None, unit: str) -> None:
     """A run's report: one HTML file that opens offline."""
     from linkgauge.store.run import load
     from linkgauge.view.report import write_report
@@ -69,7 +68,7 @@ def report_command(run: str, output: Path | None, unit: str) -> None:
 
 
 @command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --figure goodput --pattern pingpong -o fig.pdf")
-@run_argument
+@run_argument()
 @option(
     "--figure",
     required=True,
@@ -85,7 +84,7 @@ def report_command(run: str, output: Path | None, unit: str) -> None:
 @option("--quantity", default="", help="Of a matrix: goodput, latency, share or hops.")
 @unit_option
 def plot_command(
-    run: str,
+    run: Path,
     figure: str,
     output: Path | None,
     pattern: str,

@@ -138,7 +138,7 @@ def _nccl_tests(rows: list[Row]) -> Iterator[str]:
 
 def _nccl_cells(row: Row, size: int) -> list[str]:
     time_us = row["mean_ns"] / 1e3
-    bus = row["bus_bandwidth_bytes_per_s"] * row["median_ns"] / row["mean_ns"] / 1e9
+    bus = row["busbw_bytes_per_s"] * row["median_ns"] / row["mean_ns"] / 1e9
     return [f"{time_us:.2f}", f"{size / row['mean_ns']:.2f}", f"{bus:.2f}", "0" if row["verified"] else "N/A"]
 
 

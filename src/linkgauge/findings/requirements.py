@@ -88,7 +88,7 @@ def _told(value: Any, at: str) -> tuple[str, ...]:
 
 _LIMITS: dict[str, tuple[str, str]] = {
     "goodput_at_least": (units.RATE, "goodput"),
-    "bus_bandwidth_at_least": (units.RATE, "bus"),
+    "busbw_at_least": (units.RATE, "bus"),
     "time_at_most": (units.TIME, "time"),
     "latency_at_most": (units.TIME, "latency"),
     "share_at_least": (units.COUNT, "share"),

@@ -36,7 +36,7 @@ class PatternTraits:
     size_means: str
     timekeeper: str  # starter | sender | root | lanes | slowest
     payload_bytes: Amount  # goodput's numerator; goodput = payload / t
-    bus_factor: Callable[[int], Fraction]  # n -> bus bandwidth / goodput
+    bus_factor: Callable[[int], Fraction]  # n -> busbw / goodput
     bytes_per_peer: Amount
     bytes_total: Amount
     blocks: bool = False  # m is cut into n blocks
@@ -61,6 +61,8 @@ class PatternTraits:
     by_cores: bool = False  # done by the host's cores, which leaves its device alone
     spread_of: str = ""  # the pattern that it is where the distribution is even
     own_memory: bool = False  # its bytes stay in memories that each rank reaches by itself: no rank sends to another
+    # n -> algbw / goodput, algbw being nccl-tests' size over t; None where nccl-tests has no such collective.
+    algorithm_factor: Callable[[int], Fraction] | None = None
     # Links of a port in use at once: "one" way, "both", or both where a library sends and receives at once ("library").
     link_ways: str = ""
     # n -> what every rank's buffer gives and takes at least, and the root's where that differs.
@@ -149,6 +151,10 @@ def _one(n: int) -> Fraction:
 
 def _block_share(n: int) -> Fraction:
     return Fraction(n - 1, n)
+
+
+def _all_over_others(n: int) -> Fraction:
+    return Fraction(n, n - 1) if n > 1 else Fraction(1)
 
 
 def _whole(m: int, n: int, w: int, d: str = "") -> Fraction:
@@ -261,7 +267,7 @@ _TABLE = (
     PatternTraits(
         "ring_shift", "from each to the next, at once", "message", "slowest",
         _whole, _one, _whole, _each,
-        collective=True, routed=True, link_ways="both", legs=_all_ranks),
+        collective=True, algorithm_factor=_one, routed=True, link_ways="both", legs=_all_ranks),
     PatternTraits(
         "one_to_all", "from the root to each other, a message for each", "per peer", "root",
         _to_others, _one, _whole, _to_others,
@@ -273,35 +279,39 @@ _TABLE = (
     PatternTraits(
         "alltoall", "from each to each other, a message for each", "per destination", "slowest",
         _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),
-        collective=True, link_ways="both", legs=lambda n: ((n * (n - 1), n * (n - 1)), None)),
+        collective=True, algorithm_factor=_all_over_others,
+        link_ways="both", legs=lambda n: ((n * (n - 1), n * (n - 1)), None)),
     PatternTraits(
         "allreduce", "the sum of all buffers on each", "buffer", "slowest",
         _whole, lambda n: Fraction(2 * (n - 1), n), _whole, lambda m, n, w, d="": Fraction(2 * (n - 1) * m),
-        reduces=True, collective=True, link_ways="library", legs=_all_ranks),
+        reduces=True, collective=True, algorithm_factor=_one, link_ways="library", legs=_all_ranks),
     PatternTraits(
         "allgather", "the blocks of all on each", "total of n blocks", "slowest",
         _whole, _block_share, _block, _to_others,
-        blocks=True, collective=True, link_ways="library", legs=lambda n: ((1, n - 1), None)),
+        blocks=True, collective=True, algorithm_factor=_one, link_ways="library", legs=lambda n: ((1, n - 1), None)),
     PatternTraits(
         "reduce_scatter", "a block of the sum of all buffers on each", "total of n blocks", "slowest",
         _whole, _block_share, _block, _to_others,
-        blocks=True, reduces=True, collective=True, link_ways="library", legs=lambda n: ((n, 1), None)),
+        blocks=True, reduces=True, collective=True, algorithm_factor=_one,
+        link_ways="library", legs=lambda n: ((n, 1), None)),
     PatternTraits(
         "broadcast", "the root's buffer on each", "buffer", "slowest",
         _whole, _one, _whole, _to_others,
-        root="sends", collective=True, legs=lambda n: ((0, n), (n, 0))),
+        root="sends", collective=True, algorithm_factor=_one, legs=lambda n: ((0, n), (n, 0))),
     PatternTraits(
         "reduce", "the sum of all buffers on the root", "buffer", "slowest",
         _whole, _one, _whole, _to_others,
-        root="receives", reduces=True, collective=True, legs=lambda n: ((n, 0), (0, n))),
+        root="receives", reduces=True, collective=True, algorithm_factor=_one, legs=lambda n: ((n, 0), (0, n))),
     PatternTraits(
         "gather", "the blocks of all on the root", "total of n blocks", "slowest",
         _whole, _block_share, _block, _blocks_to_others,
-        blocks=True, root="receives", collective=True, link_ways="one", legs=lambda n: ((1, 0), (0, n - 1))),
+        blocks=True, root="receives", collective=True, algorithm_factor=_one,
+        link_ways="one", legs=lambda n: ((1, 0), (0, n - 1))),
     PatternTraits(
         "scatter", "a block of the root's buffer on each", "total of n blocks", "slowest",
         _whole, _block_share, _block, _blocks_to_others,
-        blocks=True, root="sends", collective=True, link_ways="one", legs=lambda n: ((0, 1), (n - 1, 0))),
+        blocks=True, root="sends", collective=True, algorithm_factor=_one,
+        link_ways="one", legs=lambda n: ((0, 1), (n - 1, 0))),
     PatternTraits(
         "alltoallv", "from each to each other, as much as a traffic matrix says", "mean per destination", "slowest",
         _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),

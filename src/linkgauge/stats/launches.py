@@ -58,6 +58,12 @@ def _numbers(launch: Mapping[str, Any]) -> list[int]:
     return list(json_object(launch.get("extra")).get("places") or ())
 
 
+def not_observed(launch: Mapping[str, Any]) -> set[str]:
+    """The names of observations that some rank of a launch could not make (docs/run-folder.md)."""
+    by_device = json_object(launch.get("extra")).get("not_observed") or {}
+    return {name for names in by_device.values() for name in names}
+
+
 class Places:
     """Where the ranks of each case were: the one source for whether a case lies on one node or on several."""
 

@@ -59,7 +59,8 @@ DERIVED = (
     "goodput_q1_bytes_per_s",
     "goodput_q3_bytes_per_s",
     "goodput_mean_bytes_per_s",
-    "bus_bandwidth_bytes_per_s",
+    "algbw_bytes_per_s",
+    "busbw_bytes_per_s",
     "messages_per_s",
 )
 
@@ -183,6 +184,7 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
     at_of = np.array([at for at, _ in gathered.owners], np.int64)
     payload = np.array([_payload(records[at], infos[at], lane) for at, lane in gathered.owners], np.float64)
     bus = np.array([float(infos[at].bus_factor(_ranks(records[at]))) for at, _ in gathered.owners], np.float64)
+    algorithm = np.array([_algorithm_factor(infos[at], _ranks(records[at])) for at, _ in gathered.owners], np.float64)
     half = np.array([infos[at].latency_share for at, _ in gathered.owners], np.float64)
     columns: dict[str, Any] = {name: found[name] for name in STATISTICS} if count else {}
     if count:
@@ -198,7 +200,8 @@ def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], 
         }
         for suffix, time in (rates | {"_mean": "mean_ns"}).items():
             columns[f"goodput{suffix}_bytes_per_s"] = _rate(payload, columns[time])
-        columns["bus_bandwidth_bytes_per_s"] = columns["goodput_bytes_per_s"] * bus
+        columns["algbw_bytes_per_s"] = columns["goodput_bytes_per_s"] * algorithm
+        columns["busbw_bytes_per_s"] = columns["goodput_bytes_per_s"] * bus
         sizes = [records[at]["size"] if infos[at].counts_messages else np.nan for at in at_of.tolist()]
         columns["messages_per_s"] = columns["goodput_bytes_per_s"] / np.array(sizes, np.float64)
         columns["max_rank_median_ns"] = np.array(
@@ -264,6 +267,11 @@ def _payload(record: dict[str, Any], info: PatternTraits, lane: int) -> float:
     if (info.timekeeper == "lanes" or record["groups"] > 1) and lane == series.HEADLINE and lanes > 1:
         return payload * lanes
     return payload
+
+
+def _algorithm_factor(info: PatternTraits, ranks: int) -> float:
+    """Return algbw / goodput; nan where nccl-tests has no such collective."""
+    return float(info.algorithm_factor(ranks)) if info.algorithm_factor is not None else float("nan")
 
 
 def _ranks(record: dict[str, Any]) -> int:

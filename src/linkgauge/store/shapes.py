@@ -88,7 +88,13 @@ LAUNCH_TEXTS = {
     "versions": maybe(TEXTS),
     "clock": maybe(table({"resolution_ns": _TICK, "event_resolution_ns": _TICK})),
     "extra": maybe(
-        table({"launch_key_contents": maybe(table({"env": maybe(TEXTS)})), "places": maybe(each(whole(0)))})
+        table(
+            {
+                "launch_key_contents": maybe(table({"env": maybe(TEXTS)})),
+                "places": maybe(each(whole(0))),
+                "not_observed": maybe(mapping(TEXTS)),
+            }
+        )
     ),
 }
 """Columns of launches that are JSON texts."""

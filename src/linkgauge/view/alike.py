@@ -46,15 +46,21 @@ class Kinds:
 
     @functools.cached_property
     def counted(self) -> str:
-        """What took part, counted: `4 H200`, `2 hosts of 8 H200`, `4 host devices (AMD EPYC)`."""
+        """What took part, counted: `4x H200`, `2 hosts of 8x H200`, `4 host devices (AMD EPYC), no GPU`."""
         names = [rank.get("device_name") or "device" for rank in self.devices.values()]
         if not names:
             return ""
-        if all(rank.get("device_kind") == "host" for rank in self.devices.values()):
-            return f"{len(names)} host device{'s' if len(names) > 1 else ''} ({', '.join(dict.fromkeys(names))})"
+        if not self.of_gpus:
+            kinds = ", ".join(dict.fromkeys(names))
+            return f"{len(names)} host device{'s' if len(names) > 1 else ''} ({kinds}, CPU memory copies, no GPU)"
         per = len(self.hosts) if len(self.hosts) > 1 and len(names) % len(self.hosts) == 0 else 1
-        kinds = [f"{names.count(name) // per} {short_name(name)}" for name in dict.fromkeys(names)]
-        return (f"{per} hosts of " if per > 1 else "") + ", ".join(kinds)
+        kinds = ", ".join(f"{names.count(name) // per}x {short_name(name)}" for name in dict.fromkeys(names))
+        return (f"{per} hosts of " if per > 1 else "") + kinds
+
+    @functools.cached_property
+    def of_gpus(self) -> bool:
+        """Whether a GPU took part."""
+        return any(rank.get("device_kind") != "host" for rank in self.devices.values())
 
 
 def together(members: Iterable[Devices], every: Iterable[int] = ()) -> str:
@@ -117,9 +123,9 @@ class Members:
         """Return the range of times of the row's class: `9.06 to 10.4 µs`."""
         return self._range(row, lambda one: time_text(one["latency_ns"]))
 
-    def rates(self, row: Row, unit: str) -> str:
-        """Return the range of goodputs of the row's class: `53.6 to 54.0`."""
-        return self._range(row, lambda one: rate_text(one["goodput_bytes_per_s"], unit), -1)
+    def rates(self, row: Row, unit: str, column: str) -> str:
+        """Return the range of rates of the row's class, by a column of the summary: `53.6 to 54.0`."""
+        return self._range(row, lambda one: rate_text(one[column], unit), -1)
 
     def message_rates(self, row: Row) -> str:
         """Return the range of millions of messages a second of the row's class: `1.31 to 1.40`."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 MOST_TASKS = 15
-"""Rows of the table of tasks at first sight; what is beyond is told to be left out."""
+"""Rows of the first screen's tables; a line below them names what they leave out."""
 _AS_GOOD = 0.97
 _WAYS = {"pingpong": "one way", "unidirectional": "one way", "bidirectional": "both ways"}
 _USUAL = {"host_to_device": "pinned to device memory", "device_to_host": "device to pinned memory",
@@ -92,6 +92,20 @@ class TaskAnswer:
         """The task and on what, leaving out what is usual: `one way · all pairs`."""
         what, *rest = self.title.split(" · ")
         return " · ".join([what, self.where, *(part for part in rest if part != _USUAL.get(what, "float32 sum"))])
+
+    @property
+    def algorithm_factor(self) -> float:
+        """Return algbw / goodput; 0 where nccl-tests has no such collective."""
+        row = self.fastest.row
+        factor = PATTERNS[row["pattern"]].algorithm_factor
+        return 0.0 if factor is None else float(factor(len(row["devices"]) // row["groups"]))
+
+    @property
+    def peak_factor(self) -> float:
+        """Return busbw / goodput for the collectives of nccl-tests, 1 for all else."""
+        row = self.fastest.row
+        ranks = len(row["devices"]) // row["groups"]
+        return float(PATTERNS[row["pattern"]].bus_factor(ranks)) if self.algorithm_factor else 1.0
 
     @property
     def shares(self) -> tuple[float, float] | None:
@@ -187,55 +201,71 @@ def _best(results: Results, every: Collection[int], rows: list[Row], name: str, 
 
 
 TASK_NOTE = (
-    "Times: medians at the smallest size; of a ping-pong half the round trip, else of a whole window. Both ways: their "
-    "sum. A range is over devices or pairs that the system's graph makes alike."
+    "Latency: the median at the smallest size; half the round trip of a ping-pong, else the time of a whole window. "
+    "Both ways: the sum of the two. algbw and busbw are as nccl-tests defines them. A range is over GPUs or pairs that "
+    "the topology makes alike."
 )
 _WIDE_TASKS = 118  # columns of a terminal
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskWords:
-    """One task in words: each figure with its mechanism and size, the share of its least bound, and that bound."""
+    """One task in words: each figure with its mechanism and size, the share of its limit, and that limit.
+
+    `peak` is busbw and `algbw` is filled for the collectives of nccl-tests; `limit` is in the terms of `peak`.
+    """
 
     name: str
-    time: str
-    time_by: str
-    time_at: str
-    rate: str
-    rate_by: str
-    rate_at: str
-    share: str
-    bound: str
+    latency: str
+    latency_mechanism: str
+    latency_size: str
+    algbw: str = ""
+    peak: str = ""
+    peak_mechanism: str = ""
+    peak_size: str = ""
+    share: str = ""
+    limit: str = ""
 
 
 def task_words(task: TaskAnswer, unit: str) -> TaskWords:
     """Return a task's row; empty words for what it does not have."""
     fast, wide = task.fastest, task.widest
-    timed = (
-        task.name,
-        range_text(time_text(fast.low), time_text(fast.high)) + _whose(fast, task),
-        fast.label,
-        size_text(fast.size),
-    )
+    latency = range_text(time_text(fast.low), time_text(fast.high)) + _whose(fast, task)
+    timed = (task.name, latency, fast.label, size_text(fast.size))
     if wide is None:
-        return TaskWords(*timed, "", "", "", "", "")
-    rate = range_text(rate_text(wide.low, unit), rate_text(wide.high, unit)) + _whose(wide, task)
-    share = bound = ""
-    if task.shares is not None and task.bound is not None:
+        return TaskWords(*timed)
+    share = limit = ""
+    if task.shares is not None and task.bound is not None and task.bound.goodput_bytes_per_s:
         share = percents(task.shares)
-        bound = f"{rate_text(task.bound.goodput_bytes_per_s, unit)}"
-    return TaskWords(*timed, rate, wide.label, size_text(wide.size), share, bound)
+        limit = rate_text(task.bound.goodput_bytes_per_s * task.peak_factor, unit)
+    return TaskWords(
+        *timed,
+        algbw=_rates(wide, unit, task.algorithm_factor) if task.algorithm_factor else "",
+        peak=_rates(wide, unit, task.peak_factor) + _whose(wide, task),
+        peak_mechanism=wide.label,
+        peak_size=size_text(wide.size),
+        share=share,
+        limit=limit,
+    )
 
 
 def apart_lines(tasks: Sequence[TaskAnswer], unit: str) -> Iterator[str]:
     """Yield a line for each task in which one differs from the rest: `...: 0-3 185 GB/s`."""
     for task in tasks:
-        told = [f"{together([devices])} {time_text(value)}" for devices, value in task.fastest.apart]
+        found = [f"{together([devices])} {time_text(value)}" for devices, value in task.fastest.apart]
         if task.widest is not None:
-            told += [f"{together([devices])} {rate_text(value, unit)} {unit}" for devices, value in task.widest.apart]
-        if told:
-            more = f" and {len(told) - 4} more" if len(told) > 4 else ""
-            yield f"apart from the rest of {task.name}: {', '.join(told[:4])}{more}"
+            factor = task.peak_factor
+            found += [
+                f"{together([devices])} {rate_text(value * factor, unit)} {unit}"
+                for devices, value in task.widest.apart
+            ]
+        if found:
+            more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+            yield f"{task.name} differs on: {', '.join(found[:4])}{more}"
+
+
+def _rates(best: Best, unit: str, factor: float) -> str:
+    return range_text(rate_text(best.low * factor, unit), rate_text(best.high * factor, unit))
 
 
 def _whose(best: Best, task: TaskAnswer) -> str:
@@ -243,34 +273,50 @@ def _whose(best: Best, task: TaskAnswer) -> str:
     return f" ({best.where.removeprefix('device ')})" if best.where != task.where else ""
 
 
-def task_table(tasks: Sequence[TaskAnswer], unit: str, width: int) -> Table:
-    """Return the tasks as a table of the terminal; in a narrow one the lowest time is the middle one, and alone."""
-    words = [task_words(task, unit) for task in tasks]
-    bounded = any(one.share for one in words)
-    wide = width >= _WIDE_TASKS
-    columns: list[tuple[str, bool, list[str]]] = [
-        ("task", True, [one.name for one in words]),
+Column = tuple[str, bool, Callable[[TaskWords], str]]
+"""A column's heading, whether it is of words, and its cell."""
+
+
+def task_columns(collective: bool, unit: str) -> list[Column]:
+    """Return the columns of a table of tasks: of nccl-tests' collectives, or of all others."""
+    name = "collective" if collective else "path"
+    rates: list[Column] = [(f"peak {unit}", False, lambda one: one.peak)]
+    if collective:
+        rates = [(f"algbw {unit}", False, lambda one: one.algbw), (f"busbw {unit}", False, lambda one: one.peak)]
+    return [
+        (name, True, lambda one: one.name),
+        ("min latency", False, lambda one: one.latency),
+        ("mechanism", True, lambda one: one.latency_mechanism),
+        ("size", False, lambda one: one.latency_size),
+        *rates,
+        ("mechanism", True, lambda one: one.peak_mechanism),
+        ("size", False, lambda one: one.peak_size),
+        ("% of limit", True, lambda one: f"{one.share} of {one.limit}" if one.share else ""),
     ]
-    if not wide:
-        middle = [time_text(statistics.median(task.fastest.values)) for task in tasks]
-        columns.append(("time", False, middle))
-    else:
-        columns.append(("lowest time", False, [one.time for one in words]))
-        columns.append(("by", True, [one.time_by for one in words]))
-        columns.append(("at", False, [one.time_at for one in words]))
-    columns.append((f"highest {unit}" if wide else unit, False, [one.rate for one in words]))
-    columns.append(("by", True, [one.rate_by for one in words]))
-    columns.append(("at", False, [one.rate_at for one in words]))
-    if bounded and wide:
-        columns.append(("of bound", True, [f"{one.share} of {one.bound}" if one.share else "" for one in words]))
-    elif bounded:
-        columns.append(("share", False, [one.share for one in words]))
-    table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=not wide)
-    for name, left, _ in columns:
-        table.add_column(name, justify="left" if left else "right", overflow="fold")
-    for cells in zip(*(cells for _, _, cells in columns), strict=True):
-        table.add_row(*map(Text, cells))
-    return table
+
+
+def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Table]:
+    """Return the tasks as tables of the terminal: paths, then collectives with algbw and busbw.
+
+    A narrow terminal has no room for the latency's mechanism and for the limit.
+    """
+    tables = []
+    for collective in (False, True):
+        words = [task_words(task, unit) for task in tasks if bool(task.algorithm_factor) == collective]
+        if not words:
+            continue
+        columns = task_columns(collective, unit)
+        if width < _WIDE_TASKS:  # the mechanism of the latency, and the limit, are left out
+            name, latency, _, size, *rest, _ = columns
+            columns = [name, latency, size, *rest, ("% of limit", False, lambda one: one.share)]
+        table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=width < _WIDE_TASKS)
+        shown = [column for column in columns if any(column[2](one) for one in words)]
+        for heading, left, _ in shown:
+            table.add_column(heading, justify="left" if left else "right", overflow="fold")
+        for one in words:
+            table.add_row(*(Text(cell(one)) for _, _, cell in shown))
+        tables.append(table)
+    return tables
 
 
 class FirstLook:

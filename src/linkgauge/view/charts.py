@@ -183,7 +183,7 @@ def chart_rows(results: Results, rows: Iterable[Row], unit: str) -> list[dict[st
         if row["goodput_bytes_per_s"] is not None:
             for name, column in (("goodput", "goodput"), ("goodput_q1", "goodput_q1"), ("goodput_q3", "goodput_q3")):
                 drawn[name] = short(row[f"{column}_bytes_per_s"], 1 / scale)
-            drawn["bus"] = short(row["bus_bandwidth_bytes_per_s"], 1 / scale)
+            drawn["bus"] = short(row["busbw_bytes_per_s"], 1 / scale)
         out.append(drawn)
     return out
 

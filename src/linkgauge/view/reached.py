@@ -102,6 +102,14 @@ class FullPairs:
         over = over_host(self._first["transport"], self._first["path"] or "")
         return None if self._wiring is None else self._wiring.way(*pair, over_host=over)
 
+    def link_kind(self, pair: Pair) -> str:
+        """Return the kind of the links that a pair's bytes take between the devices; empty where several or unknown."""
+        way = self.way(pair)
+        if self._wiring is None or way is None or way.kind not in ("switch", "direct"):
+            return ""
+        kinds = {link.kind for arc in way.arcs for link in self._wiring.links(arc)}
+        return kinds.pop() if len(kinds) == 1 else ""
+
     def share(self, pair: Pair) -> float | None:
         """Return a pair's goodput over what its way carries; None where either is not known."""
         return float(self.rows[pair][_RATE]) / self.limits[pair] if pair in self.limits else None

@@ -275,7 +275,8 @@ def _cases(page: Page, results: Results, unit: str) -> None:
             ("median, µs", "median"), ("95 % from", "interval_low"), ("to", "interval_high"), ("q1", "q1"),
             ("q3", "q3"), ("p95", "p95"), ("p99", "p99"))),
         (f"goodput, {unit}", number("goodput_bytes_per_s", 1 / scale)),
-        ("bus bandwidth", number("bus_bandwidth_bytes_per_s", 1 / scale)),
+        (f"algbw, {unit}", number("algbw_bytes_per_s", 1 / scale)),
+        (f"busbw, {unit}", number("busbw_bytes_per_s", 1 / scale)),
         ("max over ranks, µs", number("max_rank_median_ns", 1e-3)),
     ]  # fmt: skip
     columns = [("mechanism", True), ("task", True), ("devices", True), ("size, B", False),

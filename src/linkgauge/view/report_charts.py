@@ -10,7 +10,7 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.schema import identity_of
 from linkgauge.view import applications, charts_at_once, charts_curves, charts_pairs, charts_spread
-from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_words
+from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_columns, task_words
 from linkgauge.view.ceilings import Ceilings
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.node_picture import STEPS, colour_class, node_svg, summary_text, texts
@@ -123,13 +123,13 @@ def _tasks(page: Page, look: FirstLook, unit: str) -> None:
     if not shown:
         page.note("No case ended with figures.")
     else:
-        _task_table(page, shown, unit)
+        _task_tables(page, shown, unit)
         for line in apart_lines(look.answers, unit):
             page.html(f'<p class="apart">{escape(line)}</p>')
         if more:
             names = ", ".join(dict.fromkeys(one.fastest.row["pattern"] for one in more))
             page.html(f"<details><summary>{len(more)} more: {escape(names)}</summary>")
-            _task_table(page, more, unit)
+            _task_tables(page, more, unit)
             page.html("</details>")
         page.note(TASK_NOTE)
     if look.ceilings.problem:
@@ -140,21 +140,21 @@ def _tasks(page: Page, look: FirstLook, unit: str) -> None:
         page.note(note)
 
 
-def _task_table(page: Page, tasks: Sequence[TaskAnswer], unit: str) -> None:
-    columns = [
-        ("task", True), ("lowest time", False), ("by", True), ("at", False), (f"highest {unit}", False), ("by", True),
-        ("at", False), ("share", False), ("of the least bound", True),
-    ]  # fmt: skip
-    rows = []
-    for task in tasks:
-        words = task_words(task, unit)
-        bound = f"{words.bound} ({task.bound.rule})" if words.share and task.bound is not None else ""
-        rows.append([
-            words.name, words.time, words.time_by, words.time_at, words.rate, words.rate_by, words.rate_at,
-            words.share, bound,
-        ])  # fmt: skip
-    keep = len(columns) if any(row[-1] for row in rows) else len(columns) - 2
-    page.static_table(columns[:keep], [row[:keep] for row in rows], "tasks")
+def _task_tables(page: Page, tasks: Sequence[TaskAnswer], unit: str) -> None:
+    for collective in (False, True):
+        chosen = [task for task in tasks if bool(task.algorithm_factor) == collective]
+        if not chosen:
+            continue
+        columns = [(heading, left) for heading, left, _ in task_columns(collective, unit)]
+        rows = []
+        for task in chosen:
+            words = task_words(task, unit)
+            rule = f" ({task.bound.rule})" if words.share and task.bound is not None else ""
+            rows.append([cell(words) for _, _, cell in task_columns(collective, unit)])
+            rows[-1][-1] += rule
+        shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+        cells = [[row[place] for place in shown] for row in rows]
+        page.static_table([columns[place] for place in shown], cells, "tasks")
 
 
 _MOST_BARS = 60

@@ -31,7 +31,7 @@ _SMALL_MESSAGE = 8 << 10
 
 
 def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
-    """Yield for each task the time and the goodput of every mechanism at every size, the best one marked.
+    """Yield for each task the time and the rates of every mechanism at every size, the best one marked.
 
     `*` marks the best of a size, `≈` those whose interval overlaps with the best one's. Below a goodput stand the
     ceilings of its largest size.
@@ -45,14 +45,23 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
         shown = members.middle
         yield from _split(results, shown, width, f"{kind}, median", members.times)
         if any(row["goodput_bytes_per_s"] is not None for row in rows):
-            name = f"goodput, {unit}" + (" (sum of both ways)" if PATTERNS[first["pattern"]].both_ways else "")
-            yield from _split(results, shown, width, name, functools.partial(members.rates, unit=unit))
+            for name, column in _rate_columns(first["pattern"]):
+                text = functools.partial(members.rates, unit=unit, column=column)
+                yield from _split(results, shown, width, f"{name}, {unit}", text)
             yield from _ceilings_line(rows, unit, ceilings)
         if counted := [row for row in shown if _counts_messages(row)]:
             yield from _split(results, counted, width, "millions of messages a second", members.message_rates)
         yield from (Text(f"apart from its like: {line}", style="bold") for line in members.odd)
         if chosen := [f"{label}, {sizes}: {text}" for label, sizes, text in chosen_ranges(results, rows)]:
             yield Text("\n".join(f"chosen by {line}" for line in chosen), style="dim")
+
+
+def _rate_columns(pattern: str) -> list[tuple[str, str]]:
+    """Return the rates that a pattern's tables show, each with its column of the summary."""
+    if PATTERNS[pattern].algorithm_factor is not None:
+        return [("algbw", "algbw_bytes_per_s"), ("busbw", "busbw_bytes_per_s")]
+    both = " (sum of both ways)" if PATTERNS[pattern].both_ways else ""
+    return [(f"goodput{both}", "goodput_bytes_per_s")]
 
 
 def _counts_messages(row: Row) -> bool:
@@ -79,21 +88,28 @@ def _panel_title(results: Results, panels: list[tuple[Row, list[Row]]]) -> str:
 
 
 def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Iterator[Text]:
-    """Yield the ceilings of the largest size by rule and kind, the surest first; of several mechanisms from to."""
+    """Yield the limits of the largest size by rule and kind, the surest first; of several mechanisms from to.
+
+    Of nccl-tests' collectives they are in the terms of busbw.
+    """
     values: dict[tuple[int, str, str], set[float]] = {}
     largest = max(row["size"] for row in rows)
+    traits = PATTERNS[rows[0]["pattern"]]
+    bus = traits.algorithm_factor is not None
     for row in rows if ceilings is not None else ():
         if row["size"] == largest and ceilings is not None:
+            factor = float(traits.bus_factor(len(row["devices"]) // row["groups"])) if bus else 1.0
             least = ceilings.least_bound(row)
             for line in ceilings.of(row):
                 if line.goodput_bytes_per_s and (line.kind != "bound" or line == least):
                     place = (KINDS.index(line.kind), line.rule, line.kind)
-                    values.setdefault(place, set()).add(line.goodput_bytes_per_s)
+                    values.setdefault(place, set()).add(line.goodput_bytes_per_s * factor)
     words = []
     for (_, rule, kind), rates in sorted(values.items()):
         words.append(f"{rule} ({kind}) {range_text(rate_text(min(rates), unit), rate_text(max(rates), unit))}")
     if words:
-        yield Text(f"ceilings at {size_text(largest)}: {'; '.join(words)}", style="dim")
+        of = "busbw limits" if bus else "limits"
+        yield Text(f"{of} at {size_text(largest)}, {unit}: {'; '.join(words)}", style="dim")
 
 
 def _split(results: Results, rows: list[Row], width: int, caption: str, text: Callable[[Row], str]) -> list[Group]:
@@ -165,7 +181,7 @@ def _by_label(results: Results) -> Callable[[Row], int]:
 def matrix_tables(results: Results, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
     """Yield the pairs as matrices, a row a source: latency at the smallest size, goodput at the largest.
 
-    Beside a goodput stands its share of the least bound, where the run's system gives one.
+    Beside a goodput stands its share of the limit, where the run's system gives one.
     """
 
     def rate_and_share(row: Row) -> str:
@@ -177,7 +193,7 @@ def matrix_tables(results: Results, unit: str, ceilings: Ceilings | None = None)
     for family, group in results.matrix_families().items():
         latency = (group[0], "latency, µs", lambda row: digits(row["latency_ns"] / 1e3))
         bounded = ceilings is not None and any(ceilings.least_bound(row) for row in group[-1][1])
-        goodput = (group[-1], f"goodput, {unit}" + (", share of the least bound" if bounded else ""), rate_and_share)
+        goodput = (group[-1], f"goodput, {unit}" + (", % of limit" if bounded else ""), rate_and_share)
         shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0]["size"] >= 1 << 16 else latency]
         for (first, rows), name, text in shown:
             yield _matrix(f"{family} · {size_text(first['size'])} · {name}", rows, text)
@@ -199,7 +215,7 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
     """Yield what did not end well, case by case, and what was skipped, by reason."""
     wrong = [row for row in results.others if row["status"] != "skipped"]
     if wrong:
-        table = Table(title="did not end well", title_justify="left", title_style="bold red", box=None, pad_edge=False)
+        table = Table(title="failed", title_justify="left", title_style="bold red", box=None, pad_edge=False)
         for name in ("status", "case", "reason"):
             table.add_column(name, overflow="fold")
         for row in wrong:
@@ -285,13 +301,13 @@ def findings_table(findings: Sequence[Any]) -> Group:
         for item in list(first.evidence)[:3]:
             parts.append(Text(f"  {getattr(item, 'text', str(item))}"))
         if first.remedy:
-            parts.append(Text(f"  -> {first.remedy}"))
+            parts.append(Text(f"  Fix: {first.remedy}"))
         if others:
             parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:
         more = " more" if parts else ""
         parts.append(Text(f"{count_text(notes, 'note')}{more}: linkgauge findings --notes", style="dim"))
-    return Group(*parts, Text(""))
+    return Group(*parts)
 
 
 def derived(results: Results, width: int, unit: str) -> list[RenderableType]:

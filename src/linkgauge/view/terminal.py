@@ -22,6 +22,7 @@ from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.reproduce import Effect, Row
+from linkgauge.view.units import count_text
 
 _STYLES = {
     "fault": "bold red", "loss": "yellow", "note": "dim", "short": "bold red",
@@ -61,7 +62,7 @@ def print_findings(out: Console, findings: Sequence[Finding], notes: bool = Fals
             out.print(Text("      ") + _text(item.text) + Text(keys, style="dim"))
         if len(finding.evidence) > evidence:
             out.print(Text(f"      and {len(finding.evidence) - evidence} more (--json)", style="dim"))
-        out.print(Text("      To do: ") + _text(finding.remedy))
+        out.print(Text("      Fix: ") + _text(finding.remedy))
         out.print()
     of_rule: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -72,18 +73,18 @@ def print_findings(out: Console, findings: Sequence[Finding], notes: bool = Fals
         for finding in told:
             out.print(Text("      ") + _text(finding.sentence))
         for remedy in dict.fromkeys(finding.remedy for finding in told):
-            out.print(Text("      To do: ", style="dim") + _text(remedy, "dim"))
+            out.print(Text("      Fix: ", style="dim") + _text(remedy, "dim"))
         out.print()
     out.print(Text(told_in_sum(findings, hidden="" if notes else " (--notes)")))
 
 
 def told_in_sum(findings: Sequence[Finding], hidden: str = "") -> str:
-    """Return the line under the findings: `Nothing odd; 5 notes (--notes).`; `hidden` is what brings the notes."""
+    """Return the line under the findings: `No problems found; 5 notes (--notes).`; `hidden` names how to see notes."""
     words = {"fault": ("fault", "faults"), "loss": ("loss", "losses"), "note": ("note", "notes")}
     counts = {name: sum(f.severity == name for f in findings) for name in SEVERITIES}
     texts = {name: f"{n} {words[name][n != 1]}" for name, n in counts.items() if n}
     notes = f"; {texts.pop('note')}{hidden}" if "note" in texts else ""
-    return f"{', '.join(texts.values()) or 'Nothing odd'}{notes}."
+    return f"{', '.join(texts.values()) or 'No problems found'}{notes}."
 
 
 def print_comparison(out: Console, found: RunComparison, names: tuple[str, str], limit: int) -> None:
@@ -154,13 +155,18 @@ def _table(*columns: str) -> Table:
 
 
 def print_check(out: Console, checked: Checked, standings: Sequence[Standing], limit: int) -> None:
-    """Print a check: the sum, what falls short and what could not be judged, and the fleet where there is one."""
-    words = {0: "All hold", 1: "Something falls short", 3: "Could not judge"}[checked.exit_status]
-    outcomes: dict[Outcome, str] = {"short": "short", "cannot judge": "not judged", "holds": "hold"}
-    counts = ", ".join(f"{checked.count(name)} {word}" for name, word in outcomes.items() if checked.count(name))
+    """Print a check: the verdict with its counts, what failed and what is unknown, and the fleet where there is one."""
+    words = {0: "PASS", 1: "FAIL", 3: "UNKNOWN"}[checked.exit_status]
+    outcomes: dict[Outcome, str] = {"short": "failed", "cannot judge": "unknown", "holds": "passed"}
+    judged = sum(checked.count(name) for name in outcomes)
+    if checked.count("holds") == judged and judged:
+        counts = f"{judged} of {count_text(judged, 'check')} passed"
+    else:
+        counts = ", ".join(f"{checked.count(name)} {word}" for name, word in outcomes.items() if checked.count(name))
+        counts = f"{count_text(judged, 'check')}: {counts}" if judged else "no case has a requirement"
     style = {0: _STYLES["holds"], 1: _STYLES["short"], 3: _STYLES["cannot judge"]}[checked.exit_status]
-    tail = f"; {checked.unrequired} cases have no requirement" if checked.unrequired else ""
-    out.print(Text(words, style=style) + Text(f": {counts or 'nothing was judged'}{tail}."))
+    tail = f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired and judged else ""
+    out.print(Text(words, style=style) + Text(f": {counts}{tail}."))
     out.print(_text(" ".join(checked.notes)))
     told = _grouped([v for v in checked.verdicts if v.outcome != "holds"])
     if told:

@@ -1,7 +1,7 @@
 """What holds on an emulated, lossless cluster: `simulate` beside what was measured, and jobs beside each other.
 
     python bench/emulated_cluster.py [simulate] [jobs] [launches] [congestion] [slow] [classes]
-        [--rate MBIT] [--out FOLDER] [--seeds 0:20] [--choose linear]
+        [--rate MBIT] [--out FOLDER] [--seeds 0:20] [--placement linear]
     (as root, with iproute2)
 
 Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by libfabric's tcp, with the collective's
@@ -9,7 +9,7 @@ algorithm chosen by MPICH's own switch. `simulate`: eight nodes, two a switch, a
 link; the library's factor is of the same pattern on two nodes of different switches. That the algorithm was taken is
 told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes.
 `launches`: of a flow on an uplink beside another one, of the same launch, of one of its own, and of another library's.
-`congestion`: SC'24's figure 12 by its artifact's parameters, at this cluster's scale (--choose: its placement). `slow`:
+`congestion`: SC'24's figure 12 by its artifact's parameters, at this scale (--placement: its placement). `slow`:
 nine nodes on three switches, of which one node's or one switch's link is slow, and four nodes of two links, of which
 one node's second is down. `classes`: two groups of two switches of two nodes, of which nobody tells and whose order is
 drawn, told apart by large messages over uplinks narrower by 2 and by 4, and by latency: these take their time, too.
@@ -207,7 +207,7 @@ def congestion(out: Path, rate: float, choose: str) -> None:
     for own in ("allreduce 1", "allreduce 1MiB", "alltoall 1", "alltoall 256KiB"):
         with Cluster(layout) as cluster:
             name = f"congestion-{choose}-{own.replace(' ', '-')}"
-            for found in beside_loads(cluster, out / name, hosts, "50%", own, loads, "--choose", choose, *bytes_):
+            for found in beside_loads(cluster, out / name, hosts, "50%", own, loads, "--placement", choose, *bytes_):
                 aggressor = found.case.beside.split()[1]
                 print(f"| {own} | {aggressor} | {found.alone_ns / 1e6:.3g} ms | {told(found)} |", flush=True)
 
@@ -310,7 +310,7 @@ def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="simulate, jobs, launches, ...")
-    parser.add_argument("--choose", default="linear", help="of congestion: linear, interleaved or random")
+    parser.add_argument("--placement", default="linear", help="of congestion: linear, interleaved or random")
     parser.add_argument("--rate", type=float, default=100, help="of a node's link, Mb/s")
     parser.add_argument("--out", type=Path, default=Path("runs/emulated_cluster"), help="a folder of runs, not in /tmp")
     parser.add_argument("--seeds", default="0:20", help="classes: of the orders drawn, from and to, as 0:20")
@@ -323,7 +323,7 @@ def main() -> None:
     if "launches" in asked.what:
         launches(asked.out, asked.rate)
     if "congestion" in asked.what:
-        congestion(asked.out, asked.rate, asked.choose)
+        congestion(asked.out, asked.rate, asked.placement)
     if "slow" in asked.what:
         slow_parts(asked.out, asked.rate)
     if "classes" in asked.what:

@@ -43,9 +43,9 @@ def beside(cluster: Cluster, name: str, hosts: str, beside: str, *more: str) -> 
 def test_jobs_packed_on_their_own_switches_lose_nothing_and_spread_ones_half_of_the_uplink_that_is_named() -> None:
     layout = Layout(((2, 2),), rate=RATE, switch_rate=RATE, lossless=True)
     with Cluster(layout) as cluster:
-        apart, explained = beside(cluster, "packed", "n0,n2,n1,n3", "mpi ring_shift 256KiB", "--choose", "packed")
+        apart, explained = beside(cluster, "packed", "n0,n2,n1,n3", "mpi ring_shift 256KiB", "--placement", "packed")
         assert (explained.low, explained.high, explained.part) == (1.0, 1.0, None)
-        shared, halved = beside(cluster, "spread", "n0,n1,n2,n3", "mpi ring_shift 256KiB", "--choose", "spread")
+        shared, halved = beside(cluster, "spread", "n0,n1,n2,n3", "mpi ring_shift 256KiB", "--placement", "spread")
         assert halved.low <= 2.0 * 1.1
         assert halved.high >= 1.8
         assert halved.part is not None

@@ -126,7 +126,7 @@ def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
             "run",
             "--plan",
             name.replace(":", "-"),
-            "--up-to",
+            "--max-size",
             "256KiB",
             "--devices",
             "host:2",
@@ -136,7 +136,7 @@ def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
         assert run_command(words) == 0
         planned = json.loads(capsys.readouterr().out)["launches"]
         assert {case["size_asked"] for launch in planned for case in launch["cases"]} == sizes
-    assert run_command(["run", "--plan", "sc24-7", "--up-to", "1KiB", "--size", "8"]) == 2
+    assert run_command(["run", "--plan", "sc24-7", "--max-size", "1KiB", "--size", "8"]) == 2
     assert "--size" in capsys.readouterr().err
 
 

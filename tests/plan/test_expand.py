@@ -447,7 +447,7 @@ def test_fewer_ranks_are_the_first_or_evenly_apart() -> None:
     text = STREAM + "ranks=[1, 2, 4, 8]\n"
 
     def sets(choose: str) -> set[tuple[int, ...]]:
-        found = expand(plan_of(text + f'choose="{choose}"'), eight)
+        found = expand(plan_of(text + f'placement="{choose}"'), eight)
         return {one.case.devices for one in found if one.case.ranks > 1}
 
     assert sets("linear") == {(0, 1), (0, 1, 2, 3), tuple(range(8))}

@@ -1,4 +1,4 @@
-"""Jobs of a plan: names that stand for loads, where they are, roles exchanged, and devices drawn for them."""
+"""Jobs of a plan: names that stand for loads, where they are, roles swapped, and devices drawn for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from linkgauge.model.beside import LoadCase, Pace, load_text, loads_of, loads_wr
 from linkgauge.model.case import Case
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.expand import PlannedCase, expand
-from linkgauge.plan.jobs import LEAST_TIME_NS, exchanged, named_jobs
+from linkgauge.plan.jobs import LEAST_TIME_NS, named_jobs, swapped_roles
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 
@@ -73,7 +73,7 @@ def test_what_is_no_part_of_the_rest_is_refused(word: str) -> None:
 
 def test_each_load_is_measured_beside_the_others_and_the_case() -> None:
     text = "kernel alltoall 1MiB on=4,5 duty=0.5; copy_engine host_to_device 8 on=6"
-    found = planned(case_of(f'ranks = 4\nbeside = "{text}"\nexchanged = true'))
+    found = planned(case_of(f'ranks = 4\nbeside = "{text}"\nswap_roles = true'))
     jobs = [sorted([(case.case.transport, case.case.pattern, case.case.devices),
                     *((load.case.transport, load.case.pattern, load.case.devices)
                       for load in loads_of(case.case.beside))]) for case in found]  # fmt: skip
@@ -85,15 +85,15 @@ def test_each_load_is_measured_beside_the_others_and_the_case() -> None:
     assert len({case.case.case_key for case in found}) == 3
 
 
-def test_roles_exchanged_twice_are_the_first() -> None:
+def test_roles_swapped_twice_are_the_first() -> None:
     text = "kernel alltoall 1MiB on=4,5"
-    first, other = planned(case_of(f'ranks = 4\nbeside = "{text}"\nexchanged = true'))
-    ((again, reason),) = exchanged(other.case)
+    first, other = planned(case_of(f'ranks = 4\nbeside = "{text}"\nswap_roles = true'))
+    ((again, reason),) = swapped_roles(other.case)
     assert (again.case_key, reason) == (first.case.case_key, "")
 
 
-def test_a_case_that_no_load_can_be_is_not_exchanged() -> None:
-    found = planned(case_of('ranks = 4\nin_place = true\nbeside = "kernel alltoall 1MiB"\nexchanged = true'))
+def test_a_case_that_no_load_can_be_is_not_swapped() -> None:
+    found = planned(case_of('ranks = 4\nin_place = true\nbeside = "kernel alltoall 1MiB"\nswap_roles = true'))
     assert [bool(case.skip) for case in found] == [False, True]
     assert "in_place" in found[1].skip
 

@@ -160,7 +160,7 @@ ABOVE = {
 def nodes_of(choose: str, ranks: int, above: dict[str, tuple[str, ...]] | None = ABOVE, devices: int = 2) -> list[int]:
     """The nodes of a case of so many ranks on six nodes, a device each time."""
     six = dataclasses.replace(machine(6, devices), above=above)
-    plan = parse_plan(f'seed=3\n[[case]]\n{SHIFT}ranks={ranks}\nchoose="{choose}"', "test.toml", "test")
+    plan = parse_plan(f'seed=3\n[[case]]\n{SHIFT}ranks={ranks}\nplacement="{choose}"', "test.toml", "test")
     (one,) = expand(plan, six)
     return [one.case.node_of(device) for device in one.case.devices]
 
@@ -181,12 +181,12 @@ def test_jobs_get_whole_nodes_in_the_order_that_their_placement_says() -> None:
 
 
 def test_placements_by_switches_that_no_one_knows_are_one_line() -> None:
-    with pytest.raises(UsageError, match=r"test.toml: \[\[case\]\] 1: choose packed: which switch .* --fabric FILE"):
+    with pytest.raises(UsageError, match=r"test.toml: \[\[case\]\] 1: placement packed: which switch .* --fabric FILE"):
         nodes_of("packed", 4, None)
     with pytest.raises(UsageError, match="no switch of node d is known: give --fabric FILE"):
         nodes_of("spread", 4, {**ABOVE, "d": ()})
     with pytest.raises(UsageError, match="here is one node: give --hosts or --nodes"):
-        cases_of(SHIFT + 'ranks=2\nchoose="packed"', 1, 4)
+        cases_of(SHIFT + 'ranks=2\nplacement="packed"', 1, 4)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=12), st.integers(1, 12))

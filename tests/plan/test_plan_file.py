@@ -223,8 +223,8 @@ def test_every_dimension_has_a_flag_and_a_plan_key_of_one_name() -> None:
 NOT_DIMENSIONS = {
     "devices": {"flag"},  # the flag --devices chooses the run's devices; the column is there
     "pairs": {"column"},  # which sets of devices become cases: the column is devices
-    "choose": {"column"},
-    "exchanged": {"column"},  # a load as the measured job is a case of its own
+    "placement": {"column"},
+    "swap_roles": {"column"},  # a load as the measured job is a case of its own
     "until_gain": {"flag", "column"},  # sizes given by flags are all measured; evidence says how a curve ended
     "until_time": {"flag", "column"},
     "on": {"flag", "column"},  # --devices chooses the kind

@@ -45,7 +45,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--memory-limit", "0%"], ["0%", "above 0%"]),
         (["--bind", "cores", "--quick"], ["cores", "nearest"]),
         (["--pairs", "some", "--quick"], ["--pairs", "some", "diagonal"]),
-        (["--choose", "last", "--quick"], ["--choose", "last", "spread"]),
+        (["--placement", "last", "--quick"], ["--placement", "last", "spread"]),
         (["--pairs", "root", "--resume", "x"], ["--pairs", "--resume"]),
         (["--thread-level", "many", "--quick"], ["--thread-level", "many", "funneled"]),
         (["--bind", "999", "--devices", "host:1", "--pattern", "floor"], ["999", "not available"]),

@@ -14,6 +14,7 @@ import pytest
 
 from linkgauge import __version__
 from linkgauge.app import cli
+from linkgauge.app.command_line import EVERY_OPTION
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.patterns import PATTERNS
@@ -106,7 +107,11 @@ def test_every_command_is_found_and_its_help_tells_each_of_its_parameters() -> N
     seen = set()
     for context, found in every_command():
         seen.add(context.command_path)
+        usual = found.get_help(context)
+        assert len(usual.splitlines()) <= (45 if context.command_path == "linkgauge run" else 60), context.command_path
+        context.meta[EVERY_OPTION] = True  # which the contexts of all commands share
         shown = found.get_help(context)
+        del context.meta[EVERY_OPTION]
         for parameter in found.params:
             assert parameter.help, (context.command_path, parameter.name)  # type: ignore[attr-defined]  # every one of ours has it
             words = parameter.opts if isinstance(parameter, click.Option) else [parameter.make_metavar(context)]
@@ -118,14 +123,58 @@ def test_every_command_is_found_and_its_help_tells_each_of_its_parameters() -> N
 
 
 def test_the_help_shows_options_in_the_groups_of_the_table_of_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run_command(["run", "-h"]) == 0
+    assert cli.run_command(["run", "--help-all"]) == 0
     shown = capsys.readouterr().out
     sections = {title: shown.split(f"\n{title}:\n")[1].split("\n\n")[0] for title in
                 ("How it is launched", "The run", *(one.group for one in DIMENSIONS.values()))}  # fmt: skip
     for one in DIMENSIONS.values():
-        assert f"{one.flag} {one.name.upper()}" in sections[one.group]
+        assert f"{one.flag} " in sections[one.group]
     assert "--mpi" in sections["How it is launched"]
     assert "[default: report]" in " ".join(sections["The run"].split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "status", "said"),
+    [
+        (["rn"], 2, "no command 'rn' (did you mean 'run'?)"),
+        (["run", "--quik"], 2, "Did you mean '--quick'?"),
+        (["run", "--size", "0"], 2, "--size 0 moves nothing"),
+        (["run", "--size", "1mb"], 2, "did you mean 1MiB?"),
+        (["run", "--devices", "host:1000000", "--quick"], 2, "expected host:N with N from 1 to"),
+        (["run", "--pattern", "allreduc"], 2, "unknown pattern 'allreduc' (did you mean 'allreduce'?)"),
+        (["run", "--transport", "ncl"], 2, "unknown transport 'ncl' (did you mean 'nccl'?)"),
+        (["show"], 2, "no run was named, and runs/ has none"),
+    ],
+)
+def test_a_usual_mistake_is_one_line_with_the_nearest_word(
+    typed: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert cli.run_command(typed) == status
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert len(found.err.splitlines()) == 1
+    assert said in found.err
+
+
+def test_names_of_other_tools_are_taken() -> None:
+    """nccl-tests' and OSU's names and sizes are those of their patterns here."""
+    of = {name: one.from_text for name, one in DIMENSIONS.items()}
+    assert of["pattern"]("all_reduce,reduce-scatter,sendrecv,bcast") == (
+        "allreduce", "reduce_scatter", "ring_shift", "broadcast",
+    )  # fmt: skip
+    assert of["transport"]("nccl,rccl,oneccl") == ("ccl",)
+    assert of["size"]("8,64K,1M,4G") == (8, 64 << 10, 1 << 20, 4 << 30)
+
+
+def test_version_and_help_are_words_too(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in (["version"], ["-V"], ["--version"], ["help", "show"], ["show", "--help"]):
+        assert cli.run_command(words) == 0
+        shown.append(capsys.readouterr().out)
+    assert len(set(shown[:3])) == 1
+    assert len(set(shown[3:])) == 1
 
 
 def planned_devices(*words: str, capsys: pytest.CaptureFixture[str], how: str = "--threads") -> set[tuple[int, ...]]:
@@ -141,8 +190,8 @@ def test_flags_choose_pairs_and_devices_in_place_of_the_plans_tables(capsys: pyt
     assert planned_devices(*pingpong, "--pairs", "root", capsys=capsys) == {(0, 1), (0, 2), (0, 3)}
     assert planned_devices(*pingpong, "--pairs", "diagonal", capsys=capsys) == {(0,), (1,), (2,), (3,)}
     shift = ("--transport", "copy_engine", "--pattern", "ring_shift", "--ranks", "2")
-    assert planned_devices(*shift, "--choose", "interleaved", capsys=capsys) == {(0, 2)}
-    assert planned_devices(*shift, "--choose", "both", capsys=capsys) == {(0, 1), (0, 2)}
+    assert planned_devices(*shift, "--placement", "interleaved", capsys=capsys) == {(0, 2)}
+    assert planned_devices(*shift, "--placement", "both", capsys=capsys) == {(0, 1), (0, 2)}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
@@ -152,7 +201,7 @@ def test_nodes_are_chosen_by_the_switches_of_the_fabric_that_is_given(
     (tmp_path / "fabric").write_text("a s0 g0\nb s1 g0\nc s0 g0\n")
     words = ("--transport", "mpi", "--pattern", "ring_shift", "--ranks", "8", "--fabric", str(tmp_path / "fabric"))
     for choose, nodes in (("packed", (0, 2)), ("spread", (0, 1))):
-        found = planned_devices(*words, "--choose", choose, how="--hosts=a,b,c", capsys=capsys)
+        found = planned_devices(*words, "--placement", choose, how="--hosts=a,b,c", capsys=capsys)
         assert found == {tuple(4 * node + device for node in nodes for device in range(4))}
 
 

@@ -306,7 +306,7 @@ source_memory = ["device", "pinned", "managed"]
 target_memory = ["device", "pinned"]
 managed = "zero_copy"
 ranks = [1, 2, 4]
-choose = "both"
+placement = "both"
 """
 
 

@@ -22,7 +22,7 @@ from linkgauge import __version__, interrupts
 from linkgauge.app import standard_output
 from linkgauge.app.command_line import Group
 from linkgauge.app.standard_output import StandardOutputError
-from linkgauge.errors import Exit, LinkgaugeError, one_line
+from linkgauge.errors import Exit, LinkgaugeError, brief, nearest, one_line
 from linkgauge.files import allow_open_files
 
 
@@ -92,6 +92,15 @@ class _Commands(Group):
                 return found
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was typed; UsageError with the nearest one where there is none of that name."""
+        name = args[0]
+        if not name.startswith("-") and name not in self.list_commands(ctx):
+            raise click.UsageError(f"no command '{brief(name)}'{nearest(name, self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for panel, entries in itertools.groupby(COMMANDS, key=lambda entry: entry.panel):
             with formatter.section(panel):
@@ -106,7 +115,7 @@ ROOT = _Commands(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-click.version_option(__version__, message="linkgauge %(version)s", help="Print the version.")(ROOT)
+click.version_option(__version__, "-V", "--version", message="linkgauge %(version)s", help="Print the version.")(ROOT)
 
 
 def report_error(message: str) -> None:
@@ -145,7 +154,17 @@ def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
     return status
 
 
+def _flags_for_words(arguments: Sequence[str]) -> list[str]:
+    """`version` as `--version`, `help COMMAND` as `COMMAND --help`: what people type."""
+    if list(arguments) == ["version"]:
+        return ["--version"]
+    if arguments and arguments[0] == "help":
+        return [*arguments[1:], "--help"]
+    return list(arguments)
+
+
 def _run(arguments: Sequence[str], root: click.Command) -> int:
+    arguments = _flags_for_words(arguments)
     try:
         with root.make_context("linkgauge", list(arguments)) as context:
             result = root.invoke(context)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,13 +42,17 @@ class Argument(click.Argument):
 
 
 class Option(click.Option):
-    """An option that stands under `panel` in the help, with its default where it has one."""
+    """An option that stands under `panel` in the help, with its default where it has one.
 
-    def __init__(self, *names: Any, panel: str = "Options", **settings: Any) -> None:
+    One that is `advanced` stands in `--help-all` alone.
+    """
+
+    def __init__(self, *names: Any, panel: str = "Options", advanced: bool = False, **settings: Any) -> None:
         """Click's settings."""
         settings.setdefault("show_default", settings.get("default") not in (None, ""))
         super().__init__(*names, **settings)
         self.panel = panel
+        self.advanced = advanced
 
 
 class _Grouped(click.Command):
@@ -54,6 +60,11 @@ class _Grouped(click.Command):
         """The words left over; click's own parser leaves out of its errors whose options these are."""
         try:
             return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            error.ctx = error.ctx or ctx
+            known = [name for each in self.get_params(ctx) for name in (*each.opts, *each.secondary_opts)]
+            error.possibilities = difflib.get_close_matches(error.option_name, known, n=1)
+            raise
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
@@ -61,12 +72,19 @@ class _Grouped(click.Command):
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Nothing: format_options shows them; click 8.5 and newer would once more."""
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters, and `--help-all` where some are left out of `--help`."""
+        found = super().get_params(ctx)
+        if any(getattr(one, "advanced", False) for one in found):
+            found.append(_HELP_ALL)
+        return found
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The arguments, then each group of options under its title."""
+        """The arguments, then each group of options under its title; the advanced ones in `--help-all` alone."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and (not getattr(parameter, "advanced", False) or ctx.meta.get(EVERY_OPTION)):
                 sections.setdefault(getattr(parameter, "panel", "Options"), []).append(record)
         for title, records in sections.items():
             with formatter.section(title):
@@ -76,6 +94,23 @@ class _Grouped(click.Command):
         """The example, on one line however long, so that it can be copied."""
         if self.epilog:
             formatter.write(f"\n{self.epilog}\n")
+
+
+EVERY_OPTION = "linkgauge.every_option"
+"""In a context's `meta`: whether its help shows advanced options too."""
+
+
+def _show_all_help(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
+        ctx.meta[EVERY_OPTION] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all_help,
+    help="Show every option and exit.",
+)  # fmt: skip
 
 
 class Command(_Grouped):
@@ -106,6 +141,15 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], Comman
 def argument(name: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """A decorator that adds an argument; click's settings, `help` being required."""
     return click.argument(name, cls=Argument, **settings)
+
+
+def taken_over(parameters: Iterable[click.Parameter]) -> list[click.Parameter]:
+    """Another command's parameters for one that takes them too: in `--help-all` alone."""
+    found = [copy.copy(each) for each in parameters]
+    for each in found:
+        if isinstance(each, Option):
+            each.advanced = True
+    return found
 
 
 def run_argument(name: str = "run") -> Callable[[Decorated], Decorated]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import click
 
-from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option
+from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, taken_over
 from linkgauge.app.run import run_command as run_as_asked
 from linkgauge.errors import UsageError
 
@@ -297,10 +297,10 @@ def reproduce_command(
 
 
 # Of `run`: how the figure's plan is launched here.
-_LAUNCHED = tuple(parameter for parameter in run_as_asked.params if parameter.name in (
+_LAUNCHED = tuple(taken_over(one for one in run_as_asked.params if one.name in (
     "devices", "threads", "mpi", "env", "bind", "thread_level", "launcher_args", "nodes", "fabric", "hosts",
-    "time_limit", "memory_limit", "max_failures", "keep_going", "seed", "up_to", "choose",
-))  # fmt: skip
+    "time_limit", "memory_limit", "max_failures", "keep_going", "seed", "max_size", "placement",
+)))  # fmt: skip
 reproduce_command.params += _LAUNCHED
 
 

@@ -16,7 +16,7 @@ from linkgauge.errors import UsageError
 from linkgauge.files import read_file
 from linkgauge.model.quantity import parse_size
 from linkgauge.plan.builtin import builtin_plan
-from linkgauge.plan.model import Plan, up_to
+from linkgauge.plan.model import Plan, capped
 from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
@@ -176,9 +176,9 @@ def asked_plan(asked: Asked, given: list[MpiInstallation], kind: str) -> Plan:
     else:
         whole = run_options.asked_plan(asked.plan, asked.quick, asked.full)
         plan = run_options.apply_dimensions(whole, values, named=named, kind=kind)
-    plan = run_options.apply_choices(plan, pairs=asked.pairs, choose=asked.choose, exchanged=asked.exchanged)
-    if asked.up_to is not None:
-        plan = up_to(plan, parse_size(asked.up_to))
+    plan = run_options.apply_choices(plan, pairs=asked.pairs, placement=asked.placement, swap_roles=asked.swap_roles)
+    if asked.max_size is not None:
+        plan = capped(plan, parse_size(asked.max_size))
     if asked.concurrent_pairs:
         plan = run_options.apply_concurrent_pairs(plan)
     return _launched(asked, plan, given)

@@ -39,39 +39,49 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
 
 
 @command("run", epilog="Example: linkgauge run --pattern pingpong --size 8:16MiB:x8 --transport mpi,kernel")
-@option("--plan", panel=_PLAN, help="A plan file (TOML), or a name of 'linkgauge list plans'.")
+@option("--plan", metavar="NAME|FILE", panel=_PLAN, help="A plan of 'linkgauge list plans', or a plan file (TOML).")
 @flag("--quick", panel=_PLAN, help="The plan quick: a few seconds.")
 @flag("--full", panel=_PLAN, help="The plan full: an hour or more.")
+@option("--pairs", metavar="WHICH", panel=_PLAN, help=f"Pairs to measure: {', '.join(PAIRS[:6])}, ...")
 @option(
-    "--pairs", metavar="WHICH", panel=_PLAN, help="Which pairs, for patterns of two ranks: " + ", ".join(PAIRS) + "."
-)
-@option(
-    "--choose", metavar="WHICH", panel=_PLAN, help="Which of more devices --ranks takes: " + ", ".join(CHOICES) + "."
+    "--placement",
+    metavar="WHICH",
+    panel=_PLAN,
+    advanced=True,
+    help="Which devices --ranks takes of more: " + ", ".join(CHOICES) + ".",
 )
 @option(
     "--class-weights",
     metavar="0=1,3=3",
     panel=_PLAN,
-    help="With --service-class: how the network's ports share between classes, for what fair shares explain.",
+    advanced=True,
+    help="With --service-class: weights of the classes at the network's ports, for fair shares.",
 )
 @option(
-    "--up-to",
+    "--max-size",
     metavar="SIZE",
     panel=_PLAN,
-    help="This in place of all sizes of the plan that are larger: 256KiB where links are slow.",
+    advanced=True,
+    help="Cap the plan's message sizes, for example 256KiB on slow links.",
 )
-@flag("--exchanged", panel=_PLAN, help="With --beside: each load also as the measured job, beside the case.")
+@flag(
+    "--swap-roles",
+    panel=_PLAN,
+    advanced=True,
+    help="With --beside: also measure each background load, beside the case.",
+)
 @flag(
     "--concurrent-pairs",
     panel=_PLAN,
-    help="Disjoint pairs side by side, all devices at once, in place of each pair alone: another measurement.",
+    advanced=True,
+    help="Measure disjoint pairs at the same time, on all devices at once.",
 )
 @option(
     "--library-choices/--no-library-choices",
     default=None,
     panel=_PLAN,
-    help="Ask NCCL what it chose for each case "
-    "(algorithm, protocol, channels, multicast), in launches whose times do not count.",
+    advanced=True,
+    help="Record NCCL's algorithm, protocol, channels and multicast of each case, in separate untimed launches.",
 )
 @option(
     "--set",
@@ -79,82 +89,116 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     multiple=True,
     metavar="NAME=NUMBER",
     panel=_PLAN,
-    help="With --app: a parameter of it, or one that grows with the ranks as n=32*ranks, or a preset; may be repeated.",
+    advanced=True,
+    help="With --app: a parameter (n=64, n=32*ranks) or a preset; repeatable.",
 )
-@option("--from", "from_run", type=PATH, panel=_PLAN, help="Measure cases of this run again, into a new one.")
-@option("--cases", multiple=True, panel=_PLAN, help="With --from: failed, or case keys.")
-@option("--resume", type=PATH, panel=_PLAN, help="Go on with this run where it stopped.")
-@option("--retry", panel=_PLAN, help="With --resume: statuses to measure again: failed,hung,...")
-@flag("--force", panel=_PLAN, help="With --resume: also where the machine or a version changed.")
-@option("--devices", default="auto", panel=_LAUNCH, help="auto, host:N, cuda, hip, sycl, or ordinals: cuda:0,2.")
+@option(
+    "--from",
+    "from_run",
+    metavar="RUN",
+    type=PATH,
+    panel=_PLAN,
+    advanced=True,
+    help="Measure cases of this run again, into a new run.",
+)
+@option(
+    "--cases", metavar="WHICH", multiple=True, panel=_PLAN, advanced=True, help="With --from: failed, or case keys."
+)
+@option("--resume", metavar="RUN", type=PATH, panel=_PLAN, help="Resume a run that was interrupted.")
+@option(
+    "--retry",
+    metavar="STATUSES",
+    panel=_PLAN,
+    advanced=True,
+    help="With --resume: measure cases of these statuses again, such as failed,hung.",
+)
+@flag("--force", panel=_PLAN, advanced=True, help="With --resume: also where the machine or a version changed.")
+@option(
+    "--devices",
+    metavar="WHICH",
+    default="auto",
+    panel=_LAUNCH,
+    help="auto, cuda, hip, sycl, cuda:0,2, or host:N for CPU memory.",
+)
 @option(
     "--system",
     metavar="NAME|FILE",
     panel=_PLAN,
-    help="Judge against this system, not the discovered one; with --dry-run: plan for it.",
+    advanced=True,
+    help="Judge by this system, not the discovered one; with --dry-run: plan for it.",
 )
-@flag("--threads", panel=_LAUNCH, help="One process, a thread a rank, no MPI.")
+@flag("--threads", panel=_LAUNCH, help="Run the ranks as threads of one process, without MPI.")
 @option(
     "--mpi",
+    metavar="LIBRARY",
     multiple=True,
     panel=_LAUNCH,
-    help="An MPI library: prefix, libmpi file, mpiexec, or a name of 'linkgauge list mpi'; repeat to compare.",
+    help="An MPI prefix, libmpi, mpiexec, or name of 'linkgauge list mpi'; repeat to compare.",
 )
-@option("--env", multiple=True, panel=_LAUNCH, help="NAME=A,B: a launch for each value; a product if repeated.")
-@option("--bind", panel=_LAUNCH, help="Cores of the ranks: nearest, none, or by rank 0-3:4-7.")
+@option(
+    "--env", metavar="NAME=A,B", multiple=True, panel=_LAUNCH, help="A launch for each value; repeat for a product."
+)
+@option(
+    "--bind",
+    metavar="CORES",
+    panel=_LAUNCH,
+    advanced=True,
+    help="Cores of the ranks: nearest, none, or by rank 0-3:4-7.",
+)
 @option(
     "--peer-access/--no-peer-access",
     default=None,
     panel=_LAUNCH,
+    advanced=True,
     help="Whether devices may reach each other's memory directly.",
 )
 @option(
     "--thread-level",
     metavar="LEVEL",
     panel=_LAUNCH,
-    help="What the ranks ask of the MPI library: single, funneled (default), serialized or multiple.",
+    advanced=True,
+    help="MPI thread level: single, funneled (default), serialized or multiple.",
 )
-@option("--launcher-args", panel=_LAUNCH, help="More arguments of mpiexec or srun.")
-@option(
-    "--nodes",
-    metavar="NUMBER",
-    panel=_LAUNCH,
-    help="So many nodes of this job's (Slurm, PBS, LSF, Flux) or of --hosts, or 'all': every device of each.",
-)
+@option("--launcher-args", metavar="ARGUMENTS", panel=_LAUNCH, advanced=True, help="More arguments of mpiexec or srun.")
+@option("--nodes", metavar="NUMBER|all", panel=_LAUNCH, help="Nodes of this job (Slurm, PBS, LSF, Flux) or of --hosts.")
 @option(
     "--fabric",
     type=PATH,
     metavar="FILE",
     panel=_LAUNCH,
-    help="Which node hangs on which switch: topology.conf, ibnetdiscover's output, or lines as 'n0 s0=50Gb/s core'.",
+    advanced=True,
+    help="Switches of the nodes: topology.conf, ibnetdiscover's output, or lines 'n0 s0=50Gb/s core'.",
 )
-@option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="The nodes to measure, by name, reached by ssh.")
+@option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="Nodes to measure, reached by ssh.")
+@option("--repeat", callback=run_options.whole(1), metavar="NUMBER", panel=_RUN, help="Fresh launches of everything.")
 @option(
-    "--repeat",
-    callback=run_options.whole(1),
+    "--seed",
+    callback=run_options.whole(0),
     metavar="NUMBER",
     panel=_RUN,
-    help="So many fresh launches of everything.",
+    advanced=True,
+    help="Seed of the order of cases and of the data.",
 )
 @option(
-    "--seed", callback=run_options.whole(0), metavar="NUMBER", panel=_RUN, help="Of the order of cases and of the data."
+    "--out", metavar="FOLDER", type=PATH, panel=_RUN, help="The run folder to make, by default runs/DATE-TIME-PLAN."
 )
-@option("--out", type=PATH, panel=_RUN, help="The run folder to make; runs/DATE-TIME-PLAN by default.")
-@option("--time-limit", panel=_RUN, help="End within this time, the most telling cases first: 10m.")
-@option("--memory-limit", panel=_RUN, help="Share of what is free, or a size: 50%.")
+@option("--time-limit", metavar="TIME", panel=_RUN, help="End within this time, such as 10m.")
+@option("--memory-limit", metavar="SHARE", panel=_RUN, advanced=True, help="Share of free memory, or a size: 50%.")
 @option(
     "--max-failures",
     callback=run_options.whole(1),
     default=str(_MAX_FAILURES),
     metavar="NUMBER",
     panel=_RUN,
-    help="Failures of a transport's cases after which its rest is skipped.",
+    advanced=True,
+    help="Skip the rest of a transport's cases after this many failures.",
 )
 @option(
     "--keep-going",
     metavar="nodes",
     panel=_RUN,
-    help="nodes: go on without nodes that do not answer, before the run or in it; what needs them is skipped.",
+    advanced=True,
+    help="nodes: continue without nodes that do not answer; skip their cases.",
 )
 @option(
     "--with",
@@ -162,14 +206,15 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     multiple=True,
     metavar="PEER=FOLDER",
     panel=_RUN,
-    help="Afterwards, alternate osu, nccl-tests or nvbandwidth with our same cases and show both; may be repeated.",
+    advanced=True,
+    help="Alternate osu, nccl-tests or nvbandwidth with the same cases afterwards; repeatable.",
 )
-@option("--report/--no-report", default=True, panel=_RUN, help="Make report.html in the run folder.")
-@flag("--dry-run", panel=_RUN, help="Print the cases, what is skipped, and the estimates; measure nothing.")
-@flag("--json", "as_json", panel=_RUN, help="With --dry-run: the cases as JSON.")
+@option("--report/--no-report", default=True, panel=_RUN, advanced=True, help="Make report.html in the run folder.")
+@flag("--dry-run", panel=_RUN, help="Print the cases, skips and estimates; measure nothing.")
+@flag("--json", "as_json", panel=_RUN, advanced=True, help="With --dry-run: print the cases as JSON.")
 @run_options.dimension_options
 def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int:
-    """Measure this machine: a plan, launch by launch, into a run folder, then a summary and a report."""
+    """Measure this machine into a run folder; print the verdict and make a report."""
     refuse_ranks(os.environ)
     dimensions = typed_dimensions(words)
     asked = Asked(**words, dimensions=dimensions)
@@ -243,11 +288,11 @@ class Asked:
     keep_going: str | None = None
     system: str | None = None
     concurrent_pairs: bool = False
-    exchanged: bool = False
+    swap_roles: bool = False
     peers: tuple[str, ...] = ()
     pairs: str | None = None
-    choose: str | None = None
-    up_to: str | None = None
+    placement: str | None = None
+    max_size: str | None = None
     class_weights: str | None = None
     library_choices: bool | None = None
     every_s: float = 0.0  # of `linkgauge watch`
@@ -260,7 +305,7 @@ class Asked:
             raise UsageError("--from needs --cases failed or case keys")
         if self.thread_level is not None and self.thread_level not in THREAD_LEVELS:
             raise UsageError(f"--thread-level '{self.thread_level}': expected one of {', '.join(THREAD_LEVELS)}")
-        for name, word, known in (("--pairs", self.pairs, PAIRS), ("--choose", self.choose, CHOICES)):
+        for name, word, known in (("--pairs", self.pairs, PAIRS), ("--placement", self.placement, CHOICES)):
             if word is not None and word not in known:
                 raise UsageError(f"{name} '{word}': expected one of {', '.join(known)}")
             if word is not None and (self.resume or self.from_run):
@@ -282,9 +327,11 @@ class Asked:
                 raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
-        if self.up_to is not None and "size" in self.dimensions:
-            raise UsageError("--up-to is of a plan's own sizes: leave it out with --size")
-        of_plan = {"--concurrent-pairs": self.concurrent_pairs, "--exchanged": self.exchanged, "--up-to": self.up_to}
+        if self.max_size is not None and "size" in self.dimensions:
+            raise UsageError("--max-size is of a plan's own sizes: leave it out with --size")
+        of_plan = {
+            "--concurrent-pairs": self.concurrent_pairs, "--swap-roles": self.swap_roles, "--max-size": self.max_size,
+        }  # fmt: skip
         for name, given in of_plan.items():
             if given and (self.resume or self.from_run):
                 raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")

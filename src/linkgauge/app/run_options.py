@@ -44,12 +44,18 @@ def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], 
     return read
 
 
+_USUAL = ("transport", "pattern", "size", "ranks", "app")
+"""Dimensions whose flags `--help` shows; `--help-all` shows all."""
+_METAVARS = {"transport": "NAMES", "pattern": "NAMES", "size": "SIZES", "ranks": "NUMBER", "app": "NAME|FILE"}
+
+
 def dimension_options(function: Decorated) -> Decorated:
     """`function` with a flag for each dimension, which may be repeated: texts, not yet read (`dimension_values`)."""
     for dimension in reversed(DIMENSIONS.values()):
         choices = f" [{'|'.join(dimension.values.choices)}]" if 0 < len(dimension.values.choices) <= 6 else ""
-        add = option(dimension.flag, multiple=True, metavar=dimension.name.upper(), panel=dimension.group,
-                     help=dimension.help + choices)  # fmt: skip
+        metavar = _METAVARS.get(dimension.name, "VALUE")
+        add = option(dimension.flag, multiple=True, metavar=metavar, panel=dimension.group,
+                     advanced=dimension.name not in _USUAL, help=dimension.help + choices)  # fmt: skip
         function = add(function)
     return function
 
@@ -73,10 +79,13 @@ def counts(option_name: str, text: str) -> list[int]:
 
 def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Value, ...]]:
     """The values of the dimensions' flags. UsageError naming the flag that is wrong."""
-    return {
+    values = {
         name: unique(value for text in several for value in DIMENSIONS[name].from_text(text))
         for name, several in texts.items()
     }
+    if 0 in values.get("size", ()):
+        raise UsageError("--size 0 moves nothing: expected sizes of 1 byte or more, such as 8 or 1:1GiB:x4")
+    return values
 
 
 def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str]) -> dict[str, Sequence[str]]:
@@ -138,11 +147,11 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     return chosen
 
 
-def apply_choices(plan: Plan, *, pairs: str | None, choose: str | None, exchanged: bool) -> Plan:
-    """The plan with other pairs and devices taken than its tables say, and roles exchanged; None: as they say."""
+def apply_choices(plan: Plan, *, pairs: str | None, placement: str | None, swap_roles: bool) -> Plan:
+    """The plan with other pairs and devices taken than its tables say, and roles swapped; None: as they say."""
     tables = [
-        dataclasses.replace(table, pairs=pairs or table.pairs, choose=choose or table.choose,
-                            exchanged=exchanged or table.exchanged)
+        dataclasses.replace(table, pairs=pairs or table.pairs, placement=placement or table.placement,
+                            swap_roles=swap_roles or table.swap_roles)
         for table in plan.cases
     ]  # fmt: skip
     return dataclasses.replace(plan, cases=tuple(tables))

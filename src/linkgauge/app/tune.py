@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.app.command_line import FiniteRange, command, flag, option
+from linkgauge.app.command_line import FiniteRange, command, flag, option, taken_over
 from linkgauge.app.run import Asked, refuse_ranks, run_command, typed_dimensions
 from linkgauge.errors import Exit, UsageError
 from linkgauge.model.quantity import format_size, parse_duration
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NOT_OF_A_SEARCH = (
     "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
-    "dry_run", "as_json", "full", "quick", "plan", "system", "exchanged", "concurrent_pairs", "max_failures",
+    "dry_run", "as_json", "full", "quick", "plan", "system", "swap_roles", "concurrent_pairs", "max_failures",
     "keep_going",
 )  # fmt: skip
 _SEARCH = "The search"
@@ -72,9 +72,10 @@ def tune_command(
     budget: str, among: str | None, guards: tuple[str, ...], allow: float, listed: str | None, as_json: bool,
     **words: Any,
 ) -> int:  # fmt: skip
-    """Which settings to export for a pattern: a search among a library's own, with proof, into a run folder.
+    """Find which settings to export for a pattern, by measuring a library's own, with proof, into a run folder.
 
-    The same command with the same --out goes on with a search that was ended, and measures nothing twice.
+    Takes the options of 'linkgauge run' too, such as --pattern, --size, --transport and --devices. The same command
+    with the same --out resumes an interrupted search and measures nothing twice.
     """
     if listed is not None:
         _list(listed, as_json)
@@ -93,7 +94,7 @@ def tune_command(
     return _search(asked, chosen, guards, allow / 100, budget_s, began, as_json)
 
 
-tune_command.params += [parameter for parameter in run_command.params if parameter.name not in _NOT_OF_A_SEARCH]
+tune_command.params += taken_over(one for one in run_command.params if one.name not in _NOT_OF_A_SEARCH)
 
 
 def _search(

@@ -6,7 +6,7 @@ import math
 import os
 from typing import Any
 
-from linkgauge.app.command_line import command, option
+from linkgauge.app.command_line import command, option, taken_over
 from linkgauge.app.run import Asked, refuse_ranks, run_command, typed_dimensions
 from linkgauge.errors import UsageError
 from linkgauge.model.quantity import parse_duration
@@ -22,9 +22,10 @@ _NOT_OF_A_WATCH = (
 @option("--every", default="5m", metavar="TIME", help="From one round's begin to the next one's.")
 @option("--for", "for_", default="24h", metavar="TIME", help="As long as this; Ctrl-C ends it before and keeps it.")
 def watch_command(every: str, for_: str, **words: Any) -> int:
-    """The same cases again and again over hours: a round each so often, all in one run folder.
+    """Measure the same cases again and again over hours, into one run folder.
 
-    Without a plan, a pattern or the like: the plan quick. 'linkgauge run --resume RUN' goes on with one that was ended.
+    Takes the options of 'linkgauge run' too; without any it repeats the plan quick. 'linkgauge run --resume RUN'
+    resumes a watch that was interrupted.
     """
     refuse_ranks(os.environ)
     every_s, whole_s = (parse_duration(text) / 1e9 for text in (every, for_))
@@ -43,4 +44,4 @@ def watch_command(every: str, for_: str, **words: Any) -> int:
     return new_run(asked, dry_run=False, as_json=False, report=True)
 
 
-watch_command.params += [parameter for parameter in run_command.params if parameter.name not in _NOT_OF_A_WATCH]
+watch_command.params += taken_over(one for one in run_command.params if one.name not in _NOT_OF_A_WATCH)

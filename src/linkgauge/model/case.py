@@ -37,9 +37,9 @@ from linkgauge.model.dimension import (
     one_of_or_all,
     time_ns,
 )
-from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.traits import having
-from linkgauge.model.transports import NAMED_ALONE, TRANSPORTS
+from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORTS
 
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
 CADENCES = ("isolated", "streaming", "gated", "barrier")
@@ -128,14 +128,16 @@ class Case:
 
     # fmt: off
     transport: str = field(metadata=_of(
-        Says.HOW, "Mechanism that moves the bytes.", _WHAT, one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE)))
+        Says.HOW, "Mechanisms: kernel, copy_engine, nccl, mpi, ...; see 'linkgauge list transports'.", _WHAT,
+        one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, TRANSPORT_ALIASES)))
     pattern: str = field(metadata=_of(
-        Says.WHAT, "Who sends what to whom.", _WHAT, one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME)))
+        Says.WHAT, "Patterns: pingpong, allreduce, ...; see 'linkgauge list patterns'.", _WHAT,
+        one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME, PATTERN_ALIASES)))
     size: int = field(metadata=_of(
-        Says.SIZE, "Sizes: 8, 64KiB, or a range 1:1GiB:x4.", _WHAT, SIZES, core="size_bytes"))
+        Says.SIZE, "Message sizes: 8, 64KiB, or a range 1:1GiB:x4.", _WHAT, SIZES, core="size_bytes"))
     size_asked: int = field(metadata={"says": Says.HOW_LONG, "core": ""})
     devices: tuple[int, ...] = field(metadata=_of(
-        Says.WHAT, "How many ranks take part: the first so many.", _WHERE, RANKS, name="ranks", core=""))
+        Says.WHAT, "Ranks that take part, from the first.", _WHERE, RANKS, name="ranks", core=""))
     variant: str = field(default="", metadata=_of(
         Says.HOW, "Variant of the transport; 'default' is its own choice.", _WHAT, WORD))
     ranks_per_device: int = field(default=1, metadata=_of(
@@ -229,7 +231,7 @@ class Case:
         Says.HOW, "copy_engine, kernel: how processes open each other's memory: ipc, or fabric (NVLink domains).",
         _WHERE, one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
     app: str = field(default="", metadata=_of(
-        Says.WHAT, "application: a name of 'linkgauge apps' or file:PATH, and its parameters: 'llh n=64'.", _WHAT, APP,
+        Says.WHAT, "An application of 'linkgauge apps', or a step file.", _WHAT, APP,
         later=True, core="", load=False))
     collectives: str = field(default="", metadata=_of(
         Says.HOW, "application: mechanism of its collectives; default that of its messages.", _WHAT,

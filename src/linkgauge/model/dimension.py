@@ -12,10 +12,11 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, nearest
 from linkgauge.files import read_file
 from linkgauge.model import quantity
 from linkgauge.model.shape import parsed_tables
@@ -117,15 +118,29 @@ def one_of(choices: Collection[str], blank: str = "") -> Values:
     return Values(parse, f"one of {', '.join(choices)}", tuple(choices))
 
 
-def one_of_or_all(choices: Collection[str], what: str, only_by_name: Collection[str] = ()) -> Values:
-    """One of the words, or `all` of them but those that are meant only where they are named."""
+def one_of_or_all(
+    choices: Collection[str],
+    what: str,
+    only_by_name: Collection[str] = (),
+    aliases: Mapping[str, str] = MappingProxyType({}),
+) -> Values:
+    """One of the words, or `all` of them but those that are meant only where they are named.
+
+    `aliases` are what other tools call some of the words. Underscores and dashes do not count: `all_reduce`.
+    """
+    joined = {name.replace("_", ""): name for name in choices}
 
     def parse(item: Any) -> tuple[Value, ...]:
         if item == "all":
             return tuple(choice for choice in choices if choice not in only_by_name)
-        if not isinstance(item, str) or item not in choices:
+        if not isinstance(item, str):
             raise WrongValueError(f"unknown {what} {_shown(item)}: expected all or one of {', '.join(choices)}")
-        return (item,)
+        word = item.replace("-", "_")
+        found = word if word in choices else aliases.get(word) or joined.get(word.replace("_", ""))
+        if found is None:
+            near = nearest(item, [*choices, *aliases])
+            raise WrongValueError(f"unknown {what} {_shown(item)}{near}: expected all or one of {', '.join(choices)}")
+        return (found,)
 
     return Values(parse, f"all or one of {', '.join(choices)}", tuple(choices))
 

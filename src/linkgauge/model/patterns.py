@@ -369,6 +369,9 @@ _TABLE = (
 
 PATTERNS: dict[str, PatternTraits] = {one.name: one for one in _TABLE}
 
+PATTERN_ALIASES = {"sendrecv": "ring_shift", "bcast": "broadcast"}
+"""What nccl-tests and OSU call some of the patterns."""
+
 UNORDERED_FLAGS = ("relaxed", "device+p")
 """Variants of flag_pingpong whose flag orders nothing: no data can be handed over at their latency."""
 

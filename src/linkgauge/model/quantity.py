@@ -11,7 +11,11 @@ from fractions import Fraction
 
 from linkgauge.errors import UsageError
 
-_SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+# K, M and G are binary, as nccl-tests, OSU and nvbandwidth take them; KB and MB would be read either way and are not.
+_SIZE_UNITS = {
+    "": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "K": 1 << 10, "M": 1 << 20,
+    "G": 1 << 30,
+}  # fmt: skip
 _TIME_UNITS_NS = {
     "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9,
 }  # fmt: skip
@@ -20,7 +24,7 @@ _NUMBER_AND_UNIT = re.compile(r"(\d{1,40}(?:\.\d{1,40})?)\s*([^\W\d_]*|%)")
 MAX_SIZE_BYTES = 1 << 50  # beyond any memory; keeps a typing error from becoming an endless range
 MAX_TIME_NS = 100 * 365 * 24 * 3600 * 10**9  # a century; what is stored has 63 bits
 
-SIZE_EXPECTED = "a size such as 8, 64KiB or 1.5MiB (B, KiB, MiB, GiB, TiB)"
+SIZE_EXPECTED = "a size such as 8, 64KiB, 64K or 1.5MiB (binary: K, M, G; B, KiB, MiB, GiB, TiB)"
 SIZES_EXPECTED = "sizes such as 8, 64KiB, a list 8,64KiB, or a range 1:1GiB:x4 or 1MiB:8MiB:+1MiB"
 TIME_EXPECTED = "a time such as 250us, 1.5s or 10m (ns, us, ms, s, m, h)"
 SHARE_EXPECTED = "a share such as 50% or a size such as 16GiB"
@@ -32,7 +36,7 @@ def _split(text: str) -> tuple[Fraction, str] | None:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of one size. Binary prefixes only: `64KB` and `64K` are refused with what was probably meant."""
+    """Bytes of one size. Binary prefixes only: `64KB` is refused with what was probably meant."""
     parts = _split(text)
     if parts is None:
         raise UsageError(f"'{text}' is not a size: expected {SIZE_EXPECTED}")

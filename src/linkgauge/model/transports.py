@@ -114,6 +114,9 @@ NAMED_ALONE = having(TRANSPORTS, "only_by_name")
 EVERY_TRANSPORT = tuple(name for name in TRANSPORTS if name not in NAMED_ALONE)
 """What `all` stands for."""
 
+TRANSPORT_ALIASES = {"nccl": "ccl", "rccl": "ccl", "oneccl": "ccl"}
+"""Names of libraries, by the transport that opens whichever of them is here."""
+
 
 def order_of(transport: str) -> int:
     """Where tables and charts list a transport; one that is unknown comes last."""

@@ -19,7 +19,7 @@ _GIVE = "give --fabric FILE with a node and its switches a line"
 def chosen_ranks(
     subset: tuple[int, ...], ranks: int | None, table: CaseTable, machine: PlanMachine, seed: int
 ) -> Iterator[tuple[int, ...]]:
-    """So many ranks of a subset (None: all), as `table.choose` says; for `both` the linear ones and the interleaved.
+    """So many ranks of a subset (None: all), as `table.placement` says; for `both` the linear ones and the interleaved.
 
     Over several nodes whole nodes are taken, so that of two jobs each has nodes of its own, and the last may be taken
     in part; on one node devices are, in PCI order, which puts those of a package side by side. UsageError where the
@@ -30,7 +30,7 @@ def chosen_ranks(
     parts = parts if several else [(rank,) for rank in subset]
     count = len(subset) if ranks is None else ranks
     wanted = -(-count // len(parts[0]))
-    for how in ["linear", "interleaved"] if table.choose == "both" else [table.choose]:
+    for how in ["linear", "interleaved"] if table.placement == "both" else [table.placement]:
         if how in ("random", "shuffled"):
             taken = random.Random(seed).sample(range(len(parts)), wanted)
             taken = sorted(taken) if how == "random" else taken
@@ -57,7 +57,7 @@ def in_order(how: str, machine: PlanMachine) -> list[int] | None:
 
 def _by_switch(how: str, table: CaseTable, machine: PlanMachine) -> list[int]:
     """All nodes in the order in which they are taken, by what they hang on."""
-    where = f"{table.where}: choose {how}"
+    where = f"{table.where}: placement {how}"
     if machine.nodes == 1:
         raise UsageError(f"{where} is of nodes by their switches, here is one node: give --hosts or --nodes")
     if machine.above is None:

@@ -25,7 +25,7 @@ from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
 from linkgauge.plan.choice import chosen_ranks, node_counts
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
-from linkgauge.plan.jobs import AbsentDeviceError, exchanged, named_jobs, with_loads
+from linkgauge.plan.jobs import AbsentDeviceError, named_jobs, swapped_roles, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
@@ -242,8 +242,8 @@ def _cases_of(
             if step is None or not step.no_room:
                 reason = reason or no_room
             yield PlannedCase(case, table.launch, reason, step)
-            if table.exchanged and not reason:
-                for other, lost in exchanged(case):
+            if table.swap_roles and not reason:
+                for other, lost in swapped_roles(case):
                     other_reason = lost or over_limit(other, machine, plan.memory_limit)
                     yield PlannedCase(other, table.launch, other_reason)
 

@@ -104,7 +104,7 @@ def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], whe
     return tuple(found)
 
 
-def exchanged(case: Case) -> list[tuple[Case, str]]:
+def swapped_roles(case: Case) -> list[tuple[Case, str]]:
     """Each load of a case as the measured job, beside the other loads and the case; and why it cannot be so."""
     plain = dataclasses.replace(case, beside="")
     lost = [name for name in held_apart("size", "devices", "transport", "pattern", "beside", *LOAD_SETTINGS, *_TIMING)

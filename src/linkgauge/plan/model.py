@@ -32,13 +32,13 @@ class CaseTable:
     values: Mapping[str, tuple[Value, ...]]
     devices: tuple[tuple[int, ...], ...] = ()
     # Which of more ranks take part, of CHOICES, as plan/choice.py says; both: linear, and interleaved too.
-    choose: str = "linear"
+    placement: str = "linear"
     # all ordered pairs and the diagonal | ordered | first | root (root to each other) | nodes (one for each two nodes)
     # | nics (one on each NIC of two nodes) | halves, random_halves (of nodes, each to its like) | diagonal
     pairs: str = "all"
     launch: tuple[str, ...] = ()
     until: Until | None = None
-    exchanged: bool = False  # each load of a case also as the measured job, beside the others and the case
+    swap_roles: bool = False  # each load of a case also as the measured job, beside the others and the case
     on: str = "all"  # kind of devices that it is measured on
     where: str = "the plan"  # for messages: file and table
 
@@ -113,7 +113,7 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
     return dataclasses.replace(plan, cases=tuple(kept))
 
 
-def up_to(plan: Plan, most: int) -> Plan:
+def capped(plan: Plan, most: int) -> Plan:
     """The plan with `most` bytes in place of all sizes that are larger."""
     tables = []
     for table in plan.cases:

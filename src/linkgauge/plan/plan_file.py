@@ -144,9 +144,9 @@ PLAN: dict[str, Shape] = {
 }  # fmt: skip
 CASE: dict[str, Shape] = {
     **{name: dimension.from_toml for name, dimension in DIMENSIONS.items()}, "size": _size, "devices": _devices,
-    "pairs": one_of(PAIRS), "choose": one_of(CHOICES), "concurrent_pairs": flag, "launch": one_or_more(text),
+    "pairs": one_of(PAIRS), "placement": one_of(CHOICES), "concurrent_pairs": flag, "launch": one_or_more(text),
     "until_gain": parsed_by(quantity.parse_percentage), "until_time": parsed_by(quantity.parse_duration),
-    "on": one_of(KINDS), "exchanged": flag,
+    "on": one_of(KINDS), "swap_roles": flag,
 }  # fmt: skip
 JOB: dict[str, Shape] = {
     **{name: DIMENSIONS[name].from_toml for name in ("transport", "pattern", "size", *LOAD_SETTINGS)}, "name": text,
@@ -240,6 +240,6 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
         if table.get("size") == "full":
             raise UsageError(f"{where}: 'size' is full, which is one size: leave out until_gain and until_time")
         until = Until(gain=said.get("until_gain", 0.0), time_ns=said.get("until_time", 0))
-    told = {name: said[name] for name in ("devices", "choose", "pairs", "on", "exchanged") if name in said}
+    told = {name: said[name] for name in ("devices", "placement", "pairs", "on", "swap_roles") if name in said}
     made = CaseTable(values, launch=tuple(said.get("launch", ())), until=until, where=where, **told)
     return side_by_side(made) if said.get("concurrent_pairs") else made

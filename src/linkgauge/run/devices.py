@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ _ORDINALS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
 EXPECTED = "auto, host:N, cuda, hip, sycl, or ordinals such as cuda:0,2"
 _PROBE_TIMEOUT_S = 120
 MAX_HOST_DEVICES = 1024
+_MOST_PER_CORE = 64  # ranks that share a core: with more, a plan of a minute takes hours
 DEVICES_SHAPE = each(
     table(
         {"ordinal": whole(0, 1 << 20), "name": maybe(text), "numa_node": whole(-1), "free_bytes": whole()},
@@ -106,8 +108,10 @@ def find_devices(asked: str) -> DeviceSet:
     if kind == "host":
         if not rest:
             return host_devices(default_host_devices())
-        if not rest.isdecimal() or len(rest) > 18 or not 1 <= int(rest) <= MAX_HOST_DEVICES:
-            raise UsageError(f"--devices '{asked}': expected host:N with N from 1 to {MAX_HOST_DEVICES}")
+        cores = len(os.sched_getaffinity(0))
+        most = min(MAX_HOST_DEVICES, _MOST_PER_CORE * cores)
+        if not rest.isdecimal() or len(rest) > 18 or not 1 <= int(rest) <= most:
+            raise UsageError(f"--devices '{asked}': expected host:N with N from 1 to {most} ({cores} cores are here)")
         return host_devices(int(rest))
     found = probe(kind)
     if not found.devices:

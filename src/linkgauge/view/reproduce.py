@@ -85,7 +85,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
 
 
 def not_measured(run: Run, figure: Figure) -> str:
-    """Return which of the figure's sizes a run (of `--up-to`, a time limit) has nothing of, in a sentence."""
+    """Return which of the figure's sizes a run (of `--max-size`, a time limit) has nothing of, in a sentence."""
     tables = [table for table in figure.load().cases if "application" not in table.values["pattern"]]
     sizes = {size for table in tables for size in table.values["size"] if isinstance(size, int)}
     there = {row.record["size_asked"] for row in run.rows() if row.status in ("ok", "timeout")}

@@ -137,7 +137,7 @@ def test_the_help_shows_options_in_the_groups_of_the_table_of_dimensions(capsys:
     ("typed", "status", "said"),
     [
         (["rn"], 2, "no command 'rn' (did you mean 'run'?)"),
-        (["run", "--quik"], 2, "Did you mean '--quick'?"),
+        (["run", "--quik"], 2, "no option '--quik' (did you mean '--quick'?)"),
         (["run", "--size", "0"], 2, "--size 0 moves nothing"),
         (["run", "--size", "1mb"], 2, "did you mean 1MiB?"),
         (["run", "--devices", "host:1000000", "--quick"], 2, "expected host:N with N from 1 to"),

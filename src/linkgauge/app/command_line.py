@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from linkgauge.errors import brief, nearest
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -61,10 +62,10 @@ class _Grouped(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            error.ctx = error.ctx or ctx
             known = [name for each in self.get_params(ctx) for name in (*each.opts, *each.secondary_opts)]
-            error.possibilities = difflib.get_close_matches(error.option_name, known, n=1)
-            raise
+            raise click.UsageError(
+                f"no option '{brief(error.option_name)}'{nearest(error.option_name, known)}", error.ctx or ctx
+            ) from None
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise

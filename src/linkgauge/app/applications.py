@@ -113,7 +113,7 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 
 
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")
-@argument("app", metavar="APP|FILE|all|seen", help="Applications, apart by commas; seen: those of --curves.")
+@argument("app", metavar="APP|FILE|all|seen", help="Applications, separated by commas; seen: those of --curves.")
 @option("--from", "from_run", type=PATH, metavar="RUN", help="The run whose curves tell; 'run --plan applications'.")
 @option("--system", metavar="NAME|FILE", help="Instead of a run: the least time that a described system's links allow.")
 @option(

@@ -36,46 +36,45 @@ class CommandEntry:
     panel: str
 
 
-_MEASURE = "Measure"
-_READ = "Read a run"
-_JUDGE = "Judge"
-_SYSTEM = "Systems"
-
-COMMANDS: tuple[CommandEntry, ...] = (
-    CommandEntry("run", "linkgauge.app.run", "Measure this machine: a plan, launch by launch, into a run folder.",
-                 _MEASURE),
-    CommandEntry("apps", "linkgauge.app.applications", "Applications by what they communicate, a sentence each.",
-                 _MEASURE),
-    CommandEntry("convert", "linkgauge.app.applications", "Traces of a program as an application, to run and predict.",
-                 _MEASURE),
-    CommandEntry("list", "linkgauge.app.listing", "What is here: devices, transports, patterns, plans, MPI libraries.",
-                 _MEASURE),
-    CommandEntry("watch", "linkgauge.app.watch", "The same cases again and again over hours, at a low cost.", _MEASURE),
-    CommandEntry("doctor", "linkgauge.app.doctor", "What is wrong with this set-up, and the remedy, before a run.",
-                 _MEASURE),
-    CommandEntry("against", "linkgauge.app.against", "An installed peer and us in turn, by the peer's own estimator.",
-                 _MEASURE),
-    CommandEntry("tune", "linkgauge.app.tune", "Which settings to export, searched for here, with proof.", _MEASURE),
-    CommandEntry("show", "linkgauge.app.show", "A run's results as tables.", _READ),
-    CommandEntry("report", "linkgauge.app.show", "A run's report: one HTML file that opens offline.", _READ),
-    CommandEntry("plot", "linkgauge.app.show", "One figure of a run, fit to print.", _READ),
-    CommandEntry("query", "linkgauge.app.tables", "SQL over a run's tables.", _READ),
-    CommandEntry("export", "linkgauge.app.tables", "A run as CSV, JSON or another tool's output.", _READ),
-    CommandEntry("import", "linkgauge.app.tables", "Another tool's output as a run folder.", _READ),
-    CommandEntry("findings", "linkgauge.app.judging", "What is odd in a run, why, and what to do.", _JUDGE),
-    CommandEntry("compare", "linkgauge.app.judging", "What changed between two runs.", _JUDGE),
-    CommandEntry("check", "linkgauge.app.judging", "Whether a machine is as fast as it should be; the exit status "
-                 "says it.", _JUDGE),
-    CommandEntry("baseline", "linkgauge.app.judging", "Make and show baselines from several runs.", _JUDGE),
-    CommandEntry("advise", "linkgauge.app.judging", "Which mechanism and settings suit a pattern best.", _JUDGE),
-    CommandEntry("reproduce", "linkgauge.app.judging", "A paper's figures, measured here.", _JUDGE),
-    CommandEntry("system", "linkgauge.app.system", "Devices, switches and links: discovered, described, drawn.",
-                 _SYSTEM),
-    CommandEntry("predict", "linkgauge.app.applications", "What an application takes, from a run's curves.", _SYSTEM),
-    CommandEntry("expect", "linkgauge.app.expect", "What a system's links allow, by named rules.", _SYSTEM),
-    CommandEntry("simulate", "linkgauge.app.simulate", "What a whole cluster would give a pattern, by routing rules.",
-                 _SYSTEM),
-)  # fmt: skip
+_PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "Measure": (
+        ("run", "run", "Measure this machine into a run folder."),
+        ("apps", "applications", "List the applications that can be run and predicted."),
+        ("convert", "applications", "Convert a program's traces to an application that runs and predicts."),
+        ("list", "listing", "List devices, transports, patterns, plans and MPI libraries here."),
+        ("watch", "watch", "Measure the same cases again and again over hours."),
+        ("doctor", "doctor", "Find what is wrong with this set-up before a run, with the fix."),
+        ("against", "against", "Alternate with an installed benchmark, by its own estimator."),
+        ("tune", "tune", "Find which settings to export, by measurement, with proof."),
+    ),
+    "Read a run": (
+        ("show", "show", "Show a run: verdict, peaks, findings."),
+        ("report", "show", "Make a run's report: one HTML file that opens offline."),
+        ("plot", "show", "Draw one figure of a run, fit to print."),
+        ("query", "tables", "Query a run's tables by SQL."),
+        ("export", "tables", "Export a run as CSV, JSON or another tool's output."),
+        ("import", "tables", "Import another tool's output as a run folder."),
+    ),
+    "Judge": (
+        ("findings", "judging", "Report faults and performance losses, each with evidence and a fix."),
+        ("compare", "judging", "Compare two runs: what became better, worse or stayed the same."),
+        ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
+        ("baseline", "judging", "Make and show baselines from several runs."),
+        ("advise", "judging", "Recommend the mechanism and settings for each pattern and size."),
+        ("reproduce", "judging", "Measure a paper's figures here."),
+    ),
+    "Systems": (
+        ("system", "system", "Discover, describe and draw devices, switches and links."),
+        ("predict", "applications", "Predict an application's time from a run's curves."),
+        ("expect", "expect", "Compute what a system's links allow, by named rules."),
+        ("simulate", "simulate", "Simulate a whole cluster's bandwidth by placement and routing."),
+    ),
+}
+COMMANDS: tuple[CommandEntry, ...] = tuple(
+    CommandEntry(name, f"linkgauge.app.{module}", help, panel)
+    for panel, entries in _PANELS.items()
+    for name, module, help in entries
+)
 
 
 class _Commands(Group):

@@ -21,7 +21,7 @@ _json = flag("--json", help="Print JSON.")
 _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to show of a long table.")
 
 
-@command("findings", help="What is odd in a run, why, and what to do.")
+@command("findings", help="Faults, performance losses and notes of a run, each with evidence and a fix.")
 @argument("run", type=PATH, help="A run folder.")
 @_system
 @option("--notes/--no-notes", default=False, help="Show notes too, not only faults and losses.")
@@ -95,9 +95,7 @@ def compare_command(
     return 0 if compared else 3
 
 
-@command(
-    "check", help="Whether a machine is as fast as it should be: exit 0 all hold, 1 falls short, 3 could not judge."
-)
+@command("check", help="Judge whether a machine is as fast as it should be: PASS (exit 0), FAIL (1) or UNKNOWN (3).")
 @argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Run folders, one or many nodes' of them.")
 @option(
     "--against",
@@ -220,7 +218,9 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], json: bool)
     if found:
         terminal.print_advice(terminal.console(), found)
     elif not searched:
-        click.echo("No task of this run was measured by two transports or more: nothing to choose between.")
+        click.echo(
+            "No pattern of this run was measured by two transports or more, so there is nothing to choose between."
+        )
     for one in settings:
         click.echo(one.words)
     if (searched or tuned) and not settings:
@@ -240,7 +240,7 @@ def reproduce_command(
 ) -> int:
     """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers.
 
-    How it is launched is told as 'linkgauge run' is told.
+    The launch options of 'linkgauge run' apply (--help-all).
     """
     from linkgauge.plan.papers import left_out
     from linkgauge.view import reproduce, terminal

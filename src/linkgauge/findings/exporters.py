@@ -70,7 +70,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
             lines.append(f"# TYPE {name} {kind}")
             lines.extend(f"{name}{_labels(labels)} {value:.10g}" for labels, value in dict(_unique(rows)).values())
 
-    metric("linkgauge_check_exit_status", "gauge", "0 all hold, 1 something falls short, 3 could not judge.",
+    metric("linkgauge_check_exit_status", "gauge", "0 PASS, 1 FAIL, 3 UNKNOWN.",
            [({}, float(checked.exit_status))])  # fmt: skip
     rows = [
         ({"outcome": name.replace(" ", "_")}, float(checked.count(name))) for name in ("holds", "short", "cannot judge")
@@ -84,7 +84,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
            [(_case(v), v.required or 0.0) for v in rated])  # fmt: skip
     metric("linkgauge_case_time_seconds", "gauge", "Median time of a case without goodput.",
            [(_case(v), (v.measured or 0.0) / 1e9) for v in timed])  # fmt: skip
-    metric("linkgauge_case_short", "gauge", "1 for each case that falls short.",
+    metric("linkgauge_case_short", "gauge", "1 for each case that fails its requirement.",
            [(_case(v), 1.0) for v in checked.verdicts if v.outcome == "short" and v.case_key])  # fmt: skip
     alarms = [f for f in findings if f.severity != "note"]
     metric("linkgauge_finding", "gauge", "1 for each finding that is no note.",

@@ -187,12 +187,12 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         "noisy",
         "loss",
         "the run",
-        f"{len(loud)} of {len(able)} cases{where} are noisy: quartiles apart by more than 20 % of the median, "
-        f"or a 95th percentile above three times it. "
-        f"The middle one has {median(m.spread for m in loud):.0%}.",
+        f"{len(loud)} of {len(able)} cases{where} are noisy: IQR above 20 % of the median, or p95 above 3 times "
+        f"the median. Their median spread (IQR/median) is {median(m.spread for m in loud):.0%}.",
         tuple(
             Evidence(
-                f"{m.label} at {size_text(m.size)}: quartiles {m.spread:.0%} apart, p95 {m.tail:.2g} times the median",
+                f"{m.label} at {size_text(m.size)}: spread (IQR/median) {m.spread:.0%}, "
+                f"p95 {m.tail:.2g} times the median",
                 (m.case_key,),
             )
             for m in sorted(loud, key=lambda m: -m.spread)[:8]

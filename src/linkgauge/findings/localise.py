@@ -361,7 +361,7 @@ def _told(
         if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
         elif kind == "pair":
-            sentence += " Of two devices alone it cannot be told whether either's port or what joins them is slow."
+            sentence += " With two devices alone, the slow part is unknown: a port of either, or the link between."
         if worst.known:
             sentence += f" What is known of {worst.known} says that it is this one."
         if kind == "port":

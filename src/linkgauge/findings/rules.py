@@ -125,7 +125,7 @@ def _explained(found: list[Finding]) -> list[Finding]:
         ):
             why = "What was observed of its device meanwhile explains it."
         elif finding.rule == "below_known" and (finding.subject == known.PCIE) in slow:
-            why = "A part that is slower than its siblings is told, which others wait for."
+            why = "A part that is slower than its siblings is reported, and others wait for it."
         elif finding.rule == "latency_step" and mine & chosen:
             why = "At one of these sizes the library's own choice is not the best, which explains it."
         elif finding.rule == "latency_step" and any(mine < fall for fall in falls):

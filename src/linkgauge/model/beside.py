@@ -77,7 +77,7 @@ def loads_written(text: str) -> tuple[Load, ...]:
     """The loads that a text is of. UsageError naming the load, what was read and what was expected."""
     parts = parts_of(text)
     if not 1 <= len(parts) <= _MOST_LOADS:
-        raise UsageError(f"{len(parts)} loads: expected 1 to {_MOST_LOADS}, apart by '; '")
+        raise UsageError(f"{len(parts)} loads: expected 1 to {_MOST_LOADS}, separated by '; '")
     loads = tuple(load for part in parts for load in _loads(part))
     if len(loads) > _MOST_LOADS:
         raise UsageError(f"{len(loads)} loads: expected 1 to {_MOST_LOADS}")

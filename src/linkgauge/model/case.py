@@ -216,7 +216,7 @@ class Case:
         Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
         count(1, 1 << 19), later=True, load=False))
     beside: str = field(default="", metadata=_of(
-        Says.WHAT, "Loads that go on beside it: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] [mpi=NAME] ..., apart by "
+        Says.WHAT, "Background loads: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] [mpi=NAME] ..., separated by "
         "'; '.", _WHAT, BESIDE, later=True, core="", load=False))
     cpu_cores: str = field(default="", metadata=_of(
         Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,

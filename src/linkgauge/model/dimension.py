@@ -315,7 +315,7 @@ def _service_class(item: Any) -> tuple[Value, ...]:
 
 
 SERVICE_CLASS = Values(_service_class, _CLASS_EXPECTED)
-_BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', apart by '; '"
+_BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', separated by '; '"
 
 
 def _beside(item: Any) -> tuple[Value, ...]:

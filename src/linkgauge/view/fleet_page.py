@@ -124,7 +124,7 @@ def _sentence(result: CheckResult) -> str:
 
 
 def _short(page: Page, result: CheckResult) -> None:
-    page.heading(2, "What falls short", "short")
+    page.heading(2, "Failed checks", "short")
     told = [one for one in result.checked.verdicts if one.outcome != "holds"]
     if not told:
         page.html("<p>Nothing.</p>")

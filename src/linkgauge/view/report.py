@@ -144,12 +144,12 @@ def _head(page: Page, run: Run, title: str, said: str, counts: str) -> None:
 
 
 def _findings(page: Page, findings: Sequence[Finding]) -> None:
-    page.heading(2, "What is odd, and what to do", "findings")
+    page.heading(2, "Findings", "findings")
     told = [finding for finding in findings if finding.severity != "note"]
     _told(page, told)
     notes = [finding for finding in findings if finding.severity == "note"]
     if not told:
-        page.html("<p>Nothing odd.</p>")
+        page.html("<p>No problems found.</p>")
     if notes:
         page.html(f"<details><summary>{escape(count_text(len(notes), 'note'))}</summary>")
         _told(page, notes)
@@ -179,7 +179,7 @@ def _evidence(finding: Finding) -> str:
 def _wrong(page: Page, results: Results) -> None:
     wrong = [row for row in results.others if row["status"] != "skipped"]
     if wrong:
-        page.heading(2, "Cases that did not end well", "wrong")
+        page.heading(2, "Failed cases", "wrong")
         rows = [(row["status"], case_text(row), row["launch"], row["reason"] or "") for row in wrong]
         page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
 

@@ -114,7 +114,7 @@ def _legend(page: Page) -> None:
         f'<span><i class="{colour_class(low)}"></i>{100 * low:.0f} to {100 * high:.0f} %</span>'
         for low, high in itertools.pairwise(ends)
     )
-    page.html(f'<p class="legend">Share of the rate: {steps}<span><i class="su"></i>not told</span></p>')
+    page.html(f'<p class="legend">Share of the rate: {steps}<span><i class="su"></i>unknown</span></p>')
 
 
 def _tasks(page: Page, look: FirstLook, unit: str) -> None:

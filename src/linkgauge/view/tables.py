@@ -51,7 +51,7 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
             yield from _ceilings_line(rows, unit, ceilings)
         if counted := [row for row in shown if _counts_messages(row)]:
             yield from _split(results, counted, width, "millions of messages a second", members.message_rates)
-        yield from (Text(f"apart from its like: {line}", style="bold") for line in members.odd)
+        yield from (Text(f"differs from its siblings: {line}", style="bold") for line in members.odd)
         if chosen := [f"{label}, {sizes}: {text}" for label, sizes, text in chosen_ranges(results, rows)]:
             yield Text("\n".join(f"chosen by {line}" for line in chosen), style="dim")
 
@@ -330,6 +330,8 @@ def everything(results: Results, width: int, unit: str, ceilings: Ceilings | Non
         parts += [part, Text("")]
     if results.rows:
         parts.append(
-            Text(f"{BEST} best of its size   {NEAR} cannot be told from the best   - not measured", style="dim")
+            Text(
+                f"{BEST} best of its size   {NEAR} equal to the best within the intervals   - not measured", style="dim"
+            )
         )
     return Group(*parts, counts_line(results))

@@ -53,10 +53,12 @@ def _box(x: float, y: float, name: str, detail: str) -> str:
     """Return a device as a box around (x, y), its name above its model."""
     width, height = _TILE
     cut = detail if len(detail) <= 15 else detail[:14] + "…"
+    # From 13 letters on the text is wider than its box, and is squeezed.
+    fit = f' textLength="{width - 8}" lengthAdjust="spacingAndGlyphs"' if len(cut) > 12 else ""
     return (
         f'<rect class="box" x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width}" height="{height}" rx="6"/>'
         f'<text class="name" x="{x:.1f}" y="{y - 2:.1f}">{escape(name)}</text>'
-        f'<text class="model" x="{x:.1f}" y="{y + 13:.1f}">{escape(cut)}</text>'
+        f'<text class="model" x="{x:.1f}" y="{y + 13:.1f}"{fit}>{escape(cut)}</text>'
     )
 
 

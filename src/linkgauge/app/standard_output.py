@@ -56,12 +56,27 @@ class _Unheard(io.FileIO):
             return len(data)
 
 
+def _open_to_nothing(descriptor: int) -> None:
+    """Open standard input or standard error to /dev/null, where the caller has closed it."""
+    found = os.open(os.devnull, os.O_RDWR)
+    if found != descriptor:
+        os.dup2(found, descriptor)
+        os.close(found)
+    if descriptor == 0:
+        sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115, the process's own
+    else:
+        sys.stderr = open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115, the process's own
+
+
 def told_apart() -> None:
     """Let `sys.stdout` raise `StandardOutputError`: an error of write() names no file, so that none could be told.
 
     Characters that the locale's encoding lacks are printed plainly instead of ending the command. What cannot be said
     on standard error ends none either: a run whose terminal is gone still has to write its end.
     """
+    for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None and descriptor != 1:  # closed by the caller; a file that is opened next must not become it
+            _open_to_nothing(descriptor)
     if sys.stderr is not None:
         said = io.BufferedWriter(_Unheard(sys.stderr.fileno(), "w", closefd=False))
         sys.stderr = io.TextIOWrapper(said, encoding=sys.stderr.encoding, errors="plainly", line_buffering=True)

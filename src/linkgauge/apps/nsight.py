@@ -139,7 +139,9 @@ class _Export:
     def __init__(self, path: Path, base: sqlite3.Connection) -> None:
         self._path, self._base = path, base
         self._found: dict[int, _Process] = {}
-        self._tables = {str(name) for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        # A virtual table has no root page. Its module, and a generated column, may compute for hours for one row.
+        stored = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+        self._tables = {str(name) for (name,) in base.execute(stored)}
 
     def processes(self) -> list[_Process]:
         if "StringIds" not in self._tables:
@@ -153,7 +155,10 @@ class _Export:
         """These columns of a table's rows; NULL for one of `names` that this version's export has not."""
         if table not in self._tables:
             return
-        there = {row[1] for row in self._base.execute(f"PRAGMA table_info({table})")}
+        columns = self._base.execute(f"PRAGMA table_xinfo({table})").fetchall()
+        if any(hidden for *_, hidden in columns):
+            raise UsageError(f"{self._path}: {table} has computed columns: expected what nsys writes")
+        there = {row[1] for row in columns}
         for name in names:
             wanted += f", e.{name}" if name in there else ", NULL"
         rows = self._base.execute(f"SELECT {wanted} FROM {table} e {more}")  # words of this module alone

@@ -22,6 +22,8 @@ from linkgauge.files import read_file
 from linkgauge.model.shape import DEEPEST, as_it_is, parsed
 
 MOST_BYTES = 1 << 30  # of a trace, unpacked
+# Real traces unpack to some 30 times their size. A small file that unpacks to more would take gigabytes to parse.
+_FREE_BYTES, _MOST_RATIO = 16 << 20, 100
 _MOST_VALUES = 1 << 25  # of JSON: each takes 60 B and more of memory, two of the file
 _LATEST_US = 1e17  # profiles count from 1970 or later
 _ELEMENT_BYTES = {
@@ -73,13 +75,17 @@ def read(path: Path, rank: RankSteps) -> str:
 
 
 def _unpacked(content: bytes, path: Path) -> bytes:
+    most = min(MOST_BYTES, max(_FREE_BYTES, _MOST_RATIO * len(content)))
     unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
-        found = unpacker.decompress(content, MOST_BYTES + 1)
+        found = unpacker.decompress(content, most + 1)
     except zlib.error:
         raise UsageError(f"{path}: a damaged gzip file: expected a trace") from None
-    if len(found) > MOST_BYTES:
-        raise UsageError(f"{path}: more than {MOST_BYTES >> 20} MiB unpacked, too large: expected a trace")
+    if len(found) > most:
+        raise UsageError(
+            f"{path}: more than {most >> 20} MiB unpacked, of {len(content) >> 10} KiB packed: expected a trace; "
+            "gunzip one that is so repetitive"
+        )
     return found
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 
@@ -22,7 +23,7 @@ MOST_MEMORY = "2GiB"
 
 
 def query(run: Run, sql: str, limited: bool = True) -> pa.Table:
-    """Return the rows of one SELECT over TABLES; times that are finer than Python's as text.
+    """Return the rows of one SELECT over TABLES, dates and times as text.
 
     `limited`: no more than MOST_ROWS rows, MOST_S seconds and MOST_MEMORY of DuckDB's own; UsageError beyond.
     UsageError where the SQL is wrong or does more than read; EnvironmentLackingError where DuckDB is not installed.
@@ -35,10 +36,15 @@ def query(run: Run, sql: str, limited: bool = True) -> pa.Table:
         raise EnvironmentLackingError(
             "queries need DuckDB, which is not installed: pip install 'linkgauge[report]'"
         ) from None
+    if sql != sql.encode("utf-8", "replace").decode("utf-8"):
+        raise UsageError("SQL: it is not UTF-8: expected a statement in UTF-8")
     try:
         with duckdb.connect(":memory:") as database:
             for name in _mentioned(sql):
                 database.register(name, _table(run, name))
+            if limited:
+                # What does not fit into memory would go to a folder .tmp where the command runs, without a limit.
+                database.execute("SET temp_directory=''")
             # Otherwise names in the SQL could stand for this program's own variables.
             database.execute("SET python_enable_replacements=false")
             database.execute("SET enable_external_access=false")
@@ -49,17 +55,13 @@ def query(run: Run, sql: str, limited: bool = True) -> pa.Table:
             allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
             if len(statements) != 1 or statements[0].type not in allowed:
                 raise UsageError(f"query takes one SELECT statement over {', '.join(TABLES)}")
-            late = threading.Timer(MOST_S, database.interrupt)
-            late.daemon = True
-            if limited:
-                late.start()
-            try:
+            with _Deadline(database, MOST_S) if limited else contextlib.nullcontext():
                 found = database.sql(sql)
+                if statements[0].type == duckdb.StatementType.SELECT:
+                    found = _times_as_text(found)
                 # fetch_arrow_reader: the name in older versions, of which newer ones warn.
                 batches = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
-                return _plain(_rows(batches(100_000), MOST_ROWS if limited else None))
-            finally:
-                late.cancel()
+                return _rows(batches(100_000), MOST_ROWS if limited else None)
     except (duckdb.InterruptException, duckdb.OutOfMemoryException) as error:
         what = f"{MOST_S:.0f} s" if isinstance(error, duckdb.InterruptException) else f"{MOST_MEMORY} of memory"
         raise UsageError(f"SQL: it takes more than {what}: ask for less, or give --no-limit") from None
@@ -80,24 +82,38 @@ def _rows(batches: pa.RecordBatchReader, most: int | None) -> pa.Table:
     return pa.Table.from_batches(found, batches.schema)
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """Return the table with times of nanoseconds as text, in lists and structures too: Python has none so fine."""
-    import pyarrow as pa
+_TEMPORAL = re.compile(r"\b(DATE|TIME|TIMETZ|TIMESTAMP\w*|INTERVAL)\b")
 
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if pa.types.is_temporal(kind) and getattr(kind, "unit", "") == "ns":
-            return pa.string()
-        if pa.types.is_list(kind):
-            return pa.list_(plain(kind.value_type))
-        if pa.types.is_struct(kind):
-            return pa.struct([(field.name, plain(field.type)) for field in kind])
-        return kind
 
-    for place, field in enumerate(table.schema):
-        kind = plain(field.type)
-        if kind != field.type:
-            table = table.set_column(place, field.name, table.column(place).cast(kind))
-    return table
+def _times_as_text(found: Any) -> Any:
+    """Return a relation whose columns with dates and times are text: Python's end with the year 9999."""
+    words = []
+    for number, (name, kind) in enumerate(zip(found.columns, found.types, strict=True), 1):
+        quoted = name.replace('"', '""')
+        column = f"CAST(#{number} AS VARCHAR)" if _TEMPORAL.search(str(kind)) else f"#{number}"
+        words.append(f'{column} AS "{quoted}"')
+    return found.project(", ".join(words))
+
+
+class _Deadline:
+    """Interrupts a database from `seconds` on, again and again: an interrupt between two operators goes unheard."""
+
+    def __init__(self, database: Any, seconds: float) -> None:
+        self._database = database
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(seconds,), daemon=True)
+
+    def _watch(self, seconds: float) -> None:
+        while not self._over.wait(seconds):
+            self._database.interrupt()
+            seconds = 0.1
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 def _mentioned(sql: str) -> list[str]:

@@ -186,11 +186,12 @@ class Prepared:
 
 PLAN_FILE = "plan.json"
 _PLAN_VERSION = 1
-_MOST_BYTES = 2 << 30
+# MOST_CASES of a pair take 180 MB, and 2 GB once they are read.
+_MOST_BYTES = 256 << 20
 
 
 def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
-    """Store the launches of a run; atomic."""
+    """Store the launches of a run; atomic. UsageError where they take more than a later run reads."""
     from linkgauge.store.folder import write_atomically
 
     plain = [
@@ -210,7 +211,13 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
         for launch in launches
     ]
     text = json.dumps({"format": "linkgauge-plan", "version": _PLAN_VERSION, "launches": plain}, separators=(",", ":"))
-    write_atomically(folder / PLAN_FILE, text.encode())
+    content = text.encode()
+    if len(content) > _MOST_BYTES:
+        raise UsageError(
+            f"the plan takes {len(content) >> 20} MiB, more than --resume reads ({_MOST_BYTES >> 20} MiB): expected "
+            "fewer cases or ranks"
+        )
+    write_atomically(folder / PLAN_FILE, content)
 
 
 def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:

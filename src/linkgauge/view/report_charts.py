@@ -154,7 +154,9 @@ def _task_tables(page: Page, tasks: Sequence[TaskAnswer], unit: str) -> None:
             rows[-1][-1] += rule
         shown = [place for place in range(len(columns)) if any(row[place] for row in rows)]
         cells = [[row[place] for place in shown] for row in rows]
-        page.static_table([columns[place] for place in shown], cells, f"tasks {'collectives' if collective else 'paths'}")
+        page.static_table(
+            [columns[place] for place in shown], cells, f"tasks {'collectives' if collective else 'paths'}"
+        )
 
 
 _MOST_BARS = 60

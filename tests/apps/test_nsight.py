@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,3 +145,32 @@ def test_what_an_export_lacks_is_told(
     assert len(said) == 1
     assert expected in said[0]
     assert str(tmp_path) in said[0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        # Each row of these would compute for hours: 40 KB that end no command.
+        "CREATE TABLE MPI_RANKS (globalTid INTEGER, rank INTEGER GENERATED ALWAYS AS (length(randomblob(1000000000))))",
+        "CREATE TABLE MPI_RANKS (globalTid INTEGER, rank INTEGER AS (length(hex(zeroblob(500000000)))) STORED)",
+    ],
+)
+def test_columns_that_are_computed_are_refused(
+    tmp_path: Path, statement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bomb.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
+        base.execute(statement)
+        base.commit()
+    assert run_command(["convert", str(path), "-o", str(tmp_path / "out.toml")]) == 2
+    assert "MPI_RANKS has computed columns" in capsys.readouterr().err
+
+
+def test_a_virtual_table_is_no_table_of_an_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "virtual.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE VIRTUAL TABLE StringIds USING rtree(id, low, high)")
+        base.commit()
+    assert run_command(["convert", str(path), "-o", str(tmp_path / "out.toml")]) == 2
+    assert "no table StringIds" in capsys.readouterr().err

@@ -238,3 +238,14 @@ def test_no_command_has_two_parameters_of_one_name() -> None:
         for one in commands:
             names = [parameter.name for parameter in one.params]
             assert len(names) == len(set(names)), one.name
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_a_closed_stream_ends_no_command(closed: str, tmp_path: Path) -> None:
+    """A scheduler may start a command without standard input or error; a file that is opened must not become them."""
+    command = f"{sys.executable} -m linkgauge list patterns {closed}"
+    done = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0
+    assert "allreduce" in done.stdout
+    command = f"{sys.executable} -m linkgauge run --pattern nothing {closed}"
+    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, check=False).returncode == 2

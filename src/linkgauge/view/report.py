@@ -41,8 +41,8 @@ from linkgauge.view.report_charts import first_screen
 from linkgauge.view.results import Results, devices_text
 from linkgauge.view.summary import sentence
 from linkgauge.view.tables import case_text, counts_line, left_out_text
-from linkgauge.view.unseen import unseen_line
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
+from linkgauge.view.unseen import unseen_line
 
 if TYPE_CHECKING:
     from linkgauge.findings.finding import Finding

@@ -17,7 +17,7 @@ from linkgauge.apps import catalogue
 from linkgauge.apps.program import core_program
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
-from thorough import ALL
+from thorough import most
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 FEW = ("--stop-rule", "count", "--stop-samples", "3", "--stop-time-ns", "10s", "--warmup", "1", "--no-report")
@@ -36,9 +36,9 @@ def run(folder: Path, *words: str) -> tuple[Any, str]:
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) -> None:
-    chosen = "all" if ALL else SOME
+    chosen = most("all", SOME)
     found, said = run(tmp_path, "--app", chosen, "--devices", "host:2", *(["--threads"] if threads else []))
-    names = set(catalogue.names()) if ALL else set(SOME.split(","))
+    names = most(set(catalogue.names()), set(SOME.split(",")))
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     rows = list(found.rows())
     measured = {(catalogue.label(row.case.app), row.case.transport) for row in rows if row.status == "ok"}

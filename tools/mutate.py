@@ -3,7 +3,7 @@
 '.venv/bin/python tools/mutate.py --count 60 --seed 1 --list faults.json' draws as many faults from each room of
 src/linkgauge/ (a comparison turned, a number changed, a condition dropped, ...), runs the room's tests over each and
 adds what became of it to the file. A file that is there already is gone on with: what has an outcome is not run again,
-so that a long list may be run in parts, and a list without outcomes (--forget) be run again after a change of the tests.
+so that a long list may be run in parts, and all of it again (--forget) after a change of the tests.
 What compares two states of the tests is the same list in two checkouts; a fault whose line is not as it was drawn is
 left out of both. The checkout must have no changes under src/: each fault is taken back, also when this is interrupted.
 """
@@ -98,14 +98,17 @@ def places(source: bytes) -> Iterator[tuple[int, str, str]]:
 
 
 def _without_meaning(node: ast.AST) -> Iterator[ast.AST]:
-    """What changes nothing that a test could see, and inner parts of f-strings, whose places Python 3.11 does not know."""
+    """What changes nothing that a test could see, and parts of f-strings, whose places Python 3.11 does not know."""
     roots: list[ast.AST | None] = []
     if isinstance(node, ast.JoinedStr):
         roots = [node]
     elif isinstance(node, ast.ClassDef):
         roots = [*node.decorator_list]
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        roots = [node.returns, *(argument.annotation for argument in ast.walk(node.args) if isinstance(argument, ast.arg))]
+        roots = [
+            node.returns,
+            *(argument.annotation for argument in ast.walk(node.args) if isinstance(argument, ast.arg)),
+        ]
     elif isinstance(node, ast.AnnAssign):
         roots = [node.annotation]
     elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -204,9 +207,13 @@ def main() -> int:
     parser.add_argument("--room", action="append", default=[], help="only faults of this room; may be repeated")
     parser.add_argument("--most", type=int, default=10_000, help="run so many of them, then end")
     parser.add_argument("--limit", type=float, default=1800, help="seconds that the tests of one fault may take")
-    parser.add_argument("--only", nargs="*", default=[], help="of the tests, these files alone: those that were changed")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="of the tests, these files alone: those that were changed"
+    )
     asked = parser.parse_args()
-    changes = subprocess.run(["git", "status", "--porcelain", "src"], cwd=ROOT, capture_output=True, text=True, check=True)
+    changes = subprocess.run(
+        ["git", "status", "--porcelain", "src"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     if changes.stdout:
         print("mutate: src/ has changes that are not committed; commit or stash them first", file=sys.stderr)
         return 2
@@ -218,8 +225,9 @@ def main() -> int:
         tests = [name for name in tests_of(fault) if not asked.only or name in asked.only]
         try_one(fault, tests, asked.limit)
         asked.list.write_text(json.dumps([asdict(fault) for fault in faults], indent=1) + "\n")
-        print(f"{fault.outcome:8} {fault.file}:{fault.line}: '{fault.old}' -> '{fault.new}' in '{fault.context}' "
-              f"({fault.seconds:.0f} s of a processor, {time.monotonic() - began:.0f} s) {fault.by}", flush=True)  # fmt: skip
+        took = f"{fault.seconds:.0f} s of a processor, {time.monotonic() - began:.0f} s"
+        what = f"{fault.file}:{fault.line}: '{fault.old}' -> '{fault.new}' in '{fault.context}'"
+        print(f"{fault.outcome:8} {what} ({took}) {fault.by}", flush=True)
     print(", ".join(f"{count} {outcome or 'not run'}" for outcome, count in Counter(f.outcome for f in faults).items()))
     return 0
 

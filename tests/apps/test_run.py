@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +14,7 @@ from linkgauge.apps import catalogue
 from linkgauge.apps.program import core_program
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
+from program import linkgauge
 from thorough import most
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
@@ -25,11 +23,7 @@ SOME = "llh,hit,csm,pipeline,fsdp,kv_cache,halo_stencil"
 
 
 def run(folder: Path, *words: str) -> tuple[Any, str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "linkgauge", "run", "--out", "run", *FEW, *words]
-    done = subprocess.run(
-        command, cwd=folder, text=True, capture_output=True, check=False, timeout=590, env=environment
-    )
+    done = linkgauge("run", "--out", "run", *FEW, *words, cwd=folder, timeout_s=590)
     assert done.returncode == 0, done.stdout + done.stderr
     return load(folder / "run"), done.stdout
 

@@ -7,13 +7,13 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import program
 from faults.leftovers import left_behind
 from linkgauge.model.beside import loads_of
 from linkgauge.run import worker
@@ -31,9 +31,7 @@ FEW = ("--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "20s", "
 
 
 def linkgauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], cwd=folder, text=True, capture_output=True,
-                          check=False, timeout=200, env=environment)  # fmt: skip
+    return program.linkgauge(*words, cwd=folder)
 
 
 def measured(folder: Path, *words: str) -> tuple[Any, str]:
@@ -159,10 +157,8 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
         "fault": {"planter": str(TESTS / "faults" / "planter.py"), "folder": str(folder), "faults": [fault]},
     }))  # fmt: skip
     (folder / "tmp").mkdir()
-    done = subprocess.run([sys.executable, str(TESTS / "faults" / "run_job.py"), str(folder)], check=False,
-                          capture_output=True, text=True, timeout=200,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
-                               "TMPDIR": str(folder / "tmp")})  # fmt: skip
+    job = [str(TESTS / "faults" / "run_job.py"), str(folder)]
+    done = program.started(job, cwd=folder, env={"TMPDIR": str(folder / "tmp")})
     assert done.returncode == 4, done.stdout + done.stderr
     run = load(folder / "run")
     return run, {row.case.size: (str(row.status), str(row.reason or "")) for row in run.rows()}

@@ -6,8 +6,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import program
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.case import Case
@@ -235,11 +234,8 @@ def test_without_any_library_a_run_is_planned_in_threads(monkeypatch: pytest.Mon
 
 def linkgauge(folder: Path, *words: str, **environment: str) -> tuple[int, str]:
     """Exit status and output of a run that finds no MPI library but the wheel's."""
-    done = subprocess.run(
-        [sys.executable, "-m", "linkgauge", "run", *words, "--no-report"], cwd=folder, text=True, capture_output=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PATH": str(folder / "empty"), **environment},
-        check=False, timeout=100,
-    )  # fmt: skip
+    environment = {"PATH": str(folder / "empty"), **environment}
+    done = program.linkgauge("run", *words, "--no-report", cwd=folder, env=environment)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

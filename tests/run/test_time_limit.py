@@ -5,15 +5,13 @@ from __future__ import annotations
 import collections
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import program
 from linkgauge.store.run import load
 from thorough import thorough
 
@@ -38,9 +36,7 @@ CASES = len(TRANSPORTS) * len(PATTERNS) * len(SIZES)
 
 def linkgauge(folder: Path, *words: str) -> tuple[int, str]:
     """Exit status and output."""
-    done = subprocess.run([sys.executable, "-m", "linkgauge", "run", *words, "--no-report"], cwd=folder, text=True,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
-                          check=False, timeout=200)  # fmt: skip
+    done = program.linkgauge("run", *words, "--no-report", cwd=folder)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -96,12 +97,14 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
 def test_streams_of_host_memory_go_on_beside_a_copy_and_their_rates_are_known(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
     loads = [f"kernel cpu_stream 1MiB on=1 variant={work} cpu_cores={core}" for work in ("copy", "triad", "read")]
+    began = time.monotonic_ns()
     run, _ = measured(tmp_path, "--devices", "host:2", "--pattern", "local_copy", "--transport", "kernel", "--size",
                       "64KiB", "--ranks", "1", *(word for one in loads for word in ("--beside", one)))  # fmt: skip
+    took_ns = time.monotonic_ns() - began
     alone = {loads_of(one.case.beside)[0].case.variant: one.loads[0].alone_ns for one in interferences(run)}
     assert set(alone) == {"copy", "triad", "read"}
-    rates = {work: (1 << 20) / ns for work, ns in alone.items() if ns}
-    assert all(0.1 < rate < 1000 for rate in rates.values()), rates  # GB/s
+    # No core moves 1 MiB in 100 ns, and nothing took longer than the run.
+    assert all(100 < ns < took_ns for ns in alone.values() if ns), alone
     (loads_core,) = {loads_of(row.case.beside)[0].case.cpu_cores for row in run.rows()}
     assert loads_core == str(core)
 

@@ -25,6 +25,7 @@ from linkgauge.store.run import load
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.results import Results
 from run.test_spec import spec_of
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 TESTS = Path(__file__).parents[1]
@@ -200,7 +201,8 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
 @pytest.mark.parametrize(
     ("kind", "phase", "status", "said"),
     [("kill", "final_check", "disturbed", "SIGKILL"), ("hang", "final_check", "disturbed", "heartbeat"),
-     ("corrupt", "final_check", "disturbed", "wrong bytes"), ("throw", "final_check", "disturbed", ""),
+     ("corrupt", "final_check", "disturbed", "wrong bytes"),
+     pytest.param("throw", "final_check", "disturbed", "", marks=thorough("it throws in the check too")),
      ("throw", "check", "failed", "")],
 )  # fmt: skip
 def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
@@ -222,7 +224,7 @@ def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [False, pytest.param(True, marks=thorough("processes meet the same load"))])
 def test_a_load_may_be_a_launch_of_its_own_of_another_library(tmp_path: Path, threads: bool) -> None:
     names = [one.name for one in find_all() if not one.problem]
     other = "same" if len(names) == 1 else names[1]

@@ -118,11 +118,11 @@ def _without_meaning(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(root)
 
 
-def drawn(count: int, seed: int) -> list[Fault]:
+def drawn(count: int, seed: int, pattern: str = "**/*.py") -> list[Fault]:
     """As many faults from each room as can be; the same for a seed and the same sources."""
     generator = random.Random(seed)
     rooms: dict[str, list[Fault]] = {}
-    for path in sorted(SOURCES.rglob("*.py")):
+    for path in sorted(SOURCES.glob(pattern)):
         source = path.read_bytes()
         lines = source.decode().splitlines()
         for at, old, new in places(source):
@@ -187,10 +187,10 @@ def try_one(fault: Fault, tests: list[str], limit_s: float) -> None:
     fault.by = failed[1][:200] if failed else ""
 
 
-def stored(path: Path, count: int, seed: int, forget: bool) -> list[Fault]:
+def stored(path: Path, count: int, seed: int, pattern: str, forget: bool) -> list[Fault]:
     """The faults of a list, or newly drawn ones where there is none."""
     if not path.exists():
-        return drawn(count, seed)
+        return drawn(count, seed, pattern)
     faults = [Fault(**one) for one in json.loads(path.read_text())]
     for fault in faults if forget else []:
         fault.outcome, fault.seconds, fault.by = "", 0.0, ""
@@ -202,6 +202,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=60, help="how many faults are drawn for a new list")
     parser.add_argument("--seed", type=int, default=1, help="of the draw")
+    parser.add_argument("--sources", default="**/*.py", help="draw from these files of src/linkgauge alone")
     parser.add_argument("--list", type=Path, required=True, help="the file with the faults and their outcomes")
     parser.add_argument("--forget", action="store_true", help="run all of the list again")
     parser.add_argument("--room", action="append", default=[], help="only faults of this room; may be repeated")
@@ -217,7 +218,7 @@ def main() -> int:
     if changes.stdout:
         print("mutate: src/ has changes that are not committed; commit or stash them first", file=sys.stderr)
         return 2
-    faults = stored(asked.list, asked.count, asked.seed, asked.forget)
+    faults = stored(asked.list, asked.count, asked.seed, asked.sources, asked.forget)
     asked.list.write_text(json.dumps([asdict(fault) for fault in faults], indent=1) + "\n")
     due = [fault for fault in faults if not fault.outcome and (not asked.room or fault.room in asked.room)]
     for fault in due[: asked.most]:

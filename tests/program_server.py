@@ -19,6 +19,7 @@ import socket
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def main() -> None:
     }
     if threads - {"jemalloc_bg_thd"}:
         sys.exit(f"program_server: imports started threads, which no child of a fork has: {threads}")
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")  # Python 3.12 counts Arrow's thread
     gc.collect()
     gc.freeze()
     if serve(socket.socket(fileno=int(sys.argv[1]))):

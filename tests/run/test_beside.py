@@ -170,11 +170,13 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
 
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
-    [("corrupt", "final_check", 3, "disturbed"), ("throw", "final_check", 2, "disturbed"),
-     ("throw", "check", 2, "failed"), ("kill", "final_check", 3, "disturbed"), ("corrupt", "final_check", 0, "corrupt"),
-     ("segv", "final_check", 2, "disturbed"), ("hang", "final_check", 3, "disturbed"),
-     ("stop", "final_check", 3, "disturbed"),
-     ("kill", "final_check", 1, "crashed"), ("hang", "final_check", 1, "hung")],
+    [("corrupt", "final_check", 3, "disturbed"), ("throw", "check", 2, "failed"),
+     ("kill", "final_check", 3, "disturbed"), ("corrupt", "final_check", 0, "corrupt"),
+     ("hang", "final_check", 3, "disturbed"), ("kill", "final_check", 1, "crashed"),
+     pytest.param("throw", "final_check", 2, "disturbed", marks=thorough("it throws in the check too")),
+     pytest.param("segv", "final_check", 2, "disturbed", marks=thorough("it is killed too")),
+     pytest.param("stop", "final_check", 3, "disturbed", marks=thorough("it hangs too")),
+     pytest.param("hang", "final_check", 1, "hung", marks=thorough("the measured job is killed too"))],
 )  # fmt: skip
 def test_what_a_load_does_wrong_is_told_as_the_loads(
     tmp_path: Path, kind: str, phase: str, rank: int, status: str
@@ -203,7 +205,7 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
     [("kill", "final_check", "disturbed", "SIGKILL"), ("hang", "final_check", "disturbed", "heartbeat"),
      ("corrupt", "final_check", "disturbed", "wrong bytes"),
      pytest.param("throw", "final_check", "disturbed", "", marks=thorough("it throws in the check too")),
-     ("throw", "check", "failed", "")],
+     pytest.param("throw", "check", "failed", "", marks=thorough("loads of the same launch throw there"))],
 )  # fmt: skip
 def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
     tmp_path: Path, kind: str, phase: str, status: str, said: str

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,7 +28,9 @@ MOST_SERVERS = 3  # of some 150 MB each
 CLOSED = -1
 
 _servers: dict[tuple[str | None, ...], Server] = {}
+_met: set[tuple[str | None, ...]] = set()
 _used_s = 0.0
+_lock = threading.Lock()  # tests may start programs side by side
 
 
 def children_seconds() -> float:
@@ -71,14 +74,23 @@ class Server:
         self._process.wait()
 
 
-def _server(environment: Mapping[str, str]) -> Server:
+def _server(environment: Mapping[str, str], at_once: bool) -> Server | None:
+    """The server for these libraries; None for the first program of new ones, unless it is wanted at once.
+
+    A server costs as much to start as a program, and some tests have libraries of their own.
+    """
     key = tuple(environment.get(name) for name in LOADERS)
-    found = _servers.pop(key, None)
-    if found is None:
-        if len(_servers) >= MOST_SERVERS:
-            _servers.pop(next(iter(_servers))).end()
-        found = Server(environment)
-    _servers[key] = found  # the last in the order is the last that was used
+    with _lock:
+        found = _servers.pop(key, None)
+        if found is None:
+            first = key not in _met and key != tuple(os.environ.get(name) for name in LOADERS)
+            _met.add(key)
+            if first and not at_once:
+                return None
+            if len(_servers) >= MOST_SERVERS:
+                _servers.pop(next(iter(_servers))).end()  # what it has begun goes on
+            found = Server(environment)
+        _servers[key] = found  # the last in the order is the last that was used
     return found
 
 
@@ -111,7 +123,12 @@ def started(
     request = {"words": words, "cwd": os.fspath(cwd), "env": environment, "closed": stdout == CLOSED}
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
         told = output.fileno() if stdout in (None, CLOSED) else stdout
-        status = _server(environment).run(request, [nothing.fileno(), told, errors.fileno()], timeout_s)
+        server = _server(environment, at_once=stdout is not None)
+        if server is None:
+            own = [sys.executable, *(("-m", *words) if words[0] == "linkgauge" else words)]
+            return subprocess.run(own, cwd=cwd, env=environment, stdin=nothing, capture_output=True, check=False,
+                                  text=True, errors="surrogateescape", timeout=timeout_s)  # fmt: skip
+        status = server.run(request, [nothing.fileno(), told, errors.fileno()], timeout_s)
         texts = []
         for file in (output, errors):
             file.seek(0)

@@ -204,7 +204,7 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
     ("kind", "phase", "status", "said"),
     [("kill", "final_check", "disturbed", "SIGKILL"), ("hang", "final_check", "disturbed", "heartbeat"),
      ("corrupt", "final_check", "disturbed", "wrong bytes"),
-     pytest.param("throw", "final_check", "disturbed", "", marks=thorough("it throws in the check too")),
+     pytest.param("throw", "final_check", "disturbed", "", marks=thorough("loads of the same launch throw there")),
      pytest.param("throw", "check", "failed", "", marks=thorough("loads of the same launch throw there"))],
 )  # fmt: skip
 def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(

@@ -26,6 +26,7 @@ from pathlib import Path
 LOADERS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 MOST_SERVERS = 3  # of some 150 MB each
 CLOSED = -1
+SERVER = Path(__file__).with_name("program_server.py")
 
 _servers: dict[tuple[str | None, ...], Server] = {}
 _met: set[tuple[str | None, ...]] = set()
@@ -46,7 +47,7 @@ class Server:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("program_server.py")), str(theirs.fileno())],
+                [sys.executable, str(SERVER), str(theirs.fileno())],
                 env=dict(environment),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -125,7 +126,7 @@ def started(
         told = output.fileno() if stdout in (None, CLOSED) else stdout
         server = _server(environment, at_once=stdout is not None)
         if server is None:
-            own = [sys.executable, *(("-m", *words) if words[0] == "linkgauge" else words)]
+            own = [sys.executable, str(SERVER), "once", *words]
             return subprocess.run(own, cwd=cwd, env=environment, stdin=nothing, capture_output=True, check=False,
                                   text=True, errors="surrogateescape", timeout=timeout_s)  # fmt: skip
         status = server.run(request, [nothing.fileno(), told, errors.fileno()], timeout_s)

@@ -2,7 +2,7 @@
 
 Reads requests from the socket of descriptor argv[1]: JSON with the words, folder and environment, with the descriptors
 of the three standard streams and of a socket, to which it writes the process id of what it started, and later the
-status that wait() gave and the processor time.
+status that wait() gave and the processor time. `once WORDS` in place of the descriptor is one program.
 """
 
 from __future__ import annotations
@@ -80,33 +80,46 @@ def serve(ours: socket.socket) -> bool:
             os.close(stream)
 
 
-def main() -> None:
-    """Import, serve, and in each child run."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+def be_patient() -> None:
+    """Before anything takes the value: a busy machine may keep ranks from running for the usual ten seconds."""
+    from linkgauge.run import watch
+
+    watch.HUNG_AFTER_S = 60.0
+
+
+def import_all() -> None:
+    """Import what commands need, and no thread, which no child of a fork would have."""
     from linkgauge.app.cli import COMMANDS
 
     for name in (*MODULES, *(entry.module for entry in COMMANDS)):
         with contextlib.suppress(ModuleNotFoundError):  # as where the core is not built
             importlib.import_module(name)
-    # Arrow's allocator minds forks itself.
-    threads = {
-        path.read_text().strip()
-        for path in Path("/proc/self/task").glob("*/comm")
-        if path.parent.name != str(os.getpid())
-    }
-    if threads - {"jemalloc_bg_thd"}:
-        sys.exit(f"program_server: imports started threads, which no child of a fork has: {threads}")
+    main_thread = str(os.getpid())
+    tasks = [path for path in Path("/proc/self/task").iterdir() if path.name != main_thread]
+    threads = {(path / "comm").read_text().strip() for path in tasks}
+    if threads - {"jemalloc_bg_thd"}:  # Arrow's allocator minds forks itself
+        sys.exit(f"program_server: imports started threads: {threads}")
     warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")  # Python 3.12 counts Arrow's thread
     gc.collect()
     gc.freeze()
-    if serve(socket.socket(fileno=int(sys.argv[1]))):
-        if sys.argv[0] != "linkgauge":
-            sys.path[0] = os.path.dirname(sys.argv[0])
-            runpy.run_path(sys.argv[0], run_name="__main__")
-        else:
-            from linkgauge.__main__ import main as program
 
-            program()
+
+def main() -> None:
+    """Import, serve, and in each child be the program that sys.argv says; or be it at once."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    be_patient()
+    if sys.argv[1] == "once":
+        sys.argv = sys.argv[2:]
+    else:
+        import_all()
+        if not serve(socket.socket(fileno=int(sys.argv[1]))):
+            return
+    if sys.argv[0] == "linkgauge":
+        from linkgauge.__main__ import main as program
+
+        program()
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -43,12 +43,14 @@ class Server:
     """One process that forks programs."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        loaders = {name: environment[name] for name in LOADERS if name in environment}
         # Each message arrives whole.
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, str(SERVER), str(theirs.fileno())],
-                env=dict(environment),
+                # Not what is one program's own, as its folder for temporary files.
+                env={**os.environ, "PYTHONPATH": environment["PYTHONPATH"], **loaders},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )

@@ -29,7 +29,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "linkgauge"
 TESTS = ROOT / "tests"
 # Where a room's tests are, besides tests/ROOM and every file that names the module.
-ELSEWHERE = {"findings": ("compare",), "run": ("faults", "measure", "mpi"), "base": ("model",)}
+ELSEWHERE = {
+    "exchange": ("store", "fuzz"),
+    "findings": ("compare",),
+    "run": ("faults", "measure", "mpi"),
+    "base": ("model",),
+}
 TURNED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in",
           "is": "is not", "is not": "is", "+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "and": "or",
           "or": "and", "min": "max", "max": "min", "any": "all", "all": "any"}  # fmt: skip

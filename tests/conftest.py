@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
 import pytest
 
+import program
 from thorough import most
 
 # A NIXL that lies nowhere where one is looked for: the folder of its libnixl_capi.so.
@@ -20,6 +22,28 @@ hypothesis.settings.load_profile("linkgauge")
 
 # These kill runs and look at all of this machine for what is left of them, so that none may run beside another.
 LEFTOVERS = ("tests/faults/", "tests/run/test_interrupts.py")
+
+_BEGAN = pytest.StashKey[float]()
+
+
+def _processor_seconds() -> float:
+    used = os.times()  # of children those that ended and were waited for
+    return used.user + used.system + used.children_user + used.children_system + program.children_seconds()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Each test's processor time goes into the JUnit file, for tools/test_times.py."""
+    if call.when == "teardown":
+        now = _processor_seconds()
+        item.user_properties.append(("cpu_s", round(now - item.stash.get(_BEGAN, now), 3)))
+    yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the first of its fixtures."""
+    item.stash[_BEGAN] = _processor_seconds()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,21 +1,42 @@
-"""What takes long and only './lg test --all' runs, as CI does: whole tests, or more cases of one."""
+"""What takes long: whole tests, or more cases of one. './lg test' leaves it out, './lg test --all' runs it.
+
+CI runs a share of it at each change (LINKGAUGE_TESTS=K/N): that of the test files whose names fall into the K-th of N
+parts, so that N changes run all.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+import zlib
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 Kind = TypeVar("Kind")
-ALL = os.environ.get("LINKGAUGE_TESTS") == "all"
+ASKED = os.environ.get("LINKGAUGE_TESTS", "")
+ALL = ASKED == "all"
+_TESTS = Path(__file__).parent
+
+
+def in_share(file: str, asked: str) -> bool:
+    """Whether a test file runs what takes long where LINKGAUGE_TESTS asks for `all`, a share `K/N`, or nothing."""
+    share, _, shares = asked.partition("/")
+    if not shares:
+        return asked == "all"
+    return zlib.crc32(os.path.relpath(file, _TESTS).encode()) % int(shares) == int(share)
+
+
+def _in_callers_share() -> bool:
+    return in_share(sys._getframe(2).f_code.co_filename, ASKED)
 
 
 def thorough(why: str) -> pytest.MarkDecorator:
     """Marks a test that `./lg test` leaves out, with the reason why the tests that stay notice what it would."""
-    return pytest.mark.skipif(not ALL, reason=f"only './lg test --all' runs it: {why}")
+    return pytest.mark.skipif(not _in_callers_share(), reason=f"only './lg test --all' runs it: {why}")
 
 
 def most(everything: Kind, some: Kind) -> Kind:
     """`everything` where all is run, else `some`: numbers of examples, lists of parameters."""
-    return everything if ALL else some
+    return everything if _in_callers_share() else some

@@ -25,6 +25,7 @@ EXIT_FAILED = 1
 # Failures of at most so many tests are tried once more, with nothing beside them: more are a fault of the code.
 FEW = 10
 EXIT_ENVIRONMENT = 5
+LONG = "only './lg test --all' runs it: "  # how tests/thorough.py says why a test is left out
 
 
 @dataclass
@@ -172,8 +173,12 @@ def print_summary(tally: Tally, not_run: list[str]) -> None:
         print("Not run:")
         for what in not_run:
             print(f"  {what}")
+        left_out = sum(count for reason, count in tally.skipped.items() if reason.startswith(LONG))
+        if left_out:
+            print(f"  {left_out} tests that take long, and more cases of others: './lg test --all' runs them")
         for reason, count in tally.skipped.most_common():
-            print(f"  {count} x {reason}")
+            if not reason.startswith(LONG):
+                print(f"  {count} x {reason}")
     print(f"{tally.passed} passed, {len(tally.failed)} failed, {sum(tally.skipped.values())} skipped")
 
 

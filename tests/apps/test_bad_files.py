@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -87,14 +88,12 @@ def test_one_line_and_status_2(what: str, tmp_path: Path, capsys: pytest.Capture
     body, expected = BAD[what]
     path = tmp_path / "mine.toml"
     path.write_text(f'description = "x"\n{body}\n')
-    begun = time.monotonic()
     status = run_command(["run", "--app", str(path), "--devices", "host:2", "--threads", "--dry-run"])
     said = capsys.readouterr().err
     assert status == 2, said
     assert said.count("\n") == 1
     assert said.startswith("linkgauge: error: ")
     assert expected in said
-    assert time.monotonic() - begun < 60
 
 
 def test_a_step_file_may_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,9 +193,13 @@ def test_long_loops_are_not_followed_turn_by_turn() -> None:
         f'description = "x"\n[[step]]\nrepeat = 1000000\nstep = [{RING.replace("{ wait = true }", "{wait=true}")}]',
         "long",
     )
-    begun = time.monotonic()
-    matching.check(program_of(file, {}, 4))
-    assert time.monotonic() - begun < 5
+    calls: Counter[str] = Counter()
+    sys.setprofile(lambda frame, event, of: calls.update([event]))
+    try:
+        matching.check(program_of(file, {}, 4))
+    finally:
+        sys.setprofile(None)
+    assert calls.total() < 100_000
 
 
 def test_steps_that_say_the_same_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:

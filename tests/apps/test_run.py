@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +14,8 @@ from linkgauge.apps import catalogue
 from linkgauge.apps.program import core_program
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
-from thorough import ALL
+from program import linkgauge
+from thorough import most
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 FEW = ("--stop-rule", "count", "--stop-samples", "3", "--stop-time-ns", "10s", "--warmup", "1", "--no-report")
@@ -25,20 +23,16 @@ SOME = "llh,hit,csm,pipeline,fsdp,kv_cache,halo_stencil"
 
 
 def run(folder: Path, *words: str) -> tuple[Any, str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "linkgauge", "run", "--out", "run", *FEW, *words]
-    done = subprocess.run(
-        command, cwd=folder, text=True, capture_output=True, check=False, timeout=590, env=environment
-    )
+    done = linkgauge("run", "--out", "run", *FEW, *words, cwd=folder, timeout_s=590)
     assert done.returncode == 0, done.stdout + done.stderr
     return load(folder / "run"), done.stdout
 
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) -> None:
-    chosen = "all" if ALL else SOME
+    chosen = most("all", SOME)
     found, said = run(tmp_path, "--app", chosen, "--devices", "host:2", *(["--threads"] if threads else []))
-    names = set(catalogue.names()) if ALL else set(SOME.split(","))
+    names = most(set(catalogue.names()), set(SOME.split(",")))
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     rows = list(found.rows())
     measured = {(catalogue.label(row.case.app), row.case.transport) for row in rows if row.status == "ok"}

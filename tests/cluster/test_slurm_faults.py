@@ -22,6 +22,7 @@ from cluster.test_between_nodes import _begun, processes_of
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import Run, load
+from thorough import thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
@@ -85,6 +86,7 @@ def signalled(cluster: Cluster, name: str) -> None:
             cluster.run("fabric", ["kill", f"-{name}", process])
 
 
+@thorough("a node that dies in a step is lost in the same way, and steps have tests in run/test_slurm.py")
 def test_a_step_that_is_stopped_on_a_node_loses_no_case_before_it_and_a_resumed_run_has_all(slurm: Slurm) -> None:
     """Its node says nothing any more, nor that it is gone: the case ends by its time. No further step starts there."""
     out = slurm.cluster.folder / "run"
@@ -117,6 +119,7 @@ def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_ha
     assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
 
 
+@thorough("a node that dies in a step is lost in the same way, and steps have tests in run/test_slurm.py")
 def test_a_cancelled_job_keeps_what_was_measured_and_a_resumed_run_has_the_rest(slurm: Slurm) -> None:
     out = slurm.cluster.folder / "run"
 
@@ -133,6 +136,7 @@ def test_a_cancelled_job_keeps_what_was_measured_and_a_resumed_run_has_the_rest(
     assert [row.status for row in completed(slurm, out).rows() if row.status] == ["ok"] * 3
 
 
+@thorough("a node that dies in a step is lost in the same way, and steps have tests in run/test_slurm.py")
 def test_a_load_that_is_a_step_of_its_own_goes_on_beside_the_measured_one(slurm: Slurm) -> None:
     out = slurm.cluster.folder / "run"
     words = ["run", "--no-report", "--nodes", "all", "--mpi", "srun", "--devices", "host:1", "--transport", "mpi",

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from thorough import in_share, thorough
+
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
@@ -26,6 +28,8 @@ def _load(name: str) -> ModuleType:
 
 run_tests = _load("run_tests")
 run_readme = _load("run_readme")
+test_times = _load("test_times")
+mutate = _load("mutate")
 
 # As ctest 3.25 to 4.4 writes it: one passed, one failed, one that called GTEST_SKIP.
 CTEST_XML = """<?xml version="1.0" encoding="UTF-8"?>
@@ -84,10 +88,12 @@ def test_a_runner_that_dies_without_results_is_a_failure(tmp_path: Path) -> None
 
 
 def test_the_summary_names_failures_and_what_was_not_run(capsys: pytest.CaptureFixture[str]) -> None:
-    tally = run_tests.Tally(passed=3, failed=["a::b"], skipped=Counter({"no GPU here": 2}))
+    left_out = Counter({thorough("b").kwargs["reason"]: 3, thorough("c").kwargs["reason"]: 1})
+    tally = run_tests.Tally(passed=3, failed=["a::b"], skipped=Counter({"no GPU here": 2}) + left_out)
     run_tests.print_summary(tally, ["the C++ tests: GoogleTest is missing"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "3 passed, 1 failed, 2 skipped"
+    assert lines[-1] == "3 passed, 1 failed, 6 skipped"
+    assert "  4 tests that take long, and more cases of others: './lg test --all' runs them" in lines
     assert "  a::b" in lines
     assert "  2 x no GPU here" in lines
     assert "  the C++ tests: GoogleTest is missing" in lines
@@ -132,3 +138,81 @@ def test_a_pages_commands_run_in_order_and_a_broken_one_is_found(tmp_path: Path)
     assert broken.returncode == 1
     assert "block 3" in broken.stdout
     assert _run_page(tmp_path, "no commands\n").returncode == 2
+
+
+def test_shares_of_the_tests_that_take_long_are_each_file_once() -> None:
+    files = [str(path) for path in TOOLS.parent.glob("tests/**/test_*.py")]
+    shares = [{file for file in files if in_share(file, f"{share}/5")} for share in range(5)]
+    assert sum(map(len, shares)) == len(set().union(*shares)) == len(files)
+    assert all(len(share) > len(files) / 10 for share in shares)
+    assert all(in_share(file, "all") and not in_share(file, "") for file in files)
+
+
+BUSY = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+
+
+def test_each_tests_processor_time_is_in_the_report_and_sums_to_its_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tests" / "some"
+    folder.mkdir(parents=True)
+    for name in ("conftest.py", "program.py", "thorough.py"):
+        (tmp_path / "tests" / name).write_text((TOOLS.parent / "tests" / name).read_text())
+    (folder / "test_costs.py").write_text(
+        f"import subprocess, sys, time\nBUSY = {BUSY!r}\n"
+        "def test_own(): exec(BUSY)\n"
+        "def test_of_a_child(): subprocess.run([sys.executable, '-c', BUSY])\n"
+        "def test_sleeps(): time.sleep(0.3)\n"
+    )
+    report = tmp_path / "pytest.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", "tests"]
+    done = subprocess.run(
+        [*command, "-o", "pythonpath=tests", "--rootdir", "."],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    costs = {cost.name: cost for cost in test_times.costs_of(report)}
+    assert all((cost.folder, cost.file) == ("some", "tests/some/test_costs") for cost in costs.values())
+    assert min(costs["test_own"].seconds, costs["test_of_a_child"].seconds) >= 0.19
+    assert costs["test_sleeps"].seconds < 0.19
+    monkeypatch.setattr(sys, "argv", ["test_times", str(report)])
+    assert test_times.main() == 0
+    assert "tests/some (none)" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["test_times", str(tmp_path / "none.xml")])
+    assert test_times.main() == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_folder_of_tests_has_a_budget_and_no_other() -> None:
+    folders = {path.parent.name for path in TOOLS.parent.glob("tests/*/test_*.py")}
+    assert set(test_times.budgets((TOOLS.parent / "CONTRIBUTING.md").read_text())) == folders | {"core"}
+
+
+def test_planted_faults_change_what_they_say_and_are_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def f(a: int = 1) -> bool:\n    return a <= 2 and not a + 1 == 3  # or more\n"
+    every = list(mutate.places(source.encode()))
+    assert sorted((old, new) for _, old, new in every) == sorted(
+        [("1", "(1 + 1)"), ("1", "(1 + 1)"), ("<=", "<"), ("2", "(2 + 1)"), ("and", "or"), ("not ", ""), ("+", "-"),
+         ("==", "!="), ("3", "(3 + 1)")]
+    )  # fmt: skip
+    (tmp_path / "src").mkdir()
+    module = tmp_path / "src" / "module.py"
+    module.write_text(source)
+    test = tmp_path / "test_module.py"
+    test.write_text(f"import sys\nsys.path.insert(0, {str(module.parent)!r})\nimport module\n"
+                    "def test_f(): assert module.f() and not module.f(3)\n")  # fmt: skip
+    monkeypatch.setattr(mutate, "SOURCES", module.parent)
+    monkeypatch.setattr(mutate, "ROOT", tmp_path)
+    outcomes = {}
+    for at, old, new in every:
+        if old in ("and", "<="):
+            fault = mutate.Fault("module.py", 2, at, old, new, source.splitlines()[1].strip())
+            mutate.try_one(fault, [str(test)], 60)
+            outcomes[old] = (fault.outcome, "test_f" in fault.by)
+            assert module.read_text() == source
+    assert outcomes == {"and": ("found", True), "<=": ("missed", False)}
+    moved = mutate.Fault("module.py", 2, 40, "and", "or", "return something else")
+    mutate.try_one(moved, [str(test)], 60)
+    assert moved.outcome == "gone"

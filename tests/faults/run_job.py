@@ -44,7 +44,7 @@ def main(folder: Path) -> int:
         run_folder = RunFolder.create(path, {"seed": 1})
         write_launches(path, planned)
         pending = new_pending(planned)
-    patience_s = job.get("hung_after_s", 1.5)
+    patience_s = job.get("hung_after_s", 3.0)  # twice that passes between cases on a busy machine
     prepared = Prepared(pending, devices, machine, mpis, seed=1, max_failures=1000, fault=job["fault"],
                         hung_after_s=patience_s)  # fmt: skip
     try:

@@ -126,7 +126,9 @@ def test_nothing_is_imported_before_the_first_lines() -> None:
 def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     """`nohup linkgauge run`: the terminal goes, the run does not."""
     process = program(
-        tmp_path, (*RUN, "--size", "8", "--no-report"), preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        tmp_path,
+        (*RUN, "--size", "8", "--transport", "kernel", "--no-report"),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     while process.poll() is None:
         process.send_signal(signal.SIGHUP)

@@ -14,8 +14,6 @@ import importlib.util
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from faults.planter import SAMPLES, WARMUP
 from faults.triples import GPU_LIBRARIES, THREADED, TRIPLES, Triple, seeded
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
+from program import started
 from thorough import most
 
 pytestmark = [
@@ -124,14 +123,14 @@ def run(triples: list[Triple], folder: Path, mpi: str = "", library: str = "", m
            "devices": "sycl:0,1" if library == "sycl" else "cuda:0,1" if library else "host:2"}  # fmt: skip
     (folder / "job.json").write_text(json.dumps(job))
     (folder / "tmp").mkdir(exist_ok=True)
-    environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {"TMPDIR": str(folder / "tmp")}
     if library:
         places = [str(STAND_INS), str(STAND_INS / "nvrtc12"), str(STAND_INS / library)]
         environment |= {"LD_LIBRARY_PATH": os.pathsep.join(places), "LINKGAUGE_STAND_IN": "devices=2",
                         "XDG_CACHE_HOME": str(folder / "cache")}  # fmt: skip
+    done = started([str(HERE / "run_job.py"), str(folder)], cwd=folder, env=environment, timeout_s=600)
     with (folder / "output.log").open("a") as log:
-        done = subprocess.run([sys.executable, str(HERE / "run_job.py"), str(folder)], env=environment, stdout=log,
-                              stderr=log, timeout=600, check=False)  # fmt: skip
+        log.write(done.stdout + done.stderr)
     return done.returncode
 
 

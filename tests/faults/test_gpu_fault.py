@@ -17,8 +17,6 @@ import importlib.util
 import itertools
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +25,7 @@ from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.errors import LinkgaugeError
 from linkgauge.run.devices import find_devices
 from linkgauge.store.run import load
+from program import started
 from thorough import thorough
 
 HERE = Path(__file__).parent
@@ -118,10 +117,8 @@ def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
     (tmp_path / "job.json").write_text(json.dumps(job))
     (tmp_path / "tmp").mkdir()
     before = shared_memory()
-    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path),
-                   "XDG_CACHE_HOME": str(tmp_path / "cache"), **place.environment()}  # fmt: skip
-    done = subprocess.run([sys.executable, str(HERE / "run_job.py"), str(tmp_path)], env=environment, text=True,
-                          capture_output=True, timeout=500, check=False)  # fmt: skip
+    environment = {"TMPDIR": str(tmp_path / "tmp"), "XDG_CACHE_HOME": str(tmp_path / "cache"), **place.environment()}
+    done = started([str(HERE / "run_job.py"), str(tmp_path)], cwd=tmp_path, env=environment, timeout_s=500)
     said = done.stdout + done.stderr
     assert (tmp_path / f"planted-{transport}-{FAULTED}").exists(), said
     rows = {row.case.size_asked: row for row in load(tmp_path / "run").rows() if row.case.transport == transport}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from linkgauge.app.cli import run_command
+from program import started
 from thorough import thorough
 
 pytestmark = [
@@ -38,13 +37,7 @@ def checked(
     job = {"plan": PLAN, "fault": fault, "devices": "host:4", "hung_after_s": 60}
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps(job))
-    done = subprocess.run(
-        [sys.executable, str(HERE / "run_job.py"), str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = started([str(HERE / "run_job.py"), str(folder)], cwd=folder, timeout_s=300)
     assert done.returncode == 0, done.stderr
     capsys.readouterr()
     status = run_command(["check", str(folder / "run"), "--json"])

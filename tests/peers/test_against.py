@@ -8,13 +8,13 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from executables import python_program
 from linkgauge.peers.catalogue import peer_tests
+from program import linkgauge
 from thorough import most
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
@@ -47,14 +47,11 @@ while size <= int(o["-e"]):
 def against(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     places = [STAND_INS, STAND_INS / "nvrtc12", STAND_INS / "nccl0"]
     environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
         "LD_LIBRARY_PATH": os.pathsep.join(map(str, places)),
         "XDG_CACHE_HOME": str(cwd / "cache"),
         "LINKGAUGE_STAND_IN": "devices=3",
     }
-    command = [sys.executable, "-m", "linkgauge", "against", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, cwd=cwd, env=environment)
+    return linkgauge("against", *words, cwd=cwd, env=environment)
 
 
 def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import program
 from faults.leftovers import left_behind
 from linkgauge.model.beside import loads_of
 from linkgauge.run import worker
@@ -24,6 +25,7 @@ from linkgauge.store.run import load
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.results import Results
 from run.test_spec import spec_of
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 TESTS = Path(__file__).parents[1]
@@ -31,9 +33,7 @@ FEW = ("--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "20s", "
 
 
 def linkgauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], cwd=folder, text=True, capture_output=True,
-                          check=False, timeout=200, env=environment)  # fmt: skip
+    return program.linkgauge(*words, cwd=folder)
 
 
 def measured(folder: Path, *words: str) -> tuple[Any, str]:
@@ -98,12 +98,14 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
 def test_streams_of_host_memory_go_on_beside_a_copy_and_their_rates_are_known(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
     loads = [f"kernel cpu_stream 1MiB on=1 variant={work} cpu_cores={core}" for work in ("copy", "triad", "read")]
+    began = time.monotonic_ns()
     run, _ = measured(tmp_path, "--devices", "host:2", "--pattern", "local_copy", "--transport", "kernel", "--size",
                       "64KiB", "--ranks", "1", *(word for one in loads for word in ("--beside", one)))  # fmt: skip
+    took_ns = time.monotonic_ns() - began
     alone = {loads_of(one.case.beside)[0].case.variant: one.loads[0].alone_ns for one in interferences(run)}
     assert set(alone) == {"copy", "triad", "read"}
-    rates = {work: (1 << 20) / ns for work, ns in alone.items() if ns}
-    assert all(0.1 < rate < 1000 for rate in rates.values()), rates  # GB/s
+    # No core moves 1 MiB in 100 ns, and nothing took longer than the run.
+    assert all(100 < ns < took_ns for ns in alone.values() if ns), alone
     (loads_core,) = {loads_of(row.case.beside)[0].case.cpu_cores for row in run.rows()}
     assert loads_core == str(core)
 
@@ -159,10 +161,8 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
         "fault": {"planter": str(TESTS / "faults" / "planter.py"), "folder": str(folder), "faults": [fault]},
     }))  # fmt: skip
     (folder / "tmp").mkdir()
-    done = subprocess.run([sys.executable, str(TESTS / "faults" / "run_job.py"), str(folder)], check=False,
-                          capture_output=True, text=True, timeout=200,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
-                               "TMPDIR": str(folder / "tmp")})  # fmt: skip
+    job = [str(TESTS / "faults" / "run_job.py"), str(folder)]
+    done = program.started(job, cwd=folder, env={"TMPDIR": str(folder / "tmp")})
     assert done.returncode == 4, done.stdout + done.stderr
     run = load(folder / "run")
     return run, {row.case.size: (str(row.status), str(row.reason or "")) for row in run.rows()}
@@ -170,11 +170,13 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
 
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
-    [("corrupt", "final_check", 3, "disturbed"), ("throw", "final_check", 2, "disturbed"),
-     ("throw", "check", 2, "failed"), ("kill", "final_check", 3, "disturbed"), ("corrupt", "final_check", 0, "corrupt"),
-     ("segv", "final_check", 2, "disturbed"), ("hang", "final_check", 3, "disturbed"),
-     ("stop", "final_check", 3, "disturbed"),
-     ("kill", "final_check", 1, "crashed"), ("hang", "final_check", 1, "hung")],
+    [("corrupt", "final_check", 3, "disturbed"), ("throw", "check", 2, "failed"),
+     ("kill", "final_check", 3, "disturbed"), ("corrupt", "final_check", 0, "corrupt"),
+     ("hang", "final_check", 3, "disturbed"), ("kill", "final_check", 1, "crashed"),
+     pytest.param("throw", "final_check", 2, "disturbed", marks=thorough("it throws in the check too")),
+     pytest.param("segv", "final_check", 2, "disturbed", marks=thorough("it is killed too")),
+     pytest.param("stop", "final_check", 3, "disturbed", marks=thorough("it hangs too")),
+     pytest.param("hang", "final_check", 1, "hung", marks=thorough("the measured job is killed too"))],
 )  # fmt: skip
 def test_what_a_load_does_wrong_is_told_as_the_loads(
     tmp_path: Path, kind: str, phase: str, rank: int, status: str
@@ -201,8 +203,9 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
 @pytest.mark.parametrize(
     ("kind", "phase", "status", "said"),
     [("kill", "final_check", "disturbed", "SIGKILL"), ("hang", "final_check", "disturbed", "heartbeat"),
-     ("corrupt", "final_check", "disturbed", "wrong bytes"), ("throw", "final_check", "disturbed", ""),
-     ("throw", "check", "failed", "")],
+     ("corrupt", "final_check", "disturbed", "wrong bytes"),
+     pytest.param("throw", "final_check", "disturbed", "", marks=thorough("loads of the same launch throw there")),
+     pytest.param("throw", "check", "failed", "", marks=thorough("loads of the same launch throw there"))],
 )  # fmt: skip
 def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
     tmp_path: Path, kind: str, phase: str, status: str, said: str
@@ -223,7 +226,7 @@ def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [False, pytest.param(True, marks=thorough("processes meet the same load"))])
 def test_a_load_may_be_a_launch_of_its_own_of_another_library(tmp_path: Path, threads: bool) -> None:
     names = [one.name for one in find_all() if not one.problem]
     other = "same" if len(names) == 1 else names[1]

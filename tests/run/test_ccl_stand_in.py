@@ -79,7 +79,7 @@ step = [
 MESSAGES = 'description = "x"\nstep = [ { send = "1 - rank", bytes = 64 }, { receive = "1 - rank", bytes = 64 } ]\n'
 
 
-@pytest.mark.parametrize("how", [["--threads"], []])
+@pytest.mark.parametrize("how", [["--threads"], pytest.param([], marks=thorough("threads meet the same graph"))])
 def test_an_application_is_one_graph(tmp_path: Path, how: list[str]) -> None:
     (tmp_path / "steps.toml").write_text(STEPS)
     (tmp_path / "messages.toml").write_text(MESSAGES)

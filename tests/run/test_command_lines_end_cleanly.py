@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from linkgauge.files import write_special
 from linkgauge.model.case import Case
 from linkgauge.run import worker
 from linkgauge.run.binding import cores_by_rank, parse_core_list, with_own_core
+from program import CLOSED, linkgauge
 from run.on_a_node import namespaces_may_be_made
 from synthetic import make_run
 
@@ -67,9 +69,14 @@ def shell(line: str, folder: Path, **environment: str) -> subprocess.CompletedPr
 def test_standard_output_that_is_closed_or_full(words: str, stored: Path, tmp_path: Path) -> None:
     if not FULL.exists():
         pytest.skip("no /dev/full here")
-    words = words.replace("RUN", f"'{stored}'")
-    for redirection, said in ((">/dev/full", "No space left on device"), (">&-", "standard output is closed")):
-        done = shell(f"$LG {words} {redirection}", tmp_path)
+    asked = [str(stored) if word == "RUN" else word for word in shlex.split(words)]
+    with FULL.open("wb") as full:
+        ended = [(linkgauge(*asked, cwd=tmp_path, stdout=full.fileno()), "No space left on device"),
+                 (linkgauge(*asked, cwd=tmp_path, stdout=CLOSED), "standard output is closed")]  # fmt: skip
+    if words == "--version":  # as a shell starts it
+        ended += [(shell("$LG --version >/dev/full", tmp_path), ended[0][1]),
+                  (shell("$LG --version >&-", tmp_path), ended[1][1])]  # fmt: skip
+    for done, said in ended:
         assert done.returncode == 5, done.stderr
         assert done.stderr.count("\n") == 1, done.stderr
         assert said in done.stderr
@@ -78,14 +85,14 @@ def test_standard_output_that_is_closed_or_full(words: str, stored: Path, tmp_pa
 @pytest.mark.parametrize("words", ["show RUN", "system lumi-g", "expect alps", "findings RUN", "run --help"])
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_any_locale_prints(words: str, encoding: str, stored: Path, tmp_path: Path) -> None:
-    words = words.replace("RUN", f"'{stored}'")
-    done = shell(f"$LG {words} >said", tmp_path, PYTHONIOENCODING=encoding)
+    asked = [str(stored) if word == "RUN" else word for word in words.split()]
+    with (tmp_path / "said").open("wb") as file:
+        done = linkgauge(*asked, cwd=tmp_path, stdout=file.fileno(), env={"PYTHONIOENCODING": encoding})
     assert (done.returncode, done.stderr) == (0, "")
     said = (tmp_path / "said").read_text(encoding)
     assert said
-    shell(f"$LG {words} >fully", tmp_path, PYTHONIOENCODING="utf-8")
     if encoding == "ascii":
-        assert len(said.split()) >= len((tmp_path / "fully").read_text("utf-8").split()) * 0.9
+        assert len(said.split()) >= len(linkgauge(*asked, cwd=tmp_path).stdout.split()) * 0.9
 
 
 def test_an_error_keeps_its_own_status_and_line(tmp_path: Path) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from linkgauge.findings.read import facts_of
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Row, Run, load
 from linkgauge.view.results import Results, is_pair
+from program import linkgauge
 from thorough import thorough
 
 pytestmark = pytest.mark.skipif(
@@ -34,12 +32,6 @@ stop_rule = "count"
 stop_samples = 5
 stop_time_ns = "20s"
 """
-
-
-def linkgauge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=200, cwd=cwd, env=environment)  # fmt: skip
 
 
 def measured(tmp_path: Path, plan: str, threads: bool, *flags: str) -> tuple[Run, list[Row]]:

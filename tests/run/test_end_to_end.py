@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.run import mpi_library
 from linkgauge.store.run import load
+from program import linkgauge
 from thorough import thorough
 
 pytestmark = pytest.mark.skipif(
@@ -37,12 +35,6 @@ DATA_PATTERNS = {name for name, info in PATTERNS.items() if info.collective and 
     "unidirectional",
     "bidirectional",
 }
-
-
-def linkgauge(*words: str, cwd: Path, timeout_s: int = 200) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=timeout_s, cwd=cwd, env=environment)  # fmt: skip
 
 
 FOUR_THREADS = pytest.param(4, True, marks=thorough("test_concurrent_pairs has threads of four on every transport"))

@@ -8,13 +8,13 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from linkgauge.run.mpi_library import MpiInstallation, find_all
 from linkgauge.store.run import load
+from program import linkgauge
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 COMPILER = shutil.which("cc") or shutil.which("gcc")
@@ -74,16 +74,13 @@ def prefix_of(open_mpi: MpiInstallation, folder: Path, source: str) -> Path:
 def run(cwd: Path, prefix: Path, plan: str) -> tuple[int, str]:
     (cwd / "plan.toml").write_text(plan)
     environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
         "LD_LIBRARY_PATH": f"{STAND_INS}:{STAND_INS / 'nvrtc12'}",
         "XDG_CACHE_HOME": str(cwd / "cache"),
         "LINKGAUGE_STAND_IN": "devices=2",
     }
     words = ["run", "--devices", "cuda", "--mpi", str(prefix), "--plan", "plan.toml", "--out", "run", "--no-report"]
     words += ["--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s"]
-    done = subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=400, cwd=cwd, env=environment)  # fmt: skip
+    done = linkgauge(*words, cwd=cwd, env=environment, timeout_s=400)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stderr + done.stdout
 

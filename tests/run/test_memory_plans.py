@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import program
 from linkgauge.store.run import load
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
@@ -17,9 +15,7 @@ FEW = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "
 
 
 def linkgauge(cwd: Path, *words: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=200, cwd=cwd, env=environment)  # fmt: skip
+    done = program.linkgauge(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run import transports
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.run import Run, load
+from program import linkgauge
 from thorough import thorough
 
 built = importlib.util.find_spec("linkgauge._core") is not None
@@ -35,12 +33,6 @@ size = ["8", "1MiB"]
 pairs = "first"
 """
 QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
-
-
-def linkgauge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=200, cwd=cwd, env=environment, stdin=subprocess.DEVNULL)  # fmt: skip
 
 
 def measured(cwd: Path, *words: str) -> Run:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from linkgauge.model.case import DIMENSIONS
 from linkgauge.run import transports
 from linkgauge.run.transports import absent_transports, version_of_nixl
 from linkgauge.store.run import load
+from program import linkgauge
 
 needs_nixl = pytest.mark.skipif(
     importlib.util.find_spec("linkgauge._core") is None or "nixl" in absent_transports("host"),
@@ -42,12 +40,6 @@ transport = "nixl"
 collectives = "mpi"
 """
 QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
-
-
-def linkgauge(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, "-m", "linkgauge", *words], capture_output=True, text=True, check=False,
-                          timeout=200, cwd=cwd, env=environment, stdin=subprocess.DEVNULL)  # fmt: skip
 
 
 @needs_nixl

@@ -22,6 +22,7 @@ from linkgauge.run import transports
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
+from thorough import most
 
 FILE = STAND_INS / "nvshmem" / "libnvshmem_host.so.3"
 pytestmark = [
@@ -34,7 +35,10 @@ PATTERNS_BY_STEPS = [
 ]  # fmt: skip
 OF_ITS_OWN = ["alltoall", "allgather", "allreduce", "reduce_scatter", "broadcast", "barrier"]
 COLLECTIVE_VARIANTS = ["collective", "device+collective"]
-DATATYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
+DATATYPES = most(
+    ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"],
+    ["int8", "bfloat16", "float64"],
+)
 ASKED_ENV = {"NVSHMEM_DISABLE_NVLS": "1", "NVSHMEM_DISABLE_NCCL": "1"}
 HOST_VARIANTS = ["put", "get", "signal"]
 DEVICE_VARIANTS = ["device", "device+warp", "device+thread"]
@@ -184,10 +188,6 @@ def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_pat
 @pytest.mark.parametrize(
     ("more", "pattern", "variables", "status", "part"),
     [
-        ("in_place = true", "allgather", {}, "skipped", "fcollect and reducescatter have no in-place form"),
-        ("blocks = 8", "allgather", {}, "skipped", "nvshmem's blocks are those of --variant device"),
-        ("", "reduce", {}, "skipped", "reduce_scatter, broadcast and barrier, not for reduce; leave --variant"),
-        ("", "gather", {}, "skipped", "not for gather"),
         ("", "allreduce", {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
          "where ranks share a GPU without MPS; leave --variant"),
         ("", "allreduce", {"fail": "nvshmemx_float_sum_reduce_on_stream:1:7,lg_nvshmem_float_sum_reduce:1:98"},
@@ -198,7 +198,7 @@ def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_pat
          "1 wrong bytes"),
     ],
 )  # fmt: skip
-def test_what_collectives_cannot_be_and_what_fails_of_them_is_said(
+def test_what_fails_of_collectives_is_said(
     tmp_path: Path, more: str, pattern: str, variables: dict[str, str], status: str, part: str
 ) -> None:
     stand_in = f"devices=2;fail={variables['fail'].replace(',', ';fail=')}" if "fail" in variables else "devices=2"
@@ -207,6 +207,22 @@ def test_what_collectives_cannot_be_and_what_fails_of_them_is_said(
     assert len(rows) == len(COLLECTIVE_VARIANTS)
     assert {str(row.status) for row in rows} == set(status.split()), [row.reason for row in rows]
     assert all(part in row.reason for row in rows), [row.reason for row in rows]
+
+
+def test_what_collectives_cannot_be_is_said(tmp_path: Path) -> None:
+    refused = {
+        ("allgather", "in_place = true"): "fcollect and reducescatter have no in-place form",
+        ("allgather", "blocks = 8"): "nvshmem's blocks are those of --variant device",
+        ("reduce", ""): "reduce_scatter, broadcast and barrier, not for reduce; leave --variant",
+        ("gather", ""): "not for gather",
+    }
+    plan = "".join(collectives(more, pattern) for pattern, more in refused)
+    rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")
+    assert len(rows) == len(refused) * len(COLLECTIVE_VARIANTS)
+    for row in rows:
+        more = "in_place = true" if row.case.in_place else "blocks = 8" if row.case.blocks == 8 else ""
+        assert row.status == "skipped"
+        assert refused[row.case.pattern, more] in row.reason, row.reason
 
 
 def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) -> None:
@@ -305,20 +321,40 @@ def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> 
     assert all("--collectives ccl" in found[key].reason for key in refused)
 
 
+SHARED = {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({}, [('variant = "graph"', "its variants are put, get, signal and collective, by the host"),
+              ('variant = "collective"', "not for unidirectional; leave --variant collective out"),
+              ('variant = "device+p"', "device+p puts a word alone, which is of flag_pingpong"),
+              ('source_memory = "pinned"', "NVSHMEM's memory is the devices'"),
+              ('path = "direct"', "--env NVSHMEM_REMOTE_TRANSPORT=..."),
+              ("blocks = 8", "nvshmem's blocks are those of --variant device")]),
+        (SHARED, [('variant = "collective"', "not for unidirectional"),
+                  ('variant = "signal"', "leave --variant signal out, or start MPS"),
+                  ('variant = "device+warp"', "leave --variant device+warp out, or start MPS")]),
+    ],
+    ids=["alone", "shared"],
+)  # fmt: skip
+def test_what_cannot_be_is_said(tmp_path: Path, variables: dict[str, str], refused: list[tuple[str, str]]) -> None:
+    """A run for all of them: each is known by its size."""
+    sizes = [(24 + number) << 10 for number in range(len(refused))]
+    plan = "".join(
+        f"{PAIR}{more}\n".replace("24KiB", str(size)) for size, (more, _) in zip(sizes, refused, strict=True)
+    )
+    rows = {row.case.size_asked: row for row in rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2", **variables)}
+    assert sorted(rows) == sizes
+    for size, (_, part) in zip(sizes, refused, strict=True):
+        assert rows[size].status == "skipped"
+        assert part in rows[size].reason
+
+
 @pytest.mark.parametrize(
     ("more", "words", "variables", "status", "part"),
     [
-        ('variant = "graph"', (), {}, "skipped", "its variants are put, get, signal and collective, by the host"),
-        ('variant = "collective"', (), {}, "skipped", "not for unidirectional; leave --variant collective out"),
-        ('variant = "device+p"', (), {}, "skipped", "device+p puts a word alone, which is of flag_pingpong"),
-        ('variant = "collective"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped", "not for unidirectional"),
-        ('source_memory = "pinned"', (), {}, "skipped", "NVSHMEM's memory is the devices'"),
-        ('path = "direct"', (), {}, "skipped", "--env NVSHMEM_REMOTE_TRANSPORT=..."),
-        ('variant = "signal"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
-         "leave --variant signal out, or start MPS"),
-        ('variant = "device+warp"', (), {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}, "skipped",
-         "leave --variant device+warp out, or start MPS"),
-        ("blocks = 8", (), {}, "skipped", "nvshmem's blocks are those of --variant device"),
         ('variant = "device"', (), {"LINKGAUGE_STAND_IN_NVJITLINK_FAILS": "1"}, "failed",
          "nvJitLinkComplete failed with nvJitLink error (6): error: Undefined reference to 'nvshmem_quiet'"),
         ('variant = "device"', (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_cumodule_init:1:7"}, "failed",
@@ -337,7 +373,7 @@ def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> 
          "1 wrong bytes"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_and_what_fails_is_said(
+def test_what_fails_is_said(
     tmp_path: Path, more: str, words: tuple[str, ...], variables: dict[str, str], status: str, part: str
 ) -> None:
     rows = rows_of(tmp_path, f"{PAIR}{more}\n", *words, **{"LINKGAUGE_STAND_IN": "devices=2", **variables})

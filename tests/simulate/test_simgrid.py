@@ -158,10 +158,10 @@ def test_groups_of_many_links_agree_as_explicit_routes(what: str, seed: int) -> 
 
 @needs_simgrid
 @thorough("smaller zones agree in every run")
-def test_128_hosts_take_a_hundredth_of_simgrids_time() -> None:
+def test_128_hosts_agree_too() -> None:
+    """How much sooner we have it, bench/simulated_clusters.py measures."""
     made = zone(4, 2, 4, 4)
     jobs = jobs_on(made, "alltoall", seed=1)
-    there, their_seconds = theirs(kind="dragonfly", shape=(4, 2, 4, 4), rate=1e9, flows=flows_of(jobs))
-    here, our_seconds = min((alone(made, jobs[0], Rule("minimal")) for _ in range(3)), key=lambda one: one[1])
+    there, _ = theirs(kind="dragonfly", shape=(4, 2, 4, 4), rate=1e9, flows=flows_of(jobs))
+    here, _ = alone(made, jobs[0], Rule("minimal"))
     assert [here] == pytest.approx(there, rel=1e-3)
-    assert their_seconds > 100 * our_seconds, (their_seconds, our_seconds)

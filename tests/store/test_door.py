@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,11 +175,10 @@ def test_rows_that_are_packed_into_nothing_are_not_unpacked(folder: Path) -> Non
         for _ in range(20):
             writer.write_table(rows)
     assert file.stat().st_size < 2_000_000
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(RunFolderError, match="20000000 rows in"):
         read(folder)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
-    assert time.process_time() - began < 5
 
 
 def test_a_million_launches_are_too_many(folder: Path) -> None:

@@ -212,6 +212,7 @@ def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wan
     assert bench.launches == 2
 
 
+@thorough("the search has tests on made-up times, and its launches have theirs here")
 def test_a_search_by_few_launches_finds_and_proves_the_same(wanted: Wanted, tmp_path: Path) -> None:
     factors = [Factor("UCX_TEST_LINK", LATENCIES), BROKEN]
     bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)

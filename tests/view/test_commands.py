@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -28,12 +27,12 @@ def test_show(rich_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_long_texts_of_a_query_are_cut_on_a_terminal_alone(rich_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """To fold a thousand of them took half a minute of the processor."""
+    """To fold a thousand of them took half a minute of the processor, and sixty lines for each."""
     sql = f"SELECT '{'x' * 3000}' AS word, * FROM range(1000)"
-    began = time.process_time()
     assert run_command(["query", str(rich_run.path), sql]) == 0
-    assert time.process_time() - began < 10
-    assert "x..." in capsys.readouterr().out.replace("\n", "")
+    shown = capsys.readouterr().out
+    assert "x..." in shown.replace("\n", "")
+    assert shown.count("x") < 1000 * 1000
     assert run_command(["query", str(rich_run.path), sql, "--csv"]) == 0
     assert "x" * 3000 in capsys.readouterr().out
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.table import Table
 
 import linkgauge
+import program
 from linkgauge.model.case import Case
 from linkgauge.view.derived import block_rows, derived_figures, derived_tables, figure_text, size_rows
 from linkgauge.view.report import report_html
@@ -89,11 +88,8 @@ def test_tables_and_report_show_them(results: Results) -> None:
 
 
 def test_the_command_prints_tables_and_json(results: Results) -> None:
-    environment = {"PYTHONPATH": str(Path(linkgauge.__file__).parents[1]), "COLUMNS": "200"}
-
     def shown(*words: str) -> str:
-        command = [sys.executable, "-m", "linkgauge", "show", str(results.run.path), *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+        done = program.linkgauge("show", str(results.run.path), *words, cwd=results.run.path, env={"COLUMNS": "200"})
         assert done.returncode == 0, done.stderr
         return done.stdout
 

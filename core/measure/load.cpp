@@ -194,12 +194,8 @@ RankLine::RankLine(Group& everyone, int place, const std::vector<int>& launch_ra
       own_tag_(tag + (everyone.rank() == 0 ? 0 : 1)),
       other_tag_(tag + (everyone.rank() == 0 ? 1 : 0)) {
   if (heard_ != nullptr) return;
-  receive_ = mpi_->requests(1);
+  receive_ = mpi_->requests(1, RequestKind::kReceives);
   listen();
-}
-
-RankLine::~RankLine() {
-  if (receive_ && receive_->count() != 0) receive_->cancel_receives();
 }
 
 void RankLine::listen() { receive_->irecv(&coming_, sizeof coming_, other_, other_tag_, mpi_->world()); }

@@ -41,7 +41,6 @@ class RankLine final : public JobLine {
   // `place`: of the load's first rank in `everyone`, the ranks of all jobs, of which 0 is the measured job's first.
   // `launch_ranks`: of everyone. `tag`: the first of two of MPI's world that are this line's alone.
   RankLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag);
-  ~RankLine() override;
 
   void say(std::int64_t number) override;
   std::int64_t heard() override;

@@ -66,12 +66,12 @@ class LoadRunner {
         }
         if (line_ != nullptr) plan();
       }
-      if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why
+      if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why, on every node
       check(Moment::kFinalCheck, "final_check", "the final operation");
     } catch (const std::exception& error) {
       const bool another_jobs = &everyone_ != &group_ && everyone_.aborted();
       if (!order_.at_rate || another_jobs) throw;
-      group_.abort_with(error.what());
+      group_.abort_with(error);
       if (line_ != nullptr) line_->say(kOver);
       report_.failure = error.what();
     }
@@ -245,20 +245,20 @@ LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Ti
   return LoadRunner(operation, group, everyone, timing, pace, line, settings).run();
 }
 
-void LoadControl::let(bool go_on, const Progress& progress) {
+void LoadControl::let(bool go_on) {
   if (go_on && wanted_ == kAtRate) {
-    want(2, progress);
+    want(2);
   } else if (go_on != (wanted_ % 2 == 0)) {
-    want(wanted_ + 1, progress);
+    want(wanted_ + 1);
   }
 }
 
-void LoadControl::want(std::int64_t number, const Progress& progress) {
+void LoadControl::want(std::int64_t number) {
   wanted_ = number;
   for (const std::unique_ptr<JobLine>& line : lines_) line->say(number);
   for (const std::unique_ptr<JobLine>& line : lines_) {
     while (line->heard() < number) {
-      if (everyone_.aborted()) everyone_.barrier(progress, Waiting::kSleep);  // which throws
+      everyone_.throw_if_aborted();
       std::this_thread::sleep_for(kLook);
     }
     if (line->never_at_rate()) {

@@ -433,10 +433,8 @@ class Sampler {
 Measurement sample(Operation& operation, Group& group, const Timing& timing, const SamplerSettings& settings) {
   try {
     return Sampler(operation, group, timing, settings).measure();
-  } catch (const PeerError&) {
-    throw;  // the others know it already
   } catch (const std::exception& error) {
-    group.abort_with(error.what());
+    group.abort_with(error);
     throw;
   } catch (...) {
     group.abort_with("an error without a name");

@@ -39,7 +39,7 @@ class FarCounters final : public Counters {
     for (std::uint64_t found = 0; true; waiter.pause()) {
       context_.runtime->copy_now(&found, -1, own_->at(own_place_), context_.device(), sizeof found);
       if (found >= messages) return;
-      if (context_.group->aborted()) throw PeerError("another rank gave up during a transfer");
+      context_.group->throw_if_aborted();
     }
   }
 

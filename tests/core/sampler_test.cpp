@@ -527,7 +527,8 @@ class TwoNodes final : public Group {
     return real_.flag(source, target, channel);
   }
   bool aborted() const override { return real_.aborted(); }
-  void abort_with(const std::string& reason) noexcept override { real_.abort_with(reason); }
+  std::string failure() const override { return real_.failure(); }
+  void pass_on(const std::string& failure) noexcept override { real_.pass_on(failure); }
   void leave() noexcept override { real_.leave(); }
 
  private:

@@ -22,7 +22,7 @@
 namespace linkgauge {
 namespace {
 
-// MPI libraries have some thousands of communicators; all pairs of a large launch are more.
+// MPI libraries have some thousands of communicators, NCCL's take device memory; all pairs of a large launch are more.
 constexpr std::size_t kMostCommunicators = 256;
 
 // Says who takes part before they have met: what supports() needs. It can hold no meeting.
@@ -172,7 +172,9 @@ std::string Session::why_not(const CaseSpec& spec) {
     return spec.mechanism.transport +
            " takes no settings of a case's own; those that can have them are mpi, ucx and ccl";
   }
-  return why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
+  std::string reason = why_not_told_apart(spec);
+  if (reason.empty()) reason = why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
+  return reason;
 }
 
 // The case's settings of a library that has one set of them a process, before what heeds them is made.
@@ -325,7 +327,8 @@ CaseResult Session::measure_as_member(const Job& job) {
   RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
   runtime->bind_thread(context.device());
   const std::unique_ptr<Transport> transport = make_transport(job.spec->mechanism.transport);
-  const std::string reason = unsettled_.empty() ? why_not_carried(*transport, context, job.part.spec) : unsettled_;
+  std::string reason = why_not_told_apart(*job.spec);
+  if (reason.empty()) reason = unsettled_.empty() ? why_not_carried(*transport, context, job.part.spec) : unsettled_;
   // One part's or job's ranks may find what another's do not, and one's library may refuse a setting.
   if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
   if (!reason.empty()) throw Unsupported(reason);
@@ -450,15 +453,15 @@ Measurement Session::measure_beside(Operation& operation, const Job& job, Sample
   }
 }
 
-// Collective over the launch. All ranks keep the same communicators, so all make and free them together.
+// Collective over the launch. All ranks keep the same communicators, so all make and free them together: those of MPI,
+// and with or without it what transports keep for a case's ranks, communicators of NCCL among them.
 std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& part) {
-  if (!options_.mpi) return 0;
-  MpiLibrary& mpi = *options_.mpi;
+  MpiLibrary* const mpi = options_.mpi.get();
   const std::vector<int>& ranks = spec.places.rank_list;
   const int groups = std::max(groups_of(spec), 1);
   const bool in_order = std::is_sorted(ranks.begin(), ranks.end());
   const bool all = groups == 1 && in_order && static_cast<int>(ranks.size()) == options_.group->size();
-  if (all && spec.mechanism.settings.empty()) return mpi.world();
+  if (all && spec.mechanism.settings.empty()) return mpi == nullptr ? 0 : mpi->world();
   for (auto known = communicators_.begin(); known != communicators_.end(); ++known) {
     if (known->ranks != ranks || known->groups != groups || known->settings != spec.mechanism.settings) continue;
     std::rotate(known, known + 1, communicators_.end());
@@ -466,16 +469,15 @@ std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& par
   }
   if (communicators_.size() == kMostCommunicators) {
     kept_.erase(communicators_.front().own);
-    if (communicators_.front().handle != 0) mpi.comm_free(communicators_.front().handle);
+    if (communicators_.front().handle != 0) mpi->comm_free(communicators_.front().handle);
     communicators_.pop_front();
   }
-  const int rank = options_.group->rank();
-  const auto place = std::find(ranks.begin(), ranks.end(), rank);
+  const auto place = std::find(ranks.begin(), ranks.end(), options_.group->rank());
   const int colour = place != ranks.end() ? part.number : -1;
   const int key = static_cast<int>(place - ranks.begin());
-  communicators_.push_back(
-      {ranks, groups, part.spec.places.rank_list, spec.mechanism.settings, mpi.comm_split(mpi.world(), colour, key)});
-  return communicators_.back().handle;
+  const std::uint64_t handle = mpi == nullptr ? 0 : mpi->comm_split(mpi->world(), colour, key);
+  communicators_.push_back({ranks, groups, part.spec.places.rank_list, spec.mechanism.settings, handle});
+  return handle;
 }
 
 ClockFacts Session::event_clock(int device) {

@@ -1,14 +1,18 @@
 // The timed loop: phases, cadences, arrivals, stop rules, verification, failure of a rank.
 #include "measure/sampler.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "errors.h"
 #include "fake_operation.h"
@@ -511,6 +515,37 @@ TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
     }
     EXPECT_LE(group.compared(), 10) << "between rounds, each twice as long as the one before";
   }
+}
+
+// What the file does not take at once, here a pipe with room for 102.4 samples that is now and then full, it gets with
+// the next round: no sample is cut, and none shifted.
+TEST(Sampler, SamplesAreKeptWholeWhereAFileTakesPartOfThem) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  const auto room = static_cast<std::size_t>(fcntl(ends[1], F_SETPIPE_SZ, 4096));
+  ASSERT_NE(room % sizeof(Sample), 0U);
+  SamplerSettings settings = settings_with();
+  settings.kept = ends[1];
+  std::vector<std::byte> kept;
+  const auto drain = [&](std::size_t most) {
+    std::vector<std::byte> bytes(most);
+    const ssize_t got = read(ends[0], bytes.data(), bytes.size());
+    if (got > 0) kept.insert(kept.end(), bytes.begin(), bytes.begin() + got);
+  };
+  settings.hook = [&](const char* phase, std::int64_t number, bool after) {
+    if (std::string_view(phase) == "time" && after && number % 64 == 0) drain(1000);
+  };
+  const Ran ran = run(1, timing_of(StopRuleKind::kCount, 1500), settings, 0);
+  for (std::size_t before = kept.size() + 1; before != kept.size();) {
+    before = kept.size();
+    drain(4096);
+  }
+  close(ends[0]);
+  close(ends[1]);
+  const std::vector<Sample>& samples = ran.measurements[0].samples;
+  EXPECT_GT(kept.size(), 2 * room) << "several rounds";
+  ASSERT_LE(kept.size(), samples.size() * sizeof(Sample));
+  EXPECT_EQ(std::memcmp(kept.data(), samples.data(), kept.size()), 0);
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ void RankLine::say(std::int64_t number) {
 }
 
 std::int64_t RankLine::heard() {
-  if (heard_ != nullptr) return static_cast<std::int64_t>(heard_->load(std::memory_order_acquire)) - 1;
+  if (heard_ != nullptr) return static_cast<std::int64_t>(heard_->load(std::memory_order_acquire) - 1);
   while (last_ != kOver && receive_->test_all()) {
     last_ = coming_;
     if (last_ != kOver) listen();
@@ -219,8 +219,10 @@ std::int64_t RankLine::heard() {
 
 void SocketLine::say(std::int64_t number) {
   static_assert(std::endian::native == std::endian::little);
-  // Fewer bytes are under way than any socket holds. Where the other end is gone, heard() says so.
-  [[maybe_unused]] const ssize_t sent = ::send(socket_, &number, sizeof number, MSG_NOSIGNAL);
+  // Fewer bytes are under way than any socket holds, so they go at once and whole. Where the other end is gone, heard()
+  // says so.
+  while (::send(socket_, &number, sizeof number, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  }
 }
 
 std::int64_t SocketLine::heard() {

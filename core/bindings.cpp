@@ -400,6 +400,7 @@ void bind_session(nb::module_& module) {
 }  // namespace linkgauge
 
 NB_MODULE(_core, module) {
+  module.attr("FEW_SAMPLES") = linkgauge::kFewSamples;
   module.attr("RuntimeCallError") =
       nb::steal(PyErr_NewException("linkgauge._core.RuntimeCallError", PyExc_RuntimeError, nullptr));
   module.attr("PeerError") = nb::steal(PyErr_NewException("linkgauge._core.PeerError", PyExc_RuntimeError, nullptr));

@@ -11,8 +11,9 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
-#include <thread>
 #include <utility>
+
+#include "joined_threads.h"
 
 namespace linkgauge {
 namespace {
@@ -27,7 +28,8 @@ std::string cpu_folder(int core) { return "/sys/devices/system/cpu/cpu" + std::t
 // whatever the process is bound to now.
 std::vector<int> cpuset_cores() {
   std::vector<int> cores;
-  std::thread([&cores] {
+  JoinedThreads asking;
+  asking.start([&cores] {
     cpu_set_t set;
     CPU_ZERO(&set);
     for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &set);
@@ -36,7 +38,8 @@ std::vector<int> cpuset_cores() {
     for (int core = 0; core < CPU_SETSIZE; ++core) {
       if (CPU_ISSET(core, &set)) cores.push_back(core);
     }
-  }).join();
+  });
+  asking.join();
   if (cores.empty()) cores.push_back(0);
   return cores;
 }

@@ -39,13 +39,12 @@ std::size_t words_of(std::size_t bytes) { return (bytes + sizeof(std::uint64_t) 
 // The ring is not initialized: of a thousand streams it would be half a gigabyte of pages.
 HostStream::HostStream() : ring_(std::make_unique_for_overwrite<std::array<Command, kCapacity>>()) {
   const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "lg-stream");
+  thread_.start([this] { run(); });
+  pthread_setname_np(thread_.last().native_handle(), "lg-stream");
 }
 
 HostStream::~HostStream() {
   push([](Command& command) { command.kind = Kind::kStop; });
-  thread_.join();
 }
 
 template <typename Fill>

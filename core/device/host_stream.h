@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "device/device_runtime.h"
 #include "device/host_kernels.h"
+#include "joined_threads.h"
 #include "waiting.h"
 
 namespace linkgauge {
@@ -96,7 +96,7 @@ class HostStream {
   std::atomic<std::uint32_t> sleeping_{0};  // 1: the thread sleeps on this word
   std::atomic<int> core_{-1};               // that the thread was last seen on
   std::atomic<int> feeders_core_{-1};       // that its last command came from
-  std::thread thread_;
+  JoinedThreads thread_;                    // goes first
 };
 
 }  // namespace linkgauge

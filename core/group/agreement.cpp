@@ -1,22 +1,26 @@
 #include "group/agreement.h"
 
-#include <cstring>
 #include <vector>
 
 #include "errors.h"
+#include "group/values.h"
 
 namespace linkgauge {
 
-void agree_or_throw(Group& group, const std::string& reason, const Progress& progress) {
-  if (group.agree(reason.empty(), progress)) return;
-  std::vector<std::byte> mine(reason.size());
-  if (!reason.empty()) std::memcpy(mine.data(), reason.data(), reason.size());
-  const std::vector<std::vector<std::byte>> all = group.exchange(mine, progress);
+std::string first_reason(Group& group, const std::string& mine, const Progress& progress) {
+  if (group.agree(mine.empty(), progress)) return "";
+  const std::vector<std::vector<std::byte>> all = group.exchange(to_bytes(mine.data(), mine.size()), progress);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].empty()) continue;
     const std::string found(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
-    throw Unsupported("rank " + std::to_string(rank) + ": " + found);
+    return "rank " + std::to_string(rank) + ": " + found;
   }
+  return "";
+}
+
+void agree_or_throw(Group& group, const std::string& reason, const Progress& progress) {
+  const std::string found = first_reason(group, reason, progress);
+  if (!found.empty()) throw Unsupported(found);
 }
 
 void in_turn(Group& group, int turns, int mine, const std::function<void()>& body) {
@@ -42,7 +46,7 @@ void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, 
   constexpr int kTurnsPerLook = 256;  // aborted() reads a shared line that is seldom written
   Waiter waiter(progress);
   for (int turn = 1; flag.load(std::memory_order_acquire) < value; ++turn) {
-    if (turn % kTurnsPerLook == 0 && group.aborted()) throw PeerError("another rank gave up during a transfer");
+    if (turn % kTurnsPerLook == 0) group.throw_if_aborted();
     waiter.pause();
   }
 }

@@ -11,7 +11,10 @@
 
 namespace linkgauge {
 
-// Collective: throws Unsupported on every rank when some rank has a reason ("" is none), naming the first such rank.
+// Collective: the reason of the first rank that has one ("" is none), behind that rank's name; "" where none has.
+std::string first_reason(Group& group, const std::string& mine, const Progress& progress = {});
+
+// Collective: throws Unsupported with first_reason() on every rank where there is one.
 void agree_or_throw(Group& group, const std::string& reason, const Progress& progress = {});
 
 // Runs `body`; what lacks for it here, memory or a possibility, in its words, "" where nothing does.

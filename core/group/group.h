@@ -8,11 +8,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "errors.h"
 
 namespace linkgauge {
 
@@ -84,8 +87,19 @@ class Group {
 
   // True once some rank called abort_with; long waits outside of the group poll it. Not collective.
   virtual bool aborted() const = 0;
+  // Which rank failed and why, as every wait then throws it; empty while !aborted(). Not collective.
+  virtual std::string failure() const = 0;
+  // What long waits outside of the group call where they look at aborted().
+  void throw_if_aborted() const {
+    if (aborted()) throw PeerError(failure());
+  }
   // This rank cannot go on: every other rank's waits throw PeerError with this reason. Not collective.
-  virtual void abort_with(const std::string& reason) noexcept = 0;
+  void abort_with(const std::string& reason) noexcept;
+  // The same with what this rank caught: another rank's failure is passed on.
+  void abort_with(const std::exception& error) noexcept;
+  // The same with another rank's failure, as that rank's PeerError says it: it keeps that rank's number. Ranks that
+  // learned of it by looking at aborted() call it too, since the first of a node tells the other nodes.
+  virtual void pass_on(const std::string& failure) noexcept = 0;
   // The last meeting of a group that failed: waits until every rank of this node has come here, whatever has happened,
   // so that memory which others may still be using can be given back. Later calls return at once.
   virtual void leave() noexcept = 0;

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "errors.h"
+#include "group/agreement.h"
 #include "group/progress.h"
 #include "group/region_group.h"
+#include "group/values.h"
 #include "now.h"
 
 namespace linkgauge {
@@ -101,12 +103,12 @@ void MultiNodeGroup::largest_of_leaders(std::span<std::int64_t> numbers, const P
     return;
   }
   told_ = true;
-  std::string reason;
+  std::string failure;
   for (const Bytes& words : exchange_.all({}, ascending)) {
-    if (reason.empty()) reason.assign(reinterpret_cast<const char*>(words.data()), words.size());
+    if (failure.empty()) failure.assign(reinterpret_cast<const char*>(words.data()), words.size());
   }
-  local_->abort_with(reason);
-  throw PeerError(reason);
+  local_->pass_on(failure);
+  throw PeerError(failure);
 }
 
 // Everyone's bytes among the nodes' first ranks, by node.
@@ -137,14 +139,13 @@ auto MultiNodeGroup::meet_locally(const Meet& meet) -> decltype(meet()) {
   }
 }
 
-void MultiNodeGroup::tell_other_nodes(const std::string& reason) noexcept {
+void MultiNodeGroup::tell_other_nodes(const std::string& failure) noexcept {
   if (told_) return;
   told_ = true;
   try {
     const std::vector<int> ascending = ascending_leaders();
     exchange_.largest({kFailed, 0}, ascending, Waiting::kSpin);
-    const auto* words = reinterpret_cast<const std::byte*>(reason.data());
-    exchange_.all(Bytes(words, words + reason.size()), ascending);
+    exchange_.all(to_bytes(failure.data(), failure.size()), ascending);
   } catch (...) {
     // The connection is gone as well; the parent processes see it.
   }
@@ -197,7 +198,15 @@ std::unique_ptr<Group> MultiNodeGroup::subset(const std::vector<int>& ranks) {
     if (node_of_rank_[index] == node()) local_ranks.push_back(local_rank_[index]);
   }
   std::unique_ptr<Group> local;
-  if (!local_ranks.empty()) local = meet_locally([&] { return local_->subset(local_ranks); });
+  std::string reason;
+  try {
+    if (!local_ranks.empty()) local = meet_locally([&] { return local_->subset(local_ranks); });
+  } catch (const MemoryError& error) {
+    reason = error.what();
+  }
+  // The ranks of the other nodes would wait for ever for those of a node that has no memory for the group.
+  reason = first_reason(*this, reason);
+  if (!reason.empty()) throw MemoryError(reason);
   const auto place = std::find(ranks.begin(), ranks.end(), rank_);
   if (place == ranks.end()) return nullptr;
 
@@ -319,10 +328,10 @@ std::atomic<std::uint64_t>* MultiNodeGroup::flag(int source, int target, int cha
   return local_->flag(local_rank_[from], local_rank_[to], channel);
 }
 
-void MultiNodeGroup::abort_with(const std::string& reason) noexcept {
-  local_->abort_with(reason);
+void MultiNodeGroup::pass_on(const std::string& failure) noexcept {
+  local_->pass_on(failure);
   // The other nodes learn it with this node's next message, which no meeting of this rank will send any more.
-  if (leads()) tell_other_nodes("rank " + std::to_string(rank_) + " failed: " + reason);
+  if (leads()) tell_other_nodes(failure);
 }
 
 }  // namespace linkgauge

@@ -35,7 +35,8 @@ class MultiNodeGroup final : public Group {
   ClockOffset compare_clocks(const Progress& progress) override;
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
   bool aborted() const override { return local_->aborted(); }
-  void abort_with(const std::string& reason) noexcept override;
+  std::string failure() const override { return local_->failure(); }
+  void pass_on(const std::string& failure) noexcept override;
   void leave() noexcept override { local_->leave(); }
 
  private:
@@ -45,7 +46,7 @@ class MultiNodeGroup final : public Group {
   std::vector<int> ascending_leaders() const;
   template <typename Meet>
   auto meet_locally(const Meet& meet) -> decltype(meet());
-  void tell_other_nodes(const std::string& reason) noexcept;
+  void tell_other_nodes(const std::string& failure) noexcept;
   template <typename Value>
   Value from_leader(const Value& value, const Progress& progress);
   ClockOffset offset_to(int other_node);

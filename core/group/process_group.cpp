@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "group/agreement.h"
 #include "group/group.h"
 #include "group/multi_node_group.h"
 #include "group/region_group.h"
@@ -143,8 +144,9 @@ class FileRegionMaker final : public RegionMaker {
         reason = error.what();
       }
     }
-    if (parent.agree(reason.empty(), {})) return region;
-    throw MemoryError(reason.empty() ? "another rank cannot map a group's shared memory" : reason);
+    reason = first_reason(parent, reason);
+    if (!reason.empty()) throw MemoryError(reason);
+    return region;
   }
 
  private:

@@ -1,13 +1,14 @@
 #include "group/progress.h"
 
 #include <chrono>
+#include <thread>
 
 namespace linkgauge {
 
 WhileHeldUp::WhileHeldUp(const Progress& progress) {
   const auto* const elsewhere = progress.target<ProgressOfAnyThread>();
   if (elsewhere == nullptr) return;
-  thread_ = std::thread([this, elsewhere] {
+  thread_.start([this, elsewhere] {
     constexpr int kTurnsBeforeSleep = 200;
     elsewhere->begin();
     for (int turn = 0; !over_.load(std::memory_order_acquire); ++turn) {
@@ -19,11 +20,6 @@ WhileHeldUp::WhileHeldUp(const Progress& progress) {
       }
     }
   });
-}
-
-WhileHeldUp::~WhileHeldUp() {
-  over_.store(true, std::memory_order_release);
-  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace linkgauge

@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <functional>
-#include <thread>
 
 #include "group/group.h"
+#include "joined_threads.h"
 
 namespace linkgauge {
 
@@ -21,13 +21,13 @@ struct ProgressOfAnyThread {
 class WhileHeldUp {
  public:
   explicit WhileHeldUp(const Progress& progress);
-  ~WhileHeldUp();
+  ~WhileHeldUp() { over_.store(true, std::memory_order_release); }
   WhileHeldUp(const WhileHeldUp&) = delete;
   WhileHeldUp& operator=(const WhileHeldUp&) = delete;
 
  private:
   std::atomic<bool> over_{false};
-  std::thread thread_;
+  JoinedThreads thread_;
 };
 
 }  // namespace linkgauge

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t kLine = 64;  // one cache line a writer: no rank slows another by writing its own word
 constexpr std::size_t kSlotBytes = Group::kGatherPieceBytes;  // of an exchange's round; larger messages take more
-constexpr std::size_t kReasonBytes = 1024;
+constexpr std::size_t kFailureBytes = 1024;
 constexpr std::size_t kNumbers = 128;  // of a round of largest()
 constexpr std::uint32_t kNotAborted = 0;
-constexpr std::uint32_t kReasonBeingWritten = 1;
+constexpr std::uint32_t kFailureBeingWritten = 1;
 constexpr std::uint32_t kAborted = 2;
 // Progress may take some microseconds inside a library: none is called this close to a deadline.
 constexpr std::int64_t kQuietBeforeDeadlineNs = 10'000;
@@ -46,8 +46,7 @@ struct RegionGroup::Header {
   std::atomic<std::int64_t> deadline_ns{0};  // read right after the generation: same line
   std::array<Maxima, 3> maxima;
   alignas(kLine) std::atomic<std::uint32_t> abort_state{kNotAborted};
-  std::int32_t abort_rank{0};
-  std::array<char, kReasonBytes> reason{};
+  std::array<char, kFailureBytes> failure{};
   alignas(kLine) Sleepers sleepers;
   std::atomic<std::uint32_t> parted{0};  // ranks that have come to leave()
 };
@@ -112,7 +111,7 @@ RegionGroup::Slot& RegionGroup::slot(int rank, std::uint64_t round) const {
 template <typename LastOne>
 void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne& last_one) {
   Header& shared = header();
-  if (aborted()) throw_peer_error();
+  throw_if_aborted();
   const std::uint32_t generation = shared.generation.load(std::memory_order_acquire);
   if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(size_)) {
     shared.arrived.store(0, std::memory_order_relaxed);
@@ -124,7 +123,7 @@ void RegionGroup::meet(const Progress& progress, Waiting waiting, const LastOne&
   Waiter waiter(progress);
   for (int spins = 0; !met(); ++spins) {
     // A rank that met and then failed does not undo the meeting: all see it the same way.
-    if (aborted() && !met()) throw_peer_error();
+    if (aborted() && !met()) throw_if_aborted();
     const bool roomy = !crowded.load(std::memory_order_relaxed);
     const bool spins_on = roomy && (waiting == Waiting::kSpin || spins < Waiter::kSpinsPerProgress);
     if (spins_on || progress) {
@@ -269,15 +268,14 @@ std::atomic<std::uint64_t>* RegionGroup::flag(int source, int target, int channe
 
 bool RegionGroup::aborted() const { return header().abort_state.load(std::memory_order_seq_cst) != kNotAborted; }
 
-void RegionGroup::abort_with(const std::string& reason) noexcept {
+void RegionGroup::pass_on(const std::string& failure) noexcept {
   Header& shared = header();
   std::uint32_t expected = kNotAborted;
   // The first to fail is the cause; what follows from it is not recorded.
-  if (!shared.abort_state.compare_exchange_strong(expected, kReasonBeingWritten, std::memory_order_acq_rel)) return;
-  shared.abort_rank = rank_;
-  const std::size_t length = std::min(reason.size(), kReasonBytes - 1);
-  std::memcpy(shared.reason.data(), reason.data(), length);
-  shared.reason[length] = '\0';
+  if (!shared.abort_state.compare_exchange_strong(expected, kFailureBeingWritten, std::memory_order_acq_rel)) return;
+  const std::size_t length = std::min(failure.size(), kFailureBytes - 1);
+  std::memcpy(shared.failure.data(), failure.data(), length);
+  shared.failure[length] = '\0';
   shared.sleepers.write_and_wake(shared.abort_state, kAborted);
 }
 
@@ -290,10 +288,20 @@ void RegionGroup::leave() noexcept {
   while (parted.load(std::memory_order_acquire) != static_cast<std::uint32_t>(size_)) waiter.pause();
 }
 
-void RegionGroup::throw_peer_error() const {
+std::string RegionGroup::failure() const {
   const Header& shared = header();
-  while (shared.abort_state.load(std::memory_order_acquire) == kReasonBeingWritten) sched_yield();
-  throw PeerError("rank " + std::to_string(shared.abort_rank) + " failed: " + std::string(shared.reason.data()));
+  if (!aborted()) return "";
+  while (shared.abort_state.load(std::memory_order_acquire) == kFailureBeingWritten) sched_yield();
+  return shared.failure.data();
+}
+
+void Group::abort_with(const std::string& reason) noexcept {
+  pass_on("rank " + std::to_string(rank()) + " failed: " + reason);
+}
+
+void Group::abort_with(const std::exception& error) noexcept {
+  if (dynamic_cast<const PeerError*>(&error) != nullptr) return pass_on(error.what());
+  abort_with(std::string(error.what()));
 }
 
 void check_subset(const std::vector<int>& ranks, int size) {

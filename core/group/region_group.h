@@ -58,7 +58,8 @@ class RegionGroup final : public Group {
   std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override;
   std::atomic<std::uint64_t>* flag(int source, int target, int channel) override;
   bool aborted() const override;
-  void abort_with(const std::string& reason) noexcept override;
+  std::string failure() const override;
+  void pass_on(const std::string& failure) noexcept override;
   void leave() noexcept override;
 
  private:
@@ -69,7 +70,6 @@ class RegionGroup final : public Group {
   Slot& slot(int rank, std::uint64_t round) const;
   template <typename LastOne>
   void meet(const Progress& progress, Waiting waiting, const LastOne& last_one);
-  [[noreturn]] void throw_peer_error() const;
 
   std::shared_ptr<Region> region_;
   std::shared_ptr<RegionMaker> maker_;

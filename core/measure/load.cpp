@@ -66,12 +66,12 @@ class LoadRunner {
         }
         if (line_ != nullptr) plan();
       }
-      if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why
+      if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why, on every node
       check(Moment::kFinalCheck, "final_check", "the final operation");
     } catch (const std::exception& error) {
       const bool another_jobs = &everyone_ != &group_ && everyone_.aborted();
       if (!order_.at_rate || another_jobs) throw;
-      group_.abort_with(error.what());
+      group_.abort_with(error);
       if (line_ != nullptr) line_->say(kOver);
       report_.failure = error.what();
     }
@@ -194,12 +194,8 @@ RankLine::RankLine(Group& everyone, int place, const std::vector<int>& launch_ra
       own_tag_(tag + (everyone.rank() == 0 ? 0 : 1)),
       other_tag_(tag + (everyone.rank() == 0 ? 1 : 0)) {
   if (heard_ != nullptr) return;
-  receive_ = mpi_->requests(1);
+  receive_ = mpi_->requests(1, RequestKind::kReceives);
   listen();
-}
-
-RankLine::~RankLine() {
-  if (receive_ && receive_->count() != 0) receive_->cancel_receives();
 }
 
 void RankLine::listen() { receive_->irecv(&coming_, sizeof coming_, other_, other_tag_, mpi_->world()); }
@@ -213,7 +209,7 @@ void RankLine::say(std::int64_t number) {
 }
 
 std::int64_t RankLine::heard() {
-  if (heard_ != nullptr) return static_cast<std::int64_t>(heard_->load(std::memory_order_acquire)) - 1;
+  if (heard_ != nullptr) return static_cast<std::int64_t>(heard_->load(std::memory_order_acquire) - 1);
   while (last_ != kOver && receive_->test_all()) {
     last_ = coming_;
     if (last_ != kOver) listen();
@@ -223,8 +219,10 @@ std::int64_t RankLine::heard() {
 
 void SocketLine::say(std::int64_t number) {
   static_assert(std::endian::native == std::endian::little);
-  // Fewer bytes are under way than any socket holds. Where the other end is gone, heard() says so.
-  [[maybe_unused]] const ssize_t sent = ::send(socket_, &number, sizeof number, MSG_NOSIGNAL);
+  // Fewer bytes are under way than any socket holds, so they go at once and whole. Where the other end is gone, heard()
+  // says so.
+  while (::send(socket_, &number, sizeof number, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+  }
 }
 
 std::int64_t SocketLine::heard() {
@@ -249,20 +247,20 @@ LoadReport keep_on(Operation& operation, Group& group, Group& everyone, const Ti
   return LoadRunner(operation, group, everyone, timing, pace, line, settings).run();
 }
 
-void LoadControl::let(bool go_on, const Progress& progress) {
+void LoadControl::let(bool go_on) {
   if (go_on && wanted_ == kAtRate) {
-    want(2, progress);
+    want(2);
   } else if (go_on != (wanted_ % 2 == 0)) {
-    want(wanted_ + 1, progress);
+    want(wanted_ + 1);
   }
 }
 
-void LoadControl::want(std::int64_t number, const Progress& progress) {
+void LoadControl::want(std::int64_t number) {
   wanted_ = number;
   for (const std::unique_ptr<JobLine>& line : lines_) line->say(number);
   for (const std::unique_ptr<JobLine>& line : lines_) {
     while (line->heard() < number) {
-      if (everyone_.aborted()) everyone_.barrier(progress, Waiting::kSleep);  // which throws
+      everyone_.throw_if_aborted();
       std::this_thread::sleep_for(kLook);
     }
     if (line->never_at_rate()) {

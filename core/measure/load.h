@@ -41,7 +41,6 @@ class RankLine final : public JobLine {
   // `place`: of the load's first rank in `everyone`, the ranks of all jobs, of which 0 is the measured job's first.
   // `launch_ranks`: of everyone. `tag`: the first of two of MPI's world that are this line's alone.
   RankLine(Group& everyone, int place, const std::vector<int>& launch_ranks, MpiLibrary* mpi, int tag);
-  ~RankLine() override;
 
   void say(std::int64_t number) override;
   std::int64_t heard() override;
@@ -110,12 +109,12 @@ class LoadControl {
   LoadControl(const std::vector<std::unique_ptr<JobLine>>& lines, Group& everyone)
       : lines_(lines), everyone_(everyone) {}
   // Return when every load is as it is wanted, or has failed. Throw PeerError where a job failed.
-  void wait_until_at_rate(const Progress& progress) { want(kAtRate, progress); }
-  void let(bool go_on, const Progress& progress);
+  void wait_until_at_rate() { want(kAtRate); }
+  void let(bool go_on);
   void end() noexcept;
 
  private:
-  void want(std::int64_t number, const Progress& progress);
+  void want(std::int64_t number);
 
   const std::vector<std::unique_ptr<JobLine>>& lines_;
   Group& everyone_;

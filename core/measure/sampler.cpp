@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <exception>
 #include <memory>
@@ -22,8 +23,7 @@
 namespace linkgauge {
 namespace {
 
-constexpr std::int64_t kFewSamples = 5;  // below, a time that is up is no measurement
-constexpr double kClockShare = 0.01;     // of a sample that the clock's resolution may be
+constexpr double kClockShare = 0.01;  // of a sample that the clock's resolution may be
 constexpr int kLargestBatch = 1 << 20;
 constexpr int kMostHeldCommands = 512;  // CUDA queues take 1024; all of a gated batch must fit, and events besides
 constexpr std::int64_t kFirstLeadNs = 5'000;
@@ -320,12 +320,16 @@ class Sampler {
   }
 
   // The samples since the last call, where a load's end may take this process along: some microseconds, between rounds.
+  // The file is the beginning of all samples' bytes: what a full disk has not taken is written first the next time.
   void keep() {
     if (settings_.kept < 0) return;
-    const auto bytes = std::as_bytes(std::span(measurement_.samples).subspan(kept_));
-    // A full disk costs what only a failure would need.
-    if (::write(settings_.kept, bytes.data(), bytes.size()) < 0) return;
-    kept_ = measurement_.samples.size();
+    const auto bytes = std::as_bytes(std::span(measurement_.samples));
+    while (kept_bytes_ < bytes.size()) {
+      const ssize_t written = ::write(settings_.kept, bytes.data() + kept_bytes_, bytes.size() - kept_bytes_);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return;  // it costs what only a failure would need
+      kept_bytes_ += static_cast<std::size_t>(written);
+    }
   }
 
   RoundReport agreed_report() {
@@ -416,7 +420,7 @@ class Sampler {
   Measurement measurement_;
   std::vector<double> series_;
   std::size_t gathered_ = 0;
-  std::size_t kept_ = 0;
+  std::size_t kept_bytes_ = 0;  // of the samples, in the file that keeps them
   std::int64_t taken_ = 0;
   std::int64_t warmups_ = 0;
   std::int64_t alone_ = 0;
@@ -433,10 +437,8 @@ class Sampler {
 Measurement sample(Operation& operation, Group& group, const Timing& timing, const SamplerSettings& settings) {
   try {
     return Sampler(operation, group, timing, settings).measure();
-  } catch (const PeerError&) {
-    throw;  // the others know it already
   } catch (const std::exception& error) {
-    group.abort_with(error.what());
+    group.abort_with(error);
     throw;
   } catch (...) {
     group.abort_with("an error without a name");

@@ -32,6 +32,9 @@ struct Sample {
 };
 static_assert(sizeof(Sample) == 40);
 
+// Fewer are no measurement: a case with fewer goes on until so many times the stop rule's time and one sample are over.
+inline constexpr std::int64_t kFewSamples = 5;
+
 struct Measurement {
   std::vector<Sample> samples;  // of this rank
   bool converged = false;
@@ -42,8 +45,8 @@ struct Measurement {
   std::int64_t operations_total = 0;  // warm-up and verification included
   bool verified = false;              // no check failed, on any rank
   VerifyResult verify;     // of the check that failed, on the rank where it failed; `where` says which operation
-  std::string stopped_by;  // "count", "interval", "duration", "time" (the rule's time is up), "timeout" (twice its time
-                           // and one sample gave fewer than 5 samples), "corrupt" (a check failed)
+  std::string stopped_by;  // "count", "interval", "duration", "time" (the rule's time is up), "timeout" (kFewSamples
+                           // times its time and one sample gave fewer samples than that), "corrupt" (a check failed)
   int batch = 1;           // operations of a sample: raised to the clock's resolution, or lowered to the rule's time
 };
 

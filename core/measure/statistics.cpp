@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <limits>
+#include <mutex>
 #include <numbers>
 #include <numeric>
-#include <thread>
 #include <vector>
+
+#include "joined_threads.h"
 
 namespace linkgauge {
 namespace {
@@ -278,18 +281,28 @@ Summary summarise(std::span<const double> series, double tick) {
 void summarise_groups(std::span<const double> values, std::span<const std::int64_t> offsets,
                       std::span<const double> ticks, std::span<Summary> summaries, int threads) {
   std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t group = next++; group < summaries.size(); group = next++) {
-      const auto first = static_cast<std::size_t>(offsets[group]);
-      const auto count = static_cast<std::size_t>(offsets[group + 1]) - first;
-      summaries[group] = summarise(values.subspan(first, count), ticks[group]);
+  std::mutex failing;
+  std::exception_ptr failure;  // the first of any thread: it would end the process where nobody catches it
+  const auto work = [&]() noexcept {
+    try {
+      for (std::size_t group = next++; group < summaries.size(); group = next++) {
+        const auto first = static_cast<std::size_t>(offsets[group]);
+        const auto count = static_cast<std::size_t>(offsets[group + 1]) - first;
+        summaries[group] = summarise(values.subspan(first, count), ticks[group]);
+      }
+    } catch (...) {
+      const std::lock_guard lock(failing);
+      if (!failure) failure = std::current_exception();
     }
   };
-  std::vector<std::thread> helpers;
+  JoinedThreads helpers;
   const auto useful = std::min<std::size_t>(static_cast<std::size_t>(std::max(threads, 1)), summaries.size());
-  for (std::size_t i = 1; i < useful; ++i) helpers.emplace_back(work);
+  for (std::size_t i = 1; i < useful; ++i) {
+    if (!helpers.try_start(work)) break;  // those that are there do it, more slowly
+  }
   work();
-  for (std::thread& helper : helpers) helper.join();
+  helpers.join();
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace linkgauge

@@ -251,9 +251,9 @@ class Application final : public Operation {
     try {
       body();
     } catch (const std::exception& error) {
-      if (messages_group_ != nullptr) messages_group_->abort_with(error.what());
+      if (messages_group_ != nullptr) messages_group_->abort_with(error);
       for (ApplicationCollective& one : nested_) {
-        if (one.group != nullptr) one.group->abort_with(error.what());
+        if (one.group != nullptr) one.group->abort_with(error);
       }
       throw;
     }

@@ -7,10 +7,10 @@
 #include <atomic>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "device/host_cpu.h"
+#include "joined_threads.h"
 #include "now.h"
 #include "operation/device_patterns.h"
 #include "transport/device_pattern.h"
@@ -139,7 +139,6 @@ class CpuStream final : public DevicePattern {
     std::size_t begin = 0;
     std::size_t end = 0;
     std::uint64_t sum = 0;  // of the last read
-    std::thread thread;
   };
 
   std::size_t size() const { return traffic().bytes(); }
@@ -163,7 +162,7 @@ class CpuStream final : public DevicePattern {
     for (std::size_t i = 0; i < shares_.size(); ++i) {
       shares_[i].begin = std::min(size(), lines * i / shares_.size() * kLineBytes);
       shares_[i].end = std::min(size(), lines * (i + 1) / shares_.size() * kLineBytes);
-      shares_[i].thread = std::thread([this, i, core = cores[i]] { serve(shares_[i], core); });
+      threads_.start([this, i, core = cores[i]] { serve(shares_[i], core); });
     }
   }
   void free_buffers() noexcept override {
@@ -182,9 +181,7 @@ class CpuStream final : public DevicePattern {
   void end_threads() noexcept {
     ending_.store(true, std::memory_order_relaxed);
     call();
-    for (Share& share : shares_) {
-      if (share.thread.joinable()) share.thread.join();
-    }
+    threads_.join();
     shares_.clear();
     ending_.store(false, std::memory_order_relaxed);
     for (std::atomic<std::uint64_t>* count : {&calls_, &asked_, &done_, &wakes_, &awake_}) count->store(0);
@@ -289,6 +286,7 @@ class CpuStream final : public DevicePattern {
   Buffer target_;
   unsigned char written_ = 0;
   std::vector<Share> shares_;
+  JoinedThreads threads_;  // one a share
   std::atomic<bool> ending_{false};
   std::atomic<std::uint64_t> calls_{0};  // what the threads sleep on
   std::atomic<std::uint64_t> wakes_{0};  // how often they were to wake for what comes

@@ -22,7 +22,7 @@
 namespace linkgauge {
 namespace {
 
-// MPI libraries have some thousands of communicators; all pairs of a large launch are more.
+// MPI libraries have some thousands of communicators, NCCL's take device memory; all pairs of a large launch are more.
 constexpr std::size_t kMostCommunicators = 256;
 
 // Says who takes part before they have met: what supports() needs. It can hold no meeting.
@@ -48,7 +48,8 @@ class PlannedGroup final : public Group {
   }
   std::atomic<std::uint64_t>* flag(int /*source*/, int /*target*/, int /*channel*/) override { refuse(); }
   bool aborted() const override { return launch_.aborted(); }
-  void abort_with(const std::string& /*reason*/) noexcept override {}
+  std::string failure() const override { return launch_.failure(); }
+  void pass_on(const std::string& /*failure*/) noexcept override {}
   void leave() noexcept override {}
 
  private:
@@ -65,20 +66,18 @@ std::string listed(const std::vector<int>& numbers) {
 }
 
 // A rank that fails alone tells the others of its case, and whoever watches; what all of them find alike, they throw
-// alike. `groups`: those that this one is in, the widest first; ranks of the narrower must hear of it also where a rank
-// outside of them failed.
+// alike. `groups`: those of the case that this rank is in by then; ranks of each must hear of it also where a rank
+// outside of it failed, or where this rank alone of its node saw that.
 template <typename Body>
 auto telling_others(const std::vector<Group*>& groups, const std::function<void(const std::string&)>& on_failure,
                     const Body& body) -> decltype(body()) {
   try {
     return body();
-  } catch (const PeerError& error) {
-    for (std::size_t i = 1; i < groups.size(); ++i) groups[i]->abort_with(error.what());
-    throw;
   } catch (const std::exception& error) {
-    const bool refusal = dynamic_cast<const Unsupported*>(&error) != nullptr;
-    if (on_failure && !refusal) on_failure(error.what());
-    for (Group* group : groups) group->abort_with(error.what());
+    const bool own =
+        dynamic_cast<const Unsupported*>(&error) == nullptr && dynamic_cast<const PeerError*>(&error) == nullptr;
+    if (on_failure && own) on_failure(error.what());
+    for (Group* group : groups) group->abort_with(error);
     throw;
   }
 }
@@ -173,7 +172,9 @@ std::string Session::why_not(const CaseSpec& spec) {
     return spec.mechanism.transport +
            " takes no settings of a case's own; those that can have them are mpi, ucx and ccl";
   }
-  return why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
+  std::string reason = why_not_told_apart(spec);
+  if (reason.empty()) reason = why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
+  return reason;
 }
 
 // The case's settings of a library that has one set of them a process, before what heeds them is made.
@@ -225,37 +226,40 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
   Group& launch = *options_.group;
   std::vector<Job> jobs = jobs_of(spec);
   settle(spec);
-  std::vector<int> ranks;
-  for (Job& job : jobs) {
-    job.part.communicator = communicator_of(*job.spec, job.part);
-    ranks.insert(ranks.end(), job.spec->places.rank_list.begin(), job.spec->places.rank_list.end());
-  }
-  const std::unique_ptr<Group> everyone = launch.subset(ranks);
-  std::vector<std::unique_ptr<Group>> narrower;  // of its job where there are several, and of its part of that
+  std::vector<std::unique_ptr<Group>> made;  // of the case, of its job where there are several, of its part of that
+  std::vector<Group*> told;                  // the same
+  const auto keep = [&](std::unique_ptr<Group> group) -> Group* {
+    if (!group) return nullptr;
+    made.push_back(std::move(group));
+    told.push_back(made.back().get());
+    return told.back();
+  };
   const auto within = [&](Group& wider, int first, std::size_t count) -> Group* {
     std::vector<int> places(count);
     std::iota(places.begin(), places.end(), first);
-    std::unique_ptr<Group> made = wider.subset(places);
-    if (!made) return nullptr;
-    narrower.push_back(std::move(made));
-    return narrower.back().get();
+    return keep(wider.subset(places));
   };
   std::optional<CaseResult> result;
   std::exception_ptr error;
   try {
-    const std::vector<Group*> told = everyone ? std::vector<Group*>{everyone.get()} : std::vector<Group*>{};
-    telling_others(told, options_.on_failure, [&] { meet(jobs); });
-    Job* mine = nullptr;
-    int first = 0;
-    for (Job& job : jobs) {
-      if (!everyone) break;
-      const std::size_t count = job.spec->places.rank_list.size();
-      job.group = jobs.size() == 1 ? everyone.get() : within(*everyone, first, count);
-      if (job.group != nullptr) mine = &job;
-      first += static_cast<int>(count);
-    }
-    if (mine != nullptr) {
-      mine->everyone = everyone.get();
+    telling_others(told, options_.on_failure, [&] {
+      std::vector<int> ranks;
+      for (Job& job : jobs) {
+        job.part.communicator = communicator_of(*job.spec, job.part);
+        ranks.insert(ranks.end(), job.spec->places.rank_list.begin(), job.spec->places.rank_list.end());
+      }
+      Group* const everyone = keep(launch.subset(ranks));
+      meet(jobs);
+      if (everyone == nullptr) return;
+      Job* mine = nullptr;
+      int first = 0;
+      for (Job& job : jobs) {
+        const std::size_t count = job.spec->places.rank_list.size();
+        job.group = jobs.size() == 1 ? everyone : within(*everyone, first, count);
+        if (job.group != nullptr) mine = &job;
+        first += static_cast<int>(count);
+      }
+      mine->everyone = everyone;
       mine->part.group = mine->group;
       const int groups = std::max(groups_of(*mine->spec), 1);
       for (int number = 0; groups > 1 && number < groups; ++number) {
@@ -266,16 +270,15 @@ std::optional<CaseResult> Session::measure(const CaseSpec& spec) {
       std::vector<std::unique_ptr<JobLine>> lines = lines_of(jobs, *everyone, ranks);
       mine->lines = &lines;
       result = measure_as_member(*mine);
-    }
+    });
   } catch (...) {
     error = std::current_exception();
   }
   if (error || (result && !result->load.failure.empty())) {
     // Others may wait for this rank to give their operation back, also where it never had one.
-    for (auto group = narrower.rbegin(); group != narrower.rend(); ++group) {
+    for (auto group = made.rbegin(); group != made.rend(); ++group) {
       if ((*group)->aborted()) (*group)->leave();
     }
-    if (everyone && everyone->aborted()) everyone->leave();
   }
   options_.heartbeat.enter(Moment::kIdle);
   launch.barrier({}, Waiting::kSleep);
@@ -316,32 +319,31 @@ std::vector<std::unique_ptr<JobLine>> Session::lines_of(const std::vector<Job>& 
 }
 
 CaseResult Session::measure_as_member(const Job& job) {
-  return telling_others(distinct({job.everyone, job.group, job.part.group}), options_.on_failure, [&] {
-    DeviceRuntime* runtime = options_.runtime.get();
-    if (injector_ != nullptr) {
-      injector_->begin_case(*job.spec);
-      runtime = &injector_->runtime();
-    }
-    RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
-    runtime->bind_thread(context.device());
-    const std::unique_ptr<Transport> transport = make_transport(job.spec->mechanism.transport);
-    const std::string reason = unsettled_.empty() ? why_not_carried(*transport, context, job.part.spec) : unsettled_;
-    // One part's or job's ranks may find what another's do not, and one's library may refuse a setting.
-    if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
-    if (!reason.empty()) throw Unsupported(reason);
-    context.communicator = job.part.communicator;
-    const int parts = groups_of(*job.spec);
-    if (parts > 1) {
-      context.part_by_part = [&job, parts](const std::function<void()>& body) {
-        in_turn(*job.group, parts, job.part.number, body);
-      };
-    }
-    Chosen chosen;
-    context.chosen = &chosen;
-    CaseResult result = run_operation(*transport, context, job);
-    result.chosen = std::move(chosen);
-    return result;
-  });
+  DeviceRuntime* runtime = options_.runtime.get();
+  if (injector_ != nullptr) {
+    injector_->begin_case(*job.spec);
+    runtime = &injector_->runtime();
+  }
+  RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
+  runtime->bind_thread(context.device());
+  const std::unique_ptr<Transport> transport = make_transport(job.spec->mechanism.transport);
+  std::string reason = why_not_told_apart(*job.spec);
+  if (reason.empty()) reason = unsettled_.empty() ? why_not_carried(*transport, context, job.part.spec) : unsettled_;
+  // One part's or job's ranks may find what another's do not, and one's library may refuse a setting.
+  if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
+  if (!reason.empty()) throw Unsupported(reason);
+  context.communicator = job.part.communicator;
+  const int parts = groups_of(*job.spec);
+  if (parts > 1) {
+    context.part_by_part = [&job, parts](const std::function<void()>& body) {
+      in_turn(*job.group, parts, job.part.number, body);
+    };
+  }
+  Chosen chosen;
+  context.chosen = &chosen;
+  CaseResult result = run_operation(*transport, context, job);
+  result.chosen = std::move(chosen);
+  return result;
 }
 
 CaseResult Session::run_operation(Transport& transport, const RankContext& context, const Job& job) {
@@ -433,33 +435,33 @@ Measurement Session::measure_beside(Operation& operation, const Job& job, Sample
   const Progress progress = operation.progress();
   settings.let_loads = [&](bool go_on) {
     settings.heartbeat.enter(Moment::kOthers);
-    control.let(go_on, progress);
+    control.let(go_on);
     group.barrier(progress, Waiting::kSleep);
     settings.heartbeat.enter(Moment::kTime);
   };
   try {
     settings.heartbeat.enter(Moment::kOthers);
-    control.wait_until_at_rate(progress);
+    control.wait_until_at_rate();
     group.barrier(progress, Waiting::kSleep);
     Measurement measured = sample(operation, group, job.spec->timing, settings);
     control.end();
     return measured;
   } catch (const std::exception& error) {
-    group.abort_with(error.what());  // also of a load's failure: the others wait for this rank
+    group.abort_with(error);  // also of a load's failure: the others wait for this rank
     control.end();
     throw;
   }
 }
 
-// Collective over the launch. All ranks keep the same communicators, so all make and free them together.
+// Collective over the launch. All ranks keep the same communicators, so all make and free them together: those of MPI,
+// and with or without it what transports keep for a case's ranks, communicators of NCCL among them.
 std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& part) {
-  if (!options_.mpi) return 0;
-  MpiLibrary& mpi = *options_.mpi;
+  MpiLibrary* const mpi = options_.mpi.get();
   const std::vector<int>& ranks = spec.places.rank_list;
   const int groups = std::max(groups_of(spec), 1);
   const bool in_order = std::is_sorted(ranks.begin(), ranks.end());
   const bool all = groups == 1 && in_order && static_cast<int>(ranks.size()) == options_.group->size();
-  if (all && spec.mechanism.settings.empty()) return mpi.world();
+  if (all && spec.mechanism.settings.empty()) return mpi == nullptr ? 0 : mpi->world();
   for (auto known = communicators_.begin(); known != communicators_.end(); ++known) {
     if (known->ranks != ranks || known->groups != groups || known->settings != spec.mechanism.settings) continue;
     std::rotate(known, known + 1, communicators_.end());
@@ -467,16 +469,15 @@ std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& par
   }
   if (communicators_.size() == kMostCommunicators) {
     kept_.erase(communicators_.front().own);
-    if (communicators_.front().handle != 0) mpi.comm_free(communicators_.front().handle);
+    if (communicators_.front().handle != 0) mpi->comm_free(communicators_.front().handle);
     communicators_.pop_front();
   }
-  const int rank = options_.group->rank();
-  const auto place = std::find(ranks.begin(), ranks.end(), rank);
+  const auto place = std::find(ranks.begin(), ranks.end(), options_.group->rank());
   const int colour = place != ranks.end() ? part.number : -1;
   const int key = static_cast<int>(place - ranks.begin());
-  communicators_.push_back(
-      {ranks, groups, part.spec.places.rank_list, spec.mechanism.settings, mpi.comm_split(mpi.world(), colour, key)});
-  return communicators_.back().handle;
+  const std::uint64_t handle = mpi == nullptr ? 0 : mpi->comm_split(mpi->world(), colour, key);
+  communicators_.push_back({ranks, groups, part.spec.places.rank_list, spec.mechanism.settings, handle});
+  return handle;
 }
 
 ClockFacts Session::event_clock(int device) {

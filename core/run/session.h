@@ -108,13 +108,13 @@ class Session {
   std::vector<std::unique_ptr<FaultInjector>> injectors_;
   FaultInjector* injector_ = nullptr;       // nullptr: nothing is to go wrong
   std::map<int, ClockFacts> event_clocks_;  // by device
-  // Of MPI, one for a case however many its groups: each rank has its own group's.
+  // One for a case however many its groups: each rank has its own group's.
   struct Communicator {
     std::vector<int> ranks;  // of the case
     int groups;
     std::vector<int> own;  // this rank's group's
     std::string settings;  // under which it was made
-    std::uint64_t handle;  // 0 where this rank is no member
+    std::uint64_t handle;  // of MPI; 0 where this rank is no member, or without MPI
   };
   std::uint64_t communicator_of(const CaseSpec& spec, const Subgroup& part);
   std::deque<Communicator> communicators_;  // the longest unused first

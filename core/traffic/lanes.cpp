@@ -61,4 +61,12 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
   }
 }
 
+std::string why_not_told_apart(const CaseSpec& spec) {
+  constexpr std::size_t kMostLanes = 1 << 15;
+  const std::size_t lanes = lanes_of(spec).size();
+  if (lanes <= kMostLanes) return "";
+  return std::to_string(lanes) + " lanes: a case has at most " + std::to_string(kMostLanes) +
+         "; measure fewer ranks at once (--ranks)";
+}
+
 }  // namespace linkgauge

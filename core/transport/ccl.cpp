@@ -344,10 +344,7 @@ class CclOperation final : public BufferedOperation {
     while (!runtime().done(stream_.handle())) {
       if (++polls % kPollsPerAbortCheck != 0) continue;
       check_state();
-      if (group().aborted()) {
-        communicator_->mark_broken();
-        throw PeerError("another rank gave up during an operation of NCCL");
-      }
+      end_if_aborted();
     }
     // An operation that the library gave up ends the stream's work too. Asking costs some nanoseconds.
     check_state();
@@ -364,9 +361,13 @@ class CclOperation final : public BufferedOperation {
   void await_reason() {
     const std::int64_t until_ns = now_ns() + kReasonPatienceNs;
     while (!group().aborted() && now_ns() < until_ns) std::this_thread::yield();
+    end_if_aborted();
+  }
+
+  void end_if_aborted() {
     if (!group().aborted()) return;
     communicator_->mark_broken();
-    throw PeerError("another rank failed during an operation of NCCL");
+    group().throw_if_aborted();
   }
 
   void tell_and_await_arrival() {

@@ -42,7 +42,7 @@ class LsaBarrier final : public BufferedOperation {
     stream_.synchronize();  // the kernel's waits end by themselves
     const std::uint64_t round = *static_cast<const volatile std::uint64_t*>(gave_up_.data());
     if (round == 0) return;
-    if (group().aborted()) throw PeerError("another rank gave up during a barrier of NCCL");
+    group().throw_if_aborted();
     throw Error("barrier gave up: in round " + std::to_string(round) + " of " + std::to_string(kRoundsOfLaunch) +
                 " a rank did not come within " + std::to_string(kKernelPatienceNs / 1'000'000'000) + " s");
   }

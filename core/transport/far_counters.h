@@ -22,8 +22,8 @@ class Counters {
 bool on_one_node(const RankContext& context, int one, int other);
 
 // Collective. Element i: of flows[i], where its two ranks are on two nodes and this rank is one of them; else nullptr.
-// A word is written and looked at by copies of 8 bytes. Throws Unsupported on every rank where a handle cannot be made
-// or opened.
+// A word is written by a copy of 8 bytes that is queued and not waited for, and looked at by others that are. Throws
+// Unsupported on every rank where a handle cannot be made or opened.
 std::vector<std::unique_ptr<Counters>> connect_far_counters(const RankContext& context, const std::vector<Flow>& flows);
 
 }  // namespace linkgauge

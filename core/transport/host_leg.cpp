@@ -14,20 +14,12 @@ class MpiLeg final : public HostLeg {
         ends_(ends),
         peer_(flow.source == context.rank() ? flow.target : flow.source),
         tag_(tag),
-        acknowledgement_(mpi_->requests(2)) {
+        acknowledgement_(mpi_->requests(2, RequestKind::kReceives)) {
     for (std::uint64_t slot = 0; slot < ends.slots; ++slot) {
       sends_.push_back(mpi_->requests(1));
-      receives_.push_back(mpi_->requests(1));
+      receives_.push_back(mpi_->requests(1, RequestKind::kReceives));
     }
   }
-
-  // What was expected of a rank that failed would be written into slots that are gone. Its tag is never used again.
-  ~MpiLeg() override {
-    for (const std::unique_ptr<MpiRequests>& receive : receives_) receive->cancel_receives();
-    acknowledgement_->cancel_receives();
-  }
-  MpiLeg(const MpiLeg&) = delete;
-  MpiLeg& operator=(const MpiLeg&) = delete;
 
   void send(std::uint64_t chunk, std::size_t bytes) override {
     sends_[slot_of(chunk)]->isend(ends_.source_slots + slot_of(chunk) * ends_.slot_bytes, bytes, peer_, tag_,

@@ -3,21 +3,16 @@
 
 #include <sched.h>
 
-#include <string>
-
-#include "errors.h"
 #include "group/group.h"
 
 namespace linkgauge {
 
 class Idling {
  public:
-  // Gives the core away once it has been idle for a while. Throws PeerError when a rank of `group` has given up.
-  void turn(const Group& group, const char* awaited) {
+  // Gives the core away once it has been idle for a while. Throws PeerError when a rank of `group` has failed.
+  void turn(const Group& group) {
     ++turns_;
-    if (turns_ % kTurnsPerAbortCheck == 0 && group.aborted()) {
-      throw PeerError("another rank gave up while this one waited for " + std::string(awaited));
-    }
+    if (turns_ % kTurnsPerAbortCheck == 0) group.throw_if_aborted();
     if (turns_ >= kTurnsBeforeYield) sched_yield();
   }
   void over() { turns_ = 0; }

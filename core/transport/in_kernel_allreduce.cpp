@@ -28,7 +28,7 @@ void InKernelAllreduce::complete() {
   }
   const std::uint64_t word = host_word(0).load(std::memory_order_acquire);
   if (word == 0) return;
-  if (group().aborted()) throw PeerError("another rank gave up during an allreduce");
+  group().throw_if_aborted();
   const direct::Failure failure = direct::failure_of(word);
   throw Error(mechanism().algorithm + " gave up: in operation " + std::to_string(failure.epoch) + " " +
               missed(failure) + " within " + std::to_string(kKernelPatienceNs / 1'000'000'000) + " s");

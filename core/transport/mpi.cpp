@@ -40,7 +40,7 @@ class TwoSidedChannel final : public Channel {
         sends_(flow.source == context.rank()),
         tag_(tag),
         places_(places(spec, flow.messages)),
-        requests_(mpi_->requests(places_)) {}
+        requests_(mpi_->requests(places_, sends_ ? RequestKind::kOthers : RequestKind::kReceives)) {}
 
   void put(std::size_t, std::size_t source_offset, std::size_t bytes) override {
     make_room();
@@ -190,7 +190,7 @@ class MpiCollective final : public BufferedOperation {
     call_.emplace(*context().mpi, context().communicator, spec(), ranks(), rank(), own_block_);
     const bool overlapped = mechanism().variant == kOverlapped;
     if (!persistent_ && !overlapped && mechanism().variant != kNonblocking) return;
-    begun_ = context().mpi->requests(1, persistent_);
+    begun_ = context().mpi->requests(1, persistent_ ? RequestKind::kPersistent : RequestKind::kOthers);
     if (persistent_) call_->run(source_data_, target_data_, begun_.get());
     if (overlapped) time_alone();
   }

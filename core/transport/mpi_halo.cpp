@@ -56,13 +56,12 @@ class HaloDatatypes final : public BufferedOperation {
     };
     add(received_, field.received);
     add(sent_, field.sent);
-    receives_ = mpi_->requests(kMostRequests);
+    receives_ = mpi_->requests(kMostRequests, RequestKind::kReceives);
     sends_ = mpi_->requests(kMostRequests);
     tag_ = fresh_tags(context(), progress());
   }
 
   void disconnect() noexcept override {
-    if (receives_ != nullptr) receives_->cancel_receives();
     receives_.reset();
     sends_.reset();
     for (std::vector<Message>* messages : {&received_, &sent_}) {

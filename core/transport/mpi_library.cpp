@@ -98,8 +98,8 @@ class Library final : public MpiLibrary {
                             calls_.status_ignore()),
                  "MPI_Recv");
   }
-  std::unique_ptr<MpiRequests> requests(int capacity, bool persistent) override {
-    return std::make_unique<RequestsOf<Handle>>(calls_, capacity, persistent);
+  std::unique_ptr<MpiRequests> requests(int capacity, RequestKind kind) override {
+    return std::make_unique<RequestsOf<Handle>>(calls_, capacity, kind);
   }
   void progress(std::uint64_t communicator) override {
     int found = 0;

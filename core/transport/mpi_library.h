@@ -20,7 +20,11 @@
 
 namespace linkgauge {
 
-// A fixed number of places for requests under way. Not thread-safe; waits for nothing when it goes.
+// What requests are for. Receives are taken back when they go, so that their memory may go; persistent ones stay when
+// they are complete, until they go. Others go as they are: no library takes back a send or a collective.
+enum class RequestKind : std::uint8_t { kReceives, kPersistent, kOthers };
+
+// A fixed number of places for requests under way. Not thread-safe.
 class MpiRequests {
  public:
   virtual ~MpiRequests() = default;
@@ -31,9 +35,7 @@ class MpiRequests {
   virtual void isend_one(const void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) = 0;
   virtual void irecv_one(void* data, std::uint64_t type, int peer, int tag, std::uint64_t communicator) = 0;
   virtual void wait_all() = 0;
-  virtual bool test_all() = 0;  // true: all are complete, and the places free
-  // Takes receives back that nothing has come for: their memory may go.
-  virtual void cancel_receives() noexcept = 0;
+  virtual bool test_all() = 0;   // true: all are complete, and the places free
   virtual void start_all() = 0;  // persistent ones only: all that there are, again
   virtual int count() const = 0;
   virtual int capacity() const = 0;
@@ -65,8 +67,7 @@ class MpiLibrary {
 
   virtual void send(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
   virtual void recv(void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
-  // `persistent`: they stay when they are complete, until they go.
-  virtual std::unique_ptr<MpiRequests> requests(int capacity, bool persistent = false) = 0;
+  virtual std::unique_ptr<MpiRequests> requests(int capacity, RequestKind kind = RequestKind::kOthers) = 0;
   virtual void progress(std::uint64_t communicator) = 0;  // MPI_Iprobe: lets the library move what is under way
 
   // Collectives. `send` nullptr: in place (scatter: `receive` nullptr at the root). Sizes are of one block, or of the

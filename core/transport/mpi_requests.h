@@ -67,12 +67,13 @@ struct MpiCalls {
 template <typename Handle>
 class RequestsOf final : public MpiRequests {
  public:
-  RequestsOf(const MpiCalls<Handle>& calls, int capacity, bool persistent)
-      : calls_(calls), places_(static_cast<std::size_t>(capacity)), persistent_(persistent) {}
+  RequestsOf(const MpiCalls<Handle>& calls, int capacity, RequestKind kind)
+      : calls_(calls), places_(static_cast<std::size_t>(capacity)), kind_(kind) {}
   RequestsOf(const RequestsOf&) = delete;
   RequestsOf& operator=(const RequestsOf&) = delete;
   ~RequestsOf() override {
-    for (int i = 0; persistent_ && i < count_; ++i) {
+    if (kind_ == RequestKind::kReceives) cancel_receives();
+    for (int i = 0; persistent() && i < count_; ++i) {
       (void)calls_.mpi.request_free(&places_[static_cast<std::size_t>(i)]);  // where it fails, the library is going
     }
   }
@@ -108,20 +109,13 @@ class RequestsOf final : public MpiRequests {
     end();
     return true;
   }
-  void cancel_receives() noexcept override {
-    for (int i = 0; i < count_; ++i) {
-      if (calls_.mpi.cancel(&places_[static_cast<std::size_t>(i)]) != 0) return;  // the library is failing already
-    }
-    if (count_ != 0) (void)calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore());
-    count_ = 0;
-  }
   int count() const override { return count_; }
   int capacity() const override { return static_cast<int>(places_.size()); }
   void start_all() override {
     calls_.check(calls_.mpi.startall(count_, places_.data()), "MPI_Startall");
     started_ = true;
   }
-  bool persistent() const { return persistent_; }
+  bool persistent() const { return kind_ == RequestKind::kPersistent; }
   Handle* next() {
     if (count_ == capacity()) throw CallerError("no place is left for another MPI request");
     return &places_[static_cast<std::size_t>(count_++)];
@@ -129,15 +123,22 @@ class RequestsOf final : public MpiRequests {
 
  private:
   // MPICH 4.0 to 5.0 waits for ever for a persistent collective that was not started.
-  bool under_way() const { return persistent_ ? started_ : count_ > 0; }
+  bool under_way() const { return persistent() ? started_ : count_ > 0; }
   void end() {
     started_ = false;
-    if (!persistent_) count_ = 0;
+    if (!persistent()) count_ = 0;
+  }
+  // What a rank that failed has sent would be written into memory that is gone.
+  void cancel_receives() noexcept {
+    for (int i = 0; i < count_; ++i) {
+      if (calls_.mpi.cancel(&places_[static_cast<std::size_t>(i)]) != 0) return;  // the library is failing already
+    }
+    if (count_ != 0) (void)calls_.mpi.waitall(count_, places_.data(), calls_.statuses_ignore());
   }
 
   const MpiCalls<Handle>& calls_;
   std::vector<Handle> places_;
-  bool persistent_;
+  RequestKind kind_;
   bool started_ = false;
   int count_ = 0;
 };

@@ -152,7 +152,7 @@ class Worker {
     idling_.over();
   }
   // One turn of a wait in which nothing moved.
-  void idle(const Group& group) { idling_.turn(group, "a message"); }
+  void idle(const Group& group) { idling_.turn(group); }
 
   // Nothing of this worker is to be used for a further case.
   void mark_broken() { broken_ = true; }

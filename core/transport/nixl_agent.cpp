@@ -132,7 +132,7 @@ void RankAgent::take_in(std::string_view notice) {
 
 void RankAgent::fail_transfer(const Group& group, Status status, const char* call) const {
   for (const std::int64_t until = now_ns() + kPeerTellsNs; now_ns() < until;) {
-    if (group.aborted()) throw PeerError(std::string("another rank gave up, and ") + call + " failed");
+    group.throw_if_aborted();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   library_->fail(status, call);

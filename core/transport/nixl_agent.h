@@ -61,7 +61,7 @@ class RankAgent {
       if (progress()) {
         idling_.over();
       } else {
-        idling_.turn(group, "a transfer of NIXL");
+        idling_.turn(group);
       }
     }
     idling_.over();

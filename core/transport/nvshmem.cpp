@@ -171,9 +171,7 @@ class SignalChannel : public Channel {
   }
   void wait() {
     for (int polls = 1; !context_.runtime->done(stream_.handle()); ++polls) {
-      if (polls % kPollsPerAbortCheck == 0 && context_.group->aborted()) {
-        throw PeerError("another rank gave up during a transfer of NVSHMEM");
-      }
+      if (polls % kPollsPerAbortCheck == 0) context_.group->throw_if_aborted();
     }
   }
   // What waits on the stream for a rank that failed would wait for ever.

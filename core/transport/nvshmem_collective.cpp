@@ -124,8 +124,7 @@ class Collective final : public BufferedOperation {
   }
   void complete() override {
     for (int polls = 1; !runtime().done(stream_.handle()); ++polls) {
-      if (polls % kPollsPerAbortCheck == 0 && group().aborted())
-        throw PeerError("another rank gave up during a collective of NVSHMEM");
+      if (polls % kPollsPerAbortCheck == 0) group().throw_if_aborted();
     }
   }
   std::int64_t steps() const override { return static_cast<std::int64_t>(rounds()); }

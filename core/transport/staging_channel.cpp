@@ -147,9 +147,7 @@ void StagingChannel::wait_until(const Condition& condition) {
   for (int turn = 1; !condition(); ++turn) {
     engine_->advance();
     if (condition()) return;
-    if (turn % kTurnsPerLook == 0 && group_->aborted()) {
-      throw PeerError("another rank gave up during a staged transfer");
-    }
+    if (turn % kTurnsPerLook == 0) group_->throw_if_aborted();
     waiter.pause();
   }
 }

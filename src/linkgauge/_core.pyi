@@ -11,6 +11,9 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+FEW_SAMPLES: int
+"""Fewer are no measurement: a case with fewer is a timeout after so many times its stop rule's time and one sample."""
+
 class RuntimeCallError(RuntimeError):
     """A runtime, driver or library call returned an error."""
 
@@ -81,7 +84,7 @@ class Result(TypedDict):
     operations_total: int
     """Warm-up and verification included."""
     stopped_by: str
-    """count, interval, duration, time, timeout (fewer than 5 samples in twice the rule's time), corrupt."""
+    """count, interval, duration, time, timeout (fewer samples in FEW_SAMPLES times the rule's time), corrupt."""
     batch: int
     lanes: list[str]
     clocks: list[ClockComparison]

@@ -49,7 +49,7 @@ class FakeMpi final : public MpiLibrary {
 
   void send(const void*, std::size_t, int, int, std::uint64_t) override { refuse(); }
   void recv(void*, std::size_t, int, int, std::uint64_t) override { refuse(); }
-  std::unique_ptr<MpiRequests> requests(int, bool) override { refuse(); }
+  std::unique_ptr<MpiRequests> requests(int, RequestKind) override { refuse(); }
   void progress(std::uint64_t) override {}
   void barrier(std::uint64_t, MpiRequests*) override { refuse(); }
   void broadcast(void*, std::size_t, int, std::uint64_t, MpiRequests*) override { refuse(); }

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,14 +13,17 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 
 #include "errors.h"
 #include "fewer.h"
+#include "group/agreement.h"
 #include "group/clock_line.h"
 #include "measure/clock.h"
 #include "on_threads.h"
+#include "processes.h"
 
 namespace linkgauge {
 namespace {
@@ -128,142 +130,6 @@ void expect_subsets_work(Group& group) {
   }
 }
 
-// Runs `body` as rank r of `node_of_rank.size()` processes; true when every one of them ended well.
-class Processes {
- public:
-  explicit Processes(std::vector<int> node_of_rank, const std::string& parent = "/dev/shm")
-      : node_of_rank_(std::move(node_of_rank)) {
-    std::string name = parent + "/linkgauge-test-XXXXXX";
-    folder_ = mkdtemp(name.data());
-    const std::size_t size = node_of_rank_.size();
-    for (std::size_t i = 0; i < size * size; ++i) {
-      int ends[2];
-      EXPECT_EQ(pipe(ends), 0);
-      pipes_.push_back({ends[0], ends[1]});
-    }
-  }
-  ~Processes() {
-    for (const auto& [reading, writing] : pipes_) {
-      close(reading);
-      close(writing);
-    }
-    std::filesystem::remove_all(folder_);
-  }
-  Processes(const Processes&) = delete;
-  Processes& operator=(const Processes&) = delete;
-
-  // The steady clock of node n is to be ahead of this machine's by shifts[n], in nanoseconds.
-  void shift_clocks(std::vector<std::int64_t> shifts) { shifts_ = std::move(shifts); }
-  static constexpr int kNoTimeNamespace = 77;
-
-  std::vector<int> run(const std::function<void(Group&)>& body) {
-    std::vector<pid_t> children;
-    for (int rank = 0; rank < static_cast<int>(node_of_rank_.size()); ++rank) {
-      const pid_t child = fork();
-      if (child == 0) _exit(shifts_.empty() ? play(rank, body) : play_shifted(rank, body));
-      children.push_back(child);
-    }
-    std::vector<int> statuses;
-    for (const pid_t child : children) {
-      int status = 0;
-      waitpid(child, &status, 0);
-      statuses.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    }
-    leftovers_ = static_cast<int>(std::distance(std::filesystem::directory_iterator(folder_), {}));
-    return statuses;
-  }
-  int leftovers() const { return leftovers_; }
-
- private:
-  // Only the children of the process that makes a time namespace live in it.
-  int play_shifted(int rank, const std::function<void(Group&)>& body) {
-    constexpr std::int64_t kSecond = 1'000'000'000;
-    const std::int64_t shift = shifts_[static_cast<std::size_t>(node_of_rank_[static_cast<std::size_t>(rank)])];
-    const std::int64_t part = ((shift % kSecond) + kSecond) % kSecond;
-    if (unshare(CLONE_NEWTIME) != 0) return kNoTimeNamespace;
-    FILE* offsets = fopen("/proc/self/timens_offsets", "w");
-    if (offsets == nullptr) return kNoTimeNamespace;
-    fprintf(offsets, "monotonic %lld %lld\n", static_cast<long long>((shift - part) / kSecond),
-            static_cast<long long>(part));
-    if (fclose(offsets) != 0) return kNoTimeNamespace;
-    const pid_t child = fork();
-    if (child == 0) _exit(play(rank, body));
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
-  int play(int rank, const std::function<void(Group&)>& body) {
-    ProcessGroupOptions options;
-    options.rank = rank;
-    options.node_of_rank = node_of_rank_;
-    options.segment_path = folder_ + "/segment";
-    options.exchange.all = [this, rank](const std::vector<std::byte>& mine, const std::vector<int>& ranks) {
-      return exchange(rank, mine, ranks);
-    };
-    options.exchange.largest = [this, rank](const std::vector<std::int64_t>& mine, const std::vector<int>& ranks,
-                                            Waiting /*waiting*/) {
-      std::vector<std::byte> message(mine.size() * sizeof(std::int64_t));
-      std::memcpy(message.data(), mine.data(), message.size());
-      std::vector<std::int64_t> found = mine;
-      for (const std::vector<std::byte>& other : exchange(rank, message, ranks)) {
-        std::vector<std::int64_t> theirs(mine.size());
-        // Whoever is at another meeting has sent something else.
-        if (other.size() != message.size()) throw std::runtime_error("ranks are at different meetings");
-        std::memcpy(theirs.data(), other.data(), message.size());
-        for (std::size_t i = 0; i < found.size(); ++i) found[i] = std::max(found[i], theirs[i]);
-      }
-      return found;
-    };
-    try {
-      body(*make_process_group(options));
-      return 0;
-    } catch (const PeerError&) {
-      return 3;
-    } catch (const std::exception& error) {
-      fprintf(stderr, "rank %d: %s\n", rank, error.what());
-      return 1;
-    }
-  }
-
-  // What MPI is otherwise: a pipe for each ordered pair, each message with its size in front.
-  std::vector<std::vector<std::byte>> exchange(int rank, const std::vector<std::byte>& mine,
-                                               const std::vector<int>& ranks) {
-    const std::size_t size = node_of_rank_.size();
-    const auto pipe_of = [&](int from, int to) {
-      return pipes_[static_cast<std::size_t>(from) * size + static_cast<std::size_t>(to)];
-    };
-    const std::uint64_t bytes = mine.size();
-    std::vector<std::thread> writers;  // a pipe holds 64 KiB: all write while all read
-    for (const int peer : ranks) {
-      writers.emplace_back([&, peer] {
-        const int end = pipe_of(rank, peer).second;
-        if (write(end, &bytes, sizeof bytes) != sizeof bytes) abort();
-        for (std::size_t sent = 0; sent < mine.size();)
-          sent += static_cast<std::size_t>(write(end, mine.data() + sent, mine.size() - sent));
-      });
-    }
-    std::vector<std::vector<std::byte>> all;
-    for (const int peer : ranks) {
-      const int end = pipe_of(peer, rank).first;
-      std::uint64_t theirs = 0;
-      if (read(end, &theirs, sizeof theirs) != sizeof theirs) abort();
-      std::vector<std::byte> message(theirs);
-      for (std::size_t got = 0; got < theirs;)
-        got += static_cast<std::size_t>(read(end, message.data() + got, theirs - got));
-      all.push_back(std::move(message));
-    }
-    for (std::thread& writer : writers) writer.join();
-    return all;
-  }
-
-  std::vector<int> node_of_rank_;
-  std::string folder_;
-  std::vector<std::pair<int, int>> pipes_;
-  std::vector<std::int64_t> shifts_;
-  int leftovers_ = -1;
-};
-
 // A tmpfs of its own for a scope; not there where nobody may mount one.
 class SmallMemory {
  public:
@@ -316,6 +182,33 @@ TEST(ProcessGroup, NoMemoryForTheLaunchIsAnError) {
     for (int i = 0; i < 3; ++i) (void)group.exchange(message_of(0, 50'000), {});
   }),
             std::vector<int>{1});
+}
+
+// Of two nodes one has no memory for a group of both: the ranks of the other, and those that are no members, learn why
+// and wait for nobody.
+TEST(ProcessGroup, NoMemoryForASubsetOnOneNodeIsAnErrorOnEveryNode) {
+  for (const int poor : {0, 1}) {
+    Processes processes({0, 0, 1, 1, 2});
+    const std::vector<int> statuses = processes.run([poor](Group& group) {
+      {
+        std::optional<MemoryForGroups> none;
+        if (group.node() == poor) none.emplace(0);
+        group.barrier({});
+        try {
+          (void)group.subset({0, 1, 3});
+          throw std::runtime_error("there is no memory for it");
+        } catch (const MemoryError& error) {
+          const std::string words = error.what();
+          const bool first = words.find("rank " + std::to_string(2 * poor) + ": ") == 0;
+          if (!first || words.find("no shared memory") == std::string::npos) throw std::runtime_error(words);
+        }
+      }
+      group.barrier({});
+      const std::unique_ptr<Group> all = group.subset({0, 1, 2, 3, 4});
+      expect_group_works(*all);
+    });
+    EXPECT_EQ(statuses, std::vector<int>(5, 0)) << "node " << poor;
+  }
 }
 
 class ThreadGroupSizes : public testing::TestWithParam<int> {};
@@ -372,6 +265,23 @@ TEST(ThreadGroup, AbortReachesEveryWait) {
     });
     EXPECT_EQ(told, 2);
   }
+}
+
+// Waits outside of the group look at aborted(): they give the reason too, not only that there is one.
+TEST(ThreadGroup, AWaitForAFlagSaysWhoFailedAndWhy) {
+  on_threads(3, [](Group& group) {
+    EXPECT_EQ(group.failure(), "");
+    group.barrier({});
+    if (group.rank() == 1) return group.abort_with("the cable is out");
+    try {
+      wait_for_flag(*group.flag(1, group.rank(), 0), 1, group, {});
+      ADD_FAILURE() << "nobody raises the flag";
+    } catch (const PeerError& error) {
+      EXPECT_STREQ(error.what(), "rank 1 failed: the cable is out");
+      group.abort_with(error);  // passed on, it stays as it is
+    }
+    EXPECT_EQ(group.failure(), "rank 1 failed: the cable is out");
+  });
 }
 
 TEST(ThreadGroup, TheFirstFailureIsTheReason) {
@@ -465,18 +375,7 @@ TEST(ProcessGroup, FolderMayBeOnADisk) {
   EXPECT_EQ(processes.leftovers(), 0);
 }
 
-// Bytes that this process' group segment takes: the file has lost its name, not its descriptor.
-std::int64_t segment_bytes() {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code ignored;
-    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
-    struct stat facts {};
-    if (target.find("/segment (deleted)") != std::string::npos && stat(entry.path().c_str(), &facts) == 0) {
-      return static_cast<std::int64_t>(facts.st_blocks) * 512;
-    }
-  }
-  throw std::runtime_error("no segment is open");
-}
+std::int64_t segment_bytes() { return static_cast<std::int64_t>(segment_facts().st_blocks) * 512; }
 
 TEST(ProcessGroup, SharedMemoryOfSubsetsIsGivenBack) {
   Processes processes({0, 0});
@@ -632,7 +531,8 @@ TEST(ProcessGroup, AbortCrossesNodes) {
         try {
           meet(group);
         } catch (const PeerError& error) {
-          if (std::string(error.what()).find("gone") == std::string::npos) throw std::runtime_error(error.what());
+          if (error.what() != "rank " + std::to_string(failing) + " failed: gone")
+            throw std::runtime_error(error.what());
           throw;
         }
       });
@@ -641,6 +541,28 @@ TEST(ProcessGroup, AbortCrossesNodes) {
       EXPECT_EQ(statuses, expected) << "rank " << failing << " failed while others were at " << name;
     }
   }
+}
+
+// The first rank of a node learns of its neighbour's failure outside of a meeting, and tells the other node, which
+// waits in one.
+TEST(ProcessGroup, AFailureSeenInAWaitForAFlagCrossesNodes) {
+  Processes processes({0, 0, 1, 1});
+  const std::vector<int> statuses = processes.run([](Group& group) {
+    group.barrier({});
+    if (group.rank() == 3) {
+      group.abort_with("gone");
+      return;
+    }
+    try {
+      if (group.rank() == 2) wait_for_flag(*group.flag(3, 2, 0), 1, group, {});
+      group.barrier({});
+    } catch (const PeerError& error) {
+      group.abort_with(error);
+      if (std::string(error.what()) != "rank 3 failed: gone") throw std::runtime_error(error.what());
+      throw;
+    }
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{3, 3, 3, 0}));
 }
 
 TEST(ProcessGroup, SeveralNodesNeedAnExchange) {

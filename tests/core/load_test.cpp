@@ -3,10 +3,14 @@
 #include "measure/load.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -354,6 +358,34 @@ TEST(Load, EndsWithTheMeasuredJobThatFails) {
       }
     });
   }
+}
+
+// A signal that comes while a line is full must not cost the number: the other end would wait for it for ever.
+TEST(SocketLine, ASignalDoesNotLoseANumber) {
+  struct sigaction interrupts {};
+  interrupts.sa_handler = [](int) {};
+  struct sigaction before {};
+  ASSERT_EQ(sigaction(SIGUSR1, &interrupts, &before), 0);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  const std::int64_t filling = 2;
+  std::int64_t filled = 0;
+  while (send(ends[0], &filling, sizeof filling, MSG_DONTWAIT) > 0) ++filled;
+  std::atomic<bool> said{false};
+  std::thread saying([&] {
+    SocketLine(ends[0]).say(4);
+    said = true;
+  });
+  for (int signal = 0; signal < 20; ++signal) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pthread_kill(saying.native_handle(), SIGUSR1);
+  }
+  EXPECT_FALSE(said) << "there is no room for it yet";
+  SocketLine line(ends[1]);
+  while (line.heard() < 4) std::this_thread::yield();
+  saying.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  for (const int end : ends) close(end);
 }
 
 TEST(Load, WhoseDataAreWrongIsNotVerified) {

@@ -1,19 +1,24 @@
 // The timed loop: phases, cadences, arrivals, stop rules, verification, failure of a rank.
 #include "measure/sampler.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "errors.h"
 #include "fake_operation.h"
 #include "measure/stop_rule.h"
 #include "on_threads.h"
+#include "two_nodes.h"
 
 namespace linkgauge {
 namespace {
@@ -490,51 +495,6 @@ TEST(StopRule, NamesWhatIsWrong) {
   EXPECT_THROW(make_stop_rule(spec), CallerError);
 }
 
-TEST(HostClock, IsMeasured) {
-  const ClockFacts facts = measure_host_clock();
-  EXPECT_GT(facts.cost_ns, 0);
-  EXPECT_GE(facts.resolution_ns, 1);
-  EXPECT_LT(facts.resolution_ns, 1e6);
-}
-
-// A group that says it is on two nodes, and counts how often their clocks were compared.
-class TwoNodes final : public Group {
- public:
-  explicit TwoNodes(Group& real) : real_(real) {}
-  int compared() const { return compared_; }
-
-  int rank() const override { return real_.rank(); }
-  int size() const override { return real_.size(); }
-  int node() const override { return 0; }
-  int node_count() const override { return 2; }
-  bool one_process() const override { return true; }
-  void barrier(const Progress& progress, Waiting waiting) override { real_.barrier(progress, waiting); }
-  void largest(std::span<std::int64_t> numbers, const Progress& progress) override { real_.largest(numbers, progress); }
-  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine, const Progress& progress) override {
-    return real_.exchange(mine, progress);
-  }
-  Group& on_node() override { return real_; }
-  void gather(std::span<const std::byte> mine, const Take& take) override { real_.gather(mine, take); }
-  std::unique_ptr<Group> subset(const std::vector<int>& ranks) override { return real_.subset(ranks); }
-  std::int64_t align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) override {
-    return real_.align(lead_ns, offset_ns, progress);
-  }
-  ClockOffset compare_clocks(const Progress& /*progress*/) override {
-    ++compared_;
-    return {0, 1000 + compared_ % 2};
-  }
-  std::atomic<std::uint64_t>* flag(int source, int target, int channel) override {
-    return real_.flag(source, target, channel);
-  }
-  bool aborted() const override { return real_.aborted(); }
-  void abort_with(const std::string& reason) noexcept override { real_.abort_with(reason); }
-  void leave() noexcept override { real_.leave(); }
-
- private:
-  Group& real_;
-  int compared_ = 0;
-};
-
 TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
   const auto groups = make_thread_groups(1);
   for (const bool is_long : {false, true}) {
@@ -555,6 +515,37 @@ TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
     }
     EXPECT_LE(group.compared(), 10) << "between rounds, each twice as long as the one before";
   }
+}
+
+// What the file does not take at once, here a pipe with room for 102.4 samples that is now and then full, it gets with
+// the next round: no sample is cut, and none shifted.
+TEST(Sampler, SamplesAreKeptWholeWhereAFileTakesPartOfThem) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  const auto room = static_cast<std::size_t>(fcntl(ends[1], F_SETPIPE_SZ, 4096));
+  ASSERT_NE(room % sizeof(Sample), 0U);
+  SamplerSettings settings = settings_with();
+  settings.kept = ends[1];
+  std::vector<std::byte> kept;
+  const auto drain = [&](std::size_t most) {
+    std::vector<std::byte> bytes(most);
+    const ssize_t got = read(ends[0], bytes.data(), bytes.size());
+    if (got > 0) kept.insert(kept.end(), bytes.begin(), bytes.begin() + got);
+  };
+  settings.hook = [&](const char* phase, std::int64_t number, bool after) {
+    if (std::string_view(phase) == "time" && after && number % 64 == 0) drain(1000);
+  };
+  const Ran ran = run(1, timing_of(StopRuleKind::kCount, 1500), settings, 0);
+  for (std::size_t before = kept.size() + 1; before != kept.size();) {
+    before = kept.size();
+    drain(4096);
+  }
+  close(ends[0]);
+  close(ends[1]);
+  const std::vector<Sample>& samples = ran.measurements[0].samples;
+  EXPECT_GT(kept.size(), 2 * room) << "several rounds";
+  ASSERT_LE(kept.size(), samples.size() * sizeof(Sample));
+  EXPECT_EQ(std::memcmp(kept.data(), samples.data(), kept.size()), 0);
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <mutex>
+#include <numeric>
 
 #include "case_maker.h"
 #include "errors.h"
 #include "fake_mpi.h"
+#include "traffic/lanes.h"
 #include "with_sessions.h"
 
 namespace linkgauge {
@@ -200,6 +200,22 @@ TEST(Session, WhatCannotBeIsSaidBeforeAndThrown) {
     EXPECT_THROW(session.measure(spec), Unsupported);
     expect_good(session.measure(copy_case({0, 1})));
   });
+}
+
+// A stored lane has 16 bits: one that wrapped would be another rank's.
+TEST(Session, MoreLanesThanCanBeToldApartAreRefused) {
+  std::vector<int> ranks(32'768);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  EXPECT_EQ(why_not_told_apart(copy_case(ranks, Pattern::kLocalCopy)), "");
+  ranks.push_back(32'768);
+  EXPECT_EQ(why_not_told_apart(copy_case(ranks, Pattern::kAllgather)), "") << "these are one lane";
+  const std::string reason = why_not_told_apart(copy_case(ranks, Pattern::kLocalCopy));
+  EXPECT_NE(reason.find("32769 lanes: a case has at most 32768"), std::string::npos) << reason;
+  ranks.resize(40'000);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  CaseSpec spec = copy_case(ranks, Pattern::kAllgather);
+  spec.places.groups = 40'000;
+  EXPECT_NE(why_not_told_apart(spec), "");
 }
 
 TEST(Session, MoreMemoryThanThereIsFailsOnEveryRank) {

@@ -2,15 +2,20 @@
 #include "measure/statistics.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
+#include "errors.h"
 #include "fewer.h"
+#include "joined_threads.h"
 
 namespace linkgauge {
 namespace {
@@ -239,6 +244,35 @@ TEST(MedianInterval, OfFewValuesReachesBeyondThemAndNoTimeBelowZero) {
   EXPECT_GT(near.low, 98);
   const std::vector<double> offsets{-3, 1, 2};  // differences may be negative
   EXPECT_LT(median_interval(offsets, 0).low, -3);
+}
+
+// Where the machine gives no thread the calling one does it all: threads that were begun before are joined.
+TEST(SummariseGroups, AMachineWithoutThreadsTakesLonger) {
+  pthread_attr_t usual;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  pthread_attr_t huge = usual;
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, std::size_t{1} << 46), 0);
+  const std::vector<double> values = {1, 2, 3, 4, 5, 6};
+  const std::vector<std::int64_t> offsets = {0, 2, 4, 6};
+  const std::vector<double> ticks = {1, 1, 1};
+  std::vector<Summary> summaries(3);
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  EXPECT_THROW(JoinedThreads().start([] {}), MemoryError);
+  summarise_groups(values, offsets, ticks, summaries, 3);
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(summaries[i].median, values[2 * i] + 0.5);
+}
+
+// A second thread that cannot be had, or a first that throws, finds those that have begun.
+TEST(JoinedThreads, AreJoinedHoweverTheirOwnerGoes) {
+  std::atomic<int> done{0};
+  try {
+    JoinedThreads threads;
+    for (int i = 0; i < 3; ++i) threads.start([&] { ++done; });
+    throw std::runtime_error("an error of the owner's");
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(done, 3);
 }
 
 }  // namespace

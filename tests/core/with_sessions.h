@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,10 +23,10 @@ inline std::atomic<std::uint64_t>& moment_here() {
   return moment;
 }
 
-// `body` is collective; what a rank throws fails the test. `mpi`: each rank's library, or none.
+// `body` is collective; what a rank throws fails the test. `mpi`: each rank's library, or none. `ccl`: NCCL's file.
 inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int size,
                           const std::function<void(Session&, Group&)>& body,
-                          const std::vector<std::shared_ptr<MpiLibrary>>& mpi = {}) {
+                          const std::vector<std::shared_ptr<MpiLibrary>>& mpi = {}, const std::string& ccl = "") {
   const auto groups = make_thread_groups(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -36,6 +37,7 @@ inline void with_sessions(const std::shared_ptr<DeviceRuntime>& runtime, int siz
       options.host_clock = {20, 1};
       options.heartbeat.phase = &moment_here();
       options.libraries.folders = library_folders_of_tests();
+      options.libraries.ccl = ccl;
       if (!mpi.empty()) options.mpi = mpi[static_cast<std::size_t>(rank)];
       Session session(options);
       try {

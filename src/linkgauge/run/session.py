@@ -175,7 +175,8 @@ class CoreSession:
             reason = _wrong_bytes(verify)
         elif result["stopped_by"] == "timeout":
             status = "timeout"
-            reason = f"{self._counted(samples)} samples within five times the stop rule's time and one sample more"
+            times = self._core.FEW_SAMPLES
+            reason = f"{self._counted(samples)} samples within {times} times the stop rule's time and one sample more"
         rows = clock_rows(result["clocks"], place)
         if case.app:
             rows += step_rows(case, place, result["step_times"], result["step_spans"])

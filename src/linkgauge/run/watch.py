@@ -22,7 +22,6 @@ from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
 HUNG_AFTER_SAMPLES = 20
-FEW_SAMPLES = 5  # fewer are no measurement: core/measure/sampler.cpp has the same
 _LOOKED_INTO_S = 1.0  # without a heartbeat: whether bytes cross, which takes a step a rank to find
 _START_PATIENCE_S = 60.0
 SETUP_S = 20.0  # buffers, handles and checks beside what is timed, before the backstop counts
@@ -53,9 +52,11 @@ class Patience:
 def patience_for(case: Case, machine: PlanMachine, longest_seen_s: float, hung_after_s: float) -> Patience:
     """Limits of one case: quiet for the longer of 10 s and 20 times the longest sample, seen or estimated.
 
-    Preparing and checking raise no heartbeat within them, so their estimate counts as a sample. The total is five
-    times the stop rule's time plus one sample plus what preparing and checking may take.
+    Preparing and checking raise no heartbeat within them, so their estimate counts as a sample. The total is what the
+    core gives a case with few samples, and what preparing and checking may take.
     """
+    from linkgauge._core import FEW_SAMPLES  # here: commands that measure nothing do without
+
     outside = case_s(case, machine) - min(case.stop.time_ns / 1e9, case_s(case, machine))
     longest = max(longest_sample_s(case, machine), longest_seen_s, outside / 4)
     quiet = max(hung_after_s, HUNG_AFTER_SAMPLES * longest)

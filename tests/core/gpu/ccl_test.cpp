@@ -21,6 +21,7 @@
 #include "traffic/layout.h"
 #include "transport/ccl_api.h"
 #include "transport/ccl_config.h"
+#include "with_sessions.h"
 
 namespace linkgauge {
 namespace {
@@ -671,6 +672,34 @@ TEST_F(Ccl, VersionsAreReadAsTheLibraryWritesThem) {
   EXPECT_EQ(ccl::version_text(22809), "2.28.9");
   EXPECT_EQ(ccl::version_text(2708), "2.7.8");
   EXPECT_EQ(ccl::version_text(21003), "2.10.3");
+}
+
+// Ranks that are threads have no communicators of MPI; those of NCCL, which take device memory, are as few.
+TEST_F(Ccl, ASessionOfThreadsKeepsSoManyCommunicators) {
+  constexpr int kCasesKept = 256;
+  with_sessions(
+      runtime_, 3,
+      [&](Session& session, Group& group) {
+        CaseSpec spec = case_of("ccl", Pattern::kAllreduce, 0, kSize);
+        spec.places.rank_list = {1, 0};
+        spec.places.devices = {1, 0};
+        spec.timing.stop.kind = StopRuleKind::kCount;
+        spec.timing.stop.samples = 1;
+        EXPECT_EQ(session.measure(spec).has_value(), group.rank() < 2);
+        // Each is a case of its own, which has no way to be measured: copy engines have no settings.
+        CaseSpec other = case_of("copy_engine", Pattern::kAllgather, 3, kSize);
+        for (int number = 0; number < kCasesKept; ++number) {
+          group.barrier({});
+          EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 0) << number;
+          group.barrier({});
+          other.mechanism.settings = "A=" + std::to_string(number);
+          EXPECT_THROW(session.measure(other), Unsupported);
+        }
+        group.barrier({});
+        EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 2) << "of the longest unused, by its two ranks";
+        EXPECT_EQ(session.measure(spec).has_value(), group.rank() < 2);
+      },
+      {}, kNccl);
 }
 
 }  // namespace

@@ -1,0 +1,83 @@
+// What becomes of requests that are under way when their owner goes, by a library that only counts.
+#include "transport/mpi_requests.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "transport/mpi_abi.h"
+
+namespace linkgauge {
+namespace {
+
+struct Counted {
+  int begun = 0;
+  std::set<int> cancelled;
+  std::set<int> freed;
+  int waits = 0;
+};
+Counted counted;
+
+MpiCalls<int> counting_calls() {
+  counted = {};
+  MpiCalls<int> calls{};
+  calls.constants = mpi_constants(MpiAbi::kMpich);
+  calls.mpi.isend = [](const void*, int, int, int, int, int, int* request) {
+    *request = ++counted.begun;
+    return 0;
+  };
+  calls.mpi.irecv = [](void*, int, int, int, int, int, int* request) {
+    *request = ++counted.begun;
+    return 0;
+  };
+  calls.mpi.cancel = [](int* request) {
+    counted.cancelled.insert(*request);
+    return 0;
+  };
+  calls.mpi.request_free = [](int* request) {
+    counted.freed.insert(*request);
+    return 0;
+  };
+  calls.mpi.waitall = [](int, int*, void*) {
+    ++counted.waits;
+    return 0;
+  };
+  return calls;
+}
+
+// An error may leave them posted: what a peer sends later would be written into memory that is gone.
+TEST(MpiRequests, ReceivesUnderWayAreTakenBack) {
+  const MpiCalls<int> calls = counting_calls();
+  char byte = 0;
+  {
+    RequestsOf<int> receives(calls, 4, RequestKind::kReceives);
+    receives.irecv(&byte, 1, 0, 7, 0);
+    receives.irecv(&byte, 1, 0, 7, 0);
+  }
+  EXPECT_EQ(counted.cancelled, (std::set<int>{1, 2}));
+  EXPECT_EQ(counted.waits, 1) << "the memory is the library's until then";
+  {
+    RequestsOf<int> receives(calls, 4, RequestKind::kReceives);
+    receives.irecv(&byte, 1, 0, 7, 0);
+    receives.wait_all();
+  }
+  EXPECT_EQ(counted.cancelled.size(), 2U) << "these were complete";
+}
+
+// Libraries wait for ever for a send that was to be cancelled and that nobody receives.
+TEST(MpiRequests, SendsAreLeftAndPersistentOnesFreed) {
+  const MpiCalls<int> calls = counting_calls();
+  const char byte = 0;
+  {
+    RequestsOf<int> sends(calls, 1, RequestKind::kOthers);
+    sends.isend(&byte, 1, 0, 7, 0);
+    RequestsOf<int> persistent(calls, 1, RequestKind::kPersistent);
+    persistent.isend(&byte, 1, 0, 7, 0);
+  }
+  EXPECT_TRUE(counted.cancelled.empty());
+  EXPECT_EQ(counted.freed, std::set<int>{2});
+  EXPECT_EQ(counted.waits, 0);
+}
+
+}  // namespace
+}  // namespace linkgauge

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,7 @@ from linkgauge.expect.rules import Ceiling, ceiling
 from linkgauge.model.patterns import sent_and_received
 from linkgauge.system.units import show_rate
 
+IN_NETWORK = "in-network reduction"
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
 
@@ -81,11 +83,17 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         value = None if cut.value is None else factor * cut.value
         add("scatter_cut", value, f"{where}; cut at {show(cut.side)}")
     if q.pattern == "allreduce":
-        cut = cuts.smallest_pair_cut(graph, names)
+        # A node without other links has the fabric's graph again: seconds of a thousand devices' cuts.
+        cut = cuts.smallest_pair_cut(q.graph() if graph.arcs == q.graph().arcs else graph, names)
         add("allreduce_cut", cut.value, f"{where}; cut at {show(cut.side)}")
-        if _bytes_rule_holds(q, graph):
+        open_ended = q.transport is None and _may_use_network(q, graph)
+        if bytes_rule_holds(q, graph) or open_ended:
             total = sum(graph.out_rate(name) for name in names)
-            add("allreduce_bytes", _sent_in_all(graph, names), f"{where}: {show_rate(total)} leave the devices in all")
+            supposed = f"without {IN_NETWORK}, " if open_ended else ""
+            words = f"{supposed}{where}: {show_rate(total)} leave the devices in all"
+            add("allreduce_bytes", _sent_in_all(graph, names), words)
+            if open_ended and result[-1].rule == "allreduce_bytes":
+                result[-1] = dataclasses.replace(result[-1], without=IN_NETWORK)
     return result
 
 
@@ -171,13 +179,13 @@ def _repeaters(q: Query, graph: Wires) -> frozenset[str]:
 
 
 def _may_use_network(q: Query, graph: Wires) -> bool:
-    """Whether switches may repeat and add for this case: they can, and the library may ask them to."""
+    """Whether switches may repeat and add for this case: they can, and the library, or one not named, may ask them."""
     able = bool(graph.multicast or graph.reduction)
     ring_or_tree = any(word in q.algorithm.lower() for word in ("ring", "tree")) and "nvls" not in q.algorithm.lower()
-    return able and q.mechanism.collects(q.variant) and not ring_or_tree
+    return able and (q.transport is None or q.mechanism.collects(q.variant)) and not ring_or_tree
 
 
-def _bytes_rule_holds(q: Query, graph: Wires) -> bool:
+def bytes_rule_holds(q: Query, graph: Wires) -> bool:
     """Whether all bytes of an allreduce are sent by devices: no switch and no host adds or repeats."""
     return not _may_use_network(q, graph) and not _hosts_take_part(q, graph)
 
@@ -198,11 +206,12 @@ def _constructive(q: Query) -> list[Ceiling]:
     result: list[Ceiling] = []
     names = q.names
     half = 2 if q.pattern == "allreduce" else 1
+    plain = f"without {IN_NETWORK}, " if q.pattern == "allreduce" and _may_use_network(q, graph) else ""
     if q.pattern == "allreduce":
         after, before = (gathered(q, turned)[0] for turned in (graph, graph.reversed()))
         phases = serial(before, after)
-        words = f"reduce_scatter {show_rate(before)}, then allgather {show_rate(after)}"
-        trees, what = phases, f"trees packed over the {graph.scope} links"
+        words = f"{plain}reduce_scatter {show_rate(before)}, then allgather {show_rate(after)}"
+        trees, what = phases, f"{plain}trees packed over the {graph.scope} links"
         # Both phases are trees, and where they send no more bytes than any schedule must, no others are better.
         if phases is None or phases < _sent_in_all(graph, names) * (1 - 1e-12):
             try:

@@ -26,7 +26,8 @@ class Rule:
 class Ceiling:
     """What one rule allows a case: a goodput in bytes per second as docs/definitions.md counts it, or a latency in ns.
 
-    `basis` says in words what the value rests on (links, path, cut), `source` where the rule comes from.
+    `basis` says in words what the value rests on (links, path, cut), `source` where the rule comes from. `without` is
+    what must not be used for it to hold, where the case may use that; None: it holds anyway.
     """
 
     rule: str
@@ -35,6 +36,7 @@ class Ceiling:
     basis: str
     source: str
     latency_ns: float | None = None
+    without: str | None = None
 
 
 _DEFINITIONS = "docs/definitions.md, Ceilings"

@@ -105,12 +105,17 @@ class LinkClass:
 
 
 def end_links(layout: Layout, asked: Demand) -> list[LinkClass]:
-    """Ports and NVLink domains, which no routing changes."""
+    """Ports, the links behind them and NVLink domains, which no routing changes."""
     f = layout.fabric
     found = [
         LinkClass("port out", asked.port_out, f.port_rate, ("node", "port")),
         LinkClass("port in", asked.port_in, f.port_rate, ("node", "port")),
     ]
+    for name, load, links in (("out", asked.port_out, f.behind_out), ("in", asked.port_in, f.behind_in)):
+        if links:
+            table = np.array([link.shares for link in links])
+            rates = np.array([link.rate for link in links])
+            found.append(LinkClass(f"link to ports {name}", load @ table.T, rates, ("node", "link")))
     if f.domain_rate is not None:
         found.append(LinkClass("domain out", asked.domain_out, f.domain_rate, ("GPU",)))
         found.append(LinkClass("domain in", asked.domain_in, f.domain_rate, ("GPU",)))

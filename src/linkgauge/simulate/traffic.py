@@ -232,10 +232,16 @@ def _lanes(layout: Layout) -> tuple[Ints, int]:
     return order[first[:-1, None] + np.arange(lanes)[None, :]], lanes
 
 
-def _inside(layout: Layout, amount: float) -> Floats:
-    """`amount` times (d - 1) / d for each rank, d ranks in its domain: what a ring through the domain sends."""
-    d = np.bincount(layout.unit[layout.node])[layout.unit[layout.node]].astype(float)
-    found: Floats = amount * (d - 1) / d
+def _inside(layout: Layout, amount: float, between: float = 0.0) -> Floats:
+    """What each rank sends, and gets, inside its domain: `amount`, but what the lanes' ends send between domains.
+
+    `between`: of one lane. Nothing where a domain has one rank of the job.
+    """
+    d = np.bincount(layout.unit[layout.node])[layout.unit[layout.node]]
+    found: Floats = np.where(d > 1, amount, 0.0)
+    if layout.units > 1:
+        ends, _ = _lanes(layout)
+        found[ends.reshape(-1)] = np.maximum(0.0, found[ends.reshape(-1)] - between)
     return found
 
 
@@ -244,7 +250,7 @@ def _rings(layout: Layout, amount: float, steps: int) -> list[Stage]:
     ends, lanes = _lanes(layout)
     flat = ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1)
     stage = _flows(*flat, amount / lanes) if layout.units > 1 else Stage()
-    return [dataclasses.replace(stage, inside=_inside(layout, amount), steps=steps)]
+    return [dataclasses.replace(stage, inside=_inside(layout, amount, amount / lanes), steps=steps)]
 
 
 def _ring_allreduce(layout: Layout, r: Request) -> list[Stage]:
@@ -277,9 +283,9 @@ def _hierarchical(share: Callable[[int], float], rounds: int) -> Callable[[Layou
         u = layout.units
         stage = Stage()
         if u > 1:
-            amount = share(u) * r.size / lanes
-            stage = _flows(ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1), amount)
-        inside = _inside(layout, rounds * r.size)
+            stage = _flows(ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1), share(u) * r.size / lanes)
+        n = layout.ranks
+        inside = _inside(layout, rounds * (n - 1) / n * r.size, share(u) * r.size / lanes)
         widest = int(np.diff(layout.ranks_of_units[1]).max())
         return [dataclasses.replace(stage, inside=inside, steps=rounds * (u - 1), inside_steps=rounds * (widest - 1))]
 
@@ -299,9 +305,11 @@ def parents(n: int) -> Ints:
 def _trees(layout: Layout, r: Request, both_ways: bool) -> list[Stage]:
     """Two binary trees over the domains, each with half of the buffer: where one has a leaf the other has none."""
     ends, lanes = _lanes(layout)
-    u = layout.units
+    u, n = layout.units, layout.ranks
+    # All but the root get the whole buffer; of an allreduce each rank sends as much as any schedule must in the mean.
+    amount = 2 * (n - 1) / n * r.size if both_ways else float(r.size)
     if u < 2:
-        return [Stage(inside=_inside(layout, (2 if both_ways else 1) * r.size), steps=0, inside_steps=layout.ranks - 1)]
+        return [Stage(inside=_inside(layout, amount), steps=0, inside_steps=n - 1)]
     first = parents(u)
     # The second tree is the first mirrored, or moved on by one where their number is odd.
     if u % 2 == 0:
@@ -320,7 +328,7 @@ def _trees(layout: Layout, r: Request, both_ways: bool) -> list[Stage]:
     stage = _flows(source, target, r.size / 2 / lanes)
     depth = int(np.ceil(np.log2(u)))
     widest = int(np.diff(layout.ranks_of_units[1]).max())
-    inside = _inside(layout, ways * r.size)
+    inside = _inside(layout, amount, 2 * (u - 1) / u * r.size / lanes if both_ways else 0.0)
     return [dataclasses.replace(stage, inside=inside, steps=ways * depth, inside_steps=ways * (widest - 1))]
 
 

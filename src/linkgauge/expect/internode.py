@@ -84,11 +84,18 @@ def several_nodes(q: Query) -> list[Ceiling]:
     if most > 1:
         if min(most, q.nodes) * q.ranks > _MOST_OF_DOMAIN:
             return near
-        if q.traits.pair:
-            return [*_pairs_in_domain(q), *near]
-        if q.nodes <= most:
-            return [*_in_domain(q), *near]
-    return [*_between_domains(q, most), *near] if known else []
+        if q.nodes <= most or q.traits.pair:
+            # All in one domain, or apart: whichever allows more, as where nodes are is not known.
+            inside = _pairs_in_domain(q) if q.traits.pair else _in_domain(q)
+            apart = _between_domains(q, most, max(2, -(-q.nodes // most))) if known else []
+            return [*(apart if nics and _least(apart) > _least(inside) else inside), *near]
+    return [*_between_domains(q, most, -(-q.nodes // most)), *near] if known else []
+
+
+def _least(found: Iterable[Ceiling]) -> float:
+    """Return the least bound; infinite where there is none."""
+    bounds = (one.value_bytes_per_s or 0.0 for one in found if one.kind == "bound" and one.without is None)
+    return min(bounds, default=math.inf)
 
 
 def _nodes_of_domain(q: Query) -> int:
@@ -139,12 +146,11 @@ def _nearest_of_ends(q: Query) -> list[Ceiling]:
     return [] if near is None else [ceiling("nic_nearest", *near)]
 
 
-def _between_domains(q: Query, most: int) -> list[Ceiling]:
-    """Return the ceilings of more nodes than one domain has: of what must leave the smallest domain, and of wires."""
-    parts = -(-q.nodes // most)
+def _between_domains(q: Query, most: int, parts: int) -> list[Ceiling]:
+    """Return the ceilings of nodes in so many domains or more: of what must leave the smallest one, and of wires."""
     size = q.nodes // parts
     there = _domain(q, size, parts) if most > 1 else q
-    where = "node" if most == 1 else f"domain of {size} nodes"
+    where = "node" if most == 1 else _domain_words(size)
     doors = _Doors(there, list(there.system.of_kind("nic")), where)
     g, names, n = there.ranks, there.names, q.nodes * q.ranks
     every = min(doors.out(names), doors.into(names))
@@ -190,12 +196,16 @@ def _between_domains(q: Query, most: int) -> list[Ceiling]:
         own_nodes = min(most, q.nodes - 1)
         root = _domain(q, own_nodes, parts) if most > 1 else q
         wide = doors if own_nodes == size else _Doors(
-            root, list(root.system.of_kind("nic")), f"domain of {own_nodes} nodes"
+            root, list(root.system.of_kind("nic")), _domain_words(own_nodes)
         )  # fmt: skip
         rate = wide.out([root.root_name]) if q.traits.root == "sends" else wide.into([root.root_name])
         whole = n - 1 if q.traits.per_peer else n
         bundle(rate, whole / (n - root.ranks), f" of the root's {'node' if most == 1 else 'domain'}", wide)
     return [*result, *_by_wires(there, doors.graph, n)] if most > 1 else result
+
+
+def _domain_words(nodes: int) -> str:
+    return f"domain of {nodes} node{'' if nodes == 1 else 's'}"
 
 
 def _by_wires(q: Query, graph: Wires, n: int) -> list[Ceiling]:

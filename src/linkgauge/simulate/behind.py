@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from linkgauge.simulate.arrays import Floats, Ints
 from linkgauge.simulate.fabric import Behind
 from linkgauge.system.graph import Arc, Graph
 from linkgauge.system.model import System, rates_of
@@ -15,38 +18,42 @@ _FULL = 1 - 1e-9
 def behind_ports(system: System, ports: int, port_rate: float) -> tuple[float, tuple[Behind, ...], tuple[Behind, ...]]:
     """Return what a port passes, and the links behind ports that bind beyond that: out of the node, and into it.
 
-    Each GPU's bytes take the ways of fewest links to the NICs of its port, evenly; GPUs of one port send alike. What a
-    port alone has lowers the ports' own rate, as far as it is so of all of them. A NIC that no described link joins to
-    its GPU, and a link of unknown rate, limit nothing.
+    Each GPU's bytes take the ways of fewest links to the NICs of its port, evenly. What all bytes of a port pass, and
+    no others, lowers the ports' own rate, as far as it is so of all of them. A NIC that no described link joins to its
+    GPU, and a link of unknown rate, limit nothing.
     """
     nics = [nic.name for nic in system.of_kind("nic")]
+    gpus = [device.name for device in system.devices]
+    of_port = np.arange(len(gpus)) * ports // len(gpus)
     nic_rate = ports * port_rate / len(nics)
-    pairs = _pairs(system, nics, ports)
     rates = rates_of(system.links)
     graph = Graph(rates, passing=_passing(system))
     back = Graph({(b, a): rate for (a, b), rate in rates.items()}, passing=_passing(system))
-    shares: dict[Arc, list[float]] = {}
-    for port, ends in enumerate(pairs):
-        for gpu, nic, part in ends:
-            shares.setdefault((nic, ""), [0.0] * ports)[port] += part
-            for arc, share in _even(graph, back, gpu, nic).items():
-                shares.setdefault(arc, [0.0] * ports)[port] += part * share
+    shares: dict[Arc, Floats] = {}
+    for gpu, (name, ends) in enumerate(zip(gpus, _nics(system, gpus, nics, ports), strict=True)):
+        for nic in ends:
+            for arc, share in {(nic, ""): 1.0, **_even(graph, back, name, nic)}.items():
+                shares.setdefault(arc, np.zeros(len(gpus)))[gpu] += share / len(ends)
     entering = {node.name: node.throughput.value for node in system.nodes if node.throughput is not None}
-    limits = []
+    limits: list[list[tuple[Floats, float]]] = []
     for turned in (False, True):
-        found = [(tuple(row), _rate(rates, arc, nic_rate, turned)) for arc, row in shares.items()]
+        found = [(row, _rate(rates, arc, nic_rate, turned)) for arc, row in shares.items()]
         for vertex, most in entering.items():
             rows = [row for arc, row in shares.items() if arc[0 if turned else 1] == vertex]
             if rows:
-                found.append((tuple(map(sum, zip(*rows, strict=True))), most))
+                found.append((np.sum(rows, axis=0), most))
         limits.append(found)
-    # What each port passes alone, by the links that all of its bytes or a part of them take.
-    alone = [
-        min([port_rate, *(rate / row[port] for found in limits for row, rate in found if row[port] > 0)])
-        for port in range(ports)
-    ]
+    alone = [port_rate] * ports
+    for row, rate in itertools.chain(*limits):
+        (used,) = np.nonzero(row)
+        port = int(of_port[used[0]])
+        # A link of one port's GPUs alone, which all of its bytes pass alike, is as good as a slower port.
+        if np.ptp(row[of_port == port]) == 0 and len(used) == int((of_port == port).sum()) and (
+            of_port[used] == port
+        ).all():  # fmt: skip
+            alone[port] = min(alone[port], rate / float(row[used[0]]))
     widest = max(alone)
-    out, into = (_binding(found, widest) for found in limits)
+    out, into = (_binding(found, of_port, widest) for found in limits)
     return widest, out, into
 
 
@@ -59,25 +66,27 @@ def _rate(rates: Mapping[Arc, float], arc: Arc, nic_rate: float, turned: bool) -
     return nic_rate if arc[1] == "" else rates[arc[::-1] if turned else arc]
 
 
-def _binding(found: Sequence[tuple[tuple[float, ...], float]], port_rate: float) -> tuple[Behind, ...]:
-    """Return the links that are full before the ports are, each once."""
-    kept = {(row, rate) for row, rate in found if rate < sum(row) * port_rate * _FULL}
+def _binding(found: Sequence[tuple[Floats, float]], of_port: Ints, port_rate: float) -> tuple[Behind, ...]:
+    """Return the links that may be full before the ports are, each once."""
+    kept = set()
+    for row, rate in found:
+        most = np.zeros(int(of_port.max()) + 1)
+        np.maximum.at(most, of_port, row)
+        if rate < most.sum() * port_rate * _FULL:
+            kept.add((tuple(row.tolist()), rate))
     return tuple(Behind(rate, row) for row, rate in sorted(kept))
 
 
-def _pairs(system: System, nics: Sequence[str], ports: int) -> list[list[tuple[str, str, float]]]:
-    """Return for each port its GPUs, each with a NIC and the part of the port's bytes that goes there."""
-    gpus = [device.name for device in system.devices]
-    held = [gpus[port * len(gpus) // ports : (port + 1) * len(gpus) // ports] for port in range(ports)]
+def _nics(system: System, gpus: Sequence[str], nics: Sequence[str], ports: int) -> list[Sequence[str]]:
+    """Return the NICs that each GPU's bytes go to: those of its port."""
     if ports == 1:  # of all NICs: each GPU sends by those that are nearest
-        near = {gpu: system.nearest(gpu, "nic") or tuple(nics) for gpu in gpus}
-        return [[(gpu, nic, 1 / len(gpus) / len(near[gpu])) for gpu in gpus for nic in near[gpu]]]
-    each = len(nics) // ports
+        return [system.nearest(gpu, "nic") or nics for gpu in gpus]
+    each, a_port = len(nics) // ports, len(gpus) // ports
+    held = [gpus[port * a_port : (port + 1) * a_port] for port in range(ports)]
     own: list[Sequence[str]] = [nics[port * each : (port + 1) * each] for port in range(ports)]
     if each == 1 and any(own[port][0] not in _near(system, held[port], nics) for port in range(ports)):
         own = _assigned(system, held, nics)
-    return [[(gpu, nic, 1 / len(mine) / each) for gpu in mine for nic in theirs]
-            for mine, theirs in zip(held, own, strict=True)]  # fmt: skip
+    return [own[gpu // a_port] for gpu in range(len(gpus))]
 
 
 def _near(system: System, gpus: Sequence[str], nics: Sequence[str]) -> set[str]:
@@ -86,7 +95,6 @@ def _near(system: System, gpus: Sequence[str], nics: Sequence[str]) -> set[str]:
 
 def _assigned(system: System, held: Sequence[Sequence[str]], nics: Sequence[str]) -> list[Sequence[str]]:
     """Return a NIC for each port, so that all ways together have the fewest links."""
-    import numpy as np
     from scipy.optimize import linear_sum_assignment
 
     graph = Graph(rates_of(system.links), passing=_passing(system))

@@ -29,7 +29,7 @@ _MOST_CELLS = 30_000_000  # switches times groups: loads are tables of this size
 
 @dataclasses.dataclass(frozen=True)
 class Behind:
-    """A link inside each node that leads to several ports: its rate, and the part of each port's bytes that passes."""
+    """A link inside each node between GPUs and ports: its rate, and the part of each GPU's bytes that passes."""
 
     rate: float
     shares: tuple[float, ...]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix, hstack
 
-from linkgauge.simulate.arrays import Floats, Ints
+from linkgauge.simulate.arrays import Floats, Ints, sums
 from linkgauge.simulate.fair import Classes, TooManyError, play
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.traffic import Stage
@@ -77,10 +77,18 @@ def played(layout: Layout, stage: Stage, ways: Ways, fullest: float) -> float:
         rates.append(capacity)
         width += len(capacity)
 
-    for node, port, behind in ((s_node, s_port, f.behind_out), (t_node, t_port, f.behind_in)):
+    at = layout.node * p + layout.port
+    order = np.argsort(at, kind="stable")
+    first = np.searchsorted(at[order], np.arange(nodes * p + 1))
+    for node, port, rank, behind in (
+        (s_node, s_port, source, f.behind_out), (t_node, t_port, target, f.behind_in)
+    ):  # fmt: skip
         add(own, (node * p + port)[own], np.ones(len(own)), np.full(nodes * p, f.port_rate))
         for link in behind:
-            shares = np.array(link.shares)[port[own]]
+            shares = np.array(link.shares)[layout.gpu[rank[own]]]
+            if f.forwarded and rank is source:  # by the GPUs of the port, whoever they had it from
+                of_port = sums(at, np.array(link.shares)[layout.gpu], nodes * p) / np.maximum(1, np.diff(first))
+                shares = of_port[(node * p + port)[own]]
             add(own[shares > 0], node[own][shares > 0], shares[shares > 0], np.full(nodes, link.rate))
     ends = (layout.nodes[s_node], layout.nodes[t_node]) if f.kind == "torus" else (
         layout.leaves[s_node, s_port], layout.leaves[t_node, t_port]
@@ -93,9 +101,6 @@ def played(layout: Layout, stage: Stage, ways: Ways, fullest: float) -> float:
         out = np.concatenate([near, handed])
         add(out, source[out], np.ones(len(out)), ranks)
         # What another rail's port is to send goes to the GPUs there first, evenly.
-        at = layout.node * p + layout.port
-        order = np.argsort(at, kind="stable")
-        first = np.searchsorted(at[order], np.arange(nodes * p + 1))
         wanted = (s_node * p + s_port)[handed]
         holders = np.diff(first)[wanted]
         again = np.repeat(handed, holders)

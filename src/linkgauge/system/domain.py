@@ -55,6 +55,9 @@ def domain_of(system: System, count: int) -> System:
     kept = [node for node in system.nodes if node.name not in fabric_switches]
     inside = [link for link in system.links if not {link.a, link.b} & fabric_switches and not is_fabric(link, kinds)]
     kind = fabric[0].kind if fabric else FABRIC_KINDS[0]
+    # A NIC that no link is described of may be reached by any device as fast as it is.
+    loose = [nic.name for nic in system.of_kind("nic") if not any(system.links_of(nic.name))]
+    inside += [Link(device.name, nic, "pcie") for nic in loose for device in system.devices]
     nodes, links = [centre], []
     for number in range(count):
         at = f"@{number}"

@@ -87,7 +87,11 @@ def several_nodes(q: Query) -> list[Ceiling]:
         if q.nodes <= most or q.traits.pair:
             # All in one domain, or apart: whichever allows more, as where nodes are is not known.
             inside = _pairs_in_domain(q) if q.traits.pair else _in_domain(q)
-            apart = _between_domains(q, most, max(2, -(-q.nodes // most))) if known else []
+            if q.mechanism.through_host and inside:  # the way to the hosts is the same wherever they are
+                return [*inside, *near]
+            # A pair is of two nodes, each in a domain of its own then.
+            parts = q.nodes if q.traits.pair else 2
+            apart = _between_domains(q, most, parts) if known else []
             return [*(apart if nics and _least(apart) > _least(inside) else inside), *near]
     return [*_between_domains(q, most, -(-q.nodes // most)), *near] if known else []
 
@@ -121,8 +125,12 @@ def _in_domain(q: Query) -> list[Ceiling]:
 def _pairs_in_domain(q: Query) -> list[Ceiling]:
     """Return what pairs of devices on two nodes of a domain can exchange, all at once."""
     two = _domain(q, 2)
-    if two.scope == HOST:
-        return []
+    if two.scope == HOST:  # from host memory, or past it: whatever leads from one node to the other
+        graph = two.graph(MACHINE)
+        ends = [[f"{name}@{node}" for name in (*q.names, *(host.name for host in q.system.hosts))] for node in (0, 1)]
+        known = [[name for name in names if name in graph.vertices] for names in ends]
+        flow = cuts.max_flow_between(graph, *known).value if all(known) else None
+        return [] if flow is None else [ceiling("max_flow", flow, "over the machine links of a domain")]
     names = [two.system.names_by_ordinal[ordinal] for ordinal in two.devices]
     pairs = list(zip(names[: q.ranks], names[q.ranks :], strict=True))
     if q.traits.both_ways:

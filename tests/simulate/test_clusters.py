@@ -135,12 +135,10 @@ nodes = 4
 """
     fabric = of_system(from_toml(text))
     assert fabric.port_rate == 25 * GB
-    (every,) = answers(laid_out(fabric, 4, Placement()), Request("permutation", 1 << 20), parse_rules("", fabric))
-    assert "link to ports" in {one.name for one in every.bindings} | {"link to ports"}
-    (half,) = answers(laid_out(fabric, 4, Placement()), Request("alltoall", 1 << 30), parse_rules("", fabric))
+    (found,) = answers(laid_out(fabric, 4, Placement()), Request("alltoall", 1 << 30), parse_rules("", fabric))
     # Two GPUs send two messages each out of a node, by a link of 30 GB/s.
-    assert half.goodput == pytest.approx(3 * 30 * GB / 4)
-    assert {one.name for one in half.bindings} >= {"link to ports out", "link to ports in"}
+    assert found.goodput == pytest.approx(3 * 30 * GB / 4)
+    assert {one.name for one in found.bindings} >= {"link to ports out", "link to ports in"}
 
 
 def test_too_many_unlike_flows_are_called_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,3 +149,16 @@ def test_too_many_unlike_flows_are_called_a_bound(capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert said.count("at least") == 2
     assert "the time is the fullest link's, a bound" in " ".join(said.split())
+
+
+def test_a_bound_without_in_network_reduction_says_so_and_holds_nothing_else() -> None:
+    found = {one.rule: one for one in ceilings(load("hgx-h100-8"), {"pattern": "allreduce"})}
+    supposed = found["allreduce_bytes"]
+    assert (supposed.kind, supposed.without) == ("bound", "in-network reduction")
+    assert supposed.basis.startswith("without in-network reduction")
+    assert (found["allreduce_in_network"].value_bytes_per_s or 0) > (supposed.value_bytes_per_s or 0)
+    assert found["allreduce_cut"].without is None
+    # A kernel of ours sends all bytes itself, and a switch that adds nothing changes nothing.
+    for name, transport in (("hgx-h100-8", "kernel"), ("v100-dgx-1", None)):
+        plain = {one.rule: one for one in ceilings(load(name), {"pattern": "allreduce", "transport": transport})}
+        assert plain["allreduce_bytes"].without is None

@@ -86,15 +86,23 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         # A node without other links has the fabric's graph again: seconds of a thousand devices' cuts.
         cut = cuts.smallest_pair_cut(q.graph() if graph.arcs == q.graph().arcs else graph, names)
         add("allreduce_cut", cut.value, f"{where}; cut at {show(cut.side)}")
-        open_ended = q.transport is None and _may_use_network(q, graph)
-        if bytes_rule_holds(q, graph) or open_ended:
-            total = sum(graph.out_rate(name) for name in names)
-            supposed = f"without {IN_NETWORK}, " if open_ended else ""
-            words = f"{supposed}{where}: {show_rate(total)} leave the devices in all"
-            add("allreduce_bytes", _sent_in_all(graph, names), words)
-            if open_ended and result[-1].rule == "allreduce_bytes":
-                result[-1] = dataclasses.replace(result[-1], without=IN_NETWORK)
+        total = sum(graph.out_rate(name) for name in names)
+        words = f"{where}: {show_rate(total)} leave the devices in all"
+        if kind == "bound":
+            result.extend(bytes_bound(q, graph, _sent_in_all(graph, names), words))
     return result
+
+
+def bytes_bound(q: Query, graph: Wires, value: float, words: str) -> list[Ceiling]:
+    """Return the bound of all bytes that an allreduce's devices must send, where these alone repeat and add.
+
+    Where no transport is named and switches can, it says that it holds without them.
+    """
+    unless = IN_NETWORK if q.transport is None and _may_use_network(q, graph) else None
+    if not finite(value) or not (_bytes_rule_holds(q, graph) or unless):
+        return []
+    found = ceiling("allreduce_bytes", value, f"without {unless}, {words}" if unless else words, kind="bound")
+    return [dataclasses.replace(found, without=unless)]
 
 
 def _sent_in_all(graph: Wires, names: Sequence[str]) -> float:
@@ -185,7 +193,7 @@ def _may_use_network(q: Query, graph: Wires) -> bool:
     return able and (q.transport is None or q.mechanism.collects(q.variant)) and not ring_or_tree
 
 
-def bytes_rule_holds(q: Query, graph: Wires) -> bool:
+def _bytes_rule_holds(q: Query, graph: Wires) -> bool:
     """Whether all bytes of an allreduce are sent by devices: no switch and no host adds or repeats."""
     return not _may_use_network(q, graph) and not _hosts_take_part(q, graph)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from linkgauge.expect import cuts, flows
-from linkgauge.expect.collectives import bytes_rule_holds, collective, gathered
+from linkgauge.expect.collectives import bytes_bound, collective, gathered
 from linkgauge.expect.graph import HOST, MACHINE, Wires
 from linkgauge.expect.network_bounds import network
 from linkgauge.expect.points import finite, serial
@@ -203,9 +203,9 @@ def _between_domains(q: Query, most: int, parts: int) -> list[Ceiling]:
         # The root's own domain may be the largest.
         own_nodes = min(most, q.nodes - 1)
         root = _domain(q, own_nodes, parts) if most > 1 else q
-        wide = doors if own_nodes == size else _Doors(
-            root, list(root.system.of_kind("nic")), _domain_words(own_nodes)
-        )  # fmt: skip
+        wide = doors
+        if own_nodes != size:
+            wide = _Doors(root, list(root.system.of_kind("nic")), _domain_words(own_nodes))
         rate = wide.out([root.root_name]) if q.traits.root == "sends" else wide.into([root.root_name])
         whole = n - 1 if q.traits.per_peer else n
         bundle(rate, whole / (n - root.ranks), f" of the root's {'node' if most == 1 else 'domain'}", wide)
@@ -218,6 +218,8 @@ def _domain_words(nodes: int) -> str:
 
 def _by_wires(q: Query, graph: Wires, n: int) -> list[Ceiling]:
     """Return what each device's own links allow, of n ranks of which `q` has those of a domain."""
+    if {q.source_memory, q.target_memory} != {"device"}:
+        return []
     ports = {name: min(graph.out_rate(name), graph.in_rate(name)) for name in q.names if name in graph.vertices}
     if len(ports) < len(q.names) or not all(map(math.isfinite, ports.values())):
         return []
@@ -236,11 +238,11 @@ def _by_wires(q: Query, graph: Wires, n: int) -> list[Ceiling]:
     if q.traits.block_of_each:
         rates = {name: graph.out_rate(name) if q.traits.reduces else graph.in_rate(name) for name in ports}
         return least_of("tree_packing", rates, {name: rate * n / away[name] for name, rate in rates.items()})
-    if q.pattern == "allreduce" and bytes_rule_holds(q, graph):
+    if q.pattern == "allreduce":
         devices = len(ports) * n // q.ranks
         whole_rate = sum(graph.out_rate(name) for name in ports) * n / q.ranks
         words = f"{show_rate(whole_rate)} leave all devices"
-        return [ceiling("allreduce_bytes", whole_rate / (2 * (devices - 1)), words)]
+        return bytes_bound(q, graph, whole_rate / (2 * (devices - 1)), words)
     return []
 
 

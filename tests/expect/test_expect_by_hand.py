@@ -215,20 +215,24 @@ def test_leaf_switches_with_few_uplinks_bind_a_fat_tree() -> None:
     """
     import linkgauge.system as systems
 
-    def alltoall(nodes: int, **figures: float) -> dict[str, float | None]:
+    def alltoall(used: int, **figures: float) -> dict[str, float | None]:
         lines = "".join(f"{key} = {value}\n" for key, value in figures.items())
         text = (
             'name = "t"\ntitle = "t"\nsource = "s"\n[[device]]\nname = "d0..1"\n[[host]]\nname = "c"\n'
             '[[nic]]\nname = "n"\nport_rate = "10 GB/s"\n[[link]]\nkind = "pcie"\ndata_rate = "50 GB/s"\n'
             f'from = ["d0..1", "n"]\nto = ["c"]\n[network]\ntopology = "fat_tree"\n{lines}'
         )
-        case = {"pattern": "alltoall", "transport": "mpi", "nodes": nodes}
+        case = {"pattern": "alltoall", "transport": "mpi", "nodes": used}
         return {c.rule: c.value_bytes_per_s for c in ceilings(systems.from_toml(text), case)}
 
-    found = alltoall(4, oversubscription=2, nodes_per_leaf=2)
+    found = alltoall(4, oversubscription=2, nodes_per_leaf=2, nodes=4)
     assert found["network_global"] == pytest.approx(10e9 / 16 * 7)
     assert found["nic_bundle"] == pytest.approx(10e9 / 12 * 7)
     assert "network_global" not in alltoall(2, oversubscription=2, nodes_per_leaf=2)
     assert "network_global" not in alltoall(4)
-    full = alltoall(4, oversubscription=1, nodes_per_leaf=2)
+    # Where there may be more leaf switches, each of these nodes may have one to itself.
+    assert "network_global" not in alltoall(4, oversubscription=2, nodes_per_leaf=2)
+    spread = alltoall(4, oversubscription=2, nodes_per_leaf=2, nodes=8)
+    assert spread["network_global"] == pytest.approx(10e9 / 12 * 7)
+    full = alltoall(4, oversubscription=1, nodes_per_leaf=2, nodes=4)
     assert (full["network_global"] or 0) > (full["nic_bundle"] or 0)

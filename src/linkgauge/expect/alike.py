@@ -156,7 +156,7 @@ def _refined(tails: Any, heads: Any, colours: Any, of_arcs: Any) -> tuple[Any, A
     with_out, first_out = np.unique(tails[by_tail], return_index=True)
     with_in, first_in = np.unique(heads[by_head], return_index=True)
     step = max(1, _AT_ONCE // max(1, len(tails)))
-    count = len(np.unique(colours)), len(np.unique(of_arcs))
+    count = 0, 0
     while True:
         of_flows = _mixed(colours.copy()).sum(axis=1, dtype=np.uint64)
         of_vertices = _mixed(colours + np.uint64(3)).sum(axis=0, dtype=np.uint64)
@@ -171,10 +171,20 @@ def _refined(tails: Any, heads: Any, colours: Any, of_arcs: Any) -> tuple[Any, A
             ahead += 3 * behind
             over += _mixed(ahead).sum(axis=0, dtype=np.uint64)
         colours, of_arcs = _mixed(further), _mixed(of_arcs + 3 * over)
-        now = len(np.unique(colours)), len(np.unique(of_arcs))
+        now = _classes(colours), len(np.unique(of_arcs))
         if now == count:
             return colours, of_arcs, of_vertices, of_flows
         count = now
+
+
+def _classes(colours: Any) -> int:
+    """Return how many classes of flow and vertex there are.
+
+    Flows that see as many vertices of each colour are alike, so one of each class is counted: a thousandth of them all
+    where a thousand are alike.
+    """
+    _, first = np.unique(_mixed(colours.copy()).sum(axis=1, dtype=np.uint64), return_index=True)
+    return sum(len(np.unique(colours[row])) for row in first.tolist())
 
 
 def _mixed(values: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,7 @@ from linkgauge.expect.rules import Ceiling, ceiling
 from linkgauge.model.patterns import sent_and_received
 from linkgauge.system.units import show_rate
 
+IN_NETWORK = "in-network reduction"
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
 
@@ -81,12 +83,26 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         value = None if cut.value is None else factor * cut.value
         add("scatter_cut", value, f"{where}; cut at {show(cut.side)}")
     if q.pattern == "allreduce":
-        cut = cuts.smallest_pair_cut(graph, names)
+        # A node without other links has the fabric's graph again: seconds of a thousand devices' cuts.
+        cut = cuts.smallest_pair_cut(q.graph() if graph.arcs == q.graph().arcs else graph, names)
         add("allreduce_cut", cut.value, f"{where}; cut at {show(cut.side)}")
-        if _bytes_rule_holds(q, graph):
-            total = sum(graph.out_rate(name) for name in names)
-            add("allreduce_bytes", _sent_in_all(graph, names), f"{where}: {show_rate(total)} leave the devices in all")
+        total = sum(graph.out_rate(name) for name in names)
+        words = f"{where}: {show_rate(total)} leave the devices in all"
+        if kind == "bound":
+            result.extend(bytes_bound(q, graph, _sent_in_all(graph, names), words))
     return result
+
+
+def bytes_bound(q: Query, graph: Wires, value: float, words: str) -> list[Ceiling]:
+    """Return the bound of all bytes that an allreduce's devices must send, where these alone repeat and add.
+
+    Where no transport is named and switches can, it says that it holds without them.
+    """
+    unless = IN_NETWORK if q.transport is None and _may_use_network(q, graph) else None
+    if not finite(value) or not (_bytes_rule_holds(q, graph) or unless):
+        return []
+    found = ceiling("allreduce_bytes", value, f"without {unless}, {words}" if unless else words, kind="bound")
+    return [dataclasses.replace(found, without=unless)]
 
 
 def _sent_in_all(graph: Wires, names: Sequence[str]) -> float:
@@ -171,10 +187,10 @@ def _repeaters(q: Query, graph: Wires) -> frozenset[str]:
 
 
 def _may_use_network(q: Query, graph: Wires) -> bool:
-    """Whether switches may repeat and add for this case: they can, and the library may ask them to."""
+    """Whether switches may repeat and add for this case: they can, and the library, or one not named, may ask them."""
     able = bool(graph.multicast or graph.reduction)
     ring_or_tree = any(word in q.algorithm.lower() for word in ("ring", "tree")) and "nvls" not in q.algorithm.lower()
-    return able and q.mechanism.collects(q.variant) and not ring_or_tree
+    return able and (q.transport is None or q.mechanism.collects(q.variant)) and not ring_or_tree
 
 
 def _bytes_rule_holds(q: Query, graph: Wires) -> bool:
@@ -198,11 +214,12 @@ def _constructive(q: Query) -> list[Ceiling]:
     result: list[Ceiling] = []
     names = q.names
     half = 2 if q.pattern == "allreduce" else 1
+    plain = f"without {IN_NETWORK}, " if q.pattern == "allreduce" and _may_use_network(q, graph) else ""
     if q.pattern == "allreduce":
         after, before = (gathered(q, turned)[0] for turned in (graph, graph.reversed()))
         phases = serial(before, after)
-        words = f"reduce_scatter {show_rate(before)}, then allgather {show_rate(after)}"
-        trees, what = phases, f"trees packed over the {graph.scope} links"
+        words = f"{plain}reduce_scatter {show_rate(before)}, then allgather {show_rate(after)}"
+        trees, what = phases, f"{plain}trees packed over the {graph.scope} links"
         # Both phases are trees, and where they send no more bytes than any schedule must, no others are better.
         if phases is None or phases < _sent_in_all(graph, names) * (1 - 1e-12):
             try:

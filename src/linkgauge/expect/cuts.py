@@ -124,7 +124,8 @@ def _least(wires: Wires, root: str, names: Sequence[str], *, both: bool) -> Cut:
     best = Cut(None, ())
     for quotient in _quotients(wires, [name for name in names if name != root], {root: "root"}):
         ends = quotient.place(root), quotient.flow.end_place
-        for source, target in (ends, ends[::-1])[: 2 if both else 1]:
+        # Where every link carries as much both ways, so does every cut.
+        for source, target in (ends, ends[::-1])[: 2 if both and not wires.symmetric else 1]:
             value, side = _minimum_cut(quotient.arcs, source, target)
             if value is not None and (best.value is None or value * quotient.unit < best.value):
                 best = Cut(float(value * quotient.unit), tuple(sorted(quotient.vertices(side))))

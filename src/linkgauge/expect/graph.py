@@ -20,6 +20,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+import scipy
+
 from linkgauge.system.graph import Graph
 from linkgauge.system.model import Link, System, is_fabric, rates_of
 from linkgauge.system.remembered import Remembering, remembered
@@ -122,13 +125,25 @@ class Wires(Remembering):
     def joined(self, ordinals: Iterable[int], *, by_hardware: bool = False) -> bool:
         """Return whether each of these devices reaches each other one, if asked so through `routers` alone."""
         wanted = {self.devices[o] for o in ordinals if o in self.devices}
-        graph = self.graph.through(self.routers) if by_hardware else self.graph
+        if not by_hardware:  # all in one strongly connected part
+            ends = [self.devices[o] for o in ordinals if o in self.devices]
+            return len(set(ends)) == len(set(ordinals)) and len({self._parts.get(end, end) for end in ends}) < 2
+        graph = self.graph.through(self.routers)
         # What is joined to the same is reached from two of them, or from all: the second shows whether the first is.
         beside: dict[frozenset[str], list[str]] = {}
         for start in sorted(wanted):
             beside.setdefault(frozenset(graph.heads(start)), []).append(start)
         starts = [start for alike in beside.values() for start in alike[:2]]
         return len(wanted) == len(set(ordinals)) and all(wanted <= graph.hops(start).keys() for start in starts)
+
+    @functools.cached_property
+    def _parts(self) -> dict[str, int]:
+        """Which strongly connected part each vertex is in."""
+        place = {vertex: i for i, vertex in enumerate(self.vertices)}
+        tails, heads = ([place[arc[end]] for arc in self.arcs] for end in (0, 1))
+        joins = scipy.sparse.csr_array((np.ones(len(tails)), (tails, heads)), shape=(len(place), len(place)))
+        _, parts = scipy.sparse.csgraph.connected_components(joins, connection="strong")
+        return dict(zip(place, parts.tolist(), strict=True))
 
     def reached(self, sources: Iterable[str], *, around: str | None = None) -> set[str]:
         """Return the vertices that some of `sources` reach, themselves included, by ways not past `around`."""

@@ -1,38 +1,46 @@
-"""Ceilings of cases over several nodes: what the NICs and the network between nodes allow."""
+"""Ceilings of cases over several nodes: what NVLink domains, NICs and the network between nodes allow.
+
+Where nodes of a job are is not known, so a bound holds wherever they are: N nodes are in at least N / D domains of D
+nodes (rounded up), and the smallest of these has no more than an even part of them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from linkgauge.expect import cuts, flows
-from linkgauge.expect.collectives import gathered
-from linkgauge.expect.graph import MACHINE, Wires
+from linkgauge.expect.collectives import bytes_bound, collective, gathered
+from linkgauge.expect.graph import HOST, MACHINE, Wires
+from linkgauge.expect.network_bounds import network
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
 from linkgauge.expect.rules import Ceiling, ceiling
-from linkgauge.system.model import Network, Node
+from linkgauge.system.domain import domain_of, ordinals_of_domain
+from linkgauge.system.model import Node
 from linkgauge.system.units import show_rate
 
 # Ends that the graph of one node gets in place of the network; no description has such names.
 _OUT, _IN = "\0out", "\0in"
+_MOST_OF_DOMAIN = 1024  # devices of a domain; 1,024 take 10 s, and the largest that is sold has 576
 
 
 class _Doors:
-    """What can pass between a node and the network: by the NICs' ports, and by the links that lead to them.
+    """What can pass between a node, or a domain, and the network: by the NICs' ports, and the links that lead to them.
 
     All rates in bytes per second. A NIC that no described link joins to where a way begins counts by its port alone,
     so that every rate is a bound.
     """
 
-    def __init__(self, q: Query, nics: Sequence[Node]) -> None:
-        """Take the case and the node's NICs, each of a known rate."""
+    def __init__(self, q: Query, nics: Sequence[Node], where: str) -> None:
+        """Take the case, the NICs, each of a known rate, and what has them in words."""
         self.graph = q.graph(MACHINE)
         self._rates = {nic.name: nic.port_rate.value for nic in nics if nic.port_rate is not None}
         self.ports = sum(self._rates.values())
-        self.words = f"{len(nics)} NICs, {show_rate(self.ports)} a node"
+        self.words = f"{len(nics)} NICs, {show_rate(self.ports)} a {where}"
         memories = (q.source_memory, q.target_memory)
         # Where buffers lie in host memory, the way begins there, or in a device: whichever allows more.
         hosts = () if set(memories) == {"device"} else tuple(host.name for host in q.system.hosts)
@@ -70,58 +78,172 @@ def several_nodes(q: Query) -> list[Ceiling]:
     other, one flow leaves it and one enters. Every node is alike, so a rate out of one and one into another bind both.
     """
     nics = list(q.system.of_kind("nic"))
-    if not nics or any(nic.port_rate is None for nic in nics):
+    known = bool(nics) and all(nic.port_rate is not None for nic in nics)
+    most = _nodes_of_domain(q)
+    near = _nearest_of_ends(q) if known else []
+    if most > 1:
+        if min(most, q.nodes) * q.ranks > _MOST_OF_DOMAIN:
+            return near
+        if q.nodes <= most or q.traits.pair:
+            # All in one domain, or apart: whichever allows more, as where nodes are is not known.
+            inside = _pairs_in_domain(q) if q.traits.pair else _in_domain(q)
+            if q.mechanism.through_host and inside:  # the way to the hosts is the same wherever they are
+                return [*inside, *near]
+            # A pair is of two nodes, each in a domain of its own then.
+            parts = q.nodes if q.traits.pair else 2
+            apart = _between_domains(q, most, parts) if known else []
+            return [*(apart if nics and _least(apart) > _least(inside) else inside), *near]
+    return [*_between_domains(q, most, -(-q.nodes // most)), *near] if known else []
+
+
+def _least(found: Iterable[Ceiling]) -> float:
+    """Return the least bound; infinite where there is none."""
+    bounds = (one.value_bytes_per_s or 0.0 for one in found if one.kind == "bound" and one.without is None)
+    return min(bounds, default=math.inf)
+
+
+def _nodes_of_domain(q: Query) -> int:
+    stated = q.system.network.value("nodes_per_domain") if q.system.network is not None else None
+    return max(1, math.floor(stated or 1))
+
+
+def _domain(q: Query, count: int, parts: int = 1) -> Query:
+    """Return the same case on `parts` domains of so many nodes, each of them one node of it."""
+    devices = ordinals_of_domain(q.system, q.devices, count)
+    return dataclasses.replace(q, system=domain_of(q.system, count), devices=devices, nodes=parts)
+
+
+def _in_domain(q: Query) -> list[Ceiling]:
+    """Return the ceilings of a collective whose nodes may all be in one domain: those of its links."""
+    there = _domain(q, q.nodes)
+    staged = there.mechanism.through_host
+    if not q.traits.collective or q.on_host or (there.scope == HOST and not staged):
         return []
-    doors = _Doors(q, nics)
-    nodes, g, names = q.nodes, q.ranks, q.names
-    n = nodes * g
+    return collective(there)
+
+
+def _pairs_in_domain(q: Query) -> list[Ceiling]:
+    """Return what pairs of devices on two nodes of a domain can exchange, all at once."""
+    two = _domain(q, 2)
+    if two.scope == HOST:  # from host memory, or past it: whatever leads from one node to the other
+        graph = two.graph(MACHINE)
+        ends = [[f"{name}@{node}" for name in (*q.names, *(host.name for host in q.system.hosts))] for node in (0, 1)]
+        known = [[name for name in names if name in graph.vertices] for names in ends]
+        flow = cuts.max_flow_between(graph, *known).value if all(known) else None
+        return [] if flow is None else [ceiling("max_flow", flow, "over the machine links of a domain")]
+    names = [two.system.names_by_ordinal[ordinal] for ordinal in two.devices]
+    pairs = list(zip(names[: q.ranks], names[q.ranks :], strict=True))
+    if q.traits.both_ways:
+        pairs += [(b, a) for a, b in pairs]
+    demands = {pair: float(count) for pair, count in Counter(pairs).items()}
+    result = []
+    for scope, binds in ((two.scope, two.binds), (two.outer, True))[: 1 if two.binds else 2]:
+        rate = flows.concurrent(two.graph(scope), demands)
+        if rate is not None and finite(value := rate.bound if binds else rate.reached):
+            words = f"over the {scope} links of a domain, {show_rate(value)} for each pair"
+            kind = "bound" if binds else "constructive"
+            result.append(ceiling("concurrent_flow", value * q.ranks, words, kind=kind))
+    return result
+
+
+def _nearest_of_ends(q: Query) -> list[Ceiling]:
+    if not q.traits.pair and not q.traits.to_next:
+        return []
+    first, last = q.system.names_by_ordinal[q.devices[0]], q.system.names_by_ordinal[q.devices[-1]]
+    near = _nearest(q, q.graph(MACHINE), first, last)
+    return [] if near is None else [ceiling("nic_nearest", *near)]
+
+
+def _between_domains(q: Query, most: int, parts: int) -> list[Ceiling]:
+    """Return the ceilings of nodes in so many domains or more: of what must leave the smallest one, and of wires."""
+    size = q.nodes // parts
+    there = _domain(q, size, parts) if most > 1 else q
+    where = "node" if most == 1 else _domain_words(size)
+    doors = _Doors(there, list(there.system.of_kind("nic")), where)
+    g, names, n = there.ranks, there.names, q.nodes * q.ranks
     every = min(doors.out(names), doors.into(names))
     result: list[Ceiling] = []
 
     def slowest(way: Callable[[Iterable[str]], float]) -> float:
         return min(way([name]) for name in names)
 
-    def bundle(rate: float, factor: float = 1.0, words: str = "") -> None:
-        result.append(ceiling("nic_bundle", rate * factor, f"{doors.held(rate)}{words}"))
+    def bundle(rate: float, factor: float = 1.0, words: str = "", of: _Doors = doors) -> None:
+        result.append(ceiling("nic_bundle", rate * factor, f"{of.held(rate)}{words}"))
 
     if q.traits.pair or q.traits.to_next:
-        ring = q.traits.to_next
-        first, last = q.system.names_by_ordinal[q.devices[0]], q.system.names_by_ordinal[q.devices[-1]]
-        bundle(min(doors.out([last]), doors.into([first])) if ring else every)
-        near = _nearest(q, doors.graph, first, last)
-        if near is not None:
-            result.append(ceiling("nic_nearest", *near))
+        first, last = (there.system.names_by_ordinal[there.devices[end]] for end in (0, -1))
+        bundle(min(doors.out([last]), doors.into([first])) if q.traits.to_next else every)
     elif q.traits.to_each:
         result.append(ceiling("nic_share_asymptotic", doors.ports / g, f"{doors.words} for {g} devices"))
-        leaving = (nodes - 1) * g / (n - 1)
+        leaving = (n - g) / (n - 1)
         # Each rank sends as much as each other, so the one that can send least counts for all.
-        least = min(min(doors.out([v]), doors.into([v])) / weight for v, weight in q.weights.items())
-        bundle(min(every, least * g), 1 / (g * leaving), f"; {leaving:.1%} of the traffic leaves the node")
-        result.extend(_network(q, n))
+        least = min(min(doors.out([v]), doors.into([v])) / weight for v, weight in there.weights.items())
+        bundle(min(every, least * g), 1 / (g * leaving), f"; {leaving:.1%} of the traffic leaves the {where}")
+        result.extend(network(q, n, most))
     elif q.pattern == "allreduce":
-        bundle(min(slowest(doors.out), slowest(doors.into)), 1.0, "; every byte must leave and enter a node once")
+        bundle(min(slowest(doors.out), slowest(doors.into)), 1.0, f"; every byte must leave and enter a {where} once")
         # Hosts and switches may add and repeat, so that only what lies between them and the network counts.
-        may = {*names, *(host.name for host in q.system.hosts), *doors.graph.multicast, *doors.graph.reduction}
+        may = {*names, *(host.name for host in there.system.hosts), *doors.graph.multicast, *doors.graph.reduction}
         may &= {*names, *doors.graph.vertices}
-        most = min(doors.out(may), doors.into(may))
-        between = nodes * most / (2 * (nodes - 1))
-        result.append(ceiling("allreduce_node_bytes", between, f"{doors.held(most)}, {nodes} nodes"))
-        inside = _inside(q)
+        widest = min(doors.out(may), doors.into(may))
+        between = q.nodes * widest / size / (2 * (parts - 1))
+        basis = f"{doors.held(widest)}, {q.nodes} nodes{'' if most == 1 else f' in {parts} domains or more'}"
+        result.append(ceiling("allreduce_node_bytes", between, basis))
+        inside = _inside(there) if parts * size == q.nodes else None
         if inside is not None:
-            result.extend(_hierarchical(q, doors.graph, inside, between))
+            result.extend(_hierarchical(there, doors.graph, inside, between))
     elif q.traits.block_of_each:
         all_of, own = (doors.out, doors.into) if q.traits.reduces else (doors.into, doors.out)
-        words = f"; {nodes - 1} of {nodes} parts come from outside"
-        bundle(min(slowest(all_of), own(names) * (nodes - 1)), nodes / (nodes - 1), words)
+        words = f"; {1 - g / n:.1%} of the blocks come from outside"
+        bundle(min(slowest(all_of) / (1 - g / n), own(names) * n / g), 1.0, words)
     elif q.traits.rooted and q.traits.one_buffer:
         of_root, others = (doors.out, doors.into) if q.traits.root == "sends" else (doors.into, doors.out)
-        bundle(min(of_root([q.root_name]), slowest(others)))
+        bundle(min(of_root([there.root_name]), slowest(others)))
     elif q.traits.rooted:
-        outward = q.traits.root == "sends"
-        factor = (n - 1) / ((nodes - 1) * g) if q.traits.per_peer else nodes / (nodes - 1)
-        rate = doors.out([q.root_name]) if outward else doors.into([q.root_name])
-        bundle(rate, factor, " of the root's node")
-    return result
+        # The root's own domain may be the largest.
+        own_nodes = min(most, q.nodes - 1)
+        root = _domain(q, own_nodes, parts) if most > 1 else q
+        wide = doors
+        if own_nodes != size:
+            wide = _Doors(root, list(root.system.of_kind("nic")), _domain_words(own_nodes))
+        rate = wide.out([root.root_name]) if q.traits.root == "sends" else wide.into([root.root_name])
+        whole = n - 1 if q.traits.per_peer else n
+        bundle(rate, whole / (n - root.ranks), f" of the root's {'node' if most == 1 else 'domain'}", wide)
+    return [*result, *_by_wires(there, doors.graph, n)] if most > 1 else result
+
+
+def _domain_words(nodes: int) -> str:
+    return f"domain of {nodes} node{'' if nodes == 1 else 's'}"
+
+
+def _by_wires(q: Query, graph: Wires, n: int) -> list[Ceiling]:
+    """Return what each device's own links allow, of n ranks of which `q` has those of a domain."""
+    if {q.source_memory, q.target_memory} != {"device"}:
+        return []
+    ports = {name: min(graph.out_rate(name), graph.in_rate(name)) for name in q.names if name in graph.vertices}
+    if len(ports) < len(q.names) or not all(map(math.isfinite, ports.values())):
+        return []
+    away = {name: n - weight for name, weight in q.weights.items()}
+
+    def least_of(rule: str, rates: Mapping[str, float], shares: Mapping[str, float]) -> list[Ceiling]:
+        least = min(shares, key=lambda name: shares[name])
+        return [ceiling(rule, shares[least], f"links of {least}: {show_rate(rates[least])}")]
+
+    if q.traits.to_each:
+        return least_of("injection", ports, {v: ports[v] * (n - 1) / (away[v] * q.weights[v]) for v in ports})
+    if q.traits.rooted and not q.traits.one_buffer:
+        rate = (graph.out_rate if q.traits.root == "sends" else graph.in_rate)(q.root_name)
+        whole = n - 1 if q.traits.per_peer else n
+        return least_of("scatter_cut", {q.root_name: rate}, {q.root_name: rate * whole / away[q.root_name]})
+    if q.traits.block_of_each:
+        rates = {name: graph.out_rate(name) if q.traits.reduces else graph.in_rate(name) for name in ports}
+        return least_of("tree_packing", rates, {name: rate * n / away[name] for name, rate in rates.items()})
+    if q.pattern == "allreduce":
+        devices = len(ports) * n // q.ranks
+        whole_rate = sum(graph.out_rate(name) for name in ports) * n / q.ranks
+        words = f"{show_rate(whole_rate)} leave all devices"
+        return bytes_bound(q, graph, whole_rate / (2 * (devices - 1)), words)
+    return []
 
 
 def _hierarchical(q: Query, graph: Wires, inside: float, between: float) -> list[Ceiling]:
@@ -194,81 +316,3 @@ def _inside(q: Query) -> float | None:
     if any(math.isinf(rate) for rate in graph.arcs.values()):
         return None
     return serial(*(gathered(q, turned)[0] for turned in (graph, graph.reversed())))
-
-
-def global_rate_of_group(network: Network) -> float | None:
-    """Return the rate of a group's links to the other groups that nodes are in; None where figures lack.
-
-    Where the links between two groups are stated, those; else every global port, as if all were cabled so. Dragonfly:
-    switches of a group (all joined, so local ports + 1) times global ports; dragonfly+: spine switches times them.
-    """
-    port = network.value("port_rate")
-    if port is None or network.topology not in ("dragonfly", "dragonfly+"):
-        return None
-    pair, groups = network.value("links_per_group_pair"), groups_of_nodes(network)
-    if pair is not None and groups is not None:
-        return (groups - 1) * pair * port
-    if network.topology == "dragonfly":
-        local, glob = network.value("switch_local_ports"), network.value("switch_global_ports")
-        return None if local is None or glob is None else (local + 1) * glob * port
-    spines, glob = network.value("spine_switches_per_group"), network.value("spine_global_ports")
-    return None if spines is None or glob is None else spines * glob * port
-
-
-def groups_of_nodes(network: Network) -> float | None:
-    """Return how many groups nodes are in: no more than there are groups, nor than the nodes fill; None if unknown."""
-    groups, nodes, each = (network.value(name) for name in ("groups", "nodes", "nodes_per_group"))
-    if groups is None or nodes is None or each is None:
-        return groups
-    return min(groups, math.ceil(nodes / each))
-
-
-def _network(q: Query, n: int) -> list[Ceiling]:
-    network = q.system.network
-    if network is None:
-        return []
-    if network.topology == "fat_tree":
-        return _fat_tree(q, n)
-    group_rate, groups, per_group = (
-        global_rate_of_group(network),
-        groups_of_nodes(network),
-        network.value("nodes_per_group"),
-    )
-    if group_rate is None or groups is None or per_group is None:
-        return []
-    g, nodes, result = q.ranks, q.nodes, []
-    if nodes > per_group:
-        # Whoever sits in a full group sends at least to all outside it; scattered placements send more.
-        leaving = n * (nodes - per_group) * g / (n - 1)
-        value = groups * group_rate / leaving
-        basis = f"{groups:.0f} groups of {show_rate(group_rate)} of global links; {leaving / n:.1%} leave their group"
-        result.append(ceiling("network_global", value, basis))
-    total = network.value("nodes")
-    if total is not None and nodes >= total and groups > 1:
-        # Groups joined evenly: a pair of groups shares 1 / (groups - 1) of a group's global links.
-        halves = (groups // 2) * (groups - groups // 2)
-        across = halves * group_rate / (groups - 1)
-        left = n * (groups // 2) / groups
-        value = across / (left * (n - left) / (n - 1))
-        if finite(value):
-            result.append(ceiling("network_bisection", value, f"{show_rate(across)} between two halves of the groups"))
-    return result
-
-
-def _fat_tree(q: Query, n: int) -> list[Ceiling]:
-    """Return what the uplinks of a fat tree's leaf switches allow, where it has fewer of them than links to nodes.
-
-    A tree with as many uplinks carries whatever its nodes inject, so their NICs bound it already.
-    """
-    network = q.system.network
-    assert network is not None
-    over, leaf = network.value("oversubscription"), network.value("nodes_per_leaf")
-    rates = [nic.port_rate.value for nic in q.system.of_kind("nic") if nic.port_rate is not None]
-    if over is None or leaf is None or not rates or over < 1 or q.nodes <= leaf:
-        return []
-    uplinks = leaf * sum(rates) / over
-    inside = leaf * q.ranks
-    # Each of a full leaf's ranks sends to all ranks outside of it.
-    value = uplinks * (n - 1) / (inside * (n - inside))
-    basis = f"{leaf:.0f} nodes of a leaf switch share {show_rate(uplinks)} of uplinks"
-    return [ceiling("network_global", value, basis)]

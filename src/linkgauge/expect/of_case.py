@@ -180,7 +180,7 @@ def least_of_links(found: Iterable[Ceiling]) -> Ceiling | None:
     """Return the ceiling of the links that what is typical is a share of: the least bound, else the least schedule."""
     of_links = [c for c in found if c.kind in ("bound", "constructive") and c.rule not in ("memory", "local_copy")]
     values = [c for c in of_links if finite(c.value_bytes_per_s)]
-    bounds = [c for c in values if c.kind == "bound"]
+    bounds = [c for c in values if c.kind == "bound" and c.without is None]
     return min(bounds or values, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
 
 
@@ -222,7 +222,7 @@ def _share(q: Query, link: Link) -> Figure | None:
 
 def _judged(found: Sequence[Ceiling]) -> list[Ceiling]:
     """Sort by kind and value; say of a published value above the least bound that no schedule reaches it."""
-    bounds = [c for c in found if c.kind == "bound" and c.value_bytes_per_s is not None]
+    bounds = [c for c in found if c.kind == "bound" and c.value_bytes_per_s is not None and c.without is None]
     least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
     order = {"bound": 0, "constructive": 1, "published": 2, "typical": 3, "achievable": 4}
     result = []

@@ -26,7 +26,8 @@ class Rule:
 class Ceiling:
     """What one rule allows a case: a goodput in bytes per second as docs/definitions.md counts it, or a latency in ns.
 
-    `basis` says in words what the value rests on (links, path, cut), `source` where the rule comes from.
+    `basis` says in words what the value rests on (links, path, cut), `source` where the rule comes from. `without` is
+    what must not be used for it to hold, where the case may use that; None: it holds anyway.
     """
 
     rule: str
@@ -35,6 +36,7 @@ class Ceiling:
     basis: str
     source: str
     latency_ns: float | None = None
+    without: str | None = None
 
 
 _DEFINITIONS = "docs/definitions.md, Ceilings"
@@ -223,7 +225,7 @@ _TABLE = (
         "allreduce",
         "sum of B_v / (2 (n - 1)): 2 (n - 1) m bytes must be sent in all",
         "Patarasuk and Yuan 2009; docs/definitions.md, Ceilings",
-        "Without in-network reduction and multicast.",
+        "Without in-network reduction and multicast; where no transport is named and switches can, its basis says so.",
     ),
     Rule(
         "allreduce_cut",
@@ -295,7 +297,7 @@ _TABLE = (
         "several nodes",
         "max flow between devices and a node's NICs over ports and links, over the share of traffic that must pass",
         f"{_SC24}, Sections V-A and V-C",
-        "Every NIC may serve every device; of ring_shift one flow leaves a node.",
+        "Every NIC may serve every device; of ring_shift one flow leaves a node. For nodes: the smallest domain.",
     ),
     Rule(
         "nic_nearest",
@@ -317,7 +319,7 @@ _TABLE = (
         "allreduce_node_bytes",
         "bound",
         "allreduce, several nodes",
-        "N C / (2 (N - 1)), C the rate of a node's NICs by ports and links",
+        "N C / (2 (U - 1)), C the rate of a node's NICs by ports and links, U the domains (else nodes)",
         "allreduce_bytes with nodes for devices",
         "Without in-network reduction.",
     ),
@@ -335,16 +337,16 @@ _TABLE = (
         "alltoall, several nodes",
         "global links of all groups, or a fat tree's uplinks of a leaf, over what must leave it at best",
         "Kim et al. 2008, dragonfly; Leiserson 1985, fat trees",
-        "Counts the links that join groups of nodes where a source states them, else every global port as cabled; a "
-        "fat tree with all uplinks is bound by its NICs alone. Rules of routing and placements: linkgauge simulate.",
+        "Holds for any placement. Counts the links that join groups of nodes where a source states them, else every "
+        "global port as cabled; a fat tree with all uplinks is bound by its NICs alone.",
     ),
     Rule(
         "network_bisection",
         "bound",
         "alltoall, whole machine",
-        "global links between two halves of the groups over half of the traffic",
+        "least over k full groups: their links to the others, over what they send these",
         "Kim et al. 2008, dragonfly",
-        "Only when every node takes part; groups joined evenly.",
+        "Only when every node takes part; groups joined evenly. Holds for any routing.",
     ),
     Rule(
         "port",

@@ -12,12 +12,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from linkgauge.errors import UsageError
-from linkgauge.simulate.answer import latency
+from linkgauge.simulate.answer import alone as alone_on
+from linkgauge.simulate.answer import each_listed, latency
 from linkgauge.simulate.arrays import Floats, Ints
-from linkgauge.simulate.crossing import Sharer, TooManyError, crossing
+from linkgauge.simulate.crossing import Sharer, crossing
 from linkgauge.simulate.demand import demand
 from linkgauge.simulate.fabric import Fabric
-from linkgauge.simulate.fair import Classes, max_min, play
+from linkgauge.simulate.fair import Classes, TooManyError, max_min, play
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.others import BACKGROUND, DRAWN_NODES, DRAWS, Load, Share
 from linkgauge.simulate.placement import Placement, place
@@ -48,16 +49,15 @@ def beside(
     fabric = layout.fabric
     if not shares(fabric, rule):
         raise UsageError(f"jobs beside each other by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
-    made = stages(layout, request)
-    others = [(other, stages(other, wanted)[0]) for other, wanted in loads]
+    made = each_listed(stages(layout, request))
+    others = [(other, each_listed(stages(other, wanted)[:1])[0]) for other, wanted in loads]
     payload = request.payload(layout.ranks)
     alone = together = 0.0
     how = "by flow"
     for stage in made:
         asked = demand(layout, stage)
         waits = latency(layout, stage, asked)
-        ends = end_links(layout, asked)
-        free = time_of([*ends, *fabric_links(fabric, asked, rule)])
+        free = alone_on(layout, stage, rule)
         try:
             shared = _by_flow(fabric, layout, stage, others, rule, pessimistic)
         except TooManyError:

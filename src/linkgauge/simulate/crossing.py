@@ -15,17 +15,13 @@ from scipy.sparse import coo_matrix, csr_matrix, hstack
 from linkgauge.errors import UsageError
 from linkgauge.simulate.arrays import Floats, Ints, sums
 from linkgauge.simulate.fabric import Fabric
-from linkgauge.simulate.fair import Classes
+from linkgauge.simulate.fair import Classes, TooManyError
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import Rule, shares
 from linkgauge.simulate.traffic import Stage
 
 MOST_CLASSES = 250_000
 _MOST_USES = 40_000_000  # parts in the table: 0.5 GB
-
-
-class TooManyError(Exception):
-    """More classes, or parts on links, than are played out one by one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +58,8 @@ def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
     """All jobs' classes. UsageError for rules and kinds of fabric that sharing is not reckoned for; TooManyError."""
     if not shares(fabric, rule):
         raise UsageError(f"jobs beside each other by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+    if fabric.behind_out or fabric.behind_in:  # shared by ports, which are taken as classes here
+        raise TooManyError
     flows, job, rates = [], [], []
     ports = 0
     for number, sharer in enumerate(jobs):
@@ -81,7 +79,7 @@ def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
     ends = coo_matrix(
         (np.ones(2 * n), (np.concatenate([own, own]), np.concatenate([s_port, ports + t_port]))), shape=(n, 2 * ports)
     ).tocsr()
-    inner, capacity = _ways(fabric, rule, s_leaf, t_leaf)
+    inner, capacity = ways(fabric, rule, s_leaf, t_leaf)
     uses = hstack([ends, inner]).tocsr()
     capacity = np.concatenate([port_rate, port_rate, capacity])
     used = np.unique(uses.indices)
@@ -214,7 +212,7 @@ class _Table:
         ).tocsr()
 
 
-def _ways(f: Fabric, rule: Rule, s_leaf: Ints, t_leaf: Ints) -> tuple[csr_matrix, Floats]:
+def ways(f: Fabric, rule: Rule, s_leaf: Ints, t_leaf: Ints) -> tuple[csr_matrix, Floats]:
     """What part of each flow passes which link between switches; the links' rates."""
     n = len(s_leaf)
     if f.kind == "endpoints":

@@ -22,6 +22,8 @@ class Demand:
 
     port_out: Floats  # U x P
     port_in: Floats
+    rank_out: Floats  # of each rank, by the port of the rank that hands it over where rails forward
+    rank_in: Floats
     domain_out: Floats  # of each rank, into and out of its NVLink domain
     domain_in: Floats
     out: Floats  # G x a x G: from a leaf to another group
@@ -46,6 +48,8 @@ def demand(layout: Layout, stage: Stage) -> Demand:
     found = Demand(
         port_out=np.zeros((u, p)),
         port_in=np.zeros((u, p)),
+        rank_out=np.zeros(layout.ranks),
+        rank_in=np.zeros(layout.ranks),
         domain_out=np.zeros(layout.ranks),
         domain_in=np.zeros(layout.ranks),
         out=np.zeros((groups, leaves, groups)),
@@ -62,6 +66,10 @@ def demand(layout: Layout, stage: Stage) -> Demand:
     if len(stage.inside):
         found.domain_out += stage.inside
         found.domain_in += stage.inside
+    if f.forwarded:  # by the GPUs of the port, whoever they had it from
+        at = layout.node * p + layout.port
+        holders = np.bincount(at, minlength=u * p)[at]
+        found.rank_out = found.port_out.reshape(-1)[at] / holders
     own = np.arange(groups)
     found.out[own, :, own] = 0.0
     found.into[own, :, own] = 0.0
@@ -92,6 +100,8 @@ def _add_term(found: Demand, layout: Layout, term: Term) -> None:
     b_unit = sums(of, b.sum(axis=1), units)
     found.domain_out += term.a * (b_unit[unit_of_rank] - term.b)
     found.domain_in += term.b * (a_unit[unit_of_rank] - term.a)
+    found.rank_out += term.a * (b.sum() - b_unit[unit_of_rank])
+    found.rank_in += term.b * (a.sum() - a_unit[unit_of_rank])
     if not layout.fabric.forwarded:
         _spread(found, layout, a, b)
         found.port_out += a * (b.sum() - b_unit[of])[:, None]
@@ -170,6 +180,8 @@ def _add_flows(found: Demand, layout: Layout, stage: Stage) -> None:
     found.domain_out += sums(source[inside], size[inside], layout.ranks)
     found.domain_in += sums(target[inside], size[inside], layout.ranks)
     source, target, size = source[~inside], target[~inside], size[~inside]
+    found.rank_out += sums(source, size, layout.ranks)
+    found.rank_in += sums(target, size, layout.ranks)
     s_node, t_node = s_node[~inside], t_node[~inside]
     t_port = layout.port[target]
     s_port = t_port if f.forwarded else layout.port[source]

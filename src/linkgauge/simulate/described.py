@@ -6,15 +6,16 @@ the fabric says so. Whoever asks may set figures (`--set groups=30`): they are n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.simulate import fabric as fabrics
+from linkgauge.simulate.behind import behind_ports
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import DISTANCES
 from linkgauge.system import units
-from linkgauge.system.model import System, is_fabric
+from linkgauge.system.domain import rates_into_domain
+from linkgauge.system.model import System
 
 COUNTS = {
     "nodes": "nodes in all",
@@ -113,10 +114,14 @@ def of_system(system: System, assumed: Mapping[str, float] | None = None) -> Fab
     network = system.network
     topology = network.topology if network is not None else "unknown"
     ports, port_rate = _ports(gpus, len(known), rate, topology == "torus")
+    passing, out, into = behind_ports(system, ports, port_rate)
+    in_domain = said.count("nodes_per_domain") or 1
     common: dict[str, object] = {
-        "domain_nodes": said.count("nodes_per_domain") or 1,
-        "domain_rate": said.real("domain_rate") or _domain_rate(system),
+        "domain_nodes": in_domain,
+        "domain_rate": said.real("domain_rate") or _domain_rate(system, in_domain),
         "forwarded": said.real("rail_forwarding") == 1,
+        "behind_out": out,
+        "behind_in": into,
         "latency_ns": {name: value for name in DISTANCES if (value := said.real(f"{name}_latency")) is not None},
         "assumed": tuple(f"{name}={value:g}" for name, value in said.assumed.items()),
     }
@@ -132,11 +137,12 @@ def of_system(system: System, assumed: Mapping[str, float] | None = None) -> Fab
         lacking = tuple(dict.fromkeys(said.missing)) or ("topology",)
         common.pop("forwarded")
         return fabrics.endpoints(
-            system.name, nodes=nodes, gpus=gpus, ports=ports, port_rate=port_rate, unknown=lacking,
+            system.name, nodes=nodes, gpus=gpus, ports=ports, port_rate=passing, unknown=lacking,
             sources=said.sources, **common,
         )  # fmt: skip
     make, figures = arguments
-    made: Fabric = make(system.name, **figures, **common, sources=said.sources)
+    # Switches and their links are for what NICs send, whatever leads to these.
+    made: Fabric = make(system.name, **{**figures, "port_rate": passing}, **common, sources=said.sources)
     return made
 
 
@@ -151,24 +157,10 @@ def _ports(gpus: int, nics: int, rate: float, joined: bool) -> tuple[int, float]
     return 1, nics * rate
 
 
-def _domain_rate(system: System) -> float | None:
-    """What all links of the device with the least of them carry: no GPU gives more to others of its node.
-
-    Links between devices alone where they join all of them; else those to hosts as well.
-    """
-    if len(system.devices) < 2:
-        return None
-    names = {device.name for device in system.devices}
-    joined = any(names <= set(part) for part in system.fabric.parts([node.name for node in system.nodes]))
-    nics = {nic.name for nic in system.of_kind("nic")}
-    least = math.inf
-    for name in names:
-        links = [link for link in system.links_of(name) if link.other(name) not in nics]
-        rates = [link.rate(name) for link in links if not joined or is_fabric(link, system.kinds)]
-        if any(rate is None for rate in rates):
-            return None
-        least = min(least, sum(rate or 0.0 for rate in rates))
-    return least if 0 < least < math.inf else None
+def _domain_rate(system: System, nodes: int) -> float | None:
+    """What all links of the device with the least of them carry: no GPU gives more to others of its domain's nodes."""
+    rates = rates_into_domain(system) if len(system.devices) * nodes > 1 else None
+    return min(min(ways) for ways in rates.values()) if rates else None
 
 
 _Made = tuple[Callable[..., Fabric], dict[str, object]]

@@ -28,6 +28,14 @@ _MOST_CELLS = 30_000_000  # switches times groups: loads are tables of this size
 
 
 @dataclasses.dataclass(frozen=True)
+class Behind:
+    """A link inside each node between GPUs and ports: its rate, and the part of each GPU's bytes that passes."""
+
+    rate: float
+    shares: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Fabric:
     """A fabric. Rates in bytes per second and one direction; every link is as fast both ways.
 
@@ -48,6 +56,8 @@ class Fabric:
     link_rate: float = math.inf  # of one link between switches
     domain_nodes: int = 1  # nodes that NVLink joins
     domain_rate: float | None = None  # of one GPU into its domain; None: not known, and bounds nothing
+    behind_out: tuple[Behind, ...] = ()  # what lies between GPUs and ports, where it may be full before these
+    behind_in: tuple[Behind, ...] = ()
     forwarded: bool = False  # a GPU's data for another rail go to its neighbour on that rail inside the domain first
     rows: int = 1  # a dragonfly's group: switches in so many rows, each row and each column fully joined
     local_links: float = 1.0  # between two switches of a row or column

@@ -22,6 +22,10 @@ _MOST_EVENTS = 20_000
 _OVERFULL = 1.05
 
 
+class TooManyError(Exception):
+    """More flows, classes of them or parts on links than are played out one by one."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Table:
     """Which class uses which link, an entry each: `key` is the sorted one of the two, `other` the other.
@@ -120,11 +124,15 @@ class Played:
     rates: Floats
 
 
-def play(classes: Classes, pessimistic_ports: Ints | None = None, within: float = 1e-9) -> Played:
+def play(
+    classes: Classes, pessimistic_ports: Ints | None = None, within: float = 1e-9, *, together: float = 0.0,
+    most: float = np.inf,
+) -> Played:  # fmt: skip
     """Play flows out: fair rates, until a class ends, and again; until all that end have.
 
-    Classes that would end within a part `within` of each other end together. `pessimistic_ports`: links that, where
-    they are full, hold back all flows that share a link with theirs (`held_back`).
+    Classes that would end within a part `within` of each other, or `together` seconds, end together.
+    `pessimistic_ports`: links that, where they are full, hold back all flows that share a link with theirs
+    (`held_back`). TooManyError where `most` parts of flows on links were looked at before all was through.
     """
     left = classes.bytes.astype(float).copy()
     ends = np.full(len(left), np.inf)
@@ -132,10 +140,14 @@ def play(classes: Classes, pessimistic_ports: Ints | None = None, within: float 
     finite = np.isfinite(left)
     ends[finite & (left <= 0)] = 0.0
     active &= left > 0
-    now, first = 0.0, None
+    now, first, looked = 0.0, None, 0.0
+    entries = np.diff(classes.uses.indptr)
     for _ in range(_MOST_EVENTS):
         if not (active & finite).any():
             break
+        looked += float(entries[active].sum())
+        if looked > most:
+            raise TooManyError
         rates = max_min(classes, active)
         if pessimistic_ports is not None:
             rates = held_back(classes, active, rates, pessimistic_ports)
@@ -146,7 +158,7 @@ def play(classes: Classes, pessimistic_ports: Ints | None = None, within: float 
         with np.errstate(invalid="ignore"):
             times = np.where(going, left / np.where(going, rates, 1.0), np.inf)
         step = float(times.min())
-        over = going & (times <= step * (1 + within) + 1e-300)
+        over = going & (times <= step * (1 + within) + max(together, 1e-300))
         step = float(times[over].max())
         now += step
         left = np.where(going & np.isfinite(left), np.maximum(0.0, left - rates * step), left)

@@ -47,6 +47,12 @@ class Layout:
         return found
 
     @functools.cached_property
+    def gpu(self) -> Ints:
+        """Of each rank its GPU's number on its node."""
+        found: Ints = np.arange(self.ranks) % self.per_node
+        return found
+
+    @functools.cached_property
     def leaves(self) -> Ints:
         """The leaf of each port: nodes x ports."""
         if self.fabric.kind in ("endpoints", "torus"):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.simulate.arrays import Floats
+from linkgauge.simulate.arrays import Floats, sums
 from linkgauge.simulate.demand import Demand
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
@@ -105,12 +105,18 @@ class LinkClass:
 
 
 def end_links(layout: Layout, asked: Demand) -> list[LinkClass]:
-    """Ports and NVLink domains, which no routing changes."""
+    """Ports, the links behind them and NVLink domains, which no routing changes."""
     f = layout.fabric
     found = [
         LinkClass("port out", asked.port_out, f.port_rate, ("node", "port")),
         LinkClass("port in", asked.port_in, f.port_rate, ("node", "port")),
     ]
+    for name, load, links in (("out", asked.rank_out, f.behind_out), ("in", asked.rank_in, f.behind_in)):
+        if links:
+            shares = np.array([link.shares for link in links])[:, layout.gpu]
+            rates = np.array([link.rate for link in links])
+            table = np.stack([sums(layout.node, load * row, len(layout.nodes)) for row in shares], axis=1)
+            found.append(LinkClass(f"link to ports {name}", table, rates, ("node", "link")))
     if f.domain_rate is not None:
         found.append(LinkClass("domain out", asked.domain_out, f.domain_rate, ("GPU",)))
         found.append(LinkClass("domain in", asked.domain_in, f.domain_rate, ("GPU",)))

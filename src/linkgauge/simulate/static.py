@@ -9,6 +9,7 @@ distribution of the fullest one up to what links have in common. One seed is one
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import coo_matrix, csr_matrix
 
 from linkgauge.errors import UsageError
 from linkgauge.simulate.arrays import Floats, Ints, sums
@@ -69,38 +70,54 @@ def _mean_flow(stage: Stage) -> float:
 
 
 def _listed(layout: Layout, stage: Stage, drawn: np.random.Generator, ways: int) -> list[LinkClass]:
-    f = layout.fabric
     source, target, size = stage.source, stage.target, stage.bytes
     apart = layout.unit[layout.node[source]] != layout.unit[layout.node[target]]
     source, target, size = source[apart], target[apart], size[apart]
     t_port = layout.port[target]
-    s_leaf = layout.leaves[layout.node[source], t_port if f.forwarded else layout.port[source]]
+    s_leaf = layout.leaves[layout.node[source], t_port if layout.fabric.forwarded else layout.port[source]]
     t_leaf = layout.leaves[layout.node[target], t_port]
-    away = s_leaf != t_leaf
-    s_leaf, t_leaf, size = s_leaf[away], t_leaf[away], size[away]
+    taken = _taken(layout.fabric, s_leaf, t_leaf, drawn, ways)
+    return _names(layout.fabric, {name: sums(link, size[on], shape) for name, (on, link, shape) in taken.items()})
+
+
+_Taken = dict[str, tuple[Ints, Ints, tuple[int, ...]]]
+"""Of each class of links: which flows take one, which one, and the class's shape."""
+
+
+def _taken(f: Fabric, s_leaf: Ints, t_leaf: Ints, drawn: np.random.Generator, ways: int) -> _Taken:
+    """Draw a way for each flow between two leaves."""
+    on = np.flatnonzero(s_leaf != t_leaf)
+    s_leaf, t_leaf = s_leaf[on], t_leaf[on]
     s_group, t_group = s_leaf // f.leaves, t_leaf // f.leaves
     # Link u of a leaf goes to spine u % spines, whose way down is one of as many links.
-    up = drawn.integers(0, ways, len(size))
+    up = drawn.integers(0, ways, len(on))
     spine = up % f.spines
     beside = _beside(ways, f.spines)
     far = s_group != t_group
-    loads: dict[str, Floats] = {}
+    found: _Taken = {}
     if f.groups > 1:
         cores = max(1, round(f.core_links))
-        core = drawn.integers(0, cores, len(size))
+        core = drawn.integers(0, cores, len(on))
         place = spine * cores + core
         # A core switch of the k-th spines joins all k-th spines: the spine of the other pod follows.
         shape = (f.groups, f.spines * cores)
-        loads["pod up"] = sums(s_group[far] * shape[1] + place[far], size[far], shape)
-        loads["pod down"] = sums(t_group[far] * shape[1] + place[far], size[far], shape)
-    down = spine + f.spines * (drawn.integers(0, 1 << 30, len(size)) % beside[spine])
+        found["pod up"] = on[far], s_group[far] * shape[1] + place[far], shape
+        found["pod down"] = on[far], t_group[far] * shape[1] + place[far], shape
+    down = spine + f.spines * (drawn.integers(0, 1 << 30, len(on)) % beside[spine])
     shape3 = (f.groups, f.leaves, ways)
-    loads = {
-        "leaf up": sums(s_leaf * ways + up, size, shape3),
-        "leaf down": sums(t_leaf * ways + down, size, shape3),
-        **loads,
-    }
-    return _names(f, loads)
+    return {"leaf up": (on, s_leaf * ways + up, shape3), "leaf down": (on, t_leaf * ways + down, shape3), **found}
+
+
+def static_ways(f: Fabric, s_leaf: Ints, t_leaf: Ints, seed: int) -> tuple[csr_matrix, Floats]:
+    """The links that each flow takes by the draw that `static_links` makes of listed flows; the links' rates."""
+    drawn = np.random.default_rng(seed)
+    rows, links, first = [], [], 0
+    for on, link, shape in _taken(f, s_leaf, t_leaf, drawn, round(f.up_links)).values():
+        rows.append(on)
+        links.append(first + link)
+        first += int(np.prod(shape))
+    flat = np.concatenate(rows), np.concatenate(links)
+    return coo_matrix((np.ones(len(flat[0])), flat), shape=(len(s_leaf), first)).tocsr(), np.full(first, f.link_rate)
 
 
 def _beside(ways: int, spines: int) -> Ints:

@@ -6,7 +6,10 @@ node sends to each place along it, so that tables are nodes x side.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+from scipy.sparse import coo_matrix, csr_matrix
 
 from linkgauge.simulate.arrays import Floats, Ints, sums
 from linkgauge.simulate.fabric import Fabric
@@ -28,7 +31,9 @@ def torus_links(layout: Layout, stage: Stage) -> list[LinkClass]:
         _product(a, b, ahead, back)
     if len(stage.source):
         s, t = layout.nodes[layout.node[stage.source]], layout.nodes[layout.node[stage.target]]
-        _listed(f, np.array(np.unravel_index(s, sides)), np.array(np.unravel_index(t, sides)), stage.bytes, ahead, back)
+        for on, links, parts in _steps(f, s, t):
+            table = (back if links[0] // f.nodes % 2 else ahead)[int(links[0]) // f.nodes // 2]
+            table += sums(links % f.nodes, stage.bytes[on] * parts, sides)
     found = []
     for axis, side in enumerate(sides):
         if side > 1:
@@ -71,18 +76,31 @@ def _along(matrix: Floats) -> tuple[Floats, Floats]:
     return fore, aft
 
 
-def _listed(f: Fabric, s: Ints, t: Ints, size: Floats, ahead: list[Floats], back: list[Floats]) -> None:
-    at = s.copy()
+def torus_ways(f: Fabric, s: Ints, t: Ints) -> tuple[csr_matrix, Floats]:
+    """What part of each flow between two nodes passes which link; the links' rates."""
+    size = f.nodes
+    found = list(_steps(f, s, t))
+    rows, links, parts = (
+        (np.concatenate([one[k] for one in found]) if found else np.zeros(0)) for k in range(3)
+    )  # fmt: skip
+    width = 2 * len(f.shape) * size
+    table = coo_matrix((parts, (rows.astype(np.int64), links.astype(np.int64))), shape=(len(s), width)).tocsr()
+    return table, np.full(width, f.link_rate)
+
+
+def _steps(f: Fabric, s: Ints, t: Ints) -> Iterator[tuple[Ints, Ints, Floats]]:
+    """Flows, a link of each and the part of it that passes there, step by step; links ahead of those back, by axis."""
+    places, targets = (np.array(np.unravel_index(nodes, f.shape)) for nodes in (s, t))
     for d, side in enumerate(f.shape):
-        hops = (t[d] - at[d]) % side
-        for way, table in ((1, ahead[d]), (-1, back[d])):
+        hops = (targets[d] - places[d]) % side
+        for way in (1, -1):
             length = hops if way == 1 else (side - hops) % side
             share = np.where(2 * length < side, 1.0, np.where(2 * length == side, 0.5, 0.0)) * (hops > 0)
             for step in range(side // 2):
-                on = (step < length) & (share > 0)
-                if on.any():
-                    place = at[:, on].copy()
+                on = np.flatnonzero((step < length) & (share > 0))
+                if len(on):
+                    place = places[:, on].copy()
                     place[d] = (place[d] + way * step) % side
                     flat = np.ravel_multi_index(tuple(place), f.shape)
-                    table += sums(flat, (size * share)[on], f.shape)
-        at[d] = t[d]
+                    yield on, (2 * d + (way < 0)) * f.nodes + flat, share[on]
+        places[d] = targets[d]

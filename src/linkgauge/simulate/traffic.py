@@ -232,10 +232,17 @@ def _lanes(layout: Layout) -> tuple[Ints, int]:
     return order[first[:-1, None] + np.arange(lanes)[None, :]], lanes
 
 
-def _inside(layout: Layout, amount: float) -> Floats:
-    """`amount` times (d - 1) / d for each rank, d ranks in its domain: what a ring through the domain sends."""
-    d = np.bincount(layout.unit[layout.node])[layout.unit[layout.node]].astype(float)
-    found: Floats = amount * (d - 1) / d
+def _inside(layout: Layout, amount: float, between: float | Floats = 0.0) -> Floats:
+    """What each rank sends, and gets, inside its domain: `amount`, but what the lanes' ends send between domains.
+
+    `between`: of one lane, of all domains or of each. Nothing where a domain has one rank of the job.
+    """
+    d = np.bincount(layout.unit[layout.node])[layout.unit[layout.node]]
+    found: Floats = np.where(d > 1, amount, 0.0)
+    if layout.units > 1:
+        ends, lanes = _lanes(layout)
+        passed = np.repeat(np.broadcast_to(between, layout.units), lanes)
+        found[ends.reshape(-1)] = np.maximum(0.0, found[ends.reshape(-1)] - passed)
     return found
 
 
@@ -244,7 +251,7 @@ def _rings(layout: Layout, amount: float, steps: int) -> list[Stage]:
     ends, lanes = _lanes(layout)
     flat = ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1)
     stage = _flows(*flat, amount / lanes) if layout.units > 1 else Stage()
-    return [dataclasses.replace(stage, inside=_inside(layout, amount), steps=steps)]
+    return [dataclasses.replace(stage, inside=_inside(layout, amount, amount / lanes), steps=steps)]
 
 
 def _ring_allreduce(layout: Layout, r: Request) -> list[Stage]:
@@ -266,24 +273,44 @@ def _chain(layout: Layout, r: Request) -> list[Stage]:
     return [dataclasses.replace(stage, inside=_inside(layout, r.size), steps=layout.ranks - 1)]
 
 
-def _hierarchical(share: Callable[[int], float], rounds: int) -> Callable[[Layout, Request], list[Stage]]:
+def _hierarchical(
+    share: Callable[[Floats], tuple[Floats, Floats]], rounds: int
+) -> Callable[[Layout, Request], list[Stage]]:
     """Each domain scatters, each lane has a ring over the domains, each domain gathers; all at once, as in a pipe.
 
-    `share`: of m what the lanes of a domain together send to the next one, of so many domains.
+    `share`: of m what the lanes of each domain together send to the next one, and what they get, by the part of all
+    ranks that each domain has.
     """
 
     def made(layout: Layout, r: Request) -> list[Stage]:
         ends, lanes = _lanes(layout)
-        u = layout.units
+        n, held = layout.ranks, np.diff(layout.ranks_of_units[1])
         stage = Stage()
-        if u > 1:
-            amount = share(u) * r.size / lanes
-            stage = _flows(ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1), amount)
-        inside = _inside(layout, rounds * r.size)
-        widest = int(np.diff(layout.ranks_of_units[1]).max())
-        return [dataclasses.replace(stage, inside=inside, steps=rounds * (u - 1), inside_steps=rounds * (widest - 1))]
+        sent, taken = share(held / n)
+        if layout.units > 1:
+            hops = ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1)
+            stage = Stage(source=hops[0], target=hops[1], bytes=np.tile(sent * r.size / lanes, lanes))
+        inside = _inside(layout, rounds * (n - 1) / n * r.size, np.minimum(sent, taken) * r.size / lanes)
+        steps, inner = rounds * (layout.units - 1), rounds * (int(held.max()) - 1)
+        return [dataclasses.replace(stage, inside=inside, steps=steps, inside_steps=inner)]
 
     return made
+
+
+def _halves(part: Floats) -> tuple[Floats, Floats]:
+    """Of an allreduce: as much between any two domains, however many ranks they have."""
+    found = np.full(len(part), 2 * (len(part) - 1) / len(part))
+    return found, found
+
+
+def _blocks(part: Floats) -> tuple[Floats, Floats]:
+    """Of an allgather: a domain is sent all blocks but its own."""
+    return 1 - np.roll(part, -1), 1 - part
+
+
+def _parts(part: Floats) -> tuple[Floats, Floats]:
+    """Of a reduce_scatter: a domain sends on all blocks but its own."""
+    return 1 - part, 1 - np.roll(part, 1)
 
 
 def parents(n: int) -> Ints:
@@ -299,9 +326,11 @@ def parents(n: int) -> Ints:
 def _trees(layout: Layout, r: Request, both_ways: bool) -> list[Stage]:
     """Two binary trees over the domains, each with half of the buffer: where one has a leaf the other has none."""
     ends, lanes = _lanes(layout)
-    u = layout.units
+    u, n = layout.units, layout.ranks
+    # All but the root get the whole buffer; of an allreduce each rank sends as much as any schedule must in the mean.
+    amount = 2 * (n - 1) / n * r.size if both_ways else float(r.size)
     if u < 2:
-        return [Stage(inside=_inside(layout, (2 if both_ways else 1) * r.size), steps=0, inside_steps=layout.ranks - 1)]
+        return [Stage(inside=_inside(layout, amount), steps=0, inside_steps=n - 1)]
     first = parents(u)
     # The second tree is the first mirrored, or moved on by one where their number is odd.
     if u % 2 == 0:
@@ -311,6 +340,10 @@ def _trees(layout: Layout, r: Request, both_ways: bool) -> list[Stage]:
     pairs = []
     for tree in (first, other):
         child = np.flatnonzero(tree >= 0)
+        if not both_ways:  # the first domain has the whole buffer, and the other tree's root half of it from there
+            root = np.flatnonzero(tree < 0)
+            pairs.append((root[root > 0], np.zeros(int((root > 0).sum()), dtype=np.int64)))
+            child = child[child > 0]
         pairs.append((child, tree[child]))
     child, parent = (np.concatenate(side) for side in zip(*pairs, strict=True))
     up = ends[child].reshape(-1), ends[parent].reshape(-1)
@@ -320,7 +353,7 @@ def _trees(layout: Layout, r: Request, both_ways: bool) -> list[Stage]:
     stage = _flows(source, target, r.size / 2 / lanes)
     depth = int(np.ceil(np.log2(u)))
     widest = int(np.diff(layout.ranks_of_units[1]).max())
-    inside = _inside(layout, ways * r.size)
+    inside = _inside(layout, amount, 2 * (u - 1) / u * r.size / lanes if both_ways else 0.0)
     return [dataclasses.replace(stage, inside=inside, steps=ways * depth, inside_steps=ways * (widest - 1))]
 
 
@@ -352,18 +385,18 @@ TRAFFIC: dict[str, dict[str, Maker]] = {
         "tree": lambda layout, r: _trees(layout, r, both_ways=True),
         "halving": _halving,
         "doubling": _doubling,
-        "hierarchical": _hierarchical(lambda u: 2 * (u - 1) / u, 2),
+        "hierarchical": _hierarchical(_halves, 2),
         "direct": _direct(lambda n: 1 / n, times=2),
         "rooted": lambda layout, r: [*_rooted(outward=False)(layout, r), *_rooted(outward=True)(layout, r)],
     },
     "allgather": {
         "ring": _ring_gather,
-        "hierarchical": _hierarchical(lambda u: (u - 1) / u, 1),
+        "hierarchical": _hierarchical(_blocks, 1),
         "direct": _direct(lambda n: 1 / n),
     },
     "reduce_scatter": {
         "ring": _ring_gather,
-        "hierarchical": _hierarchical(lambda u: (u - 1) / u, 1),
+        "hierarchical": _hierarchical(_parts, 1),
         "direct": _direct(lambda n: 1 / n),
     },
     "broadcast": {

@@ -55,6 +55,10 @@ def remarks(found: Study) -> list[str]:
         lines.append("No latency is stated for this fabric: times are of bytes alone.")
     if found.factor is not None:
         lines.append(f"The library's factor {found.factor.factor:.3f}, apart from the fabric: {found.factor.words}.")
+    if any(one.bound for row in found.curves for one in row):
+        lines.append(
+            "Where it says at least, unlike flows were not played out: the time is the fullest link's, a bound."
+        )
     return [*lines, *LIMITS]
 
 
@@ -88,8 +92,11 @@ def print_study(console: Console, found: Study, unit: str) -> None:
                 goodput += f" ({_rate(one.quantiles[0], unit)} to {_rate(one.quantiles[1], unit)})"
             if one.reached is not None and one.reached < one.goodput * 0.995:
                 goodput = f"at most {goodput}, found {_rate(one.reached, unit)}"
+            elif one.bound:
+                goodput = f"at most {goodput}"
+            took = f"at least {_time(one.seconds)}" if one.bound else _time(one.seconds)
             library = [] if found.factor is None else [_rate(one.with_library, unit)]
-            table.add_row(str(one.gpus), str(one.nodes), one.rule, _time(one.seconds), goodput, *library, _binding(one))
+            table.add_row(str(one.gpus), str(one.nodes), one.rule, took, goodput, *library, _binding(one))
     console.print(table)
     most = found.curves[-1]
     if len(most[0].bindings) > 1 or len(most) > 1:

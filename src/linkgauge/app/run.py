@@ -100,7 +100,12 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     panel=_LAUNCH,
     help="An MPI library: prefix, libmpi file, mpiexec, or a name of 'linkgauge list mpi'; repeat to compare.",
 )
-@option("--env", multiple=True, panel=_LAUNCH, help="NAME=A,B: a launch for each value; a product if repeated.")
+@option(
+    "--env",
+    multiple=True,
+    panel=_LAUNCH,
+    help="NAME=A,B: a launch for each value; a product if repeated. NAME alone takes its value here, unseen in ps.",
+)
 @option("--bind", panel=_LAUNCH, help="Cores of the ranks: nearest, none, or by rank 0-3:4-7.")
 @option(
     "--peer-access/--no-peer-access",

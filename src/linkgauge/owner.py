@@ -75,8 +75,8 @@ class Owner:
 
     @property
     def mark(self) -> str:
-        """What begins the mark of all that it starts (run/processes.py)."""
-        return f"{self.pid}.{self.start_time}.{self.namespace}."
+        """What begins the mark of all that it starts (run/processes.py), also where an older version did."""
+        return f"{self.pid}.{self.start_time}." + (f"{self.namespace}." if self.namespace else "")
 
     @property
     def words(self) -> str:

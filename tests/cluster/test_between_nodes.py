@@ -322,8 +322,9 @@ def _begun(out: Path, cases: int) -> bool:
     return journal.exists() and journal.read_bytes().count(b'"index"') >= cases
 
 
-def test_an_interrupted_run_goes_on_where_its_hosts_are_given_again(cluster: Cluster) -> None:
-    out = cluster.folder / "interrupted"
+@pytest.mark.parametrize("signal", ["INT", "KILL"])
+def test_an_interrupted_or_killed_run_goes_on_where_its_hosts_are_given_again(signal: str, cluster: Cluster) -> None:
+    out = cluster.folder / f"interrupted-{signal}"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,128KiB", "--stop-rule", "duration",
              "--stop-time-ns", "2s"]  # fmt: skip
@@ -333,8 +334,8 @@ def test_an_interrupted_run_goes_on_where_its_hosts_are_given_again(cluster: Clu
         until = time.monotonic() + 60
         while time.monotonic() < until and not _begun(out, 2):
             time.sleep(0.05)
-        for process in processes_of(cluster, "login", "interrupted"):
-            cluster.run("fabric", ["kill", "-INT", process])
+        for process in processes_of(cluster, "login", out.name):
+            cluster.run("fabric", ["kill", f"-{signal}", process])
         run.wait(60)
     finally:
         run.kill()

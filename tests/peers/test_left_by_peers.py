@@ -18,6 +18,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.peers import drive
 from linkgauge.peers.drive import Outcome
 from linkgauge.run.mpi_library import find_all
+from linkgauge.store.hold import Hold
 
 STUBBORN = """import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -87,6 +88,20 @@ def test_each_comparison_has_a_folder_of_its_own_where_none_is_named(compared: l
     assert all(re.fullmatch(r"against/\d{8}-\d{6}-osu(-\d)?", str(one)) for one in folders)
     assert run_command([*WORDS, "--size", "8", "--out", str(folders[0])]) == 0  # goes on
     assert run_command([*WORDS, "--size", "16", "--out", str(folders[0])]) == 2
+
+
+def test_two_comparisons_do_not_go_into_one_folder_at_once(tmp_path: Path) -> None:
+    (tmp_path / "peer").mkdir()
+    (tmp_path / "out").mkdir()
+    hold = Hold(tmp_path / "out")
+    words = [*WORDS[1:-4], "--mpi", libraries()[0], "--devices", "host:2", "--out", "out"]
+    done = subprocess.run([sys.executable, "-m", "linkgauge", "against", *words], cwd=tmp_path, text=True, timeout=100,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
+                          check=False)  # fmt: skip
+    hold.release()
+    assert done.returncode == 2, done.stderr
+    assert f"out is being measured by another process (process {os.getpid()}" in done.stderr
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_values_of_env_are_kept_as_their_stand_ins_and_compared(

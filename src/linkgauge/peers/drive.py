@@ -27,6 +27,7 @@ from linkgauge.plan.environment import shown
 from linkgauge.run.private_folder import PrivateFolders
 from linkgauge.run.survivor import Survivor
 from linkgauge.store.folder import write_atomically
+from linkgauge.store.hold import LOCKED, MADE, Hold
 
 _ROUNDS = "rounds.json"
 _MOST_BYTES = 64 << 20
@@ -90,12 +91,14 @@ def alternate(
     nothing at all, UsageError where the output folder holds another comparison.
     """
     request.out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    hold = Hold(request.out)
     survivor, folders = Survivor(), PrivateFolders()
     try:
         return _alternated(dataclasses.replace(request, own=folders.launch(0)), tell, after_round)
     finally:
         folders.close()
         survivor.close()
+        hold.release()
 
 
 def _alternated(request: Request, tell: Callable[[str], None], after_round: Callable[[Outcome], None]) -> Outcome:
@@ -224,7 +227,7 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
     """
     path = request.out / _ROUNDS
     if not os.path.lexists(path):
-        if any(request.out.iterdir()):
+        if any(path.name not in (LOCKED, MADE) for path in request.out.iterdir()):
             raise UsageError(f"'{request.out}' is not empty: expected a new folder, or one of this same comparison")
         _store(request, [], {}, [])
         return [], {}, []

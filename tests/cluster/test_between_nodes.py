@@ -352,6 +352,39 @@ def test_an_interrupted_or_killed_run_goes_on_where_its_hosts_are_given_again(si
     assert {crossing.went_by for crossing in big(load(out))} == {"network"}
 
 
+def command_lines() -> set[str]:
+    """Those of all processes, of all nodes."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize("family", ["mpich", "openmpi"])
+def test_values_of_env_reach_other_nodes_and_stand_in_no_command_line(family: str, cluster: Cluster) -> None:
+    out, word = cluster.folder / f"env-{family}", "hunter2-abcdefgh"
+    words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "allreduce", "--size", "8", "--stop-rule", "duration", "--stop-time-ns", "1s",
+             "--mpi", library(family), "--env", "MY_TOKEN"]  # fmt: skip
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE, text=True,
+                        env={"PYTHONPATH": os.pathsep.join(sys.path), "MY_TOKEN": word})  # fmt: skip
+    seen, there = set(), set()
+    try:
+        while run.poll() is None:
+            seen |= {line for line in command_lines() if word in line}
+            for process in processes_of(cluster, "n1", "linkgauge.run.worker"):
+                there.add(f"MY_TOKEN={word}" in cluster.run("fabric", ["cat", f"/proc/{process}/environ"]).stdout)
+            time.sleep(0.2)
+    finally:
+        run.kill()
+        _, said = run.communicate()
+    assert run.returncode == 0, said
+    assert seen == set()
+    assert True in there
+
+
 @thorough("plans of papers are measured by the same code on one node")
 def test_a_figure_of_two_nodes_is_measured_and_drawn(cluster: Cluster) -> None:
     # Of its two sizes 1 GiB takes longer than the limit here, and is left out.

@@ -234,7 +234,7 @@ def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeyp
     assert commands == [
         f"mpiexec -genvall -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} D D",
         f"mpiexec -genvall -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} H D",
-        f"mpiexec -n 4 {tmp_path}/osu_allgather -m 2:{4 << 20} -d cuda",  # a block of each rank
+        f"mpiexec -genvall -n 4 {tmp_path}/osu_allgather -m 2:{4 << 20} -d cuda",  # a block of each rank
     ]
     counts = {row.size: request.counts(row).iterations for row in request.rows if row.test.name == "osu_latency"}
     assert counts[8] == 10000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import stat
+import tempfile
 from typing import BinaryIO
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
@@ -83,6 +84,19 @@ def kernel_data(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> byte
 def kernel_text(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> str:
     """Its text, stripped; empty where `kernel_data` has nothing."""
     return kernel_data(path, most_bytes).decode(errors="replace").strip()
+
+
+def temporary_folder() -> str:
+    """Where temporary files go: TMPDIR, or what is usual.
+
+    Python's own look makes a file in each place and removes it, which a process that is ended meanwhile leaves there.
+    """
+    named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    places = [os.path.abspath(one) for one in (*named, "/tmp", "/var/tmp", "/usr/tmp", os.curdir) if one]
+    if tempfile.tempdir is None:
+        usable = (one for one in places if os.path.isdir(one) and os.access(one, os.W_OK | os.X_OK))
+        tempfile.tempdir = next(usable, None)
+    return tempfile.gettempdir()
 
 
 def write_special(path: str | os.PathLike[str], content: bytes) -> bool:

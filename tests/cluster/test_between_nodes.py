@@ -333,8 +333,9 @@ def _begun(out: Path, cases: int) -> bool:
     return journal.exists() and journal.read_bytes().count(b'"index"') >= cases
 
 
-def test_an_interrupted_run_goes_on_where_its_hosts_are_given_again(cluster: Cluster) -> None:
-    out = cluster.folder / "interrupted"
+@pytest.mark.parametrize("signal", ["INT", "KILL"])
+def test_an_interrupted_or_killed_run_goes_on_where_its_hosts_are_given_again(signal: str, cluster: Cluster) -> None:
+    out = cluster.folder / f"interrupted-{signal}"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,128KiB", "--stop-rule", "duration",
              "--stop-time-ns", "2s"]  # fmt: skip
@@ -344,8 +345,8 @@ def test_an_interrupted_run_goes_on_where_its_hosts_are_given_again(cluster: Clu
         until = time.monotonic() + 60
         while time.monotonic() < until and not _begun(out, 2):
             time.sleep(0.05)
-        for process in processes_of(cluster, "login", "interrupted"):
-            cluster.run("fabric", ["kill", "-INT", process])
+        for process in processes_of(cluster, "login", out.name):
+            cluster.run("fabric", ["kill", f"-{signal}", process])
         run.wait(60)
     finally:
         run.kill()
@@ -360,6 +361,39 @@ def test_an_interrupted_run_goes_on_where_its_hosts_are_given_again(cluster: Clu
     assert resumed.returncode == 0, resumed.stderr
     assert [row.status for row in load(out).rows() if row.status] == ["ok"] * 3
     assert {crossing.went_by for crossing in big(load(out))} == {"network"}
+
+
+def command_lines() -> set[str]:
+    """Those of all processes, of all nodes."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize("family", ["mpich", "openmpi"])
+def test_values_of_env_reach_other_nodes_and_stand_in_no_command_line(family: str, cluster: Cluster) -> None:
+    out, word = cluster.folder / f"env-{family}", "hunter2-abcdefgh"
+    words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "allreduce", "--size", "8", "--stop-rule", "duration", "--stop-time-ns", "1s",
+             "--mpi", library(family), "--env", "MY_TOKEN"]  # fmt: skip
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE, text=True,
+                        env={"PYTHONPATH": os.pathsep.join(sys.path), "MY_TOKEN": word})  # fmt: skip
+    seen, there = set(), set()
+    try:
+        while run.poll() is None:
+            seen |= {line for line in command_lines() if word in line}
+            for process in processes_of(cluster, "n1", "linkgauge.run.worker"):
+                there.add(f"MY_TOKEN={word}" in cluster.run("fabric", ["cat", f"/proc/{process}/environ"]).stdout)
+            time.sleep(0.2)
+    finally:
+        run.kill()
+        _, said = run.communicate()
+    assert run.returncode == 0, said
+    assert seen == set()
+    assert True in there
 
 
 @thorough("plans of papers are measured by the same code on one node")

@@ -13,7 +13,6 @@ import os
 import shutil  # noqa: F401  # looks at what os has when it is imported
 import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +43,6 @@ def child(step: int, words: list[str], counted: int) -> int:
 
 def main() -> None:
     """Take one line after the other."""
-    tempfile.gettempdir()  # Python's own look, which makes a file for a moment, is no step of ours
     for name in WARM:
         importlib.import_module(name)
     answers = os.fdopen(os.dup(1), "w")

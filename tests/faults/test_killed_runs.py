@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
+from linkgauge import owner
 from linkgauge.errors import RunFolderError
 from linkgauge.run import processes
 from linkgauge.run.private_folder import clean_leftovers
@@ -158,7 +159,7 @@ def test_what_is_stopped_does_not_stay_when_the_parent_is_killed(tmp_path: Path,
     deadline = time.monotonic() + 60
     while recorded_bytes(tmp_path) == 0 and time.monotonic() < deadline:
         time.sleep(0.01)
-    of_the_launch = processes.marked(f"{process.pid}.{processes.start_time(process.pid)}.")
+    of_the_launch = processes.marked(f"{process.pid}.{owner.start_time(process.pid)}.")
     stopped = min(of_the_launch) if which == "launcher" else max(of_the_launch)
     os.kill(stopped, signal.SIGSTOP)
     process.kill()

@@ -35,7 +35,8 @@ from linkgauge.model.shape import clean
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
+from linkgauge.plan.plan_file import parse_plan, read_plan
+from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.run import nodes
 from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings, write_launches
 from linkgauge.run.rank_words import shaped

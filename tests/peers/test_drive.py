@@ -148,8 +148,8 @@ SLURM = ["--kill-on-bad-exit=1", "--export=ALL"]
 @pytest.mark.parametrize(
     ("kind", "abi", "vendor", "bind", "words"),
     [
-        ("hydra", "mpich", "mpich", "none", []),
-        ("hydra", "mpich", "mpich", "core", ["-bind-to", "core"]),
+        ("hydra", "mpich", "mpich", "none", ["-genvall"]),
+        ("hydra", "mpich", "mpich", "core", ["-bind-to", "core", "-genvall"]),
         ("openmpi", "openmpi", "openmpi", "none", UNBOUND),
         ("openmpi", "openmpi", "openmpi", "core", BOUND),
         ("srun", "mpich", "mpich", "none", ["--mpi=pmi2", "--cpu-bind=none", *SLURM]),
@@ -170,7 +170,7 @@ def test_each_launcher_is_told_in_its_own_words_how_to_start_and_bind(
     assert list(one.command[: len(words) + 4]) == ["/x/launcher", *words, "-n", "2", f"{tmp_path}/osu_latency"]
 
 
-HYDRA_ON = ["-hosts", "a,b", "-ppn", "1", "-wdir", "/", "-n", "2"]
+HYDRA_ON = ["-hosts", "a,b", "-ppn", "1", "-wdir", "/", "-genvall", "-n", "2"]
 OPEN_MPI_ON = ["--host", "a:1,b:1", "--map-by", "ppr:1:node", "-x", "PYTHONPATH", "-n", "2"]
 SLURM_ON = ["--nodes=2", "--nodelist=a,b", "--ntasks-per-node=1", "--distribution=block", "--overcommit", "-n", "2"]
 
@@ -232,15 +232,15 @@ def test_osu_is_told_its_first_and_last_size_and_doubles(tmp_path: Path, monkeyp
     )
     commands = [" ".join(one.command) for one in launches_of(request, request.rows, {})]
     assert commands == [
-        f"mpiexec -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} D D",
-        f"mpiexec -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} H D",
-        f"mpiexec -n 4 {tmp_path}/osu_allgather -m 2:{4 << 20} -d cuda",  # a block of each rank
+        f"mpiexec -genvall -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} D D",
+        f"mpiexec -genvall -n 2 {tmp_path}/osu_latency -m 8:{16 << 20} H D",
+        f"mpiexec -genvall -n 4 {tmp_path}/osu_allgather -m 2:{4 << 20} -d cuda",  # a block of each rank
     ]
     counts = {row.size: request.counts(row).iterations for row in request.rows if row.test.name == "osu_latency"}
     assert counts[8] == 10000
     assert counts[16 << 20] == 1000  # OSU's own, above 8 KiB
     given = request_of("osu", tmp_path, tmp_path, "osu_latency", sizes=(8, 1 << 20), mpi="x", iterations=50)
-    assert [" ".join(one.command[4:]) for one in launches_of(given, given.rows, {})] == [f"-m 8:{1 << 20} -i 50 D D"]
+    assert [" ".join(one.command[5:]) for one in launches_of(given, given.rows, {})] == [f"-m 8:{1 << 20} -i 50 D D"]
 
 
 def test_osu_sends_from_half_to_half_meets_and_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_osu_sends_from_half_to_half_meets_and_computes(tmp_path: Path, monkeypa
         ("osu_ialltoall", 8), ("osu_ialltoall", 64),
     ]  # fmt: skip
     request = Request("osu", tmp_path, of_four, "x", "host:4", tmp_path, iterations=50)
-    assert [" ".join(one.command[3:]) for one in launches_of(request, request.rows, {})] == [
+    assert [" ".join(one.command[4:]) for one in launches_of(request, request.rows, {})] == [
         f"{tmp_path}/osu_mbw_mr -m 8:64 -i 50", f"{tmp_path}/osu_barrier -i 50",
         f"{tmp_path}/osu_alltoallv -m 8:64 -i 50", f"{tmp_path}/osu_ialltoall -m 8:64 -i 50",
     ]  # fmt: skip
@@ -281,7 +281,7 @@ def test_osu_takes_the_memory_of_the_devices_at_hand(
         (tmp_path / name).touch(mode=0o755)
         request = request_of("osu", tmp_path, tmp_path, name, mpi="x")
         (started,) = launches_of(request, request.rows, {})
-        assert started.command[6:] == tuple(words)
+        assert started.command[7:] == tuple(words)
 
 
 def test_sizes_that_the_peer_would_cut_are_left_out_with_the_reason() -> None:

@@ -13,7 +13,8 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.plan.builtin import plan_of
 from linkgauge.plan.papers import read_paper
-from linkgauge.plan.plan_file import parse_plan, read_plan, safe_variable
+from linkgauge.plan.plan_file import parse_plan, read_plan
+from linkgauge.plan.tuning_variables import safe_variable
 
 GOOD = '[[case]]\npattern = "pingpong"\nsize = "8"\n'
 JOB = GOOD + '[[job]]\nname="x"\ntransport="kernel"\npattern="local_copy"\nsize="8"\n'
@@ -144,13 +145,49 @@ def test_tuning_variables_are_allowed_and_make_a_product() -> None:
 
 LOADING = (
     "PATH PYTHONPATH LD_LIBRARY_PATH FI_PROVIDER_PATH HSA_TOOLS_LIB CUDA_INJECTION64_PATH UCX_MODULE_DIR "
-    "NCCL_TUNER_PLUGIN OMPI_MCA_mca_base_component_path NCCL_COMM_ID I_MPI_ROOT"
+    "NCCL_TUNER_PLUGIN OMPI_MCA_mca_base_component_path NCCL_COMM_ID I_MPI_ROOT CUDA_MPS_PIPE_DIRECTORY "
+    "CUDA_MPS_LOG_DIRECTORY OMPI_MCA_btl_vader_backing_directory UCX_ERROR_MAIL_TO UCX_ERROR_MAIL_FOOTER NCCL_RAS_ADDR "
+    "UCX_GDB_COMMAND UCX_MODULES UCX_LOG_FILE UCX_PROFILE_FILE UCX_MEMTRACK_DEST UCX_POSIX_DIR UCX_TCP_PORT_RANGE "
+    "NCCL_NET_PLUGIN NCCL_PROFILER_PLUGIN NCCL_ENV_PLUGIN NCCL_CONF_FILE NCCL_TOPO_FILE NCCL_DEBUG_FILE NCCL_HOSTID "
+    "NCCL_GRAPH_DUMP_FILE FI_HOOK FI_VERBS_XRCD_FILENAME FI_PSM2_NAME_SERVER FI_OFI_MRAIL_ADDR FI_LOG_PROV "
+    "MPIR_CVAR_QMPI_TOOL_LIST MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE MPIR_CVAR_CH3_INTERFACE_HOSTNAME MPICH_DIR "
+    "MPIR_CVAR_NAMESERV_FILE_PUBDIR MPICH_MEM_DEBUG_FNAME OMPI_MCA_coll_tuned_dynamic_rules_filename "
+    "OMPI_MCA_coll_han_use_dynamic_file_rules OMPI_MCA_btl_openib_device_param_files OMPI_MCA_osc_sm_backing_directory "
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC I_MPI_HYDRA_BOOTSTRAP I_MPI_HYDRA_HOST_FILE I_MPI_PMI_LIBRARY I_MPI_GTOOL I_MPI_TMPDIR "
+    "I_MPI_OFFLOAD_CUDA_LIBRARY OMP_TOOL_LIBRARIES CUDA_CACHE_PATH CUDA_ENABLE_COREDUMP_ON_EXCEPTION CUDA_COREDUMP_PIPE"
+    " "
+    "HSA_TOOLS_REPORT_LOAD_FAILURE HIP_PATH UCC_CL_BASIC_CONFIG_FILE MV2_USE_HOSTFILE_PATH RCCL_MSCCL_ALGO_DIR UCX_FOO"
+)
+TUNABLE = (
+    "NCCL_ALGO NCCL_MAX_CTAS NCCL_NET_GDR_LEVEL NCCL_NET_GDR_C2C NCCL_IB_HCA NCCL_SOCKET_IFNAME NCCL_DEBUG UCX_TLS "
+    "NCCL_P2P_DIRECT_DISABLE NCCL_CUMEM_ENABLE NCCL_IB_QPS_PER_CONNECTION UCX_RNDV_THRESH UCX_NET_DEVICES FI_PROVIDER "
+    "UCX_RC_MLX5_TX_QUEUE_LEN UCX_IB_GPU_DIRECT_RDMA FI_TCP_IFACE FI_CXI_RDZV_PROTO "
+    "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM "
+    "MPICH_GPU_SUPPORT_ENABLED OMPI_MCA_pml OMPI_MCA_btl_tcp_if_include OMPI_MCA_coll_tuned_use_dynamic_rules "
+    "OMPI_MCA_btl_vader_single_copy_mechanism I_MPI_ADJUST_ALLREDUCE I_MPI_FABRICS HSA_ENABLE_SDMA HSA_XNACK "
+    "CUDA_VISIBLE_DEVICES CUDA_DEVICE_MAX_CONNECTIONS OMP_NUM_THREADS MV2_USE_GPUDIRECT_RDMA"
 )
 
 
 @pytest.mark.parametrize("name", LOADING.split())
 def test_variables_that_load_or_run_something_are_not(name: str) -> None:
     assert not safe_variable(name, "x")
+
+
+@pytest.mark.parametrize("name", TUNABLE.split())
+def test_variables_of_known_kinds_are(name: str) -> None:
+    assert safe_variable(name, "1")
+    assert not safe_variable(name, "/1")
+    assert not safe_variable(name, "1\n")
+
+
+def test_a_variable_that_a_library_brings_tomorrow_is_allowed_by_its_kind_alone() -> None:
+    for prefix in ("NCCL_", "UCX_", "OMPI_MCA_btl_", "MPIR_CVAR_", "I_MPI_", "CUDA_"):
+        assert safe_variable(f"{prefix}NEW_THING_THRESHOLD", "8K")
+        assert not safe_variable(f"{prefix}NEW_THING", "x")
+        for word in ("PATH", "FILE", "DIRECTORY", "ADDR", "SERVER", "MAIL", "COMMAND", "PLUGIN", "LIBRARY"):
+            assert not safe_variable(f"{prefix}NEW_{word}", "x")
+            assert not safe_variable(f"{prefix}ENABLE_{word}_SIZE", "x")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

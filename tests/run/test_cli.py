@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,6 +70,22 @@ def test_a_wrong_word_is_named_on_one_line(
     assert wrong in error
     assert error.endswith(f". See '{hint}'\n")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run", "--devices", "host:2", "--threads", "--out"], ["run", "--resume"], ["show"], ["report"], ["findings"],
+     ["check"], ["export"], ["compare", "a"], ["against", "osu=a", "--out"], ["watch", "--out"], ["tune", "--out"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_a_name_that_is_not_utf8_is_refused_before_anything_is_measured(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run_command([*words, os.fsdecode(b"f\xe9e")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "linkgauge: error: 'f\\xe9e' is not UTF-8: expected a name that is, which 'mv' gives it"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

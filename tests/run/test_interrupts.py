@@ -17,10 +17,12 @@ from typing import Any
 import pytest
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.run.measure import whole_again
 from linkgauge.run.prepare import changes, resumed_pending
 from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.run.processes import own_processes
+from linkgauge.run.reporter import Reporter
 from linkgauge.run.spec import WorkerSpec
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import read_journal
@@ -305,6 +307,20 @@ def test_a_run_in_progress_cannot_be_resumed_beside_itself(run_plan: Any) -> Non
     assert "is being measured by another process" in done.stderr
     del folder
     RunFolder.open(run_plan(threads=True, name="other").path).hold()
+
+
+def test_a_run_over_hosts_whose_parent_was_killed_is_resumed(run_plan: Any) -> None:
+    """Its launch had a folder beside the journal, of links to the MPI library for ranks on all nodes."""
+    path = run_plan(threads=True).path
+    for name in ("launch-00000.links", "launch-00007.links", "launch-00001.lgj", "a folder"):
+        (path / "journal" / name / "lib").mkdir(parents=True)
+        (path / "journal" / name / "lib" / "libmpi.so.12").symlink_to("/nowhere")
+    before = {row.identity: row.status for row in load(path).rows()}
+    folder = RunFolder.open(path)
+    folder.hold()
+    whole_again(folder, Reporter())
+    assert sorted(one.name for one in (path / "journal").iterdir()) == ["a folder"]
+    assert {row.identity: row.status for row in load(path).rows()} == before
 
 
 def test_changes_are_named() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.run import mpi_library, processes
 from linkgauge.run.binding import cores_by_rank, parse_core_list, share_out
@@ -286,7 +287,7 @@ def test_what_a_killed_parent_left_is_cleaned_at_the_next_start(tmp_path: Path) 
                           timeout=60, check=False)  # fmt: skip
     child, segment = json.loads(done.stdout)
     assert Path(segment).exists()
-    assert processes.start_time(child) != 0
+    assert owner.start_time(child) != 0
     mine = PrivateFolders(bases)  # of a parent that runs: must stay
     try:
         removed = clean_leftovers(bases)
@@ -294,7 +295,7 @@ def test_what_a_killed_parent_left_is_cleaned_at_the_next_start(tmp_path: Path) 
         assert not Path(segment).exists()
         assert Path("/etc/passwd").exists()
         deadline = time.monotonic() + 10
-        while processes.start_time(child) and processes.state_of(child) != "Z" and time.monotonic() < deadline:
+        while owner.start_time(child) and processes.state_of(child) != "Z" and time.monotonic() < deadline:
             time.sleep(0.05)
         assert processes.state_of(child) in ("", "Z")
         assert mine.temporary.exists()

@@ -26,13 +26,14 @@ from linkgauge.run.load_lines import LOAD, MEASURED, OVER, Lines, LoadLines
 from run.test_spec import spec_of
 
 CASE = Case("mpi", "pingpong", 8, 8, (0, 1), beside="mpi alltoall 8 on=2,3 mpi=same")
+TOKEN = "0123456789abcdef"
 KEY = (CASE.case_key, 1)
 ROWS = [{"subject": "load 1", "value": 91.0}]
 
 
 @pytest.fixture
 def lines() -> Iterator[LoadLines]:
-    opened = LoadLines([])
+    opened = LoadLines([], TOKEN)
     yield opened
     opened.close()
 
@@ -49,13 +50,13 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def measured_end(lines: LoadLines, rank: int = 0) -> Lines:
-    return Lines(dataclasses.replace(spec_of(4, [CASE]), lines=lines.place), CASE, rank)
+    return Lines(dataclasses.replace(spec_of(4, [CASE]), lines=lines.place, token=TOKEN), CASE, rank)
 
 
 def load_end(lines: LoadLines) -> Lines:
     told = {"number": 1, "case_key": CASE.case_key, "pace": {"burst": 2}, "words": "the load"}
     load = Case("mpi", "alltoall", 8, 8, (2, 3))
-    return Lines(dataclasses.replace(spec_of(4, [load]), lines=lines.place, load=told), load, 2)
+    return Lines(dataclasses.replace(spec_of(4, [load]), lines=lines.place, load=told, token=TOKEN), load, 2)
 
 
 def end_of(one: Lines) -> socket.socket:

@@ -20,8 +20,8 @@ from linkgauge.model.case import Case, StopRule
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.run import door
 from linkgauge.run import heartbeat as beat
-from linkgauge.run import node_beats
 from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
 from linkgauge.run.measure import measure
 from linkgauge.run.node_beats import BeatReporter, NodeBeats
@@ -108,13 +108,20 @@ def test_nodes_that_cannot_reach_the_parent_are_not_taken_for_silent(
 
     def refusing(self: NodeBeats, hosts: Any) -> None:
         listen(self, hosts)
-        assert self._server is not None
-        self._server.close()
-        self._server = None
+        assert self._door is not None
+        self._door.close()
+        self._door = None
 
     monkeypatch.setattr(NodeBeats, "listen", refusing)
     (row,) = run_outside(tmp_path, monkeypatch, '"8"', ms=LONG_MS)
     assert row.status == "ok", row.reason
+
+
+TOKEN = "0123456789abcdef"
+
+
+def hello_of(ranks: Any) -> bytes:
+    return f"{TOKEN} {json.dumps([ranks])}\n".encode()
 
 
 class Ends:
@@ -125,7 +132,7 @@ class Ends:
         self.nodes = HeartbeatFile(folder / "node", 3, create=True)
         self.parents.set_word(0, beat.PID, os.getpid())
         self.place = folder / "launch-00000.beats"
-        self.end = NodeBeats(self.parents, self.place)
+        self.end = NodeBeats(self.parents, self.place, TOKEN)
 
     def until(self, holds: Any) -> None:
         deadline = time.monotonic() + 100
@@ -150,7 +157,7 @@ def test_counters_come_over_and_a_stop_goes_back(ends: Ends) -> None:
     for rank in (1, 2):
         ends.nodes.set_word(rank, beat.PID, 100 + rank)
         ends.nodes.set_word(rank, beat.COUNT, 7)
-    BeatReporter(ends.place, ends.nodes, (1, 2), lambda: 12345).start()  # it waits for the parent to listen
+    BeatReporter(ends.place, ends.nodes, (1, 2), TOKEN, lambda: 12345).start()  # it waits for the parent to listen
     ends.end.listen(["no.such.host.invalid"])
     assert ends.end.unheard == {1, 2}
     assert ends.place.stat().st_mode & 0o077 == 0
@@ -175,20 +182,21 @@ def test_nothing_is_opened_where_all_ranks_are_here(ends: Ends) -> None:
 
 def test_who_does_not_show_the_token_is_not_heard(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     ends.end.listen([])
-    port, token = ends.told()["port"], ends.told()["token"].encode()
+    port = ends.told()["port"]
+    assert TOKEN not in ends.place.read_text()
     report = b"".join(word.to_bytes(8, "little") for word in (0, 9, 9, 9, 9, 9))
-    for hello in (b"x" * 36, token + (4).to_bytes(4, "little"), token + (0).to_bytes(4, "little")):
+    for hello in (b"x" * 600, b"\n", b"no [1]\n", TOKEN.encode() + b"[1]\n", *map(hello_of, (4, 0, "1", None))):
         with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
             stranger.sendall(hello + report)
             with contextlib.suppress(ConnectionResetError):
                 stranger.settimeout(0.01)
                 ends.until(lambda: _is_closed(stranger))
-    monkeypatch.setattr(node_beats, "_STRANGER_S", 0.05)
+    monkeypatch.setattr(door, "_STRANGER_S", 0.05)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
         silent.settimeout(0.01)
         ends.until(lambda: _is_closed(silent))
     with socket.create_connection(("127.0.0.1", port), timeout=5) as known:
-        known.sendall(token + (1).to_bytes(4, "little") + report)  # of a rank that is the parent's own to watch
+        known.sendall(hello_of(1) + report)  # of a rank that is the parent's own to watch
         known.settimeout(0.01)
         ends.until(lambda: _answered(known))
     assert ends.end.unheard == {1, 2}
@@ -216,7 +224,7 @@ def test_a_node_whose_connection_ends_is_no_longer_heard_and_known_to_have_left_
     ends.end.listen([])
     with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
         report = b"".join(word.to_bytes(8, "little") for word in (2, 3, 1, 1, 1, 5))
-        link.sendall(ends.told()["token"].encode() + (1).to_bytes(4, "little") + report[:13])
+        link.sendall(hello_of(1) + report[:13])
         ends.end.look()
         link.sendall(report[13:])
         ends.until(lambda: ends.end.unheard == {1})
@@ -225,7 +233,7 @@ def test_a_node_whose_connection_ends_is_no_longer_heard_and_known_to_have_left_
     ends.until(lambda: ends.end.unheard == {1, 2})
     assert ends.end.left.keys() == {2}
     with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
-        link.sendall(ends.told()["token"].encode() + (1).to_bytes(4, "little") + report)
+        link.sendall(hello_of(1) + report)
         ends.until(lambda: ends.end.unheard == {1})
         assert ends.end.left == {}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run import mpi_library, processes
 from linkgauge.store.run import load
@@ -21,7 +22,7 @@ OTHER_MPIS = [path for path in ("/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpic
 
 def left_behind(tmp_path: Path) -> list[str]:
     """Processes, shared memory and temporary files of this test's runs."""
-    found = [f"process {pid}" for pid in processes.marked(f"{os.getpid()}.{processes.start_time(os.getpid())}.")]
+    found = [f"process {pid}" for pid in processes.marked(f"{os.getpid()}.{owner.start_time(os.getpid())}.")]
     found += [str(path) for path in (tmp_path / "tmp").rglob("*")]
     found += [str(path) for path in Path(f"/dev/shm/linkgauge-{os.getuid()}/{os.getpid()}").rglob("*")]
     return found

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import os
+import secrets
+import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from linkgauge.app.cli import run_command
+from linkgauge.app.run_options import parse_env
 from linkgauge.errors import UsageError
 from linkgauge.plan.environment import is_secret, is_stand_in, shown, split_values, stand_in
+from linkgauge.run import runner
 from linkgauge.run.info import settings_of, stored_command
+from linkgauge.run.mpi_library import find_all
 from linkgauge.run.prepared import read_launches, with_secrets
+from linkgauge.store.folder import RunFolder, write_atomically
 from linkgauge.store.run import load
 from linkgauge.view.report import write_report
 
@@ -90,3 +100,91 @@ def test_resuming_asks_for_the_value_and_checks_it(
     monkeypatch.delenv("MY_TOKEN", raising=False)
     assert run_command(["run", "--resume", str(path)]) == 2
     assert "give the run's own with --env MY_TOKEN=" in capsys.readouterr().err
+
+
+def everything_seen(run: Path, tmp_path: Path, seen: dict[str, str], words: Sequence[str]) -> None:
+    """Look where another user, or who reads a disk, may look, for words that nobody is to see there."""
+    for path in (*run.rglob("*"), *(tmp_path / "tmp").rglob("*")):
+        with contextlib.suppress(OSError):
+            data = path.read_bytes() if path.is_file() else b""
+            seen |= {word: str(path) for word in words if word.encode() in data}
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = process.read_bytes()
+            seen |= {word: f"ps: {line!r}" for word in words if word.encode() in line}
+
+
+BESIDE = """
+[[case]]
+transport = "mpi"
+pattern = "pingpong"
+size = "8"
+pairs = "first"
+beside = "mpi pingpong 64KiB on=2,3 mpi=same"
+stop_rule = "count"
+stop_samples = 40
+stop_time_ns = "20s"
+"""
+
+
+def launchers() -> list[str]:
+    return [one.name for one in find_all() if not one.problem] or ["none"]
+
+
+@pytest.mark.parametrize("name", launchers())
+def test_neither_the_token_nor_a_value_of_env_is_on_a_disk_or_in_ps(
+    run_plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """While a launch goes on beside a load of its own, whose lines need the token."""
+    if importlib.util.find_spec("linkgauge._core") is None or name == "none":
+        pytest.skip("the core is not built, or no MPI library is here")
+    (mpi,) = (one for one in find_all() if one.name == name)
+    token = secrets.token_hex(16)
+    monkeypatch.setattr(runner, "new_token", lambda: token)
+    monkeypatch.setenv("MY_TOKEN", WORD)
+    seen: dict[str, str] = {}
+    modes: dict[str, int] = {}
+    real = runner.Runner._on_look
+
+    def look(self: Any, watch: Any) -> None:
+        everything_seen(tmp_path / "run", tmp_path, seen, (token, WORD))
+        for path in (tmp_path / "run" / "journal").glob("launch-*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                modes[path.name] = stat.S_IMODE(path.stat().st_mode)
+        real(self, watch)
+
+    monkeypatch.setattr(runner.Runner, "_on_look", look)
+    run = run_plan(BESIDE, devices=4, mpis=[mpi], env=["MY_TOKEN"], real=True)
+    (row,) = load(run.path).rows()
+    assert row.status == "ok", row.reason
+    assert seen == {}
+    assert set(modes.values()) == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (run.path, run.path / "journal")} == {0o700}
+
+
+def test_a_run_folder_is_its_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o000)
+    try:
+        made = RunFolder.create(tmp_path / "run", {"seed": 1}).path
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (made, made / "journal")} == {0o700}
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
+def test_what_is_written_for_others_keeps_to_the_umask(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "made", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == mode
+
+
+def test_env_takes_a_value_from_the_environment_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "a,b\\,c=d")
+    assert parse_env(["MY_TOKEN", "X=1,2"]) == {"MY_TOKEN": ("a,b\\,c=d",), "X": ("1", "2")}
+    monkeypatch.delenv("MY_TOKEN")
+    for word, said in (("MY_TOKEN", "has no MY_TOKEN: expected MY_TOKEN=VALUE"), ("a b", "expected NAME=VALUE")):
+        with pytest.raises(UsageError, match=said):
+            parse_env([word])

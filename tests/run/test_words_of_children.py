@@ -15,7 +15,7 @@ from linkgauge.run.node_beats import BeatReporter
 from linkgauge.run.private_folder import told_segments
 from linkgauge.tune import known
 from run.test_bad_input import said
-from run.test_load_lines import end_of, load_end, measured_end, number
+from run.test_load_lines import TOKEN, end_of, load_end, measured_end, number
 
 NESTED = "[" * 20_000
 WORDS = ("", "goodbye", "5", "[]", "{}", NESTED, '"\\ud800"', "1" * 5000)
@@ -93,7 +93,7 @@ def test_what_a_rank_left_of_itself_otherwise_is_passed_over(words: str, tmp_pat
 
 @pytest.mark.parametrize("words", [*WORDS, '[{"subject": "load 1"}]', '[{"subject": 1, "value": 1}]', "[5]"])
 def test_what_a_load_says_at_last_otherwise_is_nothing(words: str) -> None:
-    lines = LoadLines([])
+    lines = LoadLines([], TOKEN)
     measured = measured_end(lines)
     with end_of(measured) as ours:
         ours.sendall(number(0))
@@ -120,7 +120,7 @@ def test_a_place_of_heartbeats_that_says_something_else_only_delays(
 
     monkeypatch.setattr("linkgauge.run.node_beats.time.sleep", wait)
     with pytest.raises(SystemExit):
-        BeatReporter(tmp_path / "place", None, (0,)).run()  # type: ignore[arg-type]
+        BeatReporter(tmp_path / "place", None, (0,), TOKEN).run()  # type: ignore[arg-type]
     assert len(looks) == 3
 
 

@@ -336,6 +336,11 @@ def test_what_ended_processes_left_half_written_goes_and_all_else_stays(tmp_path
     ]  # fmt: skip
     for name in (*stay, *go):
         (path / name).write_text("x")
+    folders = ["journal/launch-00004.links", "journal/launch-00006.lgj"]  # of ranks that load an MPI library by a link
+    for name in (*folders, "journal/others"):
+        (path / name / "lib").mkdir(parents=True)
+        (path / name / "lib" / "libmpi.so.12").symlink_to(path / "notes.json")
+    go += [f"{name}{below}" for name in folders for below in ("", "/lib", "/lib/libmpi.so.12")]
     before = {file.relative_to(path) for file in path.rglob("*")}
     RunFolder.open(path).clear_unfinished()
     assert before - {file.relative_to(path) for file in path.rglob("*")} == {Path(name) for name in go}

@@ -156,8 +156,8 @@ def test_what_a_search_proved_is_advised_alone_and_beside_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     search = _search(tmp_path / "search")
-    line = ("mpi allreduce, alltoall of 4 MiB on 2 ranks: export UCX_RNDV_THRESH=16384: -48 % of the time "
-            "(-50 to -46 %, 14 fresh pairs)\n")  # fmt: skip
+    line = ("# mpi allreduce, alltoall of 4 MiB on 2 ranks: -48 % of the time (-50 to -46 %, 14 fresh pairs)\n"
+            "export UCX_RNDV_THRESH=16384\n")  # fmt: skip
     assert cli.run_command(["advise", str(search)]) == 0
     assert capsys.readouterr().out == line
     assert cli.run_command(["advise", str(search), "--pattern", "alltoall"]) == 0
@@ -167,7 +167,7 @@ def test_what_a_search_proved_is_advised_alone_and_beside_a_run(
     run = make_run(tmp_path / "run", samples=20)
     assert cli.run_command(["advise", str(run), "--tuned", str(search), "--json"]) == 0
     (*_, last) = json.loads(capsys.readouterr().out)
-    assert (last["task"], last["exports"]) == (line.partition(":")[0], [["UCX_RNDV_THRESH", "16384"]])
+    assert (last["task"], last["exports"]) == (line[2:].partition(":")[0], [["UCX_RNDV_THRESH", "16384"]])
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,28 @@ def test_a_strangers_search_is_refused_with_the_place(
 
 def test_what_is_advised_is_quoted_for_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run_command(["advise", str(_search(tmp_path / "search", environment={"UCX_TLS": "a;b $(c)"}))]) == 0
-    assert "export UCX_TLS='a;b $(c)': -48 %" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[1] == "export UCX_TLS='a;b $(c)'"
+
+
+def test_what_a_strangers_search_is_of_is_no_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    search = _search(tmp_path / "search")
+    path = search / "tuned" / "tuned.json"
+    good, run = json.loads(path.read_text()), make_run(tmp_path / "run", samples=20)
+    for subject in ("export LD_PRELOAD=/tmp/evil.so #", "LD_PRELOAD=x mpi", "", "mpi\nexport LD_PRELOAD=x", "mpi\r#"):
+        path.write_text(json.dumps({**good, "subject": subject}))
+        words = ["advise", str(run), "--tuned", str(search)]
+        status = cli.run_command(words)
+        said = capsys.readouterr()
+        if status == 2:
+            assert "tuned.json: subject" in said.err
+        else:  # a line of its own that a shell leaves alone
+            assert not any("LD_PRELOAD" in line for line in said.out.splitlines() if not line.startswith("# "))
+    path.write_text(json.dumps({**good, "subject": "mpi alltoall of 8; export LD_PRELOAD=evil.so"}))
+    assert cli.run_command(["advise", str(search)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shell = subprocess.run(["bash", "-c", "\n".join([*lines, "env"])], capture_output=True, text=True, check=True)
+    assert "LD_PRELOAD=evil.so" not in shell.stdout
+    assert "UCX_RNDV_THRESH=16384" in shell.stdout
 
 
 def test_a_folder_without_a_search_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.errors import UsageError
+from linkgauge.plan.environment import given_variable
 
 _KINDS = ("device", "pageable", "pinned", "managed")
 
@@ -69,10 +71,15 @@ _KINDS = ("device", "pageable", "pinned", "managed")
 @option(
     "--out",
     type=PATH,
-    default=Path("against"),
-    help="Folder for both sides' results; one of this comparison is gone on with.",
+    help="Folder for both sides' results, by default against/DATE-TIME-PEER; one of this comparison is gone on with.",
 )
-@option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Set for both sides. May be repeated.")
+@option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Set for both sides; without a value as it is here, unseen in ps. May be repeated.",
+)
 @flag("--json", "as_json", help="Print the table as JSON.")
 def against_command(
     peer: str,
@@ -93,7 +100,7 @@ def against_command(
     bind: str,
     pairs: int,
     time_limit: str,
-    out: Path,
+    out: Path | None,
     variables: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -107,6 +114,7 @@ def against_command(
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.request import Request, rows_of
     from linkgauge.run.hosts import asked_hosts
+    from linkgauge.run.measure import default_out
 
     name, folder = named_peer(peer)
     if bind not in ("none", "core"):
@@ -118,6 +126,7 @@ def against_command(
     if name not in BETWEEN_NODES and (hosts or nodes or window):
         theirs = ", ".join(BETWEEN_NODES)
         raise UsageError(f"--hosts, --nodes and --window are of {theirs}: leave them out with {name}")
+    results = out or default_out(name, Path("against"))
     places = asked_hosts(nodes, hosts)
     if places and bind != "none":
         raise UsageError("--bind core is of one node's cores: leave it out with --hosts and --nodes")
@@ -138,7 +147,7 @@ def against_command(
         mpi=mpi,
         devices=devices,
         hosts=places,
-        out=out,
+        out=results,
         iterations=iterations,
         large_iterations=large_iterations,
         sizes_apart=sizes_apart,
@@ -154,7 +163,7 @@ def against_command(
     def keep(outcome: Outcome) -> None:
         nonlocal known
         known = outcome
-        write_rows(out, [row_of(line) for line in known.lines])
+        write_rows(results, [row_of(line) for line in known.lines])
 
     try:
         keep(alternate(request, lambda text: click.echo(text, err=True), keep))
@@ -166,6 +175,8 @@ def against_command(
             print_rows(table, {**cannot, **known.left_out})
             if hint := untold(table):
                 click.echo(hint)
+        if table and out is None:
+            click.echo(f"results: {results}; --out {results} goes on with this comparison", err=True)
 
 
 def _ranks(text: str) -> list[int]:
@@ -176,10 +187,8 @@ def _ranks(text: str) -> list[int]:
 
 
 def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise UsageError(f"--env '{text}': expected NAME=VALUE")
-    return name, value
+    name, value = given_variable(text, os.environ)
+    return name, os.environ[name] if value is None else value
 
 
 def _memory(text: str) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from linkgauge import __version__, interrupts
 from linkgauge.app import standard_output
 from linkgauge.app.command_line import Group
 from linkgauge.app.standard_output import StandardOutputError
-from linkgauge.errors import Exit, LinkgaugeError, brief, nearest, one_line
+from linkgauge.errors import Exit, LinkgaugeError, UsageError, brief, nearest, one_line
 from linkgauge.files import allow_open_files
 
 
@@ -162,9 +162,20 @@ def _flags_for_words(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
+def _check_encoding(arguments: Sequence[str]) -> None:
+    """UsageError for a word that is not UTF-8: that libraries refuse such a name is found out after measuring, else."""
+    for word in arguments:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(word).decode(errors="backslashreplace")
+            raise UsageError(f"'{shown}' is not UTF-8: expected a name that is, which 'mv' gives it") from None
+
+
 def _run(arguments: Sequence[str], root: click.Command) -> int:
     arguments = _flags_for_words(arguments)
     try:
+        _check_encoding(arguments)
         with root.make_context("linkgauge", list(arguments)) as context:
             result = root.invoke(context)
         return result if isinstance(result, int) else 0

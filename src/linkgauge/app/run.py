@@ -136,7 +136,11 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     help="An MPI prefix, libmpi, mpiexec, or name of 'linkgauge list mpi'; repeat to compare.",
 )
 @option(
-    "--env", metavar="NAME=A,B", multiple=True, panel=_LAUNCH, help="A launch for each value; repeat for a product."
+    "--env",
+    metavar="NAME=A,B",
+    multiple=True,
+    panel=_LAUNCH,
+    help="A launch for each value; repeat for a product. NAME alone: its value here, not seen in ps.",
 )
 @option(
     "--bind",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,7 +18,7 @@ from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.traits import having
 from linkgauge.plan.builtin import builtin_plan, plan_of
-from linkgauge.plan.environment import split_values
+from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, narrowed, side_by_side
 from linkgauge.plan.plan_file import class_weights
@@ -180,15 +181,16 @@ def apply_concurrent_pairs(plan: Plan) -> Plan:
 
 
 def parse_env(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """`K=a,b` of each --env: values whose product makes launches. A comma inside a value is written `\\,`."""
+    """`K=a,b` of each --env: values whose product makes launches. A comma inside a value is written `\\,`.
+
+    `K` alone is its value in this process' environment.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for word in words:
-        name, equals, values = word.partition("=")
-        if not equals or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
-            raise UsageError(f"--env '{word}': expected NAME=VALUE or NAME=VALUE,VALUE")
+        name, values = given_variable(word, os.environ)
         if name in ("LINKGAUGE_LAUNCH", "TMPDIR", "MPI4PY_LIBMPI"):
             raise UsageError(f"--env '{name}' is set by linkgauge itself: expected another variable")
-        found[name] = unique((*found.get(name, ()), *split_values(values)))
+        found[name] = unique((*found.get(name, ()), *([os.environ[name]] if values is None else split_values(values))))
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from linkgauge import __version__
 from linkgauge.errors import Exit, one_line
+from linkgauge.files import temporary_folder
 
 
 def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
@@ -44,7 +45,7 @@ def _remedy(arguments: Sequence[str]) -> str:
 def _written(error: Exception, arguments: Sequence[str]) -> str:
     """Write the traceback to a file that only its user can read, and return its name; empty where that fails."""
     try:
-        descriptor, path = tempfile.mkstemp(prefix="linkgauge-unforeseen-", suffix=".txt")
+        descriptor, path = tempfile.mkstemp(prefix="linkgauge-unforeseen-", suffix=".txt", dir=temporary_folder())
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"linkgauge {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
             file.write(f"{os.fspath(next(iter(arguments), ''))} with {max(len(arguments) - 1, 0)} further words\n")

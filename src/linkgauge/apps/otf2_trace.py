@@ -19,7 +19,7 @@ from linkgauge.apps.otf2_events import ABSENT, WRONG
 from linkgauge.apps.trace_formats import sub_group
 from linkgauge.apps.trace_steps import MOST_RANKS, RankSteps
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.files import open_regular
+from linkgauge.files import open_regular, temporary_folder
 from linkgauge.model.shape import as_it_is, each, parsed, table, text, whole
 
 SUFFIX = ".otf2"
@@ -39,7 +39,7 @@ def ranks_of(path: Path, lost: Counter[str]) -> list[RankSteps]:
         UsageError: the file is no trace of MPI, or cannot be read within ten minutes.
     """
     open_regular(path, "the anchor file of an OTF2 trace").close()  # OTF2 waits for a pipe
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile(dir=temporary_folder()) as said:
         try:
             done = subprocess.run([sys.executable, str(_READER), str(path)], stdout=said, stderr=subprocess.PIPE,
                                   stdin=subprocess.DEVNULL, check=False, timeout=_PATIENCE_S)  # fmt: skip

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from pathlib import Path
 
+from linkgauge import files
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.readers import Readers
 from linkgauge.files import CHART_ADDRESS_SPACE
@@ -153,7 +153,7 @@ def cross_memory(readers: Readers) -> Result:
 @check("the temporary folder's path is short enough for launchers' sockets")
 def temporary_folder(readers: Readers) -> Result:
     """Unix sockets have 108 characters."""
-    path = readers.environment.get("TMPDIR") or tempfile.gettempdir()
+    path = readers.environment.get("TMPDIR") or files.temporary_folder()
     if len(path) > _MAX_SOCKET_PATH:
         return Result(FAILING, f"TMPDIR has {len(path)} characters ({path})",
                       "mpiexec fails to make its sockets", "export TMPDIR=/tmp")  # fmt: skip

@@ -23,7 +23,11 @@ from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Ratio, Request, Row, ratio_of_pairs
 from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
+from linkgauge.plan.environment import shown
+from linkgauge.run.private_folder import PrivateFolders
+from linkgauge.run.survivor import Survivor
 from linkgauge.store.folder import write_atomically
+from linkgauge.store.hold import LOCKED, MADE, Hold
 
 _ROUNDS = "rounds.json"
 _MOST_BYTES = 64 << 20
@@ -86,7 +90,18 @@ def alternate(
     the reason. `after_round` gets what is known after each. Raises EnvironmentLackingError where one side measures
     nothing at all, UsageError where the output folder holds another comparison.
     """
-    request.out.mkdir(parents=True, exist_ok=True)
+    request.out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    hold = Hold(request.out)
+    survivor, folders = Survivor(), PrivateFolders()
+    try:
+        return _alternated(dataclasses.replace(request, own=folders.launch(0)), tell, after_round)
+    finally:
+        folders.close()
+        survivor.close()
+        hold.release()
+
+
+def _alternated(request: Request, tell: Callable[[str], None], after_round: Callable[[Outcome], None]) -> Outcome:
     rounds, left_out, started_with = _stored(request)
     if rounds:
         tell(f"{len(rounds)} round{'s were' if len(rounds) > 1 else ' was'} kept from before")
@@ -119,7 +134,9 @@ def _look(request: Request, rows: Sequence[Row], tell: Callable[[str], None]) ->
     """Say and return, before anything is started, what is set for the peer to load our libraries, and what cannot be
     measured for which reason."""
     launches, left_out = look_at_peer(request, rows)
-    said = {one.said: {**one.environment, "why": one.said} for one in launches if one.said}
+    given = request.peers_environment
+    said = {one.said: {**{name: value for name, value in one.environment.items() if name not in given}, "why": one.said}
+            for one in launches if one.said}  # fmt: skip
     for words in (*said, *(f"left out: {reason}" for reason in dict.fromkeys(left_out.values()))):
         tell(words)
     return list(said.values()), left_out
@@ -188,7 +205,7 @@ def _asked(request: Request) -> dict[str, object]:
         **({"buffer": request.buffer} if request.peer == "nccl-tests" and request.buffer != "plain" else {}),
         **({"hosts": list(request.hosts)} if request.hosts else {}),
         **({"windows": windows} if windows else {}),
-        **({"env": dict(request.env)} if request.env else {}),
+        **({"env": shown(request.env)} if request.env else {}),
         "mpi": request.mpi,
         "devices": request.devices,
         "bind": request.bind,
@@ -210,7 +227,7 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
     """
     path = request.out / _ROUNDS
     if not os.path.lexists(path):
-        if any(request.out.iterdir()):
+        if any(path.name not in (LOCKED, MADE) for path in request.out.iterdir()):
             raise UsageError(f"'{request.out}' is not empty: expected a new folder, or one of this same comparison")
         _store(request, [], {}, [])
         return [], {}, []

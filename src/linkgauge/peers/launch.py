@@ -24,8 +24,9 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.peers.request import Request, Row
-from linkgauge.run import guard
+from linkgauge.run import guard, processes
 from linkgauge.run.evidence import last_words
+from linkgauge.run.processes import MARK
 
 if TYPE_CHECKING:
     from linkgauge.run.mpi_library import MpiInstallation
@@ -284,11 +285,13 @@ def started(
     mpi = resolve(request.mpi) if request.mpi else None
     ours = [library, our_mpi(mpi) if mpi is not None else None]
     found = shared(program, [one for one in ours if one is not None])
-    command, environment = list(words), {**request.env, **found.environment}
+    command, environment = list(words), {**request.peers_environment, **found.environment}
     if mpi is not None:
         environment |= mpi_on_devices(request.runtime, mpi.dialect)
         launcher = launcher_for(mpi)
-        asked = LaunchRequest(rows[0].ranks, command, environment, bind=request.bind, hosts=request.hosts_of(rows[0]))
+        hosts = request.hosts_of(rows[0])
+        folders = None if hosts else request.own
+        asked = LaunchRequest(rows[0].ranks, command, environment, folders, bind=request.bind, hosts=hosts)
         command, environment = launcher.command(asked), {**launcher.environment(asked), **environment}
     return PeerLaunch(tuple(rows), tuple(command), environment, found.said)
 
@@ -310,15 +313,15 @@ def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]
         except subprocess.TimeoutExpired:
             return f"{command[0]} had not ended after {LAUNCH_TIMEOUT_S} s"
         finally:
-            _end(process)
+            _end(process, environment.get(MARK, ""))
     if status == 0:
         return ""
     said = last_words(log.read_text(errors="replace").splitlines()) or "nothing"
     return f"{' '.join(command)[:200]} ended with {status}; it said: {said}"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let a launcher end its ranks, then end what is left of its session."""
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Let a launcher end its ranks, then end what is left of its session, and what carries its mark elsewhere."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -326,3 +329,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    if mark:
+        processes.end_marked(mark)

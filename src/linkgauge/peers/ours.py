@@ -17,6 +17,7 @@ from linkgauge.peers.catalogue import TWO_ENDED, Counts
 from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import NVBANDWIDTH_COUNTS, Figures, Reasons
+from linkgauge.run.processes import MARK
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Row as StoredRow
@@ -88,10 +89,11 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     command += ["--devices", request.devices]
     command += ["--mpi", request.mpi, "--bind", _binding(request)] if request.mpi else ["--threads"]
     command += ["--hosts", ",".join(request.hosts)] if request.hosts else []
-    for name, value in request.env.items():
-        command += ["--env", f"{name}={value}".replace(",", "\\,")]
+    environment = {**request.env, **({} if request.own is None else {MARK: request.own.token})}
+    for name in request.env:  # values by the environment: those of a command line stand in ps
+        command += ["--env", name]
     command += ["--thread-level", "single"] if request.peer == "osu" else []  # as MPI_Init, which OSU calls
-    failure = run_logged(command, request.out / f"ours-{number:02d}.txt", {})
+    failure = run_logged(command, request.out / f"ours-{number:02d}.txt", environment)
     if not out.is_dir():
         raise EnvironmentLackingError(f"our side did not run: {failure}")
     run = load(out)

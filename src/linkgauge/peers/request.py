@@ -15,6 +15,8 @@ from typing import Literal
 
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalogue import TWO_ENDED, Counts, PeerTest, usual_counts
+from linkgauge.run.private_folder import LaunchFolders
+from linkgauge.run.processes import MARK
 from linkgauge.stats.basics import sign_interval_ranks
 
 MIN_PAIRS = 9
@@ -108,6 +110,14 @@ class Request:
     buffer: str = "allocated"  # allocated | plain
     hosts: tuple[str, ...] = ()  # the nodes, by name; none: this one
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what both sides have besides this process' own
+    own: LaunchFolders | None = None  # whose mark and folder what the peer leaves is found by
+
+    @property
+    def peers_environment(self) -> dict[str, str]:
+        """What a peer's program is started with besides this process' own. Its folder is this node's alone."""
+        if self.own is None:
+            return dict(self.env)
+        return {**({} if self.hosts else {"TMPDIR": str(self.own.temporary)}), **self.env, MARK: self.own.token}
 
     @property
     def ranks(self) -> int:

@@ -124,7 +124,7 @@ def nvbandwidth_launches(request: Request, rows: Sequence[Row]) -> Iterator[Peer
         yield PeerLaunch(
             tuple(some),
             (str(program), "-b", str(size >> 20), "-i", str(_NVBANDWIDTH_SAMPLES), "-t", *tests),
-            request.env,
+            request.peers_environment,
         )
 
 

@@ -12,6 +12,8 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
+from linkgauge.errors import UsageError
+
 # Whole words of a name, between underscores; those of the second row also as a part of a word (APIKEY, MYTOKEN2).
 _SECRET = re.compile(
     r"(^|_)(KEYS?|AUTH|AUTHORIZATION|COOKIES?|PASS|PWD)(?=_|\d*$)"
@@ -49,6 +51,19 @@ def shown(environment: Mapping[str, str] | Iterable[tuple[str, str]]) -> dict[st
         name: stand_in(name, value) if is_secret(name) and not is_stand_in(name, value) else value
         for name, value in dict(environment).items()
     }
+
+
+def given_variable(word: str, environment: Mapping[str, str]) -> tuple[str, str | None]:
+    """Name and text of `NAME=text`; of `NAME` alone None: its value is that of `environment`, and not in any `ps`.
+
+    UsageError where it is no name, or has no value there.
+    """
+    name, equals, text = word.partition("=")
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
+        raise UsageError(f"--env '{word}': expected NAME=VALUE, or NAME of a variable of this environment")
+    if not equals and name not in environment:
+        raise UsageError(f"--env '{name}': this environment has no {name}: expected {name}=VALUE, or 'export {name}'")
+    return name, text if equals else None
 
 
 def split_values(text: str) -> list[str]:

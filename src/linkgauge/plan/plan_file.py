@@ -1,8 +1,8 @@
 """Plan files: TOML with `[[case]]` and `[[launch]]` tables, checked against the table of dimensions.
 
 A plan from a stranger must do no harm, so a file names MPI libraries only as `linkgauge list mpi` shows them, sets only
-tuning variables (`safe_variable`), and holds no launcher arguments: paths, arguments and other variables are the
-command line's. Nothing here raises anything but `UsageError`, each naming file, table and key.
+variables of known kinds (plan/tuning_variables.py), and holds no launcher arguments: paths, arguments and other
+variables are the command line's. Nothing here raises anything but `UsageError`, each naming file, table and key.
 """
 
 from __future__ import annotations
@@ -52,29 +52,7 @@ from linkgauge.plan.model import (
     Plan,
     side_by_side,
 )
-
-_TUNING_PREFIXES = (
-    "NCCL_", "RCCL_", "UCX_", "UCC_", "MPICH_", "MPIR_CVAR_", "FI_", "PSM2_", "HSA_", "HIP_", "GPU_", "ROCR_", "CUDA_",
-    "MV2_", "I_MPI_", "GLEX_", "MLX5_", "IBV_", "OMP_", "OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_coll",
-    "OMPI_MCA_osc", "OMPI_MCA_smsc", "OMPI_MCA_accelerator", "OMPI_MCA_opal_common_ucx", "OMPI_MCA_mpi_",
-)  # fmt: skip
-# Words by which a tuning variable names a file, a plug-in or a program that would be loaded or run, or whom to talk to.
-_LOADING_WORDS = (
-    "PLUGIN", "PATH", "DIR", "LIB", "FILE", "AGENT", "INJECT", "TOOL", "CONF", "PRELOAD", "PREFIX", "COMPONENT", "RSH",
-    "EXEC", "COMMAND", "DEBUGGER", "HOOK", "OUTPUT", "XML", "ROOT", "COMM_ID", "SERVER",
-)  # fmt: skip
-
-
-def safe_variable(name: str, value: str) -> bool:
-    """Whether a plan or run folder from a stranger may set this: a known library's tuning variable, no path in it."""
-    return (
-        re.fullmatch(r"[A-Z][A-Z0-9_a-z]*", name) is not None
-        and name.startswith(_TUNING_PREFIXES)
-        and not any(word in name.upper().replace("DIRECT", "") for word in _LOADING_WORDS)
-        and "/" not in value
-        and value.isprintable()
-    )
-
+from linkgauge.plan.tuning_variables import safe_variable
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
 

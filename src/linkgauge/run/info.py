@@ -19,12 +19,12 @@ from linkgauge import __version__
 from linkgauge.files import kernel_text
 from linkgauge.plan.environment import is_secret, shown, split_values
 from linkgauge.plan.machine import available_cores
-from linkgauge.plan.plan_file import safe_variable
+from linkgauge.plan.tuning_variables import tuning_variable
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.system.sysfs import cpu_model
 
-# Beside tuning variables (safe_variable): what decides where ranks and devices are.
+# Beside tuning variables: what decides where ranks and devices are.
 _ALLOWED = re.compile(
     r"(CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|"
     r"SLURM_(JOB_ID|JOB_NUM_NODES|NTASKS|CPUS_PER_TASK|JOB_PARTITION)|OMP_(NUM_THREADS|PROC_BIND|PLACES)|"
@@ -42,7 +42,7 @@ def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
     return shown(
         (name, value)
         for name, value in sorted(environment.items())
-        if _ALLOWED.fullmatch(name) or safe_variable(name, value)
+        if _ALLOWED.fullmatch(name) or tuning_variable(name, value)
     )
 
 

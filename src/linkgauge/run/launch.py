@@ -16,7 +16,7 @@ from typing import Any
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.beside import own_launches
 from linkgauge.plan.launches import LaunchSettings
-from linkgauge.run import evidence, processes
+from linkgauge.run import evidence, processes, token
 from linkgauge.run.heartbeat import PID, HeartbeatFile
 from linkgauge.run.kept_samples import FirstEnd, loads_within, stuck_load
 from linkgauge.run.launchers import launcher_for
@@ -155,7 +155,8 @@ class Launch:
             self._evidence.mkdir(exist_ok=True)
             self._spec.write(spec_path)
             if self._mpi is not None:
-                self._other_nodes = NodeBeats(self._heartbeat, place_of(Path(self._spec.journal)))
+                place = place_of(Path(self._spec.journal))
+                self._other_nodes = NodeBeats(self._heartbeat, place, self._spec.token)
         except OSError as error:
             raise EnvironmentLackingError(f"cannot write {error.filename or spec_path}: {error.strerror}") from None
         own = worker_environment(self._own)
@@ -180,13 +181,14 @@ class Launch:
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 cwd=self._own.temporary,
                 start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
             )
+        token.give(self._spec.token, self._process.stdin)
 
     def _follow(
         self, watch: LaunchWatch, on_record: Callable[[Record], None], on_look: Callable[[LaunchWatch], None]

@@ -128,11 +128,14 @@ class _Load(threading.Thread):
 class LoadLaunches:
     """The loads of one measured launch's cases that are launches of their own; after `close` none is left."""
 
-    def __init__(self, hosts: Sequence[str], machine: PlanMachine, make: MakeLaunch) -> None:
-        """`hosts`: on which ranks are, where some are on others than the parent's. OSError where no port can be had."""
+    def __init__(self, hosts: Sequence[str], machine: PlanMachine, make: MakeLaunch, token: str) -> None:
+        """`hosts`: on which ranks are, where some are on others than the parent's; `token` is the run's.
+
+        OSError where no port can be had.
+        """
         self._machine = machine
         self._make = make
-        self.lines = LoadLines(hosts)
+        self.lines = LoadLines(hosts, token)
         self._going: list[_Load] = []
         self._failed: list[LoadEnd] = []
         self._keys: list[Key] = []

@@ -6,17 +6,14 @@ little-endian, as core/measure/load.h has them, and after a load's `OVER` how it
 end. When an end is gone, the parent says `OVER` in its place. The core speaks by the socket itself; nothing here runs
 beside it.
 
-A connection begins with a line of JSON: the token that the launches' specs hold, the case_key, the load's number, the
-end.
+A connection begins with the run's token, the case_key, the load's number and the end (run/door.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hmac
 import json
-import secrets
 import socket
 import struct
 import threading
@@ -27,14 +24,13 @@ from linkgauge.errors import UsageError
 from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.shape import each, label, number, parsed, table
+from linkgauge.run.door import Door, say_hello
 from linkgauge.run.node_beats import addresses_for, connected, new_server
 from linkgauge.run.spec import WorkerSpec, job_ranks
 
 OVER = (1 << 63) - 1
 MEASURED, LOAD = 0, 1  # the ends
 _NUMBER = struct.Struct("<q")
-_HELLO_BYTES = 400
-_STRANGER_S = 5.0
 _REST_S = 60.0  # a load has said how it went on by then, or it is ended
 _PIECE = 1 << 16
 _ROWS = each(table({"subject": label, "value": number()}, needed=("subject", "value")))
@@ -54,18 +50,18 @@ class _Line:
 class LoadLines:
     """The parent's part. Opened before the launches start; `close` ends all connections."""
 
-    def __init__(self, hosts: Iterable[str]) -> None:
+    def __init__(self, hosts: Iterable[str], token: str) -> None:
         """Listen, for ranks on this machine or on `hosts`. OSError where no port can be had."""
         named = list(hosts)
-        self._server = new_server("" if named else _LOOPBACK)
+        self._server = server = new_server("" if named else _LOOPBACK)
         self.place: dict[str, Any] = {
             "addresses": addresses_for(named) if named else [_LOOPBACK],
-            "port": int(self._server.getsockname()[1]),
-            "token": secrets.token_hex(16),
+            "port": int(server.getsockname()[1]),
         }
+        self._closed = False
         self._lock = threading.Lock()
         self._lines: dict[Key, _Line] = {}
-        threading.Thread(target=self._accept, name="load lines", daemon=True).start()
+        threading.Thread(target=self._accept, args=(Door(server, token),), name="load lines", daemon=True).start()
 
     def waits_for_load(self, key: Key) -> bool:
         """Whether the measured job is there and the load is not, or has not answered yet what it was told."""
@@ -85,9 +81,9 @@ class LoadLines:
 
     def close(self) -> None:
         """End everything."""
+        self._closed = True
         with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes who accepts
         with self._lock:
             for line in self._lines.values():
                 for link in line.ends:
@@ -100,26 +96,23 @@ class LoadLines:
         with self._lock:
             return self._lines.setdefault(key, _Line())
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                link, _ = self._server.accept()
-                threading.Thread(target=self._serve, args=(link,), name="load line", daemon=True).start()
+    def _accept(self, door: Door) -> None:
+        while not self._closed:
+            door.wait(_REST_S)
+            for caller in door.look():
+                key, end = _said_end(caller.said)
+                try:
+                    threading.Thread(
+                        target=self._serve, args=(key, end, caller.link), name="load line", daemon=True
+                    ).start()
+                except RuntimeError:  # no thread can be had
+                    caller.link.close()
+        door.close()
 
-    def _serve(self, link: socket.socket) -> None:
-        with link, contextlib.suppress(OSError, ValueError, TypeError):
-            link.settimeout(_STRANGER_S)
-            said = bytearray()
-            while not said.endswith(b"\n"):
-                more = link.recv(1)  # what follows is the core's
-                if not more or len(said) > _HELLO_BYTES:
-                    return
-                said += more
-            token, key, number, end = json.loads(said)
-            if hmac.compare_digest(str(token), self.place["token"]) and end in (MEASURED, LOAD):
-                link.settimeout(None)
-                _undelayed(link)
-                self._serve_end((str(key), int(number)), end, link)
+    def _serve(self, key: Key, end: int, link: socket.socket) -> None:
+        link.setblocking(True)
+        _undelayed(link)
+        self._serve_end(key, end, link)
 
     def _serve_end(self, key: Key, end: int, link: socket.socket) -> None:
         """Make a connection the end of its line, which has none yet, and pass on what it says; then it is closed."""
@@ -132,6 +125,12 @@ class LoadLines:
                 if None not in line.ends:
                     line.whole.set()
             _pass_on(line, end)
+
+
+def _said_end(said: Sequence[Any]) -> tuple[Key, int]:
+    """Which end a rank says to be: one that no line has, where another version says it otherwise."""
+    key, number, end = said if len(said) == 3 else ("", 0, MEASURED)
+    return (str(key), number if type(number) is int else 0), LOAD if end == LOAD else MEASURED
 
 
 def _pass_on(line: _Line, end: int) -> None:
@@ -175,7 +174,7 @@ class Lines:
         else:
             self._numbers, key, end = [number for number, _ in own_launches(case)], case.case_key, MEASURED
         if self._numbers and rank == job_ranks(case, spec.devices)[0][0]:
-            self._sockets = [_connected(spec.lines, key, number, end) for number in self._numbers]
+            self._sockets = [_connected(spec.lines, spec.token, key, number, end) for number in self._numbers]
             if self._pace:
                 self._sockets[0].recv(_NUMBER.size, socket.MSG_PEEK | socket.MSG_WAITALL)
 
@@ -218,13 +217,13 @@ def _last_words(link: socket.socket) -> bytes:
     return b"[]"
 
 
-def _connected(place: dict[str, Any], key: str, number: int, end: int) -> socket.socket:
+def _connected(place: dict[str, Any], token: str, key: str, number: int, end: int) -> socket.socket:
     """A connection to the parent; where none is to be had one whose other end is gone, which ends the case in words."""
     try:
         link = connected(place["addresses"], place["port"])
         link.settimeout(None)
         _undelayed(link)
-        link.sendall(json.dumps([place["token"], key, number, end]).encode() + b"\n")
+        say_hello(link, token, key, number, end)
     except OSError:
         link, gone = socket.socketpair()
         gone.close()

@@ -6,8 +6,9 @@ their spec there. A report is 48 bytes a rank, four times a second, from a threa
 Python's lock for some 5 us a rank; a rank's timed regions need no lock of Python's. The parent answers each report with
 one byte: whether the ranks are to end after the case in hand.
 
-A connection begins with the token of that file and the number of ranks that each report is of; a report holds for each
-rank its number and what moves, as little-endian 64-bit words.
+A connection begins with the run's token, which ranks have from the launcher's standard input, and the number of ranks
+that each report is of (run/door.py); a report holds for each rank its number and what moves, as little-endian 64-bit
+words.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import hmac
 import itertools
 import json
 import os
 import resource
-import secrets
 import socket
 import struct
 import threading
@@ -33,23 +32,21 @@ import numpy as np
 
 from linkgauge.errors import UsageError
 from linkgauge.model.shape import each, label, parsed, table, whole
+from linkgauge.run.door import Door, say_hello
 from linkgauge.run.heartbeat import CASE, COUNT, CROSSED, PHASE, STATE, HeartbeatFile
 
 REPORT_EVERY_S = 0.25
 _CARDS_EVERY = 4  # reports: reading a card's counters takes some 10 us a port, where some drivers ask the card
 _RETRY_S = 2.0
 _CONNECT_S = 3.0
-_STRANGER_S = 5.0  # a connection that has not shown the token by then is closed
 _BACKLOG = 4096  # nodes that connect at once; kernels allow as many by default
-_OTHER_FILES = 256
-_TOKEN = 32
-_HELLO = struct.Struct(f"<{_TOKEN}sI")
+_OTHER_FILES = 256  # strangers at the door among them
 _WORDS = (COUNT, PHASE, CASE, STATE, CROSSED)
 _REPORT_WORDS = 1 + len(_WORDS)
 _ASKED_HOSTS = 2  # by which ways they are reached: a name that does not resolve may take seconds, and all are alike
 _STOP, _GO_ON = b"\1", b"\0"
 _SIOCGIFADDR = 0x8915
-_PLACE = {"addresses": each(label), "port": whole(1, 65535), "token": label}  # where the parent listens
+_PLACE = {"addresses": each(label), "port": whole(1, 65535)}  # where the parent listens
 
 
 def place_of(journal: Path) -> Path:
@@ -59,11 +56,10 @@ def place_of(journal: Path) -> Path:
 
 @dataclasses.dataclass
 class _Node:
-    """One connection. `ranks`: those of its last report; `report_bytes` 0: it has not shown the token yet."""
+    """One connection. `ranks`: those of its last report."""
 
     link: socket.socket
-    since: float
-    report_bytes: int = 0
+    report_bytes: int
     held: bytearray = dataclasses.field(default_factory=bytearray)
     said: tuple[int, ...] = ()  # as it came, and which of them the parent does not map itself
     rows: list[int] = dataclasses.field(default_factory=list)
@@ -73,12 +69,12 @@ class _Node:
 class NodeBeats:
     """The parent's end. Nothing is opened before `listen`; errors of a connection end it and nothing else."""
 
-    def __init__(self, heartbeat: HeartbeatFile, place: Path) -> None:
+    def __init__(self, heartbeat: HeartbeatFile, place: Path, token: str) -> None:
         """Take the parent's own heartbeat file, into which reports go, and make `place` (empty, for the owner alone).
 
         It is there before any rank looks, since shared folders remember for a while what was not there.
         """
-        self._heartbeat, self._place = heartbeat, place
+        self._heartbeat, self._place, self._token = heartbeat, place, token
         self._unseen: frozenset[int] = frozenset()
         self._nodes: list[_Node] = []
         self.left: dict[int, float] = {}
@@ -86,8 +82,7 @@ class NodeBeats:
 
         A process that ends closes it, and a reporter that lives comes back within seconds.
         """
-        self._server: socket.socket | None = None
-        self._token = ""
+        self._door: Door | None = None
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
 
     def listen(self, hosts: Iterable[str]) -> None:
@@ -98,13 +93,11 @@ class NodeBeats:
         self._unseen = frozenset(range(self._heartbeat.ranks)) - self._heartbeat.known()
         if not self._unseen:
             return
-        self._token = secrets.token_hex(_TOKEN // 2)
         _make_room(len(self._unseen))
         with contextlib.suppress(OSError):
-            self._server = new_server()
-            self._server.setblocking(False)
-            port = int(self._server.getsockname()[1])
-            told = {"addresses": addresses_for(hosts), "port": port, "token": self._token}
+            server = new_server()
+            self._door = Door(server, self._token)
+            told = {"addresses": addresses_for(hosts), "port": int(server.getsockname()[1])}
             self._place.write_text(json.dumps(told) + "\n")  # the line's end says that it is whole
 
     @property
@@ -114,13 +107,14 @@ class NodeBeats:
 
     def look(self) -> None:
         """Take in what has come since the last look; never waits."""
-        if self._server is None:
+        if self._door is None:
             return
-        with contextlib.suppress(OSError):
-            while True:
-                link, _ = self._server.accept()
-                link.setblocking(False)
-                self._nodes.append(_Node(link, time.monotonic()))
+        for caller in self._door.look():
+            ranks = caller.said[0] if len(caller.said) == 1 else None
+            if type(ranks) is int and 0 < ranks <= self._heartbeat.ranks:
+                self._nodes.append(_Node(caller.link, 8 * _REPORT_WORDS * ranks))
+            else:
+                caller.link.close()
         for node in tuple(self._nodes):
             try:
                 alive = self._take(node)
@@ -137,30 +131,16 @@ class NodeBeats:
             try:
                 more = node.link.recv(1 << 16)
             except BlockingIOError:
-                break
+                return True
             if not more:
                 return False
             node.held += more
-            if not self._use(node):
-                return False
-        return node.report_bytes > 0 or time.monotonic() - node.since < _STRANGER_S
-
-    def _use(self, node: _Node) -> bool:
-        if not node.report_bytes:
-            if len(node.held) < _HELLO.size:
-                return True
-            token, ranks = _HELLO.unpack_from(node.held)
-            if not hmac.compare_digest(token, self._token.encode()) or not 0 < ranks <= self._heartbeat.ranks:
-                return False
-            del node.held[: _HELLO.size]
-            node.report_bytes = 8 * _REPORT_WORDS * ranks
-        whole = len(node.held) // node.report_bytes * node.report_bytes
-        if whole:
-            last = np.frombuffer(bytes(node.held[whole - node.report_bytes : whole]), dtype="<u8")
-            del node.held[:whole]
-            self._report(node, last.reshape(-1, _REPORT_WORDS))
-            node.link.send(_STOP if self._heartbeat.stop_requested else _GO_ON)
-        return True
+            whole = len(node.held) // node.report_bytes * node.report_bytes
+            if whole:
+                last = np.frombuffer(bytes(node.held[whole - node.report_bytes : whole]), dtype="<u8")
+                del node.held[:whole]
+                self._report(node, last.reshape(-1, _REPORT_WORDS))
+                node.link.send(_STOP if self._heartbeat.stop_requested else _GO_ON)
 
     def _report(self, node: _Node, report: np.ndarray[tuple[int, int], np.dtype[np.uint64]]) -> None:
         if tuple(report[:, 0].tolist()) != node.said:  # seldom: a node speaks of the same ranks each time
@@ -176,9 +156,9 @@ class NodeBeats:
         for node in self._nodes:
             node.link.close()
         self._nodes.clear()
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._door is not None:
+            self._door.close()
+            self._door = None
         with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
             self._place.unlink(missing_ok=True)
 
@@ -222,14 +202,20 @@ class BeatReporter(threading.Thread):
     """A node's end: tells the parent of its ranks' counters until the process ends. Errors only delay it."""
 
     def __init__(
-        self, place: Path, heartbeat: HeartbeatFile, ranks: Sequence[int], crossed: Callable[[], int] = lambda: 0
+        self,
+        place: Path,
+        heartbeat: HeartbeatFile,
+        ranks: Sequence[int],
+        token: str,
+        crossed: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`place` as the parent made it, `heartbeat` this node's own file, `ranks` those on this node.
+        """`place` and `token` as the parent made them, `heartbeat` this node's own file, `ranks` those on this node.
 
         `crossed`: bytes that this node's network cards have sent and received.
         """
         super().__init__(name="heartbeats", daemon=True)
         self._place, self._heartbeat, self._ranks, self._crossed = place, heartbeat, tuple(ranks), crossed
+        self._token = token
 
     def run(self) -> None:
         """Wait until the parent says where it listens, and report; after an error again."""
@@ -250,7 +236,7 @@ class BeatReporter(threading.Thread):
     def _report(self, told: dict[str, Any]) -> None:
         with connected(told["addresses"], told["port"]) as link:
             link.settimeout(_CONNECT_S)
-            link.sendall(_HELLO.pack(told["token"].encode(), len(self._ranks)))
+            say_hello(link, self._token, len(self._ranks))
             for number in itertools.count():
                 if number % _CARDS_EVERY == 0:
                     crossed = self._crossed()

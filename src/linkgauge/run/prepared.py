@@ -42,7 +42,7 @@ from linkgauge.plan.expand import MOST_CASES
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, measuring_s, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import THREAD_LEVELS, USUAL_THREAD_LEVEL
-from linkgauge.plan.plan_file import safe_variable
+from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Nodes

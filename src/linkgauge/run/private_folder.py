@@ -2,27 +2,35 @@
 
 Communication libraries put files in TMPDIR and in /dev/shm, and leave them there when they are killed. Each launch has
 a folder of its own for either, below one that names the parent's process; `clean_leftovers` removes what belongs to
-parents that no longer run, ending their processes first. Files that a library makes in /dev/shm under its own name
-(MPICH does) are found in the ranks' memory maps, and removed once the ranks are gone; those of ranks that died with
-their parent before anybody looked, by that name and their age.
+parents that no longer run, ending their processes first. The parent holds a lock on its folder's owner file: that tells
+whether it lives where its process id tells nothing, in another PID namespace. Files that a library makes in /dev/shm
+under its own name (MPICH does) are found in the ranks' memory maps, and removed once the ranks are gone; those of ranks
+that died before anybody looked, by that name and their age. None goes that a process has open.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
+import fcntl
 import json
 import os
 import re
 import shutil
+import signal
 import stat
 import tempfile
 import threading
 import time
+from collections.abc import Collection
 from pathlib import Path
 
+from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.model.shape import each, exact, read_json, table, whole
+from linkgauge.files import temporary_folder
+from linkgauge.model.shape import each, exact, read_json
+from linkgauge.owner import Owner
 from linkgauge.run import processes
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -49,40 +57,44 @@ class PrivateFolders:
 
     def __init__(self, bases: list[Path] | None = None) -> None:
         """Make the parent's folders in the temporary folder and in shared memory (or in `bases`)."""
-        self._roots = [_make_root(base) for base in (bases or default_bases())]
+        self._owner = Owner.this_process()
+        self._roots = [_make_root(base, self._owner) for base in (bases or default_bases())]
         self._noting = threading.Lock()  # of launches beside each other
+        self._segments: set[str] = set()  # as noted, also where the file could not be written
+        self._began: dict[Path, float] = {}  # launches, by their temporary folder
 
     @property
     def temporary(self) -> Path:
         """The parent's folder in the temporary folder."""
-        return self._roots[0]
+        return self._roots[0].path
 
     def launch(self, number: int) -> LaunchFolders:
         """New folders for launch `number`, short enough for the Unix sockets that launchers put there."""
-        token = f"{os.getpid()}.{processes.start_time(os.getpid())}.{number}"
-        folders = [root / f"{number}" for root in self._roots]
+        folders = [root.path / f"{number}" for root in self._roots]
         for folder in folders:
             folder.mkdir(mode=0o700)
-        return LaunchFolders(folders[0], folders[-1], token)
+        self._began[folders[0]] = folders[0].stat().st_mtime
+        return LaunchFolders(folders[0], folders[-1], f"{self._owner.mark}{number}")
 
     def note_segments(self, paths: list[Path]) -> None:
         """Store which files outside of these folders the launch's ranks have mapped, for a later clean-up."""
         with self._noting:
-            known = told_segments(self._roots[0] / _SEGMENTS)
-            new = sorted({*known, *(str(path) for path in paths)})
-            if new != known:
+            new = self._segments | {str(path) for path in paths}
+            if new != self._segments:
+                self._segments = new
                 with contextlib.suppress(OSError):
-                    (self._roots[0] / _SEGMENTS).write_text(json.dumps(new))
+                    (self.temporary / _SEGMENTS).write_text(json.dumps(sorted(new)))
 
     def remove_launch(self, folders: LaunchFolders) -> None:
-        """Remove a launch's folders, and the segments noted that no process maps any more."""
+        """Remove a launch's folders, and the segments noted or unsaid that no process has open any more."""
+        began = self._began.pop(folders.temporary, time.time())
         for folder in (folders.temporary, folders.segments):
             shutil.rmtree(folder, ignore_errors=True)
-        _remove_segments(self._roots[0])
+        _remove_segments(self._segments | _unsaid_segments(began))
 
     def close(self) -> None:
         """Remove everything."""
-        _remove_segments(self._roots[0])
+        _remove_segments(self._segments)
         for root in self._roots:
             _remove_root(root)
 
@@ -104,16 +116,22 @@ def remove_elsewhere() -> None:
 
 def default_bases() -> list[Path]:
     """The temporary folder, and shared memory where it can be written."""
-    bases = [Path(tempfile.gettempdir())]
+    bases = [Path(temporary_folder())]
     if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
         bases.append(SHARED_MEMORY)
     return bases
 
 
-def _make_root(base: Path) -> Path:
+@dataclasses.dataclass(frozen=True)
+class _Root:
+    """A folder of this process' own; `held` is its owner file, open and locked, or -1."""
+
+    path: Path
+    held: int = -1
+
+
+def _make_root(base: Path, mine: Owner) -> _Root:
     user = base / f"linkgauge-{os.getuid()}"
-    pid = os.getpid()
-    owner = json.dumps({"pid": pid, "start_time": processes.start_time(pid)})
     for _ in range(_ATTEMPTS):
         with contextlib.suppress(FileExistsError):
             user.mkdir(mode=0o700)
@@ -124,23 +142,37 @@ def _make_root(base: Path) -> Path:
             if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
                 # Somebody else made a folder of that name: take one that cannot be guessed, which no later start will
                 # clean.
-                return Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base))
-            made = Path(tempfile.mkdtemp(prefix=f"{_NAMELESS}{pid}-", dir=user))
-            (made / OWNER).write_text(owner)
-            root = user / f"{pid}"
-            shutil.rmtree(root, ignore_errors=True)  # of a dead process that had this number
+                return _Root(Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base)))
+            made = Path(tempfile.mkdtemp(prefix=f"{_NAMELESS}{mine.pid}-", dir=user))
+            held = _write_owner(made / OWNER, mine)
+            root = user / f"{mine.pid}"
+            if root.exists() and not _is_left(root):  # of a process of another PID namespace that has this number too
+                root = user / made.name.removeprefix(_NAMELESS)
+            shutil.rmtree(root, ignore_errors=True)
             made.rename(root)
-            return root
+            return _Root(root, held)
     raise EnvironmentLackingError(f"'{user}' is removed as often as it is made: what else cleans up there?")
 
 
-def _remove_root(root: Path) -> None:
+def _write_owner(path: Path, mine: Owner) -> int:
+    """Write who owns a folder, and lock that as long as this process lives: the lock before the words."""
+    held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(OSError):  # a file system without locks: other PID namespaces then leave it alone
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(held, json.dumps(mine.plain()).encode())
+    return held
+
+
+def _remove_root(root: _Root) -> None:
     """Remove a folder that this process made: without its name first, so that nobody finds it half removed."""
+    path = root.path
     with contextlib.suppress(OSError):
-        root = root.rename(root.with_name(_NAMELESS + root.name))
-    shutil.rmtree(root, ignore_errors=True)
+        path = path.rename(path.with_name(_NAMELESS + path.name))
+    shutil.rmtree(path, ignore_errors=True)
+    if root.held >= 0:
+        os.close(root.held)
     with contextlib.suppress(OSError):
-        root.parent.rmdir()
+        path.parent.rmdir()
 
 
 def told_segments(path: Path) -> list[str]:
@@ -151,19 +183,36 @@ def told_segments(path: Path) -> list[str]:
         return []
 
 
-def _remove_segments(root: Path) -> None:
-    """Remove the noted files that still exist, are ours, lie in shared memory or the temporary folder, and that no
-    process maps: a name may have been taken by another program since.
+def _remove_segments(names: Collection[str]) -> None:
+    """Remove those of these files that still exist, are ours, lie in shared memory or the temporary folder, and that no
+    process has open: a name may have been taken by another program since.
     """
-    listed = [Path(path) for path in told_segments(root / _SEGMENTS)]
-    present = [path for path in listed if _is_ours(path)]
-    if not present:
-        return
-    mapped = processes.mapped_files(processes.own_processes())
-    for path in present:
-        if path not in mapped:
-            with contextlib.suppress(OSError):
-                path.unlink()
+    mapped: set[Path] | None = None
+    for path in filter(_is_ours, map(Path, names)):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                used = _used_elsewhere(file)
+                if used is None:
+                    mapped = processes.mapped_files(processes.own_processes()) if mapped is None else mapped
+                    used = path in mapped
+                if not used:
+                    path.unlink()
+            finally:
+                os.close(file)
+
+
+def _used_elsewhere(file: int) -> bool | None:
+    """Whether any process, of whatever PID namespace, has this file open or mapped otherwise; None: not told here.
+
+    The kernel gives a lease to write (fcntl(2)) only to who has a file alone; it ends with the descriptor.
+    """
+    try:
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # to who opens it meanwhile: ignored, where SIGIO ends
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError as error:
+        return True if error.errno in (errno.EAGAIN, errno.EBUSY) else None
+    return False
 
 
 def _is_ours(path: Path) -> bool:
@@ -185,19 +234,42 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
             roots = list(user.iterdir()) if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() else []
         except OSError:
             continue
-        for root in roots:
-            owner = _owner(root)
-            if processes.is_running(*owner) if owner is not None else _is_in_hand(root):
-                continue
-            if owner is not None:
-                processes.end_marked(f"{owner[0]}.{owner[1]}.")
-            _take_over_segments(root)
-            _remove_segments(root)
+        for root in filter(_is_left, roots):
+            left = _owner(root)
+            if left is not None:
+                processes.end_marked(left.mark)
+            _remove_segments(_left_segments(root))
             shutil.rmtree(root, ignore_errors=True)
             removed.append(root)
         with contextlib.suppress(OSError):  # of other runs' folders
             user.rmdir()
     return removed
+
+
+def _is_left(root: Path) -> bool:
+    """Whether the process that made a folder has ended, as far as that is sure."""
+    maker = _owner(root)
+    if maker is None:
+        return not _is_in_hand(root)
+    lives = maker.lives()
+    if lives is None and maker.is_of_this_machine():  # of another PID namespace
+        return _is_unlocked(root / OWNER)
+    return lives is False
+
+
+def _is_unlocked(path: Path) -> bool:
+    """Whether nobody holds a file's lock; where that cannot be told, somebody may."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 def _is_in_hand(root: Path) -> bool:
@@ -211,23 +283,22 @@ def _is_in_hand(root: Path) -> bool:
         return True
 
 
-def _take_over_segments(root: Path) -> None:
-    """What ranks said of their segments, or died too early to say, when their parent could not note it any more."""
-    found = set(told_segments(root / _SEGMENTS)) | _unsaid_segments(root)
+def _left_segments(root: Path) -> set[str]:
+    """What a dead parent had noted of its ranks' segments, what they said, and what they died too early to say."""
+    found = set(told_segments(root / _SEGMENTS))
+    with contextlib.suppress(OSError):
+        found |= _unsaid_segments((root / OWNER).stat().st_mtime)
     with contextlib.suppress(OSError):  # of a run that is just removing its own folder
         found |= {name for path in root.glob("*/evidence/segments-*.json") for name in told_segments(path)}
-    if found:
-        with contextlib.suppress(OSError):
-            (root / _SEGMENTS).write_text(json.dumps(sorted(found)))
+    return found
 
 
-def _unsaid_segments(root: Path) -> set[str]:
-    """Libraries' segments since the dead parent began: of ranks that were killed while the library made them, where a
-    name lasts from its making until all ranks have mapped it. What a process maps is left alone, noted or not.
+def _unsaid_segments(began: float) -> set[str]:
+    """Libraries' segments since `began`: of ranks that died while the library made them, where a name lasts from its
+    making until all ranks have mapped it, or that had no room. What a process has open stays, noted or not.
     """
     found = set()
     with contextlib.suppress(OSError):
-        began = (root / OWNER).stat().st_mtime
         for path in SHARED_MEMORY.iterdir():
             with contextlib.suppress(OSError):
                 if path.name.startswith(_LIBRARIES_SEGMENTS) and path.stat().st_mtime >= began:
@@ -235,10 +306,8 @@ def _unsaid_segments(root: Path) -> set[str]:
     return found
 
 
-def _owner(root: Path) -> tuple[int, int] | None:
+def _owner(root: Path) -> Owner | None:
     try:
-        shape = table({"pid": whole(), "start_time": whole()}, needed=("pid", "start_time"))
-        owner = read_json(root / OWNER, 1 << 16, "a folder's owner", shape)
-        return owner["pid"], owner["start_time"]
+        return Owner.of_plain(read_json(root / OWNER, 1 << 16, "a folder's owner", owner.SHAPE))
     except UsageError:
         return None

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from linkgauge.owner import sees_itself, stat_fields
+
 MARK = "LINKGAUGE_LAUNCH"
 _PROC = Path("/proc")
 _BLIND_WAIT_S = 0.05
@@ -53,7 +55,12 @@ class EndOf:
 
 
 def own_processes() -> list[int]:
-    """Ids of all processes of this user that can be looked into, this one left out."""
+    """Ids of all processes of this user that can be looked into, this one left out.
+
+    None where /proc is another PID namespace's: its numbers are here those of other processes, or of none.
+    """
+    if not sees_itself():
+        return []
     found = []
     for entry in os.scandir(_PROC):
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
@@ -63,24 +70,9 @@ def own_processes() -> list[int]:
     return found
 
 
-def _stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; empty where there is no such process."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return []
-    return text[text.rindex(")") + 2 :].split()
-
-
-def start_time(pid: int) -> int:
-    """When a process started, in clock ticks since boot: with the id it names a process for good. 0: no process."""
-    fields = _stat_fields(pid)
-    return int(fields[19]) if len(fields) > 19 else 0
-
-
 def state_of(pid: int) -> str:
     """R, S, D, T, Z, ...; empty where there is no such process."""
-    fields = _stat_fields(pid)
+    fields = stat_fields(pid)
     return fields[0] if fields else ""
 
 
@@ -89,13 +81,8 @@ _PF_EXITING = 4  # Linux, sched.h
 
 def is_exiting(pid: int) -> bool:
     """Whether a process has ended or is about to: its last thread, or it got a signal that ends it, is on its way."""
-    fields = _stat_fields(pid)
+    fields = stat_fields(pid)
     return len(fields) <= 6 or fields[0] in "ZX" or bool(int(fields[6]) & _PF_EXITING)
-
-
-def is_running(pid: int, started: int) -> bool:
-    """Whether the process of that id and start time still runs (a zombie does not)."""
-    return start_time(pid) == started and started != 0 and state_of(pid) != "Z"
 
 
 def mark_of(pid: int) -> str:
@@ -178,7 +165,7 @@ def end_marked(prefix: str, patience_s: float = 2.0) -> list[int]:
 def _members(group: int) -> list[int]:
     found = []
     for pid in own_processes():
-        fields = _stat_fields(pid)
+        fields = stat_fields(pid)
         if len(fields) > 2 and int(fields[2]) == group and fields[0] != "Z":
             found.append(pid)
     return found

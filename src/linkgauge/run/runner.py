@@ -46,6 +46,7 @@ from linkgauge.run.spec import (
     WorkerSpec,
     entry_of,
 )
+from linkgauge.run.token import new_token
 from linkgauge.run.watch import LaunchWatch
 from linkgauge.run.worker import is_oversubscribed
 from linkgauge.store.folder import RunFolder
@@ -86,6 +87,7 @@ class Runner:
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
         self._statuses = folder.status_journal()
         self._choices = Choices()
+        self._token = new_token()
         self._curves = dict(prepared.curves)  # of each kind of launch
         self._turn_ends = 0.0  # with a time limit: when the launch in hand has to end
         self._measured: dict[LaunchSettings, set[str]] = {}  # planned keys of cases that a launch has measured
@@ -387,7 +389,7 @@ class Runner:
 
         try:
             hosts = one.planned.settings.hosts or [node.host for node in self._nodes_of(one)]
-            return LoadLaunches(hosts, self._machine, make)
+            return LoadLaunches(hosts, self._machine, make, self._token)
         except OSError as error:
             raise EnvironmentLackingError(f"no port for the loads' launches to be told by: {error.strerror}") from None
 
@@ -494,6 +496,7 @@ class Runner:
             core_use=self._prepared.every_s > 0,
             curves=self._curves_of(one).to_plain(),
             job_env=tuple((devices, dict(env)) for devices, env in settings.job_env),
+            token=self._token,
         )
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
 

@@ -1,4 +1,7 @@
-"""What the parent tells a launch: one JSON file that every rank reads, and how a case is told to the core."""
+"""What the parent tells a launch: one JSON file that every rank reads, and how a case is told to the core.
+
+The file lies on a disk: no secret is in it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from linkgauge.model.case import CORE_NAMES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.plan.curves import Step
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 BROKEN = ("failed", "hung", "crashed", "corrupt")  # what counts against a transport: a slow case says nothing
 ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
@@ -95,6 +100,7 @@ class WorkerSpec:
     core_use: bool = False  # what the nodes' cores did beside each case is observed
     lines: dict[str, Any] = dataclasses.field(default_factory=dict)  # of run/load_lines.py, to loads' launches
     load: dict[str, Any] = dataclasses.field(default_factory=dict)  # what of another launch's case this launch is
+    token: str = ""  # by which ranks call the parent: never in the file (run/token.py)
 
     def device_of(self, rank: int) -> int:
         """The device that a rank drives, on its own node: an index of `ordinals`."""
@@ -118,6 +124,7 @@ class WorkerSpec:
     def write(self, path: Path) -> None:
         """Write the file."""
         plain = dataclasses.asdict(dataclasses.replace(self, cases=()))
+        del plain["token"]
         # Every rank reads this: a case's devices, as many as its ranks, are written once for all cases that have them.
         sets: dict[tuple[int, ...], int] = {}
         plain["cases"] = [
@@ -126,7 +133,8 @@ class WorkerSpec:
              **({} if entry.step is None else {"step": entry.step.to_plain()})} for entry in self.cases
         ]  # fmt: skip
         plain["device_sets"] = list(sets)
-        path.write_text(json.dumps(plain, separators=(",", ":")))
+        with open(os.open(path, _NEW_FILE, 0o600), "w", encoding="ascii") as file:
+            file.write(json.dumps(plain, separators=(",", ":")))
 
     @classmethod
     def read(cls, path: Path) -> WorkerSpec:

@@ -9,6 +9,7 @@ is removed. On other nodes that is left to the launcher.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ class Survivor:
 
     def __init__(self) -> None:
         """Start it; where no process can be had the run goes on without."""
+        from linkgauge.run.processes import MARK  # not of the process itself, which finds no package before its end
+
         self._process: subprocess.Popen[bytes] | None = None
         package = str(Path(__file__).resolve().parents[2])
         with contextlib.suppress(OSError):
@@ -31,6 +34,8 @@ class Survivor:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
+                # Not marked as what another parent started (peers/): it would be ended by that one's, and none cleaned.
+                env={name: value for name, value in os.environ.items() if name != MARK},
                 start_new_session=True,  # a terminal's signals, and those to the parent's group, are not for it
             )
 

@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.files import temporary_folder
 from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import LeftOut, Point
-from linkgauge.run import evidence, nccl_log, peer_memory
+from linkgauge.run import evidence, nccl_log, peer_memory, token
 from linkgauge.run import heartbeat as beat
 from linkgauge.run.binding import with_own_core
 from linkgauge.run.case_record import Rest, record_case, send_outcome, send_rest
@@ -356,13 +357,20 @@ def run_process(spec: WorkerSpec) -> None:
         _note(spec, rank, f"{shown}: {remedy}", NoteKind.START)
         _end_now(EXIT_START)
 
+    word = token.heard(world)
+    if spec.lines and not word:
+        _note(spec, rank, "the launcher passed no standard input on to rank 0, by which it is told how to call the "
+              "parent: leave out launcher arguments that say so (--launcher-args)", NoteKind.START)  # fmt: skip
+        _end_now(EXIT_START)
+    spec = dataclasses.replace(spec, token=word)
+
     def body() -> str:
         nodes = node_numbers(world)
         here, reported = _on_this_node(spec, world, nodes)
         watch = HeartbeatFile(Path(here.heartbeat), spec.ranks, create=False)
         watch.set_word(rank, beat.PID, os.getpid())
         if reported:  # before this thread is bound to cores, so that the reports take none of them
-            BeatReporter(place_of(Path(spec.journal)), watch, reported, NicCounters().crossed).start()
+            BeatReporter(place_of(Path(spec.journal)), watch, reported, spec.token, NicCounters().crossed).start()
         _bind(spec, rank)
         session = open_process_session(here, world, nodes, watch.rank_words(rank))
         evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more
@@ -404,7 +412,7 @@ def _on_this_node(spec: WorkerSpec, world: Any, nodes: Sequence[int]) -> tuple[W
     else:
         made = ""
         if not Path(spec.heartbeat).exists():
-            base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+            base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(temporary_folder())
             made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
             HeartbeatFile(Path(made) / "heartbeat", spec.ranks, create=True)
             atexit.register(shutil.rmtree, made, ignore_errors=True)
@@ -421,6 +429,7 @@ def _on_this_node(spec: WorkerSpec, world: Any, nodes: Sequence[int]) -> tuple[W
 def run_threads(spec: WorkerSpec) -> None:
     """Be all ranks, one a thread of this process; without MPI."""
     watch = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=False)
+    spec = dataclasses.replace(spec, token=token.heard())
     sessions = open_thread_sessions(spec, [watch.rank_words(rank) for rank in range(spec.ranks)])
     ends = [""] * spec.ranks
 

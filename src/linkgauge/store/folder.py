@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import re
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.files import write_special
 from linkgauge.model.shape import as_it_is, checked, read_json
 from linkgauge.store import schema
+from linkgauge.store.hold import Hold
 from linkgauge.store.journal import (
     JournalDamage,
     JournalWriter,
     Record,
     fsync_folder,
+    is_folder,
     launch_files,
     no_link,
     read_journal,
@@ -31,6 +33,7 @@ from linkgauge.store.shapes import INFO, RECORDS
 _STATUSES = "statuses.lgj"
 _MAX_INFO_BYTES = 16 << 20
 _HALF_WRITTEN = re.compile(r"\.(run\.json|plan\.json|report\.html)\.\w+|\.[\w-]+\.parquet\.new")
+_LAUNCH_NAME = re.compile(r"launch-\d{5,9}\.\w+")  # by which a folder holds nothing of a run's, and is in the way
 _OF_A_LAUNCH = re.compile(r"launch-\d{5,9}\.(?!lgj$)\w+|(?:choices|load)-\d{5,9}\.\w+")
 
 
@@ -43,18 +46,18 @@ class RunFolder:
         self.info = info
         self._version = info["format_version"]  # as run.json has it on the disk
         self._statuses: JournalWriter | None = None
-        self._held = -1
+        self._held: Hold | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], info: dict[str, Any]) -> RunFolder:
-        """Make a new run folder with `info` (plain JSON values) in run.json.
+        """Make a new run folder, open to its user alone, with `info` (plain JSON values) in run.json.
 
         UsageError where the path exists or cannot be made.
         """
         path = Path(path)
         try:
-            path.mkdir(parents=True)
-            (path / "journal").mkdir()
+            path.mkdir(parents=True, mode=0o700)
+            (path / "journal").mkdir(mode=0o700)
         except FileExistsError:
             raise UsageError(f"{path} exists already: give --out a folder that does not") from None
         except OSError as error:
@@ -84,20 +87,10 @@ class RunFolder:
     def hold(self) -> None:
         """Let nobody else measure into this folder until this process ends; a second call does nothing.
 
-        UsageError where another process does. On file systems without locks nothing is held.
+        UsageError where another process does, or may do so where that cannot be seen (store/hold.py).
         """
-        if self._held >= 0:
-            return
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise UsageError(f"{self.path} is being measured by another process: wait until it has ended") from None
-        except OSError:
-            os.close(descriptor)
-            return
-        self._held = descriptor
+        if self._held is None:
+            self._held = Hold(self.path)
 
     def update_info(self, values: dict[str, Any]) -> None:
         """Set keys of run.json; the file is replaced atomically and is durable when this returns."""
@@ -168,8 +161,8 @@ class RunFolder:
         try:
             for folder, names in folders.items():
                 for path in folder.iterdir() if folder.is_dir() else ():
-                    if names.fullmatch(path.name):
-                        path.unlink()
+                    if names.fullmatch(path.name) or (_LAUNCH_NAME.fullmatch(path.name) and is_folder(path)):
+                        _remove(path)
         except OSError as error:
             raise EnvironmentLackingError(f"cannot write in {self.path}: {error.strerror}") from None
 
@@ -194,18 +187,13 @@ class RunFolder:
             self._statuses.close()
             self._statuses = None
 
-    def __del__(self) -> None:
-        """Let go of the folder."""
-        if getattr(self, "_held", -1) >= 0:
-            os.close(self._held)
-
     def _journal_folder(self) -> Path:
         return no_link(self.path / "journal")
 
     def _made_journal_folder(self) -> Path:
         path = self._journal_folder()
         try:
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise EnvironmentLackingError(f"cannot write the run folder {self.path}: {error.strerror}") from None
         return path
@@ -223,6 +211,14 @@ def _records(path: Path) -> Iterator[Record]:
         yield dataclasses.replace(record, header=header)
 
 
+def _remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that is in it."""
+    if is_folder(path):
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that at every moment it is the old or the new one, also after a crash.
 
@@ -233,11 +229,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     try:
         if write_special(path, content):
             return
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        # Who may read it is left to the user's umask, which tempfile's files ignore.
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = beside
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            os.fchmod(file.fileno(), 0o644)
             os.fsync(file.fileno())
         os.replace(temporary, path)
         fsync_folder(path.parent)

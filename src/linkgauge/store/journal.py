@@ -211,12 +211,17 @@ def open_regular(path: Path) -> BinaryIO:
 def launch_files(folder: Path, suffix: str) -> dict[int, Path]:
     """Return the files `launch-NNNNN.suffix` of a folder of a run folder by the number of their launch, in order.
 
-    None where the folder is not there. RunFolderError where it is a symbolic link.
+    None where the folder is not there. RunFolderError where it is a symbolic link. A folder of such a name is none.
     """
     if not no_link(folder).is_dir():
         return {}
     named = ((_LAUNCH_FILE.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
-    return {int(match[1]): path for match, path in named if match and match[2] == suffix}
+    return {int(match[1]): path for match, path in named if match and match[2] == suffix and not is_folder(path)}
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder itself, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def no_link(path: Path) -> Path:

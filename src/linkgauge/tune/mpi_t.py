@@ -13,7 +13,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 
 _LONGEST = 1 << 16
 _ALIAS = re.compile(rb"@Alias:# *(\w+)")
@@ -54,7 +53,7 @@ def said_at_start(library: ctypes.CDLL, variable: str, value: str) -> list[str]:
     """The lines that the library writes when it is begun and ended under that variable. OSError where it cannot be."""
     os.environ[variable] = value
     own = [(number, os.dup(number)) for number in (1, 2)]
-    with tempfile.TemporaryFile() as told:
+    with open(os.memfd_create("told"), "w+b") as told:
         for number, _ in own:
             os.dup2(told.fileno(), number)
         failed = library.MPI_Init(None, None)

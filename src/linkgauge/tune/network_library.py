@@ -12,7 +12,6 @@ import ctypes
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 _GLOBAL = os.RTLD_NOW | os.RTLD_GLOBAL
@@ -35,7 +34,7 @@ def of_ucx(file: str) -> dict[str, str]:
     libc.fdopen.restype = ctypes.c_void_p
     libc.fclose.argtypes = (ctypes.c_void_p,)
     options = ctypes.addressof(ctypes.c_char.in_dll(ucs, "ucs_config_global_list"))
-    with tempfile.TemporaryFile() as told:
+    with open(os.memfd_create("told"), "w+b") as told:
         stream = libc.fdopen(os.dup(told.fileno()), b"w")
         # The fifth is a filter, of UCX 1.13 and newer.
         ucs.ucs_config_parser_print_all_opts(

@@ -22,7 +22,8 @@ from linkgauge.model.shape import (
     text,
     whole,
 )
-from linkgauge.plan.plan_file import safe_variable
+from linkgauge.model.transports import TRANSPORTS
+from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.stats.compare import Shift
 
 FILE = Path("tuned") / "tuned.json"
@@ -39,12 +40,19 @@ def _exports(value: Any, at: str) -> dict[str, str]:
     return found
 
 
+def _subject(value: Any, at: str) -> str:
+    """Of what a search was, as it writes it: it begins with a transport, not with what a shell would run."""
+    if label(value, at).partition(" ")[0] not in TRANSPORTS:
+        raise MisshapenError(f"{at} begins with no transport of 'linkgauge list transports': expected a search's words")
+    return str(value)
+
+
 _SHIFT = table(
     {"share": number(_LEAST), "low": number(_LEAST), "high": number(_LEAST)}, needed=("share", "low", "high")
 )
 _SHAPE = table(
     {
-        "subject": label,
+        "subject": _subject,
         "confirmed": each(
             table(
                 {
@@ -75,10 +83,14 @@ class Proved:
 
     @property
     def words(self) -> str:
-        """One line: `mpi allreduce of 64 KiB on 2 ranks: export X=Y: -40 % of the time (-45 to -35 %, 14 pairs)`."""
+        """Two lines for a shell: `# mpi allreduce of 64 KiB on 2 ranks: -40 % of the time (...)` and `export X=Y`.
+
+        What a stranger's file says of the search is a comment there, whatever it is.
+        """
         share, low, high = (f"{100 * one:+.0f}" for one in dataclasses.astuple(self.change))
         exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.exports)
-        return f"{self.task}: export {exports}: {share} % of the time ({low} to {high} %, {self.pairs} fresh pairs)"
+        gain = f"{share} % of the time ({low} to {high} %, {self.pairs} fresh pairs)"
+        return f"# {self.task}: {gain}\nexport {exports}"
 
 
 def is_search(folder: Path) -> bool:

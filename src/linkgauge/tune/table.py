@@ -30,7 +30,7 @@ from linkgauge.model.shape import (
     whole,
 )
 from linkgauge.model.transports import TRANSPORTS
-from linkgauge.plan.plan_file import safe_variable
+from linkgauge.plan.tuning_variables import safe_variable
 
 FOLDER = Path(__file__).parent / "settings"
 SCALES = ("names", "list", "linear", "log2")

@@ -26,16 +26,15 @@ class Hydra(Launcher):
     pid_pattern = r"PID (\d+) RUNNING AT"
 
     def command(self, request: LaunchRequest) -> list[str]:
-        """Return mpiexec -n N with the environment given to each rank."""
+        """Return mpiexec -n N. Ranks have its own environment, on other nodes too; values in words stand in `ps`."""
         assert self.mpi is not None
-        environment = [word for name, value in request.env.items() for word in ("-genv", name, value)]
         return [
             str(self.mpi.launcher),
             *(["-bind-to", "core"] if request.bind == "core" else []),
             *(["-disable-auto-cleanup"] if request.others_stay and self.mpi.vendor in ("mpich", "intel") else []),
             *_placing(request),
             *request.launcher_args,
-            *environment,
+            "-genvall",
             "-n",
             str(request.ranks),
             *request.command,

@@ -69,7 +69,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     relaunched = folder.info.get("relaunched", {})
     run = load(path)
     pending = resumed_pending(launches, run, relaunched, retry)
-    curves = known_curves(launches, run, relaunched)
+    curves = known_curves(launches, run)
     left = sum(len(one.entries) for one in pending)
     if not left:
         reporter.note(f"{path} has nothing left to measure")

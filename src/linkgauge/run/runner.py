@@ -181,7 +181,7 @@ class Runner:
 
     def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
         """Record a case as skipped."""
-        self._status(CaseEntry(case, attempt, 0), planned.number, planned.repeat, "skipped", reason, {})
+        self._status(CaseEntry(case, attempt, 0), planned, planned.number, "skipped", reason, {})
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
@@ -268,7 +268,7 @@ class Runner:
             left_out = one.leave_out(self._nodes.gone)
             for entry, host in left_out:
                 reason = f"node {host} does not answer: {self._nodes.gone[host]}"
-                self._status(entry, one.number, one.planned.repeat, "skipped", reason, {NODE_LEFT_OUT: host})
+                self._status(entry, one.planned, one.number, "skipped", reason, {NODE_LEFT_OUT: host})
             if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
                 self._relaunch(one)
 
@@ -309,7 +309,7 @@ class Runner:
 
     def _skip_held(self, one: Pending) -> None:
         for entry, reason in one.held.values():
-            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {})
+            self._status(entry, one.planned, one.number, "skipped", reason, {})
         one.held.clear()
 
     def _ended_with_the_run(self, end: LaunchEnd) -> bool:
@@ -557,7 +557,7 @@ class Runner:
                 self._curves_of(one).learn(entry.case.size_asked, evidence)
             if self._prepared.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
-            self._status(entry, one.number, one.planned.repeat, status, reason, evidence, goodput)
+            self._status(entry, one.planned, one.number, status, reason, evidence, goodput)
 
     def _curves_of(self, one: Pending) -> Curves:
         return self._curves.setdefault(one.planned.settings, Curves())
@@ -565,7 +565,7 @@ class Runner:
     def _on_left_out(self, one: Pending, header: Mapping[str, Any]) -> None:
         entry = one.take(header)
         if entry is not None and "reason" in header:  # else it is another case of the launch, which has its own status
-            self._status(entry, one.number, one.planned.repeat, "skipped", header["reason"], header["evidence"])
+            self._status(entry, one.planned, one.number, "skipped", header["reason"], header["evidence"])
 
     def _blame(self, one: Pending, end: LaunchEnd, *, lost: bool = False) -> None:
         """Give the case in hand its status. One that has no rank on a node that was `lost` is measured again."""
@@ -577,14 +577,14 @@ class Runner:
             return
         if one.entries.pop(end.blamed.key, None) is not None:
             evidence = {**end.evidence, **({} if end.blamed.step is None else end.blamed.step.evidence(None))}
-            self._status(end.blamed, one.number, one.planned.repeat, end.status, end.reason, evidence)
+            self._status(end.blamed, one.planned, one.number, end.status, end.reason, evidence)
 
     def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
         """Nothing more can be had of this launch: each case left fails with the reason."""
         reason = f"its launch could not be run: {end.start_problem}"
         one.give_back()
         for entry in one.entries.values():
-            self._status(entry, one.number, one.planned.repeat, "failed", reason, end.evidence, of_launch=True)
+            self._status(entry, one.planned, one.number, "failed", reason, end.evidence, of_launch=True)
         self._reporter.note(f"{len(one.entries)} cases failed: {reason}")
         one.entries.clear()
 
@@ -598,7 +598,7 @@ class Runner:
                 f"skipped after {self._failures[entry.case.transport]} failures of {entry.case.transport} "
                 f"(--max-failures {limit})"
             )
-            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {AFTER_FAILURES: True})
+            self._status(entry, one.planned, one.number, "skipped", reason, {AFTER_FAILURES: True})
         for transport in sorted({entry.case.transport for entry in left_out.values()}):
             count = sum(entry.case.transport == transport for entry in left_out.values())
             self._reporter.note(f"the {count} cases of {transport} that are left are skipped: it failed {limit} times")
@@ -606,8 +606,8 @@ class Runner:
     def _status(
         self,
         entry: CaseEntry,
+        planned: PlannedLaunch,
         launch: int,
-        repeat: int,
         status: str,
         reason: str,
         evidence: Mapping[str, Any],
@@ -618,8 +618,9 @@ class Runner:
         record = {
             "case_key": entry.case.case_key,
             "launch": launch,
-            "repeat": repeat,
+            "repeat": planned.repeat,
             "attempt": entry.attempt,
+            "planned_launch": planned.number,
             "case": entry.case.dimensions(),
             "status": status,
             "reason": reason,

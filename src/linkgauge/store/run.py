@@ -59,7 +59,18 @@ class Run:
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt): all dimensions, status, reason (docs/run-folder.md)."""
         found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
+        found = self._with_planned_launches(found)
         return found if self._only is None else found.filter(pc.field("launch").isin(list(self._only)))
+
+    def _with_planned_launches(self, cases: pa.Table) -> pa.Table:
+        """Fill in which planned launch a case belongs to, where an older run's statuses do not say so."""
+        if not cases["planned_launch"].null_count:
+            return cases
+        origin = {int(number): planned for number, planned in self.info.get("relaunched", {}).items()}
+        launches, said = cases["launch"].to_pylist(), cases["planned_launch"].to_pylist()
+        numbers = [origin.get(one, one) if of is None else of for one, of in zip(launches, said, strict=True)]
+        field = cases.schema.field("planned_launch")
+        return cases.set_column(cases.schema.get_field_index(field.name), field, pa.array(numbers, field.type))
 
     @functools.cached_property
     def launches(self) -> pa.Table:

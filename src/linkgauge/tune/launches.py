@@ -119,7 +119,7 @@ class FolderBench:
         attempts: dict[int, int] = {}
         for row in run.rows():
             self._highest = max(self._highest, row.launch)
-            planned = relaunched.get(row.launch, row.launch)
+            planned = row.record["planned_launch"]
             self._numbers.setdefault(planned, [])
             if row.launch not in self._numbers[planned]:
                 self._numbers[planned].append(row.launch)
@@ -374,7 +374,9 @@ class FolderBench:
             for some in (self._wanted.cases, self._wanted.guards)
         )
         wanted = {case.case_key for case in objective}
-        found = counted(run, ("case_key", "launch_key", "repeat", "attempt", "status", "lane", "median_ns"))
+        found = counted(
+            run, ("case_key", "launch_key", "planned_launch", "repeat", "attempt", "status", "lane", "median_ns")
+        )
         known = {case.case_key: case_text(case) for case in (*objective, *guards_too)}
         times: dict[str, float] = {}
         guards: dict[str, float] = {}

@@ -73,8 +73,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
     # One row a (case_key, launch, repeat, attempt).
     "cases": {
         **_ROW, "planned_launch": "int32", **dimension_types(), "lanes": "list<string>",
-        "bytes_per_peer": "int64", "bytes_total": "int64", "status": "string", "reason": "string", "converged": "bool", "coarse": "bool",
-        "oversubscribed": "bool", "verified": "bool", "operations_total": "int64", "evidence": "json",
+        "bytes_per_peer": "int64", "bytes_total": "int64", "status": "string", "reason": "string", "converged": "bool",
+        "coarse": "bool", "oversubscribed": "bool", "verified": "bool", "operations_total": "int64", "evidence": "json",
     },
     # One row a launch.
     "launches": {

@@ -25,6 +25,7 @@ class Exit(enum.IntEnum):
     CANNOT_JUDGE = 3
     SOME_FAILED = 4
     LACKING = 5
+    NOTHING = 6
     UNFORESEEN = 70
     INTERRUPTED = 130
 

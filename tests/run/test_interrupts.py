@@ -18,9 +18,10 @@ import pytest
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.run.prepare import changes, resumed_pending
-from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings
+from linkgauge.run.prepared import PLAN_FILE, Pending, read_launches, unsafe_settings
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.run.processes import own_processes
+from linkgauge.run.runner import Runner
 from linkgauge.run.spec import WorkerSpec
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import read_journal
@@ -108,7 +109,7 @@ def wait_for_a_case_in_hand(path: Path) -> None:
     """Return when ranks have just begun a case: what ends them between two of them is no case's doing."""
     journal = max(path.rglob("launch-*.lgj"))
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and [record.kind for record in read_journal(journal)][-1] != "begin":
+    while time.monotonic() < deadline and [record.kind for record in read_journal(journal)][-1:] != ["begin"]:
         time.sleep(0.002)
 
 
@@ -130,10 +131,56 @@ def test_one_signal_ends_after_the_case_in_hand_and_the_run_can_be_resumed(tmp_p
     info = json.loads((path / "run.json").read_text())
     assert info["left"] == 66 - len(some)
     assert info["ended_by"] == ("interrupted" if number == signal.SIGINT else "SIGTERM")
+    assert f": {len(some)} of 66 cases kept in {path}; resume: linkgauge run --resume {path}\n" in said(tmp_path)
     resumed = parent(path, tmp_path)
     assert resumed.wait(120) == 0
     assert measured(path) == dict.fromkeys(measured(path), 1)
     assert len(measured(path)) == 66
+
+
+def said(tmp: Path) -> str:
+    return (tmp / "parent.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGTERM, "interrupted by SIGTERM"),
+        pytest.param(signal.SIGINT, "interrupted", marks=thorough("ends as by SIGTERM")),
+        (signal.SIGHUP, "interrupted by SIGHUP"),
+    ],
+)
+def test_a_signal_in_a_long_case_waits_for_no_end_of_it_and_one_line_says_what_is_kept(
+    tmp_path: Path, number: int, words: str
+) -> None:
+    path = tmp_path / "run"
+    process = parent(path, tmp_path, sample_s=2.0, sizes="8")  # 6 cases of 40 s each
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(path.rglob("launch-*.lgj")):
+        time.sleep(0.02)
+    wait_for_a_case_in_hand(path)
+    process.send_signal(number)
+    assert process.wait(60) == 130, said(tmp_path)
+    assert measured(path) == {}
+    assert [line for line in said(tmp_path).splitlines() if not line.startswith("linkgauge: 0/6 cases")] == [
+        f"linkgauge: {words}: 0 of 6 cases kept in {path}; resume: linkgauge run --resume {path}"
+    ]
+
+
+def test_a_signal_amid_a_wait_outside_of_a_launch_ends_that_wait(
+    run_plan: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a look at silent nodes is, which no flag ends."""
+
+    def wait(self: Runner, one: Pending) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(600)
+
+    monkeypatch.setattr(Runner, "_settle", wait)
+    run = run_plan(threads=True)
+    assert run.status == 130
+    assert f"interrupted by SIGTERM: 4 of 8 cases kept in {run.path}; resume" in capsys.readouterr().err
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def end_its_ranks(process: subprocess.Popen[str]) -> None:

@@ -58,6 +58,9 @@ FAILED = ("failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 # How long after ranks that died of SIGTERM one to this process may come.
 _REST_S = 0.2  # between looks whether a signal came, while the next round of a watch is waited for
 _SIGNAL_PATIENCE_S = 2.0
+# A batch system kills 30 s after its SIGTERM, an impatient user sooner: a run ends within 5 s of a signal.
+_LAST_CASE_S = 1.5  # for the case in hand to end
+_LAST_WAIT_S = 3.0  # for whatever else the run waits for, such as a look at its nodes
 _TOLD_AFTER_S = 2.0  # of a compilation
 # Launches in a row that end without any case to blame and without progress.
 _MAX_IDLE_LAUNCHES = 2
@@ -81,6 +84,7 @@ class Runner:
         self._failures: dict[str, int] = {}
         self._interrupts = 0
         self._signal = 0
+        self._signalled_at = 0.0
         self._launch: Launch | None = None
         self._told_of_compiling = False
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
@@ -92,6 +96,7 @@ class Runner:
         self.counts: dict[str, int] = {}
         self.launches_started = 0
         self.last_start_problem = ""
+        self.first_skipped = ""  # why the first skipped case was
         self.out_of_time = False
         self.clocks: dict[str, Any] = dict(folder.info.get("clock") or {})  # of each launch, by its number
 
@@ -120,15 +125,20 @@ class Runner:
         )
         ending = {signal.SIGINT, signal.SIGTERM, *interrupts.heeded()}
         previous = {number: signal.signal(number, self._on_signal) for number in ending}
-        self._leave_out_gone()
+        previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_last_wait)
         try:
+            self._leave_out_gone()
             if limit is None:
                 self._take_turns(self._pending)
             else:
                 self._use_time(limit)
             if self._prepared.library_choices:
                 self._ask_libraries()
+        except KeyboardInterrupt:
+            if not self._signal:
+                raise
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._reporter.stop()
@@ -185,12 +195,21 @@ class Runner:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
-        self._signal = number
+        self._signal = self._signal or number
+        if self._interrupts == 1:
+            self._signalled_at = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, _LAST_WAIT_S, _REST_S)
         if self._launch is not None:
             if self._interrupts == 1:
                 self._launch.stop()
             else:
                 self._launch.abort()
+
+    def _on_last_wait(self, number: int, frame: FrameType | None) -> None:
+        """Leave what the run still waits for. A launch is left to end its own processes, which takes a moment."""
+        if self._launch is None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise KeyboardInterrupt(interrupts.words(self._signal))
 
     def _stopping(self) -> bool:
         limit = self._prepared.time_limit
@@ -224,7 +243,8 @@ class Runner:
                     self._leave_out_gone()
             elif not end.started:
                 if self._stopping() or self._without_its_job():
-                    self._reporter.note(f"the ranks of launch {one.number} had not met when the run was ended")
+                    if not self._interrupts:
+                        self._reporter.note(f"the ranks of launch {one.number} had not met when the time was up")
                     return
                 self.last_start_problem = end.start_problem
                 if self._find_lost(one):
@@ -329,7 +349,7 @@ class Runner:
         """Whether the batch system has ended the job, which then ends the run as a signal does."""
         if job_is_over():
             self._reporter.note("the batch system has ended the job that this run is in")
-            self._interrupts, self._signal = self._interrupts + 1, signal.SIGTERM
+            self._interrupts, self._signal = self._interrupts + 1, self._signal or signal.SIGTERM
         return self._interrupts > 0
 
     def _relaunch(self, one: Pending) -> None:
@@ -522,9 +542,11 @@ class Runner:
             self._reporter.note("kernels are being linked with a library's device code, once: some seconds of a core")
         if self._launch is None or not self._stopping():
             return
-        limit = self._prepared.time_limit
+        limit, time_now = self._prepared.time_limit, time.monotonic()
+        over = limit is not None and time_now >= limit.cut
+        over |= self._interrupts > 0 and time_now >= self._signalled_at + _LAST_CASE_S
         # Ranks that have not met cannot be asked to end after the case in hand.
-        if watch.launch_record is None or (limit is not None and time.monotonic() >= limit.cut):
+        if watch.launch_record is None or over:
             self._launch.abort()
         else:
             self._launch.stop()
@@ -629,6 +651,8 @@ class Runner:
         # One fsync for each case that was measured or failed; thousands of skipped ones share the next.
         self._statuses.append("status", record, durable=status != "skipped")
         self.counts[status] = self.counts.get(status, 0) + 1
+        if status == "skipped":
+            self.first_skipped = self.first_skipped or reason
         if status in BROKEN and not of_launch:
             self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1
         self._reporter.state.estimated_done_s += case_s(entry.case, self._machine)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
+from linkgauge.errors import EnvironmentLackingError, Exit, RunFolderError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
@@ -337,7 +337,7 @@ class FolderBench:
         )
         with contextlib.suppress(EnvironmentLackingError):  # a setting with which no launch starts: its cases failed
             status = measure(prepared, self._folder, _Quiet())
-            if status == 130:
+            if status == Exit.INTERRUPTED:
                 raise InterruptedSearchError
         relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
         self._numbers[number] = [actual, *(a for a, b in relaunched.items() if b == number and a != actual)]

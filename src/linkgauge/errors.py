@@ -60,6 +60,10 @@ class RunFolderError(UsageError):
     """A run folder that is missing, truncated, of another version, or not a run folder at all."""
 
 
+class DamagedRunWarning(UserWarning):
+    """A run folder of which a part is damaged is read without that part."""
+
+
 def brief(word: str) -> str:
     """A word that was typed, for an error: of a very long one its beginning, and how long it is."""
     return word if len(word) <= 80 else f"{word[:20]}... ({len(word)} characters)"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.errors import DamagedRunWarning, EnvironmentLackingError, RunFolderError
 from linkgauge.run.prepare import changes, resumed_pending
 from linkgauge.run.prepared import PLAN_FILE, Pending, read_launches, unsafe_settings
 from linkgauge.run.private_folder import clean_leftovers
@@ -228,6 +228,47 @@ def test_two_signals_end_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert load(path).info["exit_status"] == 130
+
+
+@pytest.mark.parametrize(
+    ("journal", "kind"),
+    [("launch-00000.lgj", "case"), ("launch-00000.lgj", "launch"), ("statuses.lgj", "status")],
+)
+def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
+    tmp_path: Path, journal: str, kind: str
+) -> None:
+    path, sizes = tmp_path / "run", "8:8KiB:x8"
+    process = parent(path, tmp_path, sizes=sizes, sample_s=0.006)  # 24 cases
+    wait_for(path, 4, process)
+    process.kill()
+    process.wait(30)
+    clean_leftovers([tmp_path])
+    before = measured(path)
+    file = path / "journal" / journal
+    records = list(read_journal(file))
+    ends = [0, *(record.end_offset for record in records)]
+    hit = [record.kind for record in records].index(kind)
+    content = bytearray(file.read_bytes())
+    content[ends[hit + 1] - 6] ^= 1
+    file.write_bytes(content)
+    with pytest.warns(DamagedRunWarning, match=rf"{journal}: bytes {ends[hit]} to {ends[hit + 1]} are damaged"):
+        left = measured(path)
+    assert len(left) == (0 if kind == "launch" else len(before) - 1)
+    run = load(path)
+    with pytest.warns(DamagedRunWarning):
+        assert run.lost == (0 if kind == "status" else len(before) - len(left))
+    for words in (["show"], ["query", "SELECT * FROM cases"], ["findings"], ["check"], ["export", "--format", "json"]):
+        asked = [sys.executable, "-m", "linkgauge", words[0], str(path), *words[1:]]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == (3 if words == ["check"] and run.lost else 0), done.stderr
+        (line,) = [line for line in done.stderr.splitlines() if "damaged" in line]
+        assert line.startswith(f"linkgauge: warning: {file}: bytes {ends[hit]} to {ends[hit + 1]} are damaged")
+    assert parent(path, tmp_path, sizes=sizes).wait(120) == 0
+    assert set(measured(path).values()) == {1}
+    assert len(measured(path)) == 24
+    assert load(path).lost == 0
+    if kind != "status":  # what the table of statuses had lost, rank 0's record had
+        assert {row.attempt for row in load(path).rows() if row.case_key in set(before) - set(left)} == {0, 1}
 
 
 @pytest.mark.timeout(900)

@@ -97,6 +97,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         crossings=crossings(run),
         interferences=lambda: interferences(run),
         network=Network.of_run(run),
+        lost=run.lost,
     )
 
 

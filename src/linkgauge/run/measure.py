@@ -98,9 +98,9 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
             "clock": runner.clocks,
         }
     )
-    damaged = folder.compact(finish=True)
-    for damage in damaged:
-        reporter.note(str(damage))
+    folder.compact(finish=True)
+    for damage in folder.damages:
+        reporter.note(damage)
     if status == Exit.INTERRUPTED:
         kept = _kept(folder)
         reporter.note(

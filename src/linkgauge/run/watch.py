@@ -111,7 +111,7 @@ class LaunchWatch:
             return []
         self._size = size
         records = []
-        for record in read_journal(self._journal, self._offset):
+        for record in read_journal(self._journal, self._offset, damaged=[]):
             self._offset = record.end_offset
             self._take(record)
             records.append(record)

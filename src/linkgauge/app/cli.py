@@ -153,11 +153,11 @@ def _damages_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, DamagedRunWarning):
                 print(f"linkgauge: warning: {one_line(str(message))}", file=sys.stderr)
             else:
-                usual(message, category, *place)
+                usual(message, category, *place, **more)
 
         warnings.simplefilter("always", DamagedRunWarning)
         warnings.showwarning = show

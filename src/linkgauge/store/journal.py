@@ -331,7 +331,7 @@ def _next_record(file: BinaryIO, head: bytes, offset: int, size: int) -> int | N
     """
     if not _head_fault(head):
         _, _, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
-        end = offset + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size
+        end: int = offset + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size
         if _record_at(file, end, size):
             return end
     return _record_from(file, offset + 1, size)

@@ -72,10 +72,12 @@ class Run:
     @staticmethod
     def _lost(cases: pa.Table) -> set[tuple[Any, ...]]:
         """Return the cases that were lost and that no later attempt has measured again."""
+        if not pc.any(pc.equal(cases["reason"], compaction.LOST)).as_py():
+            return set()
         names = ["case_key", "planned_launch", "repeat"]
         known = cases.select([*names, "status", "reason"]).to_pylist()
         lost = {tuple(row[name] for name in names) for row in known if row["reason"] == compaction.LOST}
-        return lost and lost - {tuple(row[name] for name in names) for row in known if row["status"] is not None}
+        return lost - {tuple(row[name] for name in names) for row in known if row["status"] is not None}
 
     def _tell_damages(self, cases: pa.Table) -> None:
         damages, lost = self._folder.damages, len(self._lost(cases)) if self._folder.damages else 0

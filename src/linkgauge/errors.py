@@ -25,6 +25,7 @@ class Exit(enum.IntEnum):
     CANNOT_JUDGE = 3
     SOME_FAILED = 4
     LACKING = 5
+    NOTHING = 6
     UNFORESEEN = 70
     INTERRUPTED = 130
 
@@ -57,6 +58,10 @@ class EnvironmentLackingError(LinkgaugeError):
 
 class RunFolderError(UsageError):
     """A run folder that is missing, truncated, of another version, or not a run folder at all."""
+
+
+class DamagedRunWarning(UserWarning):
+    """A run folder of which a part is damaged is read without that part."""
 
 
 def brief(word: str) -> str:

@@ -27,19 +27,19 @@ def heeded() -> list[signal.Signals]:
     return [one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN]
 
 
-def end(words: str) -> NoReturn:
-    """End the process where it is, saying `words`: no buffer is written, nothing is taken down."""
+def end(said: str) -> NoReturn:
+    """End the process where it is, with a last line: no buffer is written, nothing is taken down."""
     with contextlib.suppress(OSError):
-        os.write(2, f"linkgauge: error: {words}\n".encode())
+        os.write(2, f"linkgauge: error: {said}\n".encode())
     os._exit(Exit.INTERRUPTED)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    end(_words(number))
+    end(words(number))
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt(_words(number))
+    raise KeyboardInterrupt(words(number))
 
 
 def _again(swallowed: sys.UnraisableHookArgs, /) -> None:
@@ -50,16 +50,17 @@ def _again(swallowed: sys.UnraisableHookArgs, /) -> None:
     if not isinstance(swallowed.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(swallowed)
         return
-    words = str(swallowed.exc_value)
+    said = str(swallowed.exc_value)
 
     def late(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt(words)
+        raise KeyboardInterrupt(said)
 
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, 1e-3)
 
 
-def _words(number: int) -> str:
+def words(number: int) -> str:
+    """What is said of a signal that ended a command."""
     return "interrupted" if number == signal.SIGINT else f"interrupted by {signal.Signals(number).name}"
 
 

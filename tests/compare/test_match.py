@@ -14,7 +14,7 @@ def row(
 ) -> dict[str, Any]:
     return {
         **case.dimensions(), "case_key": case.case_key, "launch_key": key, "repeat": repeat, "attempt": attempt,
-        "median_ns": median, "status": status,
+        "planned_launch": ord(key or "x"), "median_ns": median, "status": status,
     }  # fmt: skip
 
 
@@ -39,6 +39,19 @@ def test_repeats_gather_by_case_and_launch_key_and_the_last_attempt_counts() -> 
     assert known[(PAIR.case_key, "x")].median_ns == {0: 7.0, 1: 8.0}
     assert known[(PAIR.case_key, "x")].failures == ["hung"]
     assert known[(PAIR.case_key, "y")].median_ns == {0: 5.0}
+
+
+def test_a_case_whose_launch_never_started_is_paired_with_what_the_other_run_measured() -> None:
+    good, failed = repeats_of([row(PAIR)]), repeats_of([row(PAIR, median=None, status="failed", key="")])
+    for first, second in ((good, failed), (failed, good)):
+        matched = match_runs(first, second)
+        assert list(matched.pairs) == [(PAIR.case_key, "x")]
+        assert not matched.only_first
+        assert not matched.only_second
+    both = repeats_of([row(PAIR), row(PAIR, key="y")])
+    assert not match_runs(both, failed).pairs  # of which launch it was is not known
+    one = repeats_of([row(PAIR, key="y"), row(PAIR, median=None, status="failed", key="")])
+    assert set(match_runs(both, one).pairs) == {(PAIR.case_key, "x"), (PAIR.case_key, "y")}
 
 
 def test_on_one_host_devices_match_by_uuid() -> None:

@@ -263,7 +263,7 @@ class World:
         self.rows.append(
             {
                 **case.dimensions(), "case_key": case.case_key, "launch": repeat, "repeat": repeat, "attempt": 0,
-                "lane": -1, "launch_key": "k", "status": "ok", "reason": "", "median_ns": median,
+                "lane": -1, "launch_key": "k", "planned_launch": 0, "status": "ok", "reason": "", "median_ns": median,
                 "interval_low_ns": float(low), "interval_high_ns": float(high),
                 "q1_ns": float(np.quantile(series, 0.25)), "q3_ns": float(np.quantile(series, 0.75)),
                 "p95_ns": float(np.quantile(series, 0.95)), "min_ns": float(series.min()),

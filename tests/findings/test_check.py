@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -146,6 +147,35 @@ DAMAGED = [
     json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [1], "words": "", "devices": [], "runs": [0, 1]}}}),
     json.dumps(_NEGATIVE | {"cases": {"a b": {"medians_ns": [1e300], "words": "", "devices": []}}}),
 ]
+
+
+@pytest.mark.parametrize("by", ["name", "link", "copy", "older copy"])
+@pytest.mark.parametrize("words", [["baseline", "-o", "again.json"], ["check"], ["compare"]])
+def test_a_run_that_is_given_twice_is_no_second_measurement(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str, words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    runs, again = [folder / f"r{index}" for index in range(4)], folder / "r0"
+    if by == "link":
+        again = tmp_path / "link"
+        again.symlink_to(folder / "r0")
+    elif by != "name":
+        again = tmp_path / "copy"
+        shutil.copytree(folder / "r0", again)
+    if by == "older copy":  # format 2 before runs had an id
+        runs[0] = tmp_path / "before"
+        shutil.copytree(folder / "r0", runs[0])
+        for one in (runs[0], again):
+            info = json.loads((one / "run.json").read_text())
+            del info["id"]
+            (one / "run.json").write_text(json.dumps(info))
+    assert run_command([words[0], *map(str, (*runs, again)), *words[1:]]) == 2
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        f"linkgauge: error: {again} and {runs[0]} are the same run (or a copy of it): expected each run once"
+    ]
+    assert not (tmp_path / "again.json").exists()
 
 
 @pytest.mark.parametrize("content", DAMAGED)

@@ -50,7 +50,8 @@ def rows_of(times: Sequence[float], **settings: Any) -> list[dict[str, Any]]:
         rows.append(
             {
                 **case.dimensions(), "case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0,
-                "lane": HEADLINE, "launch_key": "k", "library": "", "status": "ok", "reason": "", "median_ns": time,
+                "lane": HEADLINE, "launch_key": "k", "planned_launch": 0, "library": "", "status": "ok",
+                "reason": "", "median_ns": time,
                 **{name: time * factor for name, factor in spread.items()}, "min_ns": time * 0.9,
                 "max_ns": time * 1.2, "samples": 100, "effective_samples": 100,
                 "goodput_bytes_per_s": size / time * 1e9,

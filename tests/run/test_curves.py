@@ -121,7 +121,7 @@ def test_what_is_resumed_goes_by_what_was_measured(run_plan: Any) -> None:
     pending = resumed_pending(launches, part, {}, frozenset())
     left = [entry for one in pending for entry in one.entries.values()]
     assert {entry.case.devices for entry in left} == {(0, 2), (2, 0), (1, 2), (2, 1)}
-    curves = known_curves(launches, part, {})[launches[0].settings]
+    curves = known_curves(launches, part)[launches[0].settings]
     assert all(entry.step is not None and curves.full_size(entry.step.curve) == FULL_AT for entry in left)
 
 

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.errors import DamagedRunWarning, EnvironmentLackingError, RunFolderError
 from linkgauge.run.measure import whole_again
 from linkgauge.run.prepare import changes, resumed_pending
-from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings
+from linkgauge.run.prepared import PLAN_FILE, Pending, read_launches, unsafe_settings
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.run.processes import own_processes
 from linkgauge.run.reporter import Reporter
+from linkgauge.run.runner import Runner
 from linkgauge.run.spec import WorkerSpec
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import read_journal
@@ -110,7 +111,7 @@ def wait_for_a_case_in_hand(path: Path) -> None:
     """Return when ranks have just begun a case: what ends them between two of them is no case's doing."""
     journal = max(path.rglob("launch-*.lgj"))
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and [record.kind for record in read_journal(journal)][-1] != "begin":
+    while time.monotonic() < deadline and [record.kind for record in read_journal(journal)][-1:] != ["begin"]:
         time.sleep(0.002)
 
 
@@ -132,10 +133,56 @@ def test_one_signal_ends_after_the_case_in_hand_and_the_run_can_be_resumed(tmp_p
     info = json.loads((path / "run.json").read_text())
     assert info["left"] == 66 - len(some)
     assert info["ended_by"] == ("interrupted" if number == signal.SIGINT else "SIGTERM")
+    assert f": {len(some)} of 66 cases kept in {path}; resume: linkgauge run --resume {path}\n" in said(tmp_path)
     resumed = parent(path, tmp_path)
     assert resumed.wait(120) == 0
     assert measured(path) == dict.fromkeys(measured(path), 1)
     assert len(measured(path)) == 66
+
+
+def said(tmp: Path) -> str:
+    return (tmp / "parent.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGTERM, "interrupted by SIGTERM"),
+        pytest.param(signal.SIGINT, "interrupted", marks=thorough("ends as by SIGTERM")),
+        (signal.SIGHUP, "interrupted by SIGHUP"),
+    ],
+)
+def test_a_signal_in_a_long_case_waits_for_no_end_of_it_and_one_line_says_what_is_kept(
+    tmp_path: Path, number: int, words: str
+) -> None:
+    path = tmp_path / "run"
+    process = parent(path, tmp_path, sample_s=2.0, sizes="8")  # 6 cases of 40 s each
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(path.rglob("launch-*.lgj")):
+        time.sleep(0.02)
+    wait_for_a_case_in_hand(path)
+    process.send_signal(number)
+    assert process.wait(60) == 130, said(tmp_path)
+    assert measured(path) == {}
+    assert [line for line in said(tmp_path).splitlines() if not line.startswith("linkgauge: 0/6 cases")] == [
+        f"linkgauge: {words}: 0 of 6 cases kept in {path}; resume: linkgauge run --resume {path}"
+    ]
+
+
+def test_a_signal_amid_a_wait_outside_of_a_launch_ends_that_wait(
+    run_plan: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a look at silent nodes is, which no flag ends."""
+
+    def wait(self: Runner, one: Pending) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(600)
+
+    monkeypatch.setattr(Runner, "_settle", wait)
+    run = run_plan(threads=True)
+    assert run.status == 130
+    assert f"interrupted by SIGTERM: 4 of 8 cases kept in {run.path}; resume" in capsys.readouterr().err
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def end_its_ranks(process: subprocess.Popen[str]) -> None:
@@ -183,6 +230,47 @@ def test_two_signals_end_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert load(path).info["exit_status"] == 130
+
+
+@pytest.mark.parametrize(
+    ("journal", "kind"),
+    [("launch-00000.lgj", "case"), ("launch-00000.lgj", "launch"), ("statuses.lgj", "status")],
+)
+def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
+    tmp_path: Path, journal: str, kind: str
+) -> None:
+    path, sizes = tmp_path / "run", "8:8KiB:x8"
+    process = parent(path, tmp_path, sizes=sizes, sample_s=0.006)  # 24 cases
+    wait_for(path, 4, process)
+    process.kill()
+    process.wait(30)
+    clean_leftovers([tmp_path])
+    before = measured(path)
+    file = path / "journal" / journal
+    records = list(read_journal(file))
+    ends = [0, *(record.end_offset for record in records)]
+    hit = [record.kind for record in records].index(kind)
+    content = bytearray(file.read_bytes())
+    content[ends[hit + 1] - 6] ^= 1
+    file.write_bytes(content)
+    with pytest.warns(DamagedRunWarning, match=rf"{journal}: bytes {ends[hit]} to {ends[hit + 1]} are damaged"):
+        left = measured(path)
+    assert len(left) == (0 if kind == "launch" else len(before) - 1)
+    run = load(path)
+    with pytest.warns(DamagedRunWarning):
+        assert run.lost == (0 if kind == "status" else len(before) - len(left))
+    for words in (["show"], ["query", "SELECT * FROM cases"], ["findings"], ["check"], ["export", "--format", "json"]):
+        asked = [sys.executable, "-m", "linkgauge", words[0], str(path), *words[1:]]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == (3 if words == ["check"] and run.lost else 0), done.stderr
+        (line,) = [line for line in done.stderr.splitlines() if "damaged" in line]
+        assert line.startswith(f"linkgauge: warning: {file}: bytes {ends[hit]} to {ends[hit + 1]} are damaged")
+    assert parent(path, tmp_path, sizes=sizes).wait(120) == 0
+    assert set(measured(path).values()) == {1}
+    assert len(measured(path)) == 24
+    assert load(path).lost == 0
+    if kind != "status":  # what the table of statuses had lost, rank 0's record had
+        assert {row.attempt for row in load(path).rows() if row.case_key in set(before) - set(left)} == {0, 1}
 
 
 @pytest.mark.timeout(900)

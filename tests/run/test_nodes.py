@@ -133,14 +133,24 @@ def test_a_plan_asks_no_more_than_all_nodes_have(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", ["hydra", "openmpi", "srun"])
-def test_nodes_are_looked_at_only_where_ranks_may_leave_this_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_are_looked_at_only_where_ranks_may_leave_this_one(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURMD_NODENAME", "PBS_NODEFILE", "LSB_MCPU_HOSTS",
                  "PE_HOSTFILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     launcher = launcher_for(fake_mpi(kind))
     assert not launcher.may_leave(["-x", "A=1"])
     assert launcher.may_leave(["--host=a,b"]) == (kind != "srun")
-    monkeypatch.setenv("PBS_NODEFILE", "/n")
+    (tmp_path / "nodes").write_text("a\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert not launcher.may_leave([])  # the job's variables, and nothing that starts ranks by them
+    for name in ("pbsdsh", "srun"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.delenv("SLURM_JOB_ID")
     assert launcher.may_leave([])
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")

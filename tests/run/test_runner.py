@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run import mpi_library, processes
+from linkgauge.run.prepared import TimeLimit
 from linkgauge.store.run import load
 from thorough import thorough
 
@@ -147,6 +149,17 @@ exec {mpi.launcher} "$@"
             run_plan(mpis=mpis)
     assert len(starts.read_text().split()) == (5 if bad_starts == 4 else 6)
     assert left_behind(tmp_path) == []
+
+
+def test_a_run_of_which_no_case_was_measured_is_no_success(run_plan: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    over = TimeLimit.of(0.001, time.monotonic() - 60)
+    assert run_plan(limit=over, threads=True, name="late").status == 6
+    assert "nothing was measured: the time limit was over before any of 4 cases had ended" in capsys.readouterr().err
+    assert run_plan(fault={"kind": "skipped"}, name="skipped").status == 6
+    assert "nothing was measured: all 8 cases were skipped, the first since " in capsys.readouterr().err
+    some = run_plan(fault={"kind": "skipped", "transport": "mpi"}, name="some")
+    assert some.status == 0
+    assert Counter(status for _, status in some.statuses()) == {"ok": 4, "skipped": 4}
 
 
 @pytest.mark.skipif(not OTHER_MPIS, reason="no other MPI library installed")

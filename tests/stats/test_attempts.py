@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from linkgauge.exchange.export import export
@@ -31,6 +32,7 @@ def retried(path: Path, status: str) -> Run:
     with JournalWriter(folder.journal_path(1)) as journal:
         for record in again.launch_records(0):
             header = dict(record.header) | {"launch": 1} | ({"attempt": 1} if "attempt" in record.header else {})
+            header |= {"planned_launch": 0} if record.kind == "case" else {}
             journal.append(record.kind, header, record.columns, durable=False)
             if record.kind == "case":
                 folder.status_journal().append("status", header, durable=False)
@@ -40,20 +42,29 @@ def retried(path: Path, status: str) -> Run:
     return load(path)
 
 
-def row(launch_key: str | None, attempt: int, status: str | None, repeat: int = 0) -> dict[str, Any]:
-    return {"case_key": "a", "launch_key": launch_key, "repeat": repeat, "attempt": attempt, "status": status}
+def row(planned: int, attempt: int, status: str | None, repeat: int = 0) -> dict[str, Any]:
+    return {"case_key": "a", "planned_launch": planned, "repeat": repeat, "attempt": attempt, "status": status}
 
 
 def test_the_last_attempt_counts_whichever_launch_made_it_and_one_without_a_status_never() -> None:
-    rows = [row("k", 0, "failed"), row("k", 1, "ok"), row("k", 2, None), row("k", 0, "ok", repeat=1), row("j", 0, "ok")]
+    rows = [row(0, 0, "failed"), row(0, 1, "ok"), row(0, 2, None), row(0, 0, "ok", repeat=1), row(1, 0, "ok")]
     assert last_attempts(rows) == [rows[1], rows[3], rows[4]]
     assert last_attempts(reversed(rows)) == [rows[4], rows[3], rows[1]]
 
 
-def test_what_a_launch_that_never_started_left_is_replaced_by_a_later_attempt_under_any_key() -> None:
-    rows = [row(None, 0, "failed"), row("k", 1, "ok")]
-    assert last_attempts(rows) == rows[1:]
-    assert last_attempts([row("k", 0, "ok"), row(None, 1, "failed")])[0]["status"] == "ok"
+def test_an_attempt_replaces_those_of_its_own_planned_launch_alone() -> None:
+    rows = [row(0, 0, "failed"), row(1, 0, "ok"), row(1, 1, "ok")]
+    assert last_attempts(rows) == [rows[0], rows[2]]
+
+
+def test_an_older_run_says_by_its_launches_what_its_statuses_do_not(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", cases=CASES, samples=20, info={"relaunched": {"0": 3}})
+    assert set(load(path).cases["planned_launch"].to_pylist()) == {3}
+    older = load(path).cases.drop_columns(["planned_launch"])
+    pq.write_table(older.replace_schema_metadata(pq.read_schema(path / "cases.parquet").metadata),
+                   path / "cases.parquet", write_page_checksum=True)  # fmt: skip
+    assert set(load(path).cases["planned_launch"].to_pylist()) == {3}
+    assert len(counted(load(path)).measured) == len(CASES)
 
 
 @pytest.mark.parametrize("status", ["failed", "hung", "ok"])

@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import linkgauge
-from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.errors import DamagedRunWarning, EnvironmentLackingError, RunFolderError
 from linkgauge.store import schema
+from linkgauge.store.compaction import LOST
 from linkgauge.store.folder import RunFolder
-from linkgauge.store.journal import JournalWriter
+from linkgauge.store.journal import JournalWriter, read_journal
 from store.test_folder import OBSERVED, SKIPPED, content
 from synthetic import make_case, make_run
 from thorough import most
@@ -178,21 +180,37 @@ def test_a_file_of_a_launch_is_never_written_again(in_progress: Path, tmp_path: 
     assert content(path) == content(in_progress)
 
 
-def test_a_damaged_journal_stays_and_the_other_launches_are_moved(in_progress: Path, tmp_path: Path) -> None:
+def test_of_a_damaged_journal_what_is_whole_is_moved_and_the_rest_stays_beside_it(
+    in_progress: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "run"
     shutil.copytree(in_progress, path)
     journal = path / "journal" / "launch-00000.lgj"
-    whole = journal.read_bytes()
-    journal.write_bytes(whole[:500] + bytes([whole[500] ^ 1]) + whole[501:])
-    (damage,) = RunFolder.open(path).compact(finish=True)
-    assert str(journal) in str(damage)
-    assert sorted(file.name for file in (path / "samples").iterdir()) == ["launch-00001.parquet"]
-    assert {file.name for file in (path / "journal").iterdir()} == {"launch-00000.lgj", "statuses.lgj"}
-    journal.write_bytes(whole)
-    assert content(path) == content(in_progress)
-    assert RunFolder.open(path).compact(finish=True) == []
-    assert content(path) == content(in_progress)
-    check_files(path)
+    records = list(read_journal(journal))
+    at = next(before.end_offset for before, record in pairwise(records) if record.kind == "case") + 30
+    journal.write_bytes(flipped(journal.read_bytes(), at))
+    RunFolder.open(path).compact(finish=True)
+    assert sorted(file.name for file in (path / "samples").iterdir()) == [
+        "launch-00000.parquet",
+        "launch-00001.parquet",
+    ]
+    assert {file.name for file in (path / "journal").iterdir()} == {"launch-00000.damaged"}
+    (said,) = json.loads((path / "run.json").read_text())["damaged"]
+    assert str(journal) in said
+    RunFolder.open(path).clear_unfinished()
+    assert (path / "journal" / "launch-00000.damaged").exists()
+    before = content(in_progress)
+    with pytest.warns(DamagedRunWarning, match="1 case lost"):
+        after = content(path)
+    assert len(after["cases"]) == len(before["cases"])
+    (lost,) = [row for row in after["cases"] if row["reason"] == LOST]
+    identity = [lost[name] for name in schema.IDENTITY]
+    others = [row for row in before["samples"] if [row[name] for name in schema.IDENTITY] != identity]
+    assert after["samples"] == others
+
+
+def flipped(whole: bytes, at: int) -> bytes:
+    return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
 
 
 def test_a_folder_of_format_1_is_read_and_goes_on_beside_what_it_has(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_launches_are_compacted_one_by_one(tmp_path: Path) -> None:
     second = (source / "journal" / "launch-00001.lgj").read_bytes()
     (source / "journal" / "launch-00001.lgj").unlink()
     folder = RunFolder.open(source)
-    assert folder.compact() == []
+    folder.compact()
     (source / "journal" / "launch-00001.lgj").write_bytes(second)
     assert content(source) == whole
     folder.compact(finish=True)

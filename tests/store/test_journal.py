@@ -97,6 +97,49 @@ def test_every_damaged_byte_is_found(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_a_damaged_byte_costs_its_record_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    ends = write_three(path)
+    content = path.read_bytes()
+    whole = [(record.kind, record.end_offset) for record in read_journal(path)]
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x40]) + content[at + 1 :])
+        damaged: list[JournalDamage] = []
+        found = [(record.kind, record.end_offset) for record in read_journal(path, damaged=damaged)]
+        hit = sum(end <= at for end in ends)
+        assert found == whole[:hit] + whole[hit + 1 :]
+        assert [(one.offset, one.end) for one in damaged] == [([0, *ends][hit], ends[hit])]
+        with JournalWriter(path) as journal:
+            journal.append("case", {"n": 9})
+        kept = whole[:hit] + whole[hit + 1 :]
+        assert [record.kind for record in read_journal(path, damaged=[])] == [*(kind for kind, _ in kept), "case"]
+
+
+def test_what_lies_within_a_damaged_record_is_no_record(tmp_path: Path) -> None:
+    write_three(tmp_path / "inner")
+    inner = np.frombuffer((tmp_path / "inner").read_bytes(), np.uint8)
+    with JournalWriter(tmp_path / "j") as journal:
+        first = journal.append("begin", {"n": 0})
+        end = journal.append("case", {"n": 1}, {"ns": inner})
+        journal.append("end", {"n": 2})
+    content = bytearray((tmp_path / "j").read_bytes())
+    content[end - 6] ^= 1
+    (tmp_path / "j").write_bytes(content)
+    damaged: list[JournalDamage] = []
+    assert [one.kind for one in read_journal(tmp_path / "j", damaged=damaged)] == ["begin", "end"]
+    assert [(one.offset, one.end) for one in damaged] == [(first, end)]
+
+
+def test_a_record_that_is_being_written_is_no_damage(tmp_path: Path) -> None:
+    ends = write_three(tmp_path / "j")
+    content = (tmp_path / "j").read_bytes()
+    for length in range(len(content)):
+        (tmp_path / "j").write_bytes(content[:length])
+        damaged: list[JournalDamage] = []
+        assert len(list(read_journal(tmp_path / "j", damaged=damaged))) == sum(end <= length for end in ends)
+        assert damaged == []
+
+
 def test_a_journal_is_continued_after_its_last_whole_record(tmp_path: Path) -> None:
     path = tmp_path / "j"
     ends = write_three(path)

@@ -6,6 +6,7 @@ and one line of help, and only the module of the command that was typed is impor
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import gc
@@ -13,8 +14,9 @@ import importlib
 import itertools
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import click
 
@@ -22,7 +24,7 @@ from linkgauge import __version__, interrupts
 from linkgauge.app import standard_output
 from linkgauge.app.command_line import Group
 from linkgauge.app.standard_output import StandardOutputError
-from linkgauge.errors import Exit, LinkgaugeError, UsageError, brief, nearest, one_line
+from linkgauge.errors import DamagedRunWarning, Exit, LinkgaugeError, UsageError, brief, nearest, one_line
 from linkgauge.files import allow_open_files
 
 
@@ -172,11 +174,28 @@ def _check_encoding(arguments: Sequence[str]) -> None:
             raise UsageError(f"'{shown}' is not UTF-8: expected a name that is, which 'mv' gives it") from None
 
 
+@contextlib.contextmanager
+def _damages_in_one_line() -> Iterator[None]:
+    """Print what is damaged of a run folder that is read as one line; other warnings are as Python has them."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, DamagedRunWarning):
+                print(f"linkgauge: warning: {one_line(str(message))}", file=sys.stderr)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.simplefilter("always", DamagedRunWarning)
+        warnings.showwarning = show
+        yield
+
+
 def _run(arguments: Sequence[str], root: click.Command) -> int:
     arguments = _flags_for_words(arguments)
     try:
         _check_encoding(arguments)
-        with root.make_context("linkgauge", list(arguments)) as context:
+        with _damages_in_one_line(), root.make_context("linkgauge", list(arguments)) as context:
             result = root.invoke(context)
         return result if isinstance(result, int) else 0
     except LinkgaugeError as error:

@@ -74,9 +74,11 @@ def compare_command(
         raise UsageError(f"unknown dependence '{dependence}': expected positive or any")
     from linkgauge.collector import uncollected
     from linkgauge.findings.compare_runs import compare_runs
+    from linkgauge.findings.subjects import refuse_repeated
     from linkgauge.store.run import load
     from linkgauge.view import terminal
 
+    refuse_repeated(map(load, runs))
     first = load(runs[0])
     plain = []
     compared = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.app import run_options
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
-from linkgauge.errors import UsageError
+from linkgauge.errors import Exit, UsageError
 from linkgauge.files import read_file
 from linkgauge.model.quantity import parse_size
 from linkgauge.plan.builtin import builtin_plan
@@ -102,6 +102,8 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
     limited = dataclasses.replace(prepared, max_failures=asked.max_failures, time_limit=limit, every_s=asked.every_s)
     status = measure(limited, folder, reporter)
+    if status == Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
+        return status
     present(folder.path, reporter, report=report and not asked.peers)
     if asked.peers:
         from linkgauge.peers.beside import measure_beside

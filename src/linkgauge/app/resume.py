@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from linkgauge.app import run_options
 from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
-from linkgauge.errors import RunFolderError, UsageError
+from linkgauge.errors import Exit, RunFolderError, UsageError
 from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.plan.launches import PlannedLaunch
@@ -69,7 +69,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     relaunched = folder.info.get("relaunched", {})
     run = load(path)
     pending = resumed_pending(launches, run, relaunched, retry)
-    curves = known_curves(launches, run, relaunched)
+    curves = known_curves(launches, run)
     left = sum(len(one.entries) for one in pending)
     if not left:
         reporter.note(f"{path} has nothing left to measure")
@@ -105,7 +105,8 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         nodes=nodes,
     )
     status = measure(prepared, folder, reporter)
-    present(folder.path, reporter, report=report)
+    if status != Exit.INTERRUPTED:
+        present(folder.path, reporter, report=report)
     return status
 
 

@@ -127,7 +127,8 @@ def _search(
     try:
         found = tune(factors, bench, wanted.prepared.seed, allowed)
     except InterruptedSearchError:
-        reporter.note(f"ended; the same command with --out {bench.path} goes on")
+        reporter.note(f"interrupted: {bench.launches} launches kept in {bench.path}; resume: the same command with "
+                      f"--out {bench.path}")  # fmt: skip
         return Exit.INTERRUPTED
     for one in found.confirmed:
         bench.unread(one.config)  # their own launches tell of what the search had as settings of cases alone

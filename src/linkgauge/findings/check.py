@@ -71,6 +71,9 @@ def check(
         notes += more
         unrequired += without
         verdicts += _faults(subject, found.get(subject.name, []))
+        if subject.facts.lost:
+            why = f"lost since the run folder is damaged: 'linkgauge run --resume {subject.name}' measures them again"
+            verdicts.append(subject.verdict("cannot judge", f"{subject.facts.lost} cases", why, "the run folder"))
     places = standings(subjects)
     if not against and len(subjects) >= LEAST_NODES:
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"

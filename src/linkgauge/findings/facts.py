@@ -245,6 +245,7 @@ class Facts(Remembering):
     crossings: Mapping[Identity, Crossing] = dataclasses.field(default_factory=dict)
     interferences: Callable[[], Sequence[Interference]] = list
     network: Network | None = None
+    lost: int = 0  # cases that the damaged run folder has no more
 
     def __post_init__(self) -> None:
         """Name what sets the launches of a transport apart."""

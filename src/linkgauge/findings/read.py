@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 HEADLINE = -1
 NEEDED = (
-    "case_key", "launch", "repeat", "attempt", "lane", "launch_key", "status", "reason", "size", "devices", "median_ns",
-    "interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "p95_ns", "min_ns", "max_ns", "samples",
-    "effective_samples", "goodput_bytes_per_s", "stop_rule", *DIMENSIONS,
+    "case_key", "launch", "repeat", "attempt", "planned_launch", "lane", "launch_key", "status", "reason", "size",
+    "devices", "median_ns", "interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "p95_ns", "min_ns", "max_ns",
+    "samples", "effective_samples", "goodput_bytes_per_s", "stop_rule", *DIMENSIONS,
 )  # fmt: skip
 """Columns of a summary that the rules need."""
 
@@ -97,6 +97,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         crossings=crossings(run),
         interferences=lambda: interferences(run),
         network=Network.of_run(run),
+        lost=run.lost,
     )
 
 

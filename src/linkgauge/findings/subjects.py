@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from linkgauge.errors import UsageError
 from linkgauge.findings.facts import DIMENSIONS, Facts, Measure
 from linkgauge.findings.verdicts import Outcome, Verdict
 from linkgauge.model.case import DEFAULTS
 from linkgauge.model.quantity import format_bytes as size_text
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,4 +84,30 @@ def load_subjects(paths: Sequence[Path], system_name: str = "") -> list[Subject]
         from linkgauge.system import catalog
 
         system = catalog.load(system_name)
-    return [Subject(str(path), facts_of(load(path), system)) for path in paths]
+    runs = [load(path) for path in paths]
+    refuse_repeated(runs)
+    return [Subject(str(run.path), facts_of(run, system)) for run in runs]
+
+
+def refuse_repeated(runs: Iterable[Run]) -> None:
+    """UsageError where one run is given twice, by another path or as a copy of its folder too.
+
+    Several runs are independent measurements to whoever judges them: a repeated one would show no spread.
+    """
+    known: dict[tuple[object, ...], Path] = {}
+    for run in runs:
+        there = run.path.stat()
+        for name in ((there.st_dev, there.st_ino), _measured(run)):
+            if name and name in known:
+                raise UsageError(
+                    f"{run.path} and {known[name]} are the same run (or a copy of it): expected each run once"
+                )
+            known[name] = run.path
+
+
+def _measured(run: Run) -> tuple[object, ...]:
+    """What only a run and its copies have: its id, of an older run when and by which processes; empty: not known."""
+    if run.info.get("id"):
+        return ("id", run.info["id"])
+    pids = tuple((rank["host"], rank["pid"]) for row in run.launches.to_pylist() for rank in row["ranks"] or [])
+    return (run.info["start"], *pids) if run.info.get("start") and any(pid for _, pid in pids) else ()

@@ -26,6 +26,7 @@ from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard, processes
 from linkgauge.run.evidence import last_words
+from linkgauge.run.launchers.base import LaunchRequest, usable_environment
 from linkgauge.run.processes import MARK
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def _our_ccl(runtime: str) -> LibraryVersion:
 
 
 LAUNCH_TIMEOUT_S = 600
-_PATIENCE_S = 5
+_PATIENCE_S = 4  # our own run needs 3 of them to end its ranks and to keep what it has
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,7 +280,6 @@ def started(
     """
     from linkgauge.plan.library_settings import mpi_on_devices
     from linkgauge.run.launchers import launcher_for
-    from linkgauge.run.launchers.base import LaunchRequest
     from linkgauge.run.mpi_library import resolve
 
     mpi = resolve(request.mpi) if request.mpi else None
@@ -305,7 +305,7 @@ def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
+            env={**usable_environment(), **environment},
             start_new_session=True,
         )
         try:

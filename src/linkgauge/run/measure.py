@@ -7,6 +7,7 @@ import signal
 from datetime import datetime
 from pathlib import Path
 
+from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
 from linkgauge.run.info import now
 from linkgauge.run.prepared import Prepared
@@ -97,15 +98,38 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
             "clock": runner.clocks,
         }
     )
-    damaged = folder.compact(finish=True)
-    for damage in damaged:
-        reporter.note(str(damage))
+    folder.compact(finish=True)
+    for damage in folder.damages:
+        reporter.note(damage)
+    if status == Exit.INTERRUPTED:
+        kept = _kept(folder)
+        reporter.note(
+            f"{interrupts.words(runner.interrupted)}: {kept} of {kept + runner.left} cases kept in {folder.path}; "
+            f"resume: linkgauge run --resume {folder.path}"
+        )
+        return status
+    if status == Exit.NOTHING:
+        reporter.note(f"nothing was measured: {_why_nothing(runner)}")
     if runner.left:
         reporter.note(
             f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): go on "
             f"with 'linkgauge run --resume {folder.path}'"
         )
     return status
+
+
+def _kept(folder: RunFolder) -> int:
+    """How many cases of the run have a status."""
+    from linkgauge.store.run import load
+
+    rows = load(folder.path).rows()
+    return len({(row.case_key, row.record["planned_launch"], row.repeat) for row in rows if row.status is not None})
+
+
+def _why_nothing(runner: Runner) -> str:
+    if runner.left:
+        return f"the time limit was over before any of {runner.left} cases had ended"
+    return f"all {runner.counts.get('skipped', 0)} cases were skipped, the first since {runner.first_skipped}"
 
 
 def _ended_by(runner: Runner) -> str:
@@ -115,10 +139,13 @@ def _ended_by(runner: Runner) -> str:
 
 
 def exit_status(runner: Runner) -> int:
-    """130 interrupted, 5 where no launch could be started, 4 where cases failed or nodes were lost, else 0."""
+    """130 interrupted, 5 where no launch could be started, 4 where cases failed or nodes were lost, 6 where no case was
+    measured, else 0."""
     if runner.interrupted:
         return Exit.INTERRUPTED
     failed = sum(runner.counts.get(status, 0) for status in FAILED)
     if runner.last_start_problem and not runner.launches_started:
         raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
-    return Exit.SOME_FAILED if failed or runner.lost_nodes else Exit.DONE
+    if failed or runner.lost_nodes:
+        return Exit.SOME_FAILED
+    return Exit.DONE if runner.counts.get("ok") else Exit.NOTHING

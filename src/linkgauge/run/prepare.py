@@ -247,25 +247,22 @@ def resumed_pending(
     Cases without a status and those skipped after failures or for want of a node are measured, as a new attempt where
     an earlier one left a record; other statuses stand unless named in `retry` (docs/definitions.md, Resume).
     """
-    origin = {int(number): int(planned) for number, planned in relaunched.items()}
-    highest = max([len(launches) - 1, *origin])
-    done: set[tuple[int, str]] = set()
-    attempts: dict[tuple[int, str], int] = {}
+    highest = max([len(launches) - 1, *map(int, relaunched)])
+    last: dict[tuple[int, str], tuple[int, bool]] = {}  # the attempt, and whether its status stands
     for row in run.rows():
         highest = max(highest, row.launch)
-        key = (origin.get(row.launch, row.launch), _planned_key(row.case, row.case_key, row.record))
-        attempts[key] = max(attempts.get(key, -1), row.attempt)
+        key = (row.record["planned_launch"], _planned_key(row.case, row.case_key, row.record))
         again = row.status is None or row.status in retry or _to_be_had(row.record)
-        if not again:
-            done.add(key)
+        last[key] = max(last.get(key, (-1, False)), (row.attempt, not again))
     pending, number = [], highest + 1
     for launch in launches:
         entries: list[CaseEntry] = []
         for case in (*launch.cases, *launch.later):
             key = (launch.number, curve_id(case) if case.size_asked == FULL else case.case_key)
-            if key not in done:
+            attempt, stands = last.get(key, (-1, False))
+            if not stands:
                 step = launch.steps.get(case.case_key)
-                entries.append(CaseEntry(case, attempts.get(key, -1) + 1, len(entries), step))
+                entries.append(CaseEntry(case, attempt + 1, len(entries), step))
         if entries:
             pending.append(Pending.of(launch, entries, number))
             number += 1
@@ -278,16 +275,13 @@ def _planned_key(case: Case, case_key: str, record: Mapping[str, Any]) -> str:
     return curve_id(case) if at_full else case_key
 
 
-def known_curves(
-    launches: Sequence[PlannedLaunch], run: Run, relaunched: Mapping[str, int]
-) -> dict[LaunchSettings, Curves]:
+def known_curves(launches: Sequence[PlannedLaunch], run: Run) -> dict[LaunchSettings, Curves]:
     """What a run's rows tell of its curves, by the kind of launch; the first repeat's before a later one's."""
-    origin = {int(number): int(planned) for number, planned in relaunched.items()}
     curves: dict[LaunchSettings, Curves] = {}
     for row in sorted(run.rows(), key=lambda row: (row.repeat, row.launch)):
-        number = origin.get(row.launch, row.launch)
+        number = row.record["planned_launch"]
         evidence = json_object(row.record["evidence"])
-        if number < len(launches) and ("curve" in evidence or "at_full" in evidence):
+        if 0 <= number < len(launches) and ("curve" in evidence or "at_full" in evidence):
             known = curves.setdefault(launches[number].settings, Curves())
             known.learn(row.case.size_asked, evidence)
     return curves

@@ -59,6 +59,9 @@ FAILED = ("failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 # How long after ranks that died of SIGTERM one to this process may come.
 _REST_S = 0.2  # between looks whether a signal came, while the next round of a watch is waited for
 _SIGNAL_PATIENCE_S = 2.0
+# A batch system kills 30 s after its SIGTERM, an impatient user sooner: a run ends within 5 s of a signal.
+_LAST_CASE_S = 1.5  # for the case in hand to end
+_LAST_WAIT_S = 3.0  # for whatever else the run waits for, such as a look at its nodes
 _TOLD_AFTER_S = 2.0  # of a compilation
 # Launches in a row that end without any case to blame and without progress.
 _MAX_IDLE_LAUNCHES = 2
@@ -82,6 +85,7 @@ class Runner:
         self._failures: dict[str, int] = {}
         self._interrupts = 0
         self._signal = 0
+        self._signalled_at = 0.0
         self._launch: Launch | None = None
         self._told_of_compiling = False
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
@@ -94,6 +98,7 @@ class Runner:
         self.counts: dict[str, int] = {}
         self.launches_started = 0
         self.last_start_problem = ""
+        self.first_skipped = ""  # why the first skipped case was
         self.out_of_time = False
         self.clocks: dict[str, Any] = dict(folder.info.get("clock") or {})  # of each launch, by its number
 
@@ -122,15 +127,20 @@ class Runner:
         )
         ending = {signal.SIGINT, signal.SIGTERM, *interrupts.heeded()}
         previous = {number: signal.signal(number, self._on_signal) for number in ending}
-        self._leave_out_gone()
+        previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_last_wait)
         try:
+            self._leave_out_gone()
             if limit is None:
                 self._take_turns(self._pending)
             else:
                 self._use_time(limit)
             if self._prepared.library_choices:
                 self._ask_libraries()
+        except KeyboardInterrupt:
+            if not self._signal:
+                raise
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._reporter.stop()
@@ -183,16 +193,25 @@ class Runner:
 
     def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
         """Record a case as skipped."""
-        self._status(CaseEntry(case, attempt, 0), planned.number, planned.repeat, "skipped", reason, {})
+        self._status(CaseEntry(case, attempt, 0), planned, planned.number, "skipped", reason, {})
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
-        self._signal = number
+        self._signal = self._signal or number
+        if self._interrupts == 1:
+            self._signalled_at = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, _LAST_WAIT_S, _REST_S)
         if self._launch is not None:
             if self._interrupts == 1:
                 self._launch.stop()
             else:
                 self._launch.abort()
+
+    def _on_last_wait(self, number: int, frame: FrameType | None) -> None:
+        """Leave what the run still waits for. A launch is left to end its own processes, which takes a moment."""
+        if self._launch is None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise KeyboardInterrupt(interrupts.words(self._signal))
 
     def _stopping(self) -> bool:
         limit = self._prepared.time_limit
@@ -226,7 +245,8 @@ class Runner:
                     self._leave_out_gone()
             elif not end.started:
                 if self._stopping() or self._without_its_job():
-                    self._reporter.note(f"the ranks of launch {one.number} had not met when the run was ended")
+                    if not self._interrupts:
+                        self._reporter.note(f"the ranks of launch {one.number} had not met when the time was up")
                     return
                 self.last_start_problem = end.start_problem
                 if self._find_lost(one):
@@ -270,7 +290,7 @@ class Runner:
             left_out = one.leave_out(self._nodes.gone)
             for entry, host in left_out:
                 reason = f"node {host} does not answer: {self._nodes.gone[host]}"
-                self._status(entry, one.number, one.planned.repeat, "skipped", reason, {NODE_LEFT_OUT: host})
+                self._status(entry, one.planned, one.number, "skipped", reason, {NODE_LEFT_OUT: host})
             if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
                 self._relaunch(one)
 
@@ -311,7 +331,7 @@ class Runner:
 
     def _skip_held(self, one: Pending) -> None:
         for entry, reason in one.held.values():
-            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {})
+            self._status(entry, one.planned, one.number, "skipped", reason, {})
         one.held.clear()
 
     def _ended_with_the_run(self, end: LaunchEnd) -> bool:
@@ -331,7 +351,7 @@ class Runner:
         """Whether the batch system has ended the job, which then ends the run as a signal does."""
         if job_is_over():
             self._reporter.note("the batch system has ended the job that this run is in")
-            self._interrupts, self._signal = self._interrupts + 1, signal.SIGTERM
+            self._interrupts, self._signal = self._interrupts + 1, self._signal or signal.SIGTERM
         return self._interrupts > 0
 
     def _relaunch(self, one: Pending) -> None:
@@ -525,9 +545,11 @@ class Runner:
             self._reporter.note("kernels are being linked with a library's device code, once: some seconds of a core")
         if self._launch is None or not self._stopping():
             return
-        limit = self._prepared.time_limit
+        limit, time_now = self._prepared.time_limit, time.monotonic()
+        over = limit is not None and time_now >= limit.cut
+        over |= self._interrupts > 0 and time_now >= self._signalled_at + _LAST_CASE_S
         # Ranks that have not met cannot be asked to end after the case in hand.
-        if watch.launch_record is None or (limit is not None and time.monotonic() >= limit.cut):
+        if watch.launch_record is None or over:
             self._launch.abort()
         else:
             self._launch.stop()
@@ -560,7 +582,7 @@ class Runner:
                 self._curves_of(one).learn(entry.case.size_asked, evidence)
             if self._prepared.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
-            self._status(entry, one.number, one.planned.repeat, status, reason, evidence, goodput)
+            self._status(entry, one.planned, one.number, status, reason, evidence, goodput)
 
     def _curves_of(self, one: Pending) -> Curves:
         return self._curves.setdefault(one.planned.settings, Curves())
@@ -568,7 +590,7 @@ class Runner:
     def _on_left_out(self, one: Pending, header: Mapping[str, Any]) -> None:
         entry = one.take(header)
         if entry is not None and "reason" in header:  # else it is another case of the launch, which has its own status
-            self._status(entry, one.number, one.planned.repeat, "skipped", header["reason"], header["evidence"])
+            self._status(entry, one.planned, one.number, "skipped", header["reason"], header["evidence"])
 
     def _blame(self, one: Pending, end: LaunchEnd, *, lost: bool = False) -> None:
         """Give the case in hand its status. One that has no rank on a node that was `lost` is measured again."""
@@ -580,14 +602,14 @@ class Runner:
             return
         if one.entries.pop(end.blamed.key, None) is not None:
             evidence = {**end.evidence, **({} if end.blamed.step is None else end.blamed.step.evidence(None))}
-            self._status(end.blamed, one.number, one.planned.repeat, end.status, end.reason, evidence)
+            self._status(end.blamed, one.planned, one.number, end.status, end.reason, evidence)
 
     def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
         """Nothing more can be had of this launch: each case left fails with the reason."""
         reason = f"its launch could not be run: {end.start_problem}"
         one.give_back()
         for entry in one.entries.values():
-            self._status(entry, one.number, one.planned.repeat, "failed", reason, end.evidence, of_launch=True)
+            self._status(entry, one.planned, one.number, "failed", reason, end.evidence, of_launch=True)
         self._reporter.note(f"{len(one.entries)} cases failed: {reason}")
         one.entries.clear()
 
@@ -601,7 +623,7 @@ class Runner:
                 f"skipped after {self._failures[entry.case.transport]} failures of {entry.case.transport} "
                 f"(--max-failures {limit})"
             )
-            self._status(entry, one.number, one.planned.repeat, "skipped", reason, {AFTER_FAILURES: True})
+            self._status(entry, one.planned, one.number, "skipped", reason, {AFTER_FAILURES: True})
         for transport in sorted({entry.case.transport for entry in left_out.values()}):
             count = sum(entry.case.transport == transport for entry in left_out.values())
             self._reporter.note(f"the {count} cases of {transport} that are left are skipped: it failed {limit} times")
@@ -609,8 +631,8 @@ class Runner:
     def _status(
         self,
         entry: CaseEntry,
+        planned: PlannedLaunch,
         launch: int,
-        repeat: int,
         status: str,
         reason: str,
         evidence: Mapping[str, Any],
@@ -621,8 +643,9 @@ class Runner:
         record = {
             "case_key": entry.case.case_key,
             "launch": launch,
-            "repeat": repeat,
+            "repeat": planned.repeat,
             "attempt": entry.attempt,
+            "planned_launch": planned.number,
             "case": entry.case.dimensions(),
             "status": status,
             "reason": reason,
@@ -631,6 +654,8 @@ class Runner:
         # One fsync for each case that was measured or failed; thousands of skipped ones share the next.
         self._statuses.append("status", record, durable=status != "skipped")
         self.counts[status] = self.counts.get(status, 0) + 1
+        if status == "skipped":
+            self.first_skipped = self.first_skipped or reason
         if status in BROKEN and not of_launch:
             self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1
         self._reporter.state.estimated_done_s += case_s(entry.case, self._machine)

@@ -95,7 +95,6 @@ class LaunchWatch:
         self._beats = b""
         self._moved_at = self._began_at = self._looked_at = clock()
         self._longest_gap_s = 0.0
-        self._looked_at = clock()
         self._crossing = CrossingWatch()
         self.compiled_s = 0.0  # spent making kernels, of this launch
         self.in_hand: CaseEntry | None = None
@@ -113,7 +112,7 @@ class LaunchWatch:
             return []
         self._size = size
         records = []
-        for record in read_journal(self._journal, self._offset):
+        for record in read_journal(self._journal, self._offset, damaged=[]):
             self._offset = record.end_offset
             self._take(record)
             records.append(record)
@@ -141,9 +140,12 @@ class LaunchWatch:
         by its time alone.
         """
         now = self._clock()
-        spent, self._looked_at = now - self._looked_at, now
-        if self._any_in("compile") and self.compiled_s < COMPILE_PATIENCE_S:
+        # Of what passed since the last look, what is of the case in hand.
+        spent, self._looked_at = now - max(self._looked_at, self._began_at), now
+        compiles = self._any_in("compile") and self.compiled_s < COMPILE_PATIENCE_S
+        if compiles:
             self.compiled_s += spent
+        if compiles or (self.in_hand is not None and self._waits()):
             self._began_at += spent
             self._moved_at = now
         beats = self._heartbeat.beats()
@@ -151,10 +153,6 @@ class LaunchWatch:
             self._longest_gap_s = max(self._longest_gap_s, now - self._moved_at) if self._beats else 0.0
             self._beats, self._moved_at = beats, now
             self._crossing.beat()
-        if self.in_hand is not None and self._waits():
-            self._moved_at = now
-            self._began_at += now - max(self._looked_at, self._began_at)
-        self._looked_at = now
         quiet = now - self._moved_at
         if self.launch_record is None:
             if now - self._began_at > _START_PATIENCE_S:

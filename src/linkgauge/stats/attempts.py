@@ -1,8 +1,9 @@
 """Which rows of a run count, and which are one measurement: for every reader the same.
 
-Of several attempts at one measurement the last that ended counts. `--retry` and `--resume` measure a case again in a
-fresh launch, so the launch's number says nothing of what belongs together: a measurement is a case under one launch
-key, in one repeat or several (docs/definitions.md, Cases, launches, ranks).
+Of several attempts at a case of one planned launch the last that ended counts. `--retry` and `--resume` measure it in a
+fresh launch, so the launch's number does not tell what belongs together. Neither does its key: a launch that never
+started has none, and one that goes on with another MPI library has another. The repeats of a case under one launch key
+are one measurement (docs/definitions.md, Cases, launches, ranks).
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 def last_attempts(rows: Iterable[Row]) -> list[Row]:
     """Return the rows, in their order, that no later attempt at the same measurement replaces.
 
-    A row has case_key, launch_key (empty or None where its launch never started), repeat, attempt and status; those
-    without a status are left out. What a launch that never started left is replaced by a later attempt under any key.
+    A row has case_key, planned_launch, repeat, attempt and status; those without a status are left out.
     """
     ended = [row for row in rows if row["status"] is not None]
-    last: dict[tuple[str, str, int], int] = {}
+    last: dict[tuple[str, int, int], int] = {}
     for row in ended:
-        for launch_key in {row["launch_key"] or "", ""}:
-            key = (row["case_key"], launch_key, row["repeat"])
-            last[key] = max(last.get(key, 0), row["attempt"])
-    return [row for row in ended if row["attempt"] == last[(row["case_key"], row["launch_key"] or "", row["repeat"])]]
+        last[_tried(row)] = max(last.get(_tried(row), 0), row["attempt"])
+    return [row for row in ended if row["attempt"] == last[_tried(row)]]
+
+
+def _tried(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    return row["case_key"], row["planned_launch"], row["repeat"]
 
 
 class Counted(Generic[Row]):

@@ -36,7 +36,13 @@ def binomial_tail(came: int, trials: int, chance: float) -> float:
 
 def binomial_quantile(share: float, trials: int, chance: float) -> int:
     """Smallest number of successes in `trials` below or at which at least `share` of all outcomes lie."""
-    return int(np.searchsorted(scipy.special.bdtr(np.arange(trials + 1), trials, chance), share))
+    # The inverse of the distribution in O(1), which may be one off where `share` lies at a step.
+    count = math.ceil(float(scipy.special.bdtrik(share, trials, chance)))
+    while count < trials and scipy.special.bdtr(count, trials, chance) < share:
+        count += 1
+    while count > 0 and scipy.special.bdtr(count - 1, trials, chance) >= share:
+        count -= 1
+    return count
 
 
 def sign_interval_ranks(n: int, coverage: float = 0.95) -> tuple[int, int]:
@@ -45,15 +51,7 @@ def sign_interval_ranks(n: int, coverage: float = 0.95) -> tuple[int, int]:
     Exact binomial: the largest k with P(X < k) <= (1 - coverage) / 2, X ~ B(n, 1/2). Below 6 values none does:
     (0, n - 1).
     """
-    tail = (1 - coverage) / 2
-    below = 0.0
-    k = 0
-    while True:
-        below += math.comb(n, k) * 0.5**n
-        if below > tail:
-            break
-        k += 1
-    low = max(k - 1, 0)
+    low = max(binomial_quantile((1 - coverage) / 2, n, 0.5) - 1, 0)
     return low, n - 1 - low
 
 

@@ -105,11 +105,27 @@ def match_runs(
             ]
     elif hosts and other_hosts and hosts != other_hosts:
         how += f" (hosts differ: {', '.join(sorted(hosts))} and {', '.join(sorted(other_hosts))})"
+    second = _with_keys_of(renamed, second)
+    renamed = _with_keys_of(second, renamed)
     pairs = {key: (renamed[key], second[key]) for key in renamed if key in second}
     only_first = {key: value for key, value in renamed.items() if key not in second}
     only_second = {key: value for key, value in second.items() if key not in renamed}
     notes += _other_launches(only_first, only_second, launches)
     return Matched(how, tuple(notes), pairs, only_first, only_second)
+
+
+def _with_keys_of(others: Mapping[Key, Repeats], cases: dict[Key, Repeats]) -> dict[Key, Repeats]:
+    """Give what failed since its launch never started, and so has no launch key, the key that the other run has.
+
+    Where that has the case under several keys that this one lacks, it stays without.
+    """
+    open_keys: dict[str, list[Key]] = {}
+    for key in others:
+        if key not in cases:
+            open_keys.setdefault(key[0], []).append(key)
+    never_started = [key for key, entry in cases.items() if not key[1] and entry.failures and not entry.median_ns]
+    found = {key: open_keys[key[0]][0] for key in never_started if len(open_keys.get(key[0], ())) == 1}
+    return {found.get(key, key): entry for key, entry in cases.items()}
 
 
 def _other_launches(

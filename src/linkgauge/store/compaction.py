@@ -14,17 +14,24 @@ from linkgauge.errors import UsageError
 from linkgauge.model.beside import own_launches
 from linkgauge.model.case import Case
 from linkgauge.store import schema, tables
-from linkgauge.store.journal import JournalDamage, Record, fsync_folder
+from linkgauge.store.journal import Record, fsync_folder
 
 if TYPE_CHECKING:
     from linkgauge.store.folder import RunFolder
 
+LOST = "what was measured is lost, since a journal of the run is damaged"
 _BATCH_BYTES = 64 << 20
 
 
 def launches_in(records: Iterable[Record]) -> set[int]:
     """Return the launches whose own records these are; a status may be of one that never began."""
     return {record.header["launch"] for record in records if record.kind in ("launch", "case")}
+
+
+def _launches_with_record(folder: RunFolder, records: Iterable[Record]) -> set[int]:
+    """Return the launches of which it is known what they were."""
+    own = {record.header["launch"] for record in records if record.kind == "launch"}
+    return own | set(tables.read_table(folder.path, "launches")[0]["launch"].to_pylist())
 
 
 def launches_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
@@ -52,31 +59,30 @@ def cases_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
             row.pop("status", None)  # the parent's word counts
         known = rows.setdefault(schema.identity_of(row), {})
         known.update((name, value) for name, value in row.items() if value is not None)
+    if folder.damages:
+        launches = _launches_with_record(folder, records)
+        for row in rows.values():
+            # What rank 0 said of the case, or what its launch was, is lost: no number can be made of it.
+            if row.get("status") == "ok" and (row.get("bytes_total") is None or row["launch"] not in launches):
+                row |= {"status": None, "reason": LOST}
     return tables.table_of("cases", list(rows.values()), str(folder.path))
 
 
-def compact(folder: RunFolder, finish: bool) -> list[JournalDamage]:
+def compact(folder: RunFolder, finish: bool) -> None:
     """Do what RunFolder.compact says."""
-    damaged: list[JournalDamage] = []
     journals = folder.launch_journals()
     if journals or finish:
         folder.settle_format()
     for launch, path in journals.items():
         parent = folder.status_journal()
-        try:
-            told = [record for record in _to_files(folder, launch, path) if record.kind in ("launch", "case")]
-        except JournalDamage as damage:
-            damaged.append(damage)
-            continue
+        told = [record for record in _to_files(folder, launch, path) if record.kind in ("launch", "case")]
         for left, record in zip(reversed(range(len(told))), told, strict=True):
             parent.append(record.kind, record.header, durable=left == 0)
         fsync_folder(folder.path)
-        path.unlink()
-        fsync_folder(path.parent)
+        folder.set_aside(path)
     if finish:
         folder.close()
-        _finish(folder, keep=bool(damaged))
-    return damaged
+        _finish(folder)
 
 
 def confirm_unjudged(folder: RunFolder) -> int:
@@ -141,12 +147,11 @@ def _batches(records: Iterable[Record], small: list[Record]) -> Iterator[list[Re
         yield batch
 
 
-def _finish(folder: RunFolder, keep: bool) -> None:
-    """Make the tables of launches and cases, then remove the parent's journal unless it is to be kept."""
+def _finish(folder: RunFolder) -> None:
+    """Make the tables of launches and cases, then remove the parent's journal."""
     told = list(folder.status_records())
     for name, table in (("launches", launches_of(folder, told)), ("cases", cases_of(folder, told))):
         covered = tables.covered_launches(folder.path, name) | launches_in(told)
         tables.write_table(folder.path / f"{name}.parquet", name, covered, [table])
-    if not keep and folder.status_path().exists():
-        folder.status_path().unlink()
-        fsync_folder(folder.status_path().parent)
+    if folder.status_path().exists():
+        folder.set_aside(folder.status_path())

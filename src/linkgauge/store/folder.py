@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ _STATUSES = "statuses.lgj"
 _MAX_INFO_BYTES = 16 << 20
 _HALF_WRITTEN = re.compile(r"\.(run\.json|plan\.json|report\.html)\.\w+|\.[\w-]+\.parquet\.new")
 _LAUNCH_NAME = re.compile(r"launch-\d{5,9}\.\w+")  # by which a folder holds nothing of a run's, and is in the way
-_OF_A_LAUNCH = re.compile(r"launch-\d{5,9}\.(?!lgj$)\w+|(?:choices|load)-\d{5,9}\.\w+")
+_OF_A_LAUNCH = re.compile(r"launch-\d{5,9}\.(?!lgj$|damaged$)\w+|(?:choices|load)-\d{5,9}\.\w+")
 
 
 class RunFolder:
@@ -47,6 +48,13 @@ class RunFolder:
         self._version = info["format_version"]  # as run.json has it on the disk
         self._statuses: JournalWriter | None = None
         self._held: Hold | None = None
+        self._damages: dict[Path, list[JournalDamage]] = {}  # of each journal that was read
+
+    @property
+    def damages(self) -> list[str]:
+        """What of the journals is damaged, a sentence each: what was found when they were read, and before."""
+        found = [str(one) for ones in self._damages.values() for one in ones]
+        return list(dict.fromkeys([*self.info.get("damaged", []), *found]))
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], info: dict[str, Any]) -> RunFolder:
@@ -62,7 +70,8 @@ class RunFolder:
             raise UsageError(f"{path} exists already: give --out a folder that does not") from None
         except OSError as error:
             raise UsageError(f"cannot make the run folder {path}: {error.strerror}") from None
-        folder = cls(path, {"format": schema.FORMAT, "format_version": schema.FORMAT_VERSION, **info})
+        named = {"format": schema.FORMAT, "format_version": schema.FORMAT_VERSION, "id": uuid.uuid4().hex}
+        folder = cls(path, named | info)
         try:
             folder._write_info()
         except EnvironmentLackingError as error:
@@ -117,7 +126,7 @@ class RunFolder:
     def launch_records(self, launch: int) -> Iterator[Record]:
         """Yield the records of a launch's journal. RunFolderError where one belongs to another launch."""
         path = self._journal_folder() / f"launch-{launch:05d}.lgj"
-        for record in _records(path):
+        for record in self._records(path):
             if record.header.get("launch") != launch:
                 raise RunFolderError(f"{path}: holds a record of launch {record.header.get('launch')!r}")
             yield record
@@ -126,26 +135,34 @@ class RunFolder:
         """Yield the parent's records."""
         path = self.status_path()
         if path.exists() or path.is_symlink():
-            yield from _records(path)
+            yield from self._records(path)
 
     def status_path(self) -> Path:
         """Return where the parent's statuses lie while the run is in progress."""
         return self._journal_folder() / _STATUSES
 
-    def compact(self, finish: bool = False) -> list[JournalDamage]:
+    def set_aside(self, journal: Path) -> None:
+        """Remove a journal of which all is in the tables; a damaged one stays beside them, and run.json says so."""
+        if self._damages.get(journal):
+            self.update_info({"damaged": self.damages})
+            os.replace(journal, journal.with_suffix(".damaged"))
+        else:
+            journal.unlink()
+        fsync_folder(journal.parent)
+
+    def compact(self, finish: bool = False) -> None:
         """Move what the journals of ended launches hold into files that are never written again.
 
         No launch may be writing. Of each launch the samples and observations become a Parquet file each; what else its
         journal says is added to the parent's. A journal is removed only when all of that is durable; until then readers
-        leave out of it what lies elsewhere, so that a crash at any moment neither loses nor doubles a row. A damaged
-        journal stays as it is and is returned. With `finish` the parent's journal becomes the tables of cases and
-        launches. Raises EnvironmentLackingError where something cannot be written (a full disk); the journals are then
-        intact.
+        leave out of it what lies elsewhere, so that a crash at any moment neither loses nor doubles a row. Of a damaged
+        journal what is whole is moved. With `finish` the parent's journal becomes the tables of cases and launches.
+        Raises EnvironmentLackingError where something cannot be written (a full disk); the journals are then intact.
         """
         from linkgauge.store import compaction
 
         try:
-            return compaction.compact(self, finish)
+            compaction.compact(self, finish)
         except OSError as error:
             raise EnvironmentLackingError(
                 f"cannot write the tables in {self.path}: {error.strerror or error}"
@@ -190,6 +207,17 @@ class RunFolder:
     def _journal_folder(self) -> Path:
         return no_link(self.path / "journal")
 
+    def _records(self, path: Path) -> Iterator[Record]:
+        """Yield the whole records of a journal, each as docs/run-folder.md says that its kind is, and note damages.
+
+        RunFolderError for records that are of another form.
+        """
+        found = self._damages[path] = []
+        for record in read_journal(path, damaged=found):
+            shape = RECORDS.get(record.kind, as_it_is)
+            header = checked(record.header, shape, f"{path}: a {record.kind[:40]} record", RunFolderError)
+            yield dataclasses.replace(record, header=header)
+
     def _made_journal_folder(self) -> Path:
         path = self._journal_folder()
         try:
@@ -201,14 +229,6 @@ class RunFolder:
     def _write_info(self) -> None:
         write_atomically(self.path / "run.json", json.dumps(self.info, indent=1, default=str).encode() + b"\n")
         self._version = schema.FORMAT_VERSION
-
-
-def _records(path: Path) -> Iterator[Record]:
-    """Yield the records of a journal, each as docs/run-folder.md says that its kind is. RunFolderError for others."""
-    for record in read_journal(path):
-        shape = RECORDS.get(record.kind, as_it_is)
-        header = checked(record.header, shape, f"{path}: a {record.kind[:40]} record", RunFolderError)
-        yield dataclasses.replace(record, header=header)
 
 
 def _remove(path: Path) -> None:

@@ -6,7 +6,7 @@ Workers write it, so it needs numpy and the standard library only. A record is
     header (JSON: kind, header, columns) | payload (columns, one after the other) | CRC32 of everything before
 
 all little-endian. The short first checksum tells a torn tail, which is normal after a crash, from a damaged
-middle, which is not: only the latter is followed by a further record.
+middle, which is not: only the latter is followed by a further record. A damaged record costs itself alone.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _PREFIX = struct.Struct("<4sHHIQ")
 _CRC = struct.Struct("<I")
 _HEAD_BYTES = _PREFIX.size + _CRC.size
 _MAX_HEADER_BYTES = 64 << 20
+_MOST_DAMAGES = 1000  # of one journal: what a disk does is a few
 _LAUNCH_FILE = re.compile(r"launch-(\d{5,9})\.(\w+)")
 _DTYPES = frozenset(f"<{letter}{width}" for letter in "iu" for width in (2, 4, 8)) | {"|i1", "|u1", "<f4", "<f8"}
 
@@ -40,15 +41,14 @@ _DTYPES = frozenset(f"<{letter}{width}" for letter in "iu" for width in (2, 4, 8
 class JournalDamage(RunFolderError):  # noqa: N818 - it names a state of the file, and the contract names it so
     """A record in the middle of a journal is damaged: its checksum fails, and readable records follow it.
 
-    `offset` is the byte where the damaged record starts.
+    `offset` is the byte where the damaged record starts, `end` the one where the next whole record does.
     """
 
-    def __init__(self, path: Path, offset: int, cause: str) -> None:
-        """Say which journal, the byte where the damaged record starts, and what is wrong with it."""
-        super().__init__(
-            f"{path}: damaged at byte {offset}: {cause}; copy the run folder again from where it was measured"
-        )
+    def __init__(self, path: Path, offset: int, end: int, cause: str) -> None:
+        """Say which journal, from which byte to which it is damaged, and what is wrong there."""
+        super().__init__(f"{path}: bytes {offset} to {end} are damaged: {cause}")
         self.offset = offset
+        self.end = end
 
 
 class JournalUnwritableError(EnvironmentLackingError):
@@ -69,11 +69,11 @@ class JournalWriter:
     """Appends records to one journal. An existing journal is continued after its last whole record."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open or create `path`. A torn tail is cut off; raises JournalDamage where the middle is damaged."""
+        """Open or create `path`. A torn tail is cut off; what is damaged before a whole record stays."""
         self.path = Path(path)
         end = 0
         if self.path.exists():
-            for record in read_journal(self.path):
+            for record in read_journal(self.path, damaged=[]):
                 end = record.end_offset
         try:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -166,13 +166,16 @@ class JournalWriter:
             self.close()
 
 
-def read_journal(path: str | os.PathLike[str], offset: int = 0) -> Iterator[Record]:
+def read_journal(
+    path: str | os.PathLike[str], offset: int = 0, damaged: list[JournalDamage] | None = None
+) -> Iterator[Record]:
     """Yield the whole records from byte `offset` on, in the order written.
 
     Stops quietly at a torn tail, so that a reader can come back with the last `end_offset` while the journal still
-    grows. Raises JournalDamage where a record in the middle is damaged, RunFolderError where `path` is no regular
-    file or was written by another version.
+    grows. Where a record in the middle is damaged, `damaged` gets to know and the next whole one comes; without it
+    JournalDamage is raised. Raises RunFolderError where `path` is no regular file or was written by another version.
     """
+    found: list[JournalDamage] = []
     path = Path(path)
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -198,9 +201,16 @@ def read_journal(path: str | os.PathLike[str], offset: int = 0) -> Iterator[Reco
                     yield _parse(path, offset, body, header_bytes, payload_bytes)
                     continue
                 cause = "checksum of the record does not hold"
-            if _record_follows(file, offset + 1, size):
-                raise JournalDamage(path, offset, cause)
-            return
+            end = _next_record(file, head, offset, size)
+            if end is None:
+                if damaged is not None:  # a record that is being written has its whole start, and lacks its end
+                    damaged.append(JournalDamage(path, offset, size, cause))
+                return
+            found.append(JournalDamage(path, offset, end, cause))
+            if damaged is None or len(found) > _MOST_DAMAGES:
+                raise found[-1]
+            damaged.append(found[-1])
+            offset = end
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -318,8 +328,33 @@ def _head_fault(head: bytes) -> str:
     return ""
 
 
-def _record_follows(file: BinaryIO, start: int, size: int) -> bool:
-    """Whether the start of a whole record lies anywhere after byte `start`."""
+def _next_record(file: BinaryIO, head: bytes, offset: int, size: int) -> int | None:
+    """Where the next record starts behind a damaged one at `offset`; None where none does.
+
+    Behind a head whose checksum holds it starts where that says, so that nothing within the damaged record is read as
+    one; else wherever the next head is.
+    """
+    if not _head_fault(head):
+        _, _, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
+        end: int = offset + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size
+        if _record_at(file, end, size):
+            return end
+    return _record_from(file, offset + 1, size)
+
+
+def _record_at(file: BinaryIO, at: int, size: int) -> bool:
+    file.seek(at)
+    head = file.read(_HEAD_BYTES)
+    return len(head) == _HEAD_BYTES and not _head_fault(head) and _fits(head, at, size)
+
+
+def _fits(head: bytes, at: int, size: int) -> bool:
+    _, _, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
+    return int(at + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size) <= size
+
+
+def _record_from(file: BinaryIO, start: int, size: int) -> int | None:
+    """The byte from `start` on where a head lies whose record fits into the file."""
     step = 1 << 20
     for base in range(start, size, step):
         file.seek(base)
@@ -327,12 +362,10 @@ def _record_follows(file: BinaryIO, start: int, size: int) -> bool:
         at = block.find(_MAGIC)
         while at >= 0:
             head = block[at : at + _HEAD_BYTES]
-            if len(head) == _HEAD_BYTES and not _head_fault(head):
-                _, _, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
-                if base + at + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size <= size:
-                    return True
+            if len(head) == _HEAD_BYTES and not _head_fault(head) and _fits(head, base + at, size):
+                return base + at
             at = block.find(_MAGIC, at + 1)
-    return False
+    return None
 
 
 def _parse(path: Path, end: int, body: bytes, header_bytes: int, payload_bytes: int) -> Record:
@@ -353,5 +386,5 @@ def _parse(path: Path, end: int, body: bytes, header_bytes: int, payload_bytes: 
         if at != header_bytes + payload_bytes:
             raise ValueError
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise JournalDamage(path, start, "the record's header is not as docs/run-folder.md says") from None
+        raise JournalDamage(path, start, end, "the record's header is not as docs/run-folder.md says") from None
     return Record(kind, header, columns, end)

@@ -6,13 +6,14 @@ import dataclasses
 import functools
 import itertools
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from linkgauge.errors import RunFolderError
+from linkgauge.errors import DamagedRunWarning, RunFolderError
 from linkgauge.model.case import Case
 from linkgauge.store import compaction, door, schema, tables
 from linkgauge.store.folder import RunFolder
@@ -59,7 +60,46 @@ class Run:
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt): all dimensions, status, reason (docs/run-folder.md)."""
         found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
+        found = self._with_planned_launches(found)
+        self._tell_damages(found)
         return found if self._only is None else found.filter(pc.field("launch").isin(list(self._only)))
+
+    @functools.cached_property
+    def lost(self) -> int:
+        """How many cases of the run have no status since what was measured lay where a journal is damaged."""
+        return len(self._lost(self.cases))
+
+    @staticmethod
+    def _lost(cases: pa.Table) -> set[tuple[Any, ...]]:
+        """Return the cases that were lost and that no later attempt has measured again."""
+        if not pc.any(pc.equal(cases["reason"], compaction.LOST)).as_py():
+            return set()
+        names = ["case_key", "planned_launch", "repeat"]
+        known = cases.select([*names, "status", "reason"]).to_pylist()
+        lost = {tuple(row[name] for name in names) for row in known if row["reason"] == compaction.LOST}
+        return lost - {tuple(row[name] for name in names) for row in known if row["status"] is not None}
+
+    def _tell_damages(self, cases: pa.Table) -> None:
+        damages, lost = self._folder.damages, len(self._lost(cases)) if self._folder.damages else 0
+        if not lost and damages == self.info.get("damaged", []):
+            return  # nothing is, or what was lost has been measured again
+        more = f" (and {len(damages) - 1} more)" if len(damages) > 1 else ""
+        warnings.warn(
+            f"{damages[0]}{more}; what is whole is read, {lost} case{'' if lost == 1 else 's'} lost: "
+            f"'linkgauge run --resume {self.path}' measures again what is missing",
+            DamagedRunWarning,
+            stacklevel=3,
+        )
+
+    def _with_planned_launches(self, cases: pa.Table) -> pa.Table:
+        """Fill in which planned launch a case belongs to, where an older run's statuses do not say so."""
+        if not cases["planned_launch"].null_count:
+            return cases
+        origin = {int(number): planned for number, planned in self.info.get("relaunched", {}).items()}
+        launches, said = cases["launch"].to_pylist(), cases["planned_launch"].to_pylist()
+        numbers = [origin.get(one, one) if of is None else of for one, of in zip(launches, said, strict=True)]
+        field = cases.schema.field("planned_launch")
+        return cases.set_column(cases.schema.get_field_index(field.name), field, pa.array(numbers, field.type))
 
     @functools.cached_property
     def launches(self) -> pa.Table:

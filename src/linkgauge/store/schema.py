@@ -72,9 +72,9 @@ _ROW = {"case_key": "string", "launch": "int32", "repeat": "int32", "attempt": "
 _COLUMNS: dict[str, dict[str, str]] = {
     # One row a (case_key, launch, repeat, attempt).
     "cases": {
-        **_ROW, **dimension_types(), "lanes": "list<string>", "bytes_per_peer": "int64", "bytes_total": "int64",
-        "status": "string", "reason": "string", "converged": "bool", "coarse": "bool", "oversubscribed": "bool",
-        "verified": "bool", "operations_total": "int64", "evidence": "json",
+        **_ROW, "planned_launch": "int32", **dimension_types(), "lanes": "list<string>",
+        "bytes_per_peer": "int64", "bytes_total": "int64", "status": "string", "reason": "string", "converged": "bool",
+        "coarse": "bool", "oversubscribed": "bool", "verified": "bool", "operations_total": "int64", "evidence": "json",
     },
     # One row a launch.
     "launches": {
@@ -93,6 +93,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "value": "float64", "unit": "string",
     },
 }  # fmt: skip
+LATER_COLUMNS = ("planned_launch",)  # of cases, which runs of format 2 from before its time do not have
 _RANK = {
     "rank": "int32", "host": "string", "pid": "int64", "cores": "list<int32>", "memory_node": "int32",
     **{f"device_{name}": "string" for name in ("uuid", "serial", "pci_address", "vbios", "name", "kind")},

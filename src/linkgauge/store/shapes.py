@@ -37,6 +37,7 @@ INFO = table(
     {
         "format": one_of((schema.FORMAT,)),
         "format_version": whole(1),
+        "id": text,
         "asked": table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)}),
         "machine": OBJECT,
         "devices": table(
@@ -62,6 +63,7 @@ INFO = table(
         "seed": whole(),
         "start": maybe(text),
         "end": maybe(text),
+        "damaged": each(text, 1 << 16),
     },
     needed=("format", "format_version"),
 )

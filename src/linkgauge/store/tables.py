@@ -127,9 +127,10 @@ def read_table(folder: Path, name: str) -> tuple[pa.Table, set[int]]:
     if not os.path.lexists(path):
         return wanted.empty_table(), set()
     with _opened(path) as file:
-        later = {word: value for word, value in LATER_DIMENSIONS.items() if word in wanted.names}
+        known_later = {**LATER_DIMENSIONS, **dict.fromkeys(schema.LATER_COLUMNS)}
+        later = {word: value for word, value in known_later.items() if word in wanted.names}
         for column in file.schema_arrow.names:
-            later.pop(column, None)  # what is left an older run has no column for, only the value that it measured
+            later.pop(column, None)  # an older run lacks the columns that are left: it has the default, or no value
         there = pa.schema([field for field in wanted if field.name not in later])
         _check_columns(path, file, there, name)
         table = file.read(columns=there.names)

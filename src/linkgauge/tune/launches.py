@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
+from linkgauge.errors import EnvironmentLackingError, Exit, RunFolderError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
@@ -119,7 +119,7 @@ class FolderBench:
         attempts: dict[int, int] = {}
         for row in run.rows():
             self._highest = max(self._highest, row.launch)
-            planned = relaunched.get(row.launch, row.launch)
+            planned = row.record["planned_launch"]
             self._numbers.setdefault(planned, [])
             if row.launch not in self._numbers[planned]:
                 self._numbers[planned].append(row.launch)
@@ -337,7 +337,7 @@ class FolderBench:
         )
         with contextlib.suppress(EnvironmentLackingError):  # a setting with which no launch starts: its cases failed
             status = measure(prepared, self._folder, _Quiet())
-            if status == 130:
+            if status == Exit.INTERRUPTED:
                 raise InterruptedSearchError
         relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
         self._numbers[number] = [actual, *(a for a, b in relaunched.items() if b == number and a != actual)]
@@ -374,7 +374,9 @@ class FolderBench:
             for some in (self._wanted.cases, self._wanted.guards)
         )
         wanted = {case.case_key for case in objective}
-        found = counted(run, ("case_key", "launch_key", "repeat", "attempt", "status", "lane", "median_ns"))
+        found = counted(
+            run, ("case_key", "launch_key", "planned_launch", "repeat", "attempt", "status", "lane", "median_ns")
+        )
         known = {case.case_key: case_text(case) for case in (*objective, *guards_too)}
         times: dict[str, float] = {}
         guards: dict[str, float] = {}

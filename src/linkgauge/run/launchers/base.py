@@ -12,6 +12,7 @@ import abc
 import dataclasses
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
     from linkgauge.run.mpi_library import MpiInstallation
 
 
+# A batch system's variables, and the programs of which one starts ranks on its job's nodes. A container in a job has
+# the variables and often none of the programs: MPICH's launcher then waits for srun for ever, and others find no host.
+_BATCH_SYSTEMS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("SLURM_",), ("srun",)),
+    (("PBS_",), ("pbsdsh", "ssh")),
+    (("LSB_", "LSF_"), ("blaunch",)),
+    (("SGE_", "PE_"), ("qrsh",)),
+    (("FLUX_",), ("flux",)),
+)
+_HOST_FILES = {"PBS_": "PBS_NODEFILE", "SGE_": "PE_HOSTFILE"}  # without it the job's nodes are not known either
 # What batch systems (PBS, LSF, Grid Engine) and users say of hosts to any MPI library's launcher.
 _HOST_VARIABLES = ("PBS_NODEFILE", "LSB_MCPU_HOSTS", "PE_HOSTFILE", "HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile")
 
@@ -95,9 +106,10 @@ class Launcher(abc.ABC):
         """Whether ranks may be started on other nodes than this one: hosts are named, or a batch system gave some."""
         if any(word.partition("=")[0] in self.host_options for word in launcher_args):
             return True
-        if "SLURM_JOB_ID" in os.environ:  # its daemon names the node of what it has started
-            return os.environ.get("SLURM_JOB_NUM_NODES") != "1" or "SLURMD_NODENAME" not in os.environ
-        return any(name in os.environ for name in _HOST_VARIABLES)
+        known = usable_environment()
+        if "SLURM_JOB_ID" in known:  # its daemon names the node of what it has started
+            return known.get("SLURM_JOB_NUM_NODES") != "1" or "SLURMD_NODENAME" not in known
+        return any(name in known for name in _HOST_VARIABLES)
 
     @classmethod
     def hosts_of_job(cls) -> tuple[str, ...] | None:
@@ -154,13 +166,29 @@ def library_environment(mpi: MpiInstallation, folder: Path) -> dict[str, str]:
     return {"MPI4PY_LIBMPI": str(link), "LD_LIBRARY_PATH": f"{links}:{before}" if before else str(links)}
 
 
+def usable_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment without the variables of batch systems that cannot start anything from here."""
+    gone: tuple[str, ...] = ()
+    for prefixes, programs in _BATCH_SYSTEMS:
+        if any(name.startswith(prefixes) for name in environment):
+            hosts = environment.get(_HOST_FILES.get(prefixes[0], ""))
+            lost = hosts is not None and not os.access(hosts, os.R_OK)
+            if lost or not any(shutil.which(program, path=environment.get("PATH")) for program in programs):
+                gone += prefixes
+    return {name: value for name, value in environment.items() if not (gone and name.startswith(gone))}
+
+
 def package_environment() -> dict[str, str]:
-    """This process' environment, in which a child finds this very linkgauge, also where it is not installed."""
+    """What children of this process get: they find this very linkgauge, also where it is not installed.
+
+    As `usable_environment`: launchers start ranks on this node where a batch system cannot start them.
+    """
+    inherited = usable_environment()
     package = str(Path(__file__).resolve().parents[2])
     before = os.environ.get("PYTHONPATH", "")
     if package in before.split(os.pathsep) or package in (path for path in sys.path if "site-packages" in path):
-        return dict(os.environ)
-    return {**os.environ, "PYTHONPATH": f"{package}{os.pathsep}{before}" if before else package}
+        return inherited
+    return {**inherited, "PYTHONPATH": f"{package}{os.pathsep}{before}" if before else package}
 
 
 def worker_environment(folders: LaunchFolders) -> dict[str, str]:

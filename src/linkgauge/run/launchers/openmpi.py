@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 from collections.abc import Mapping
 
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
@@ -63,6 +64,10 @@ class OpenMpi(Launcher):
                 "OMPI_MCA_orte_tmpdir_base": temporary,
                 "PRTE_MCA_prte_tmpdir_base": temporary,
             }
+        remote = any(shutil.which(program) for program in ("ssh", "rsh"))
+        chosen = any(name.startswith("OMPI_MCA_plm") for name in os.environ)
+        if not (remote or chosen or self.may_leave(request.launcher_args) or request.hosts):
+            values |= {"OMPI_MCA_plm": "isolated"}  # Open MPI 4 refuses even this node without a remote shell
         if os.geteuid() == 0:
             values |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             values |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -602,7 +602,7 @@ class Application final : public Operation {
   std::unique_ptr<Group> messages_group_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<FlowEnd> flows_;
-  std::vector<std::size_t> completing_;  // places in flows_
+  std::vector<std::size_t> completing_;                  // places in flows_
   std::map<std::vector<int>, ApplicationGroup> groups_;  // by their ranks; all ranks have the case's own
   std::vector<ApplicationCollective> nested_;
   bool under_way_ = false;

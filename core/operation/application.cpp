@@ -46,13 +46,18 @@ constexpr std::size_t kKeptIterations = 1 << 14;
 constexpr std::size_t kMostSpans = 256;
 using Spent = std::array<std::int64_t, kStepKinds.size()>;
 
-// A collective of the program, with ranks, communicator and operation of its own.
+// What the collectives of some of the ranks share, as a program's process group has one communicator: a library carries
+// out in turn what goes by one, and beside each other what goes by several.
+struct ApplicationGroup {
+  std::uint64_t communicator = 0;  // MPI's; 0 where this rank is no member
+  std::map<std::string, std::shared_ptr<void>> kept;
+};
+
+// A collective of the program, with an operation of its own.
 struct ApplicationCollective {
   std::unique_ptr<Group> group;  // nullptr where this rank is no member
   RankContext context;
   CaseSpec spec;
-  bool own_communicator = false;
-  std::map<std::string, std::shared_ptr<void>> kept;
   std::unique_ptr<Operation> operation;
   bool begun = false;  // and not completed
 };
@@ -180,13 +185,14 @@ class Application final : public Operation {
     copying_ = Stream();
     try {
       group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
-      for (ApplicationCollective& one : nested_) {
-        if (one.own_communicator && one.context.communicator != 0) context_.mpi->comm_free(one.context.communicator);
+      for (auto& [ranks, one] : groups_) {
+        if (one.communicator != 0) context_.mpi->comm_free(one.communicator);
       }
     } catch (const Error&) {  // a peer that failed, or the library is failing already
       group().leave();
     }
     nested_.clear();
+    groups_.clear();
     messages_group_.reset();
     source_ = Buffer();
     target_ = Buffer();
@@ -312,15 +318,9 @@ class Application final : public Operation {
       one.context.device_of_rank = one.spec.places.devices;
       const bool all = one.spec.places.rank_list == spec_.places.rank_list;
       if (!all) {
-        one.context.keep = &one.kept;
-        one.context.communicator = 0;
-        if (context_.mpi != nullptr) {
-          const auto place = std::find(wanted.ranks.begin(), wanted.ranks.end(), context_.rank());
-          const bool member = place != wanted.ranks.end();
-          one.own_communicator = true;
-          one.context.communicator = context_.mpi->comm_split(context_.communicator, member ? 0 : -1,
-                                                              static_cast<int>(place - wanted.ranks.begin()));
-        }
+        ApplicationGroup& shared = group_of(wanted.ranks);
+        one.context.keep = &shared.kept;
+        one.context.communicator = shared.communicator;
       }
       agreeing(group(), progress_, [&] {
         if (one.group != nullptr) one.operation = make_operation(*collectives_, one.context, one.spec);
@@ -329,6 +329,16 @@ class Application final : public Operation {
         if (one.operation != nullptr) one.operation->prepare();
       });
     }
+  }
+
+  ApplicationGroup& group_of(const std::vector<int>& ranks) {
+    const auto [found, is_new] = groups_.try_emplace(ranks);
+    if (is_new && context_.mpi != nullptr) {
+      const auto place = std::find(ranks.begin(), ranks.end(), context_.rank());
+      found->second.communicator = context_.mpi->comm_split(context_.communicator, place == ranks.end() ? -1 : 0,
+                                                            static_cast<int>(place - ranks.begin()));
+    }
+    return found->second;
   }
 
   CaseSpec spec_of(const ProgramCollective& wanted) const {
@@ -592,7 +602,8 @@ class Application final : public Operation {
   std::unique_ptr<Group> messages_group_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<FlowEnd> flows_;
-  std::vector<std::size_t> completing_;  // places in flows_
+  std::vector<std::size_t> completing_;                  // places in flows_
+  std::map<std::vector<int>, ApplicationGroup> groups_;  // by their ranks; all ranks have the case's own
   std::vector<ApplicationCollective> nested_;
   bool under_way_ = false;
   std::size_t iterations_ = 0;

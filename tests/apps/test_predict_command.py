@@ -10,6 +10,10 @@ import pytest
 
 from linkgauge.app.cli import run_command
 from linkgauge.apps import catalogue
+from linkgauge.expect.application import Mechanism, Predicted
+from linkgauge.stats.step_times import RankSteps
+from linkgauge.view.predicted import Prediction, print_predictions
+from synthetic import make_case, make_run
 
 CURVES = """
 [[case]]
@@ -50,6 +54,28 @@ def test_a_system_tells_strong_and_weak_scaling_and_what_if(capsys: pytest.Captu
     assert "as fast as on fewest" in capsys.readouterr().out
 
 
+def test_a_system_without_nics_says_what_to_add(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And so it is: with what it names the application is predicted."""
+    assert run_command(["predict", "mam", "--system", "summitdev", "--between-nodes", "--ranks", "2"]) == 0
+    said = words_of(capsys)
+    assert "not predicted: summitdev describes no NIC, so nothing bounds " in said
+    assert said.count("not predicted") == 1
+    command = said.partition("('linkgauge ")[2].partition(" > mine.json')")[0]
+    assert run_command(command.split()) == 0
+    described = json.loads(capsys.readouterr().out)
+    nic = {"name": "mlx5_0", "model": "EDR", "source": "a test"}
+    described["nic"] = [nic]
+    described["link"].append({"a": "cpu0", "b": "mlx5_0", "kind": "pcie", "data_rate": "16 GB/s", "source": "a test"})
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps(described))
+    words = ["predict", "mam", "--system", str(mine), "--between-nodes", "--ranks", "2"]
+    assert run_command(words) == 0
+    assert "states no port_rate of its NICs" in words_of(capsys)
+    mine.write_text(json.dumps(described | {"nic": [nic | {"port_rate": "100 Gb/s"}]}))
+    assert run_command([*words, "--json"]) == 0
+    assert all(one["predicted_ns"] > 0 for one in json.loads(capsys.readouterr().out))
+
+
 def test_apps_has_a_sentence_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["apps", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -79,6 +105,86 @@ def test_predictions_stand_beside_what_was_measured(tmp_path: Path, capsys: pyte
     assert "1 of 1 predicted and measured" in said
     assert "llh n=16" in said
     assert "by the ends of the curves' intervals: " in said
+
+
+STEP = Path(__file__).parent / "ddp"
+RUN_NS = {"execution": 7.12e6, "profile": 34.7e6}
+
+
+@pytest.mark.parametrize("trace", RUN_NS)
+def test_a_data_parallel_step_is_predicted_as_it_ran(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two steps of PyTorch's DDP on two H100, converted from its execution trace and its profile; what `run` took there
+    (--transport kernel --collectives ccl), and curves like that machine's: allreduces of 25, 50 and 100 MiB took 131,
+    208 and 387 us."""
+    mib = 1 << 20
+    times = {16 << 10: 12e3, mib: 22e3, 32 * mib: 131e3 + (208e3 - 131e3) * 7 / 25,
+             64 * mib: 208e3 + (387e3 - 208e3) * 14 / 50}  # fmt: skip
+    cases = [make_case("ccl", "allreduce", size, (0, 1)) for size in times]
+    run = make_run(tmp_path / "run", cases=cases, time_ns=lambda case: times[case.size], samples=50)
+    words = [
+        "predict",
+        str(STEP / f"{trace}.toml"),
+        "--from",
+        str(run),
+        "--transport",
+        "kernel",
+        "--collectives",
+        "ccl",
+    ]
+    assert run_command([*words, "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["predicted_ns"] == pytest.approx(RUN_NS[trace], rel=0.15)
+    assert sum(kind["predicted_ns"] for kind in told["kinds"]) == pytest.approx(told["predicted_ns"])
+    waits = {kind["kind"]: kind["predicted_ns"] for kind in told["kinds"]}.get("waiting", 0.0)
+    assert sum(kind["waiting_ns"] for kind in told["kinds"]) == pytest.approx(waits)
+
+
+def test_what_was_measured_of_a_collective_has_the_waiting_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The host cannot tell a collective's own time from waiting for others: the measured time says that it has both."""
+    mine = ({"collective": 20_000.0, "waiting": 74_000.0}, {"compute": 74_000.0, "collective": 20_000.0})
+    answer = Predicted((94_000.0, 94_000.0), mine, (), ({"collective": 74_000.0}, {}))
+    told = [RankSteps(0, {"collective": 95_000.0}, {}, {})]
+    print_predictions([Prediction("mam", 2, Mechanism("mpi", "mpi"), answer, "", 95_000.0, told)])
+    said = words_of(capsys)
+    assert "waiting 74.0 µs, collective 20.0 µs (95.0 µs with waiting)" in said or (
+        "collective 20.0 µs (95.0 µs with waiting), waiting 74.0 µs" in said
+    )
+
+
+SHARED = """
+description = "Two process groups, whose collectives are under way together"
+[[step]]
+collective = "allreduce"
+bytes = 1048576
+group = "rank // 2"
+begun = true
+[[step]]
+collective = "allreduce"
+bytes = 1048576
+group = "rank % 2"
+begun = true
+[[step]]
+wait = true
+"""
+
+
+def test_what_groups_take_from_each_other_is_said_with_its_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "grid.toml").write_text(SHARED)
+    cases = [make_case("ccl", "allreduce", 1 << 20, (0, 1)), make_case("ccl", "allreduce", 1 << 20)]
+    run = make_run(tmp_path / "run", cases=cases, time_ns=lambda case: 20e3, samples=50)
+    words = ["predict", str(tmp_path / "grid.toml"), "--from", str(run), "--ranks", "4"]
+    assert run_command(words) == 0
+    said = words_of(capsys)
+    assert "several groups are taken to share their devices evenly: grid on 4 by ccl (-50% if they cost each" in said
+    assert "'linkgauge run --plan overlap' measures what it costs" in said
+    assert run_command([*words, "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["predicted_ns"] == pytest.approx(40e3, rel=0.02)
+    assert told["shared"]["unshared_ns"] == pytest.approx(20e3, rel=0.02)
 
 
 OVERLAP = """

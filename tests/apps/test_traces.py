@@ -117,12 +117,85 @@ def test_chakra(tmp_path: Path) -> None:
                                 {"compute": 20_000}, {"wait": True}, {"compute": 1000}]  # fmt: skip
 
 
+def message(number: int, verb: str, peer: int, needs: tuple[int, ...] = (), size: int = 65536) -> bytes:
+    key = "comm_dst" if verb == "send" else "comm_src"
+    return chakra_node(number, 5 if verb == "send" else 6, needs, comm_size=size, comm_tag=0, **{key: peer})
+
+
+def a_ring(ranks: int) -> list[bytes]:
+    """As of astra-sim's custom collectives: each step's receive needs its send, the next send what was received."""
+    found = []
+    for rank in range(ranks):
+        nodes = []
+        for step in range(ranks - 1):
+            nodes.append(message(2 * step + 1, "send", (rank + 1) % ranks, (2 * step,) if step else ()))
+            nodes.append(message(2 * step + 2, "receive", (rank - 1) % ranks, (2 * step + 1,)))
+        found.append(chakra(*nodes))
+    return found
+
+
+def work_and_workers() -> list[bytes]:
+    """A receive is posted early, and more than one message is sent before what it waits for is."""
+    return [
+        chakra(message(1, "receive", 1), message(2, "send", 1), message(3, "send", 1, (2,)),
+               chakra_node(4, 4, (1,), us=5, is_cpu_op=0)),
+        chakra(message(1, "receive", 0), message(2, "receive", 0, (1,)), message(3, "send", 0, (2,))),
+    ]  # fmt: skip
+
+
+def one_by_one(end: str) -> list[object]:
+    """Blocking calls of two ranks, each of which sends before it receives."""
+    peers = [{"dst_rank": 1 - rank, "src_rank": 1 - rank} for rank in range(2)]
+    sizes = {"in_msg_size": 16, "out_msg_size": 16, "dtype": "int"}
+    if end == "PARAM":
+        return [[{"comms": name, **sizes, **peer} for name in ("send", "recv")] for peer in peers]
+    return [{"traceEvents": [kernel(20 * at, 10, **{"Collective name": name, "In msg nelems": 16, "Out msg nelems": 16,
+                                                     "dtype": "int", "Dst Rank": 1 - rank, "Src Rank": 1 - rank})
+                             for at, name in enumerate(("send", "recv"))]} for rank in range(2)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("traces", "sent"),
+    [
+        (a_ring(2), 1), (a_ring(4), 3), (a_ring(7), 6), (work_and_workers(), 2),
+        (one_by_one("PARAM"), 1), (one_by_one("profile"), 1),
+    ],
+    ids=["two", "ring of 4", "ring of 7", "work", "PARAM", "profile"],
+)  # fmt: skip
+def test_what_is_sent_before_its_receiver_comes_is_no_deadlock(
+    traces: list[object], sent: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [written(tmp_path, f"t.{rank}.{'et' if isinstance(one, bytes) else 'json'}", one)
+             for rank, one in enumerate(traces)]  # fmt: skip
+    assert run_command(["convert", *map(str, paths), "-o", str(tmp_path / "t.toml")]) == 0
+    assert "waits for messages that were sent" in capsys.readouterr().out
+    app = str(DIMENSIONS["app"].from_text(f"file:{tmp_path / 't.toml'}")[0])
+    made = catalogue.program(app, len(paths))  # which is refused where ranks wait for each other for ever
+    assert amounts(made, 0)["sent"].count == sent
+
+
+def test_what_is_received_is_waited_for_before_what_needs_it_in_a_ring_too(tmp_path: Path) -> None:
+    document, _ = convert([written(tmp_path, f"t.{rank}.et", one) for rank, one in enumerate(a_ring(4))])
+    assert [next(iter(step)) for step in unrolled(document["step"][1]["step"])] == ["send", "receive", "wait"] * 3
+
+
+def test_a_send_is_waited_for_where_that_is_no_deadlock(tmp_path: Path) -> None:
+    traces = [
+        chakra(message(1, "send", 1), chakra_node(2, 4, (1,), us=5, is_cpu_op=0)),
+        chakra(message(1, "receive", 0)),
+    ]
+    document, lost = convert([written(tmp_path, f"t.{rank}.et", one) for rank, one in enumerate(traces)])
+    assert [next(iter(step)) for step in document["step"][0]["step"]] == ["send", "wait", "compute"]
+    assert not any("waits for messages" in words for words in lost)
+
+
+def unrolled(of: Steps) -> Steps:
+    return [one for step in of for one in (unrolled(step["step"]) * step["repeat"] if "step" in step else [step])]
+
+
 @given(st.lists(st.sampled_from("abc"), max_size=24))
 def test_loops_are_the_same_steps(letters: list[str]) -> None:
     steps: Steps = [{"send": letter} for letter in letters]
-
-    def unrolled(of: Steps) -> Steps:
-        return [one for step in of for one in (unrolled(step["step"]) * step["repeat"] if "step" in step else [step])]
 
     assert unrolled(looped(steps)) == steps
     assert len(looped(steps * 5)) <= max(1, len(steps))

@@ -193,11 +193,19 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("clocks_capped", "warning", "500 of 700", lambda: FakeReaders(gpus=changed(GPU, power_limit=500))),
     ("clocks_capped", "warning", "heat", lambda: FakeReaders(gpus=changed(GPU, throttle=("heat",)))),
     ("pcie_width", "failing", "x8 of x16", lambda: FakeReaders(gpus=changed(GPU, pcie_width=8))),
+    ("pcie_width", "warning", "GPU 0: x8 of x16", lambda: FakeReaders(
+        gpus=changed(GPU, pcie_width=8, pcie_width_max=8))),
+    ("pcie_width", "warning", "GPU 0: generation 3 of 5", lambda: FakeReaders(
+        gpus=changed(GPU, pcie_generation=3, pcie_generation_max=3))),
     ("nvlinks", "failing", "17 of 18", lambda: FakeReaders(gpus=changed(GPU, nvlinks_active=17))),
     ("rails", "warning", "mlx5_1/1", lambda: FakeReaders(
         texts={"/sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN"})),
     ("rail_width", "warning", "mlx5_1/1 has 2 of 4 lanes", lambda: FakeReaders(
         texts={"/sys/class/infiniband/mlx5_1/ports/1/rate": "100 Gb/sec (2X HDR)"})),
+    ("rail_width", "warning", "mlx5_1/1 is at 100 of 200 Gb/s", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_1/ports/1/rate": "100 Gb/sec (4X EDR)"})),
+    ("nearest_card", "warning", "leaves none of the cards here", lambda: FakeReaders(
+        environment={"HOME": "/root", "NCCL_IB_HCA": "mlx4"})),
     ("nearest_card", "warning", "NCCL_IB_HCA", lambda: FakeReaders(
         environment={"HOME": "/root", "NCCL_IB_HCA": "mlx5_1"})),
     ("kernel_cache", "warning", "cannot be written", lambda: FakeReaders(writable=False)),
@@ -205,6 +213,45 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("cores", "warning", "2 ranks share 1", lambda: FakeReaders(cores={0})),
     ("other_load", "warning", "load 9.0", lambda: FakeReaders(load=9.0)),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "left"),
+    [
+        ("NCCL_IB_HCA", "mlx5_1", [1, 10, 11]),
+        ("NCCL_IB_HCA", "=mlx5_1", [1]),
+        ("NCCL_IB_HCA", "=mlx5_1:1,mlx5_10:2", [1, 10]),
+        ("NCCL_IB_HCA", "^mlx5_1", [0]),
+        ("NCCL_IB_HCA", "^=mlx5_1", [0, 10, 11]),
+        ("NCCL_IB_HCA", "mlx5", [0, 1, 10, 11]),
+        ("UCX_NET_DEVICES", "mlx5_1:1", [1]),
+        ("UCX_NET_DEVICES", "^mlx5_1:1", [0, 10, 11]),
+        ("UCX_NET_DEVICES", "all", [0, 1, 10, 11]),
+        ("UCX_NET_DEVICES", "eth0", None),
+    ],
+)
+@pytest.mark.parametrize("near", [0, 1, 10, 11])
+def test_cards_are_taken_as_the_libraries_take_them(
+    variable: str, value: str, left: list[int] | None, near: int
+) -> None:
+    """NCCL: beginnings of names, = before whole names, ^ before those that are left out (env_vars, NCCL_IB_HCA). Both
+    GPUs are on the node of one card, and all other cards are on another."""
+    texts = {f"/sys/class/infiniband/mlx5_{card}/device/numa_node": "0" if card == near else "1"
+             for card in (0, 1, 10, 11)}  # fmt: skip
+    texts |= {f"/sys/class/infiniband/mlx5_{card}": "" for card in (0, 1, 10, 11)}
+    readers = FakeReaders(environment={"HOME": "/root", variable: value}, texts=texts)
+    result = found(readers)["nearest_card"]
+    assert (result.status == "ok") == (left is None or near in left), result
+    if result.status != "ok":
+        assert result.remedy.startswith(f"take mlx5_{near} out of" if value.startswith("^") else f"add mlx5_{near} to")
+
+
+def test_gpus_of_others_are_not_said_to_be_none() -> None:
+    texts = {f"/sys/class/kfd/kfd/topology/nodes/{node}/gpu_id": str(node * 4096) for node in range(9)}
+    for there, said in (({}, "no NVIDIA GPU: NVML: Not Found"), (texts, "8 AMD GPUs: this check knows NVIDIA's alone")):
+        results = found(FakeReaders(gpus=([], "NVML: Not Found"), visible=8, texts=there))
+        for name in ("devices_hidden", "pcie_width", "clocks_capped", "device_affinity"):
+            assert (results[name].status, results[name].finding) == ("not checked", said)
 
 
 @pytest.mark.parametrize(("name", "status", "word", "make"), CONDITIONS, ids=[f"{c[0]}-{c[2]}" for c in CONDITIONS])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.apps import catalogue
-from linkgauge.apps.program import program_of
+from linkgauge.apps.program import Collective, program_of
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import Mechanism, Predicted, known_transports, predict
 from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfSystem, Faster
-from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
+from linkgauge.expect.slow_downs import EVEN, FREE, Share, SlowDown, SlowDowns
 from linkgauge.expect.sureness import Ends
+from linkgauge.expect.under_way import UnderWay, Work
 from linkgauge.model.case import DEFAULTS, Case
 from linkgauge.stats.interference import Interference, LoadRate
 from linkgauge.stats.interference import SlowDown as Measured
@@ -75,7 +77,8 @@ def test_a_message_waits_for_its_sender() -> None:
     )
     assert found.ranks_ns == pytest.approx((7000 + LATENCY + 1024, 7000 + LATENCY + 1024))
     assert found.kinds_ns[0]["compute"] == 7000
-    assert found.kinds_ns[1] == pytest.approx({"message": 7000 + LATENCY + 1024})
+    assert found.kinds_ns[1] == pytest.approx({"waiting": 7000, "message": LATENCY + 1024})
+    assert found.waits_ns[1] == pytest.approx({"message": 7000})
 
 
 def test_messages_of_one_sender_follow_each_other_by_the_gap() -> None:
@@ -96,14 +99,160 @@ def test_collectives_begin_with_the_last_rank() -> None:
         '{ when = "rank == 1", compute = 900 }, { collective = "allreduce", bytes = 64 }, { barrier = true }'
     )
     assert found.ranks_ns == pytest.approx((900 + 5000 + 128 + 400,) * 2)
-    assert found.kinds_ns[0]["collective"] == pytest.approx(900 + 5128)
-    assert found.kinds_ns[1]["collective"] == pytest.approx(5128)
+    assert found.kinds_ns[0] == pytest.approx({"waiting": 900, "collective": 5128, "barrier": 400})
+    assert found.kinds_ns[1] == pytest.approx({"compute": 900, "collective": 5128, "barrier": 400})
+    assert found.waits_ns == ({"collective": 900}, {})
+
+
+def test_what_waits_for_neighbours_is_apart_from_what_they_do_together() -> None:
+    """A barrier, a collective that is begun, and one rank's messages to another that posts late."""
+    late = '{ when = "rank == 1", compute = 900 }'
+    found = predicted(f"{late}, {{ barrier = true }}")
+    assert found.kinds_ns[0] == pytest.approx({"waiting": 900, "barrier": 400})
+    for by in ("mpi", "ccl"):
+        found = predicted(f'{late}, {{ collective = "allreduce", bytes = 64, begun = true }}, {{ wait = true }}', by)
+        assert found.kinds_ns[0] == pytest.approx({"waiting": 900, "collective": 5128})
+    # The first message is there before the second is sent.
+    found = predicted(
+        '{ when = "rank == 0", send = 1, bytes = 64 }, { when = "rank == 0", compute = 900 },'
+        '{ when = "rank == 0", send = 1, bytes = 64 },'
+        '{ when = "rank == 1", repeat = 2, step = [ { receive = 0, bytes = 64 } ] }, { wait = true }'
+    )
+    assert found.ranks_ns[1] == pytest.approx(900 + LATENCY + 64)
+    assert found.kinds_ns[1] == pytest.approx({"waiting": 900 - GAP - 64, "message": GAP + 64 + LATENCY + 64})
 
 
 def test_what_is_begun_goes_on_beside_only_where_it_has_a_processor() -> None:
     steps = '{ collective = "allreduce", bytes = 64, begun = true }, { compute = 4000 }, { wait = true }'
     assert predicted(steps).time_ns == pytest.approx(4000 + 5128)
     assert predicted(steps, "ccl").time_ns == pytest.approx(5128)
+
+
+def test_on_host_devices_a_call_of_ccl_is_over_when_it_returns() -> None:
+    """oneCCL's CPU library has no streams: what is begun is done there and then."""
+    steps = '{ collective = "allreduce", bytes = 64, begun = true }, { compute = 4000 }, { wait = true }'
+    file = catalogue.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+    found = predict(program_of(file, {}, 2), curves("ccl"), Mechanism("mpi", "ccl", on_host=True))
+    assert found.kinds_ns[0] == pytest.approx({"collective": 5128, "compute": 4000})
+
+
+BEGUN_ONE = '{ collective = "allreduce", bytes = 4096, begun = true }'
+ONE = 5000 + 2 * 4096
+
+
+@pytest.mark.parametrize("by", ["mpi", "ccl"])
+@pytest.mark.parametrize("count", [1, 2, 48])
+def test_collectives_of_one_communicator_go_one_after_the_other(by: str, count: int) -> None:
+    found = predicted(f"{{ repeat = {count}, step = [ {BEGUN_ONE} ] }}, {{ wait = true }}", by)
+    assert found.ranks_ns == pytest.approx((count * ONE,) * 2)
+    # One that is not begun comes behind those that are.
+    whole = '{ collective = "allreduce", bytes = 64 }'
+    found = predicted(f"{{ repeat = {count}, step = [ {BEGUN_ONE} ] }}, {whole}, {{ wait = true }}", by)
+    assert found.ranks_ns == pytest.approx((count * ONE + 5128,) * 2)
+
+
+def test_a_queue_of_collectives_goes_on_while_the_host_computes() -> None:
+    """Buckets of a backward pass: each is begun when its gradients are there, and the last is exposed."""
+    bucket = f"{{ compute = 10000 }}, {BEGUN_ONE}"
+    found = predicted(f"{{ repeat = 5, step = [ {bucket} ] }}, {{ wait = true }}", "ccl")
+    assert found.time_ns == pytest.approx(10000 + 5 * ONE)  # each is longer than what is computed beside it
+    found = predicted(f"{{ repeat = 5, step = [ {{ compute = 10000 }}, {bucket} ] }}, {{ wait = true }}", "ccl")
+    assert found.time_ns == pytest.approx(5 * 20000 + ONE)
+    # A rank that is late in the third keeps the later ones back, for both.
+    late = '{ when = "rank == 1", compute = 70000 }'
+    found = predicted(f"{BEGUN_ONE}, {BEGUN_ONE}, {late}, {BEGUN_ONE}, {BEGUN_ONE}, {{ wait = true }}", "ccl")
+    assert found.ranks_ns == pytest.approx((70000 + 2 * ONE,) * 2)
+
+
+def test_next_in_line_takes_the_time_of_one_behind_a_barrier() -> None:
+    by = curves("ccl", behind_ns=700.0)
+    steps = f"{{ repeat = 9, step = [ {BEGUN_ONE} ] }}, {{ wait = true }}"
+    assert predicted(steps, "ccl", by).time_ns == pytest.approx(ONE + 8 * 700)
+
+
+def in_a_grid(rows: str, columns: str, share: Share | None = None, slow: SlowDowns | None = None) -> Predicted:
+    """Four ranks in a grid of 2 x 2: each is in a row and in a column, which are communicators of two ranks."""
+    begun = 'collective = "allreduce", bytes = 4096, begun = true'
+    steps = (f'{{ compute = "{rows}" }}, {{ {begun}, group = "rank // 2" }},'
+             f'{{ compute = "{columns}" }}, {{ {begun}, group = "rank % 2" }}, {{ wait = true }}')  # fmt: skip
+    file = catalogue.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+    return predict(program_of(file, {}, 4), curves("ccl"), Mechanism("mpi", "ccl"), slow=slow, share=share)
+
+
+def test_collectives_of_two_communicators_share_the_devices_that_both_have() -> None:
+    assert in_a_grid("0", "0").ranks_ns == pytest.approx((2 * ONE,) * 4)
+    assert in_a_grid("0", "0", FREE).ranks_ns == pytest.approx((ONE,) * 4)
+    assert in_a_grid("0", "0", Share(1.5)).ranks_ns == pytest.approx((1.5 * ONE,) * 4)
+    found = in_a_grid("0", "5000")  # of the second, what the first takes then is shared
+    assert found.ranks_ns == pytest.approx((2 * ONE,) * 4)
+    assert [one.shared for one in found.overlaps] == pytest.approx([2 * (ONE - 5000)] * 4)
+    # Rank 3 is late: the rows of 0 and 1 go alone, and rank 3's column begins with it.
+    found = in_a_grid("100000 * (rank == 3)", "0")
+    assert found.ranks_ns == pytest.approx((2 * ONE, 100000 + 2 * ONE, 100000 + 2 * ONE, 100000 + 2 * ONE))
+
+
+def test_shares_of_communicators_are_those_that_were_measured() -> None:
+    assert in_a_grid("0", "0", slow=SlowDowns([])).share == EVEN
+    pair = Case("ccl", "allreduce", 64, 64, (0, 1), beside="ccl allgather 64B on=0,1")
+    known = SlowDowns([interference(pair, 1.25, 0.8), interference(beside("ccl"), 3.0, 0.3, 0.3)])
+    found = in_a_grid("0", "0", slow=known)
+    assert found.share == Share(1.25, "allreduce beside allgather by ccl")
+    assert found.ranks_ns == pytest.approx((1.25 * ONE,) * 4)
+    elsewhere = Case("ccl", "allreduce", 64, 64, (0, 1), beside="ccl allreduce 64B on=2,3")
+    other = Case("ccl", "allreduce", 64, 64, (0, 1), beside="mpi allreduce 64B on=0,1")
+    assert SlowDowns([interference(elsewhere, 1.1, 0.9), interference(other, 1.1, 0.9)]).share("ccl") == EVEN
+    assert known.share("mpi") == EVEN
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([(0, 1), (1, 2), (2, 3), (0, 1, 2, 3)]), st.integers(0, 9), st.integers(1, 20)),
+             min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(1, 20)), max_size=4),
+    st.floats(1, 3), st.floats(1, 3), st.floats(1, 3),
+)  # fmt: skip
+@settings(deadline=None)
+def test_what_is_under_way_is_as_followed_in_small_steps(
+    collectives: list[tuple[tuple[int, ...], int, int]], kernels: list[tuple[int, int, int]],
+    share: float, collective: float, work: float,
+) -> None:  # fmt: skip
+    """Collectives (ranks, how much later than the one before it is begun, length) and kernels (rank, begin, length)."""
+    slow, begins = SlowDown(collective, work, ""), list(itertools.accumulate(later for _, later, _ in collectives))
+    lengths = [float(length) for *_, length in collectives]
+    asked = [Collective("allreduce", number, 0, "", ranks, True) for number, (ranks, _, _) in enumerate(collectives)]
+    way = UnderWay(4, lambda job, behind: lengths[job.wanted.size], Share(share))
+    for rank, begin, length in sorted(kernels, key=lambda one: one[1]):
+        way.works[rank].append(Work(float(begin), float(length), 0))
+    works = [list(mine) for mine in way.works]
+    begin_of, rest = [[one.begin for one in mine] for mine in works], [[one.length for one in mine] for mine in works]
+    jobs = []
+    for wanted, begin in zip(asked, begins, strict=True):
+        jobs.append(way.job(wanted, slow))
+        for rank in wanted.ranks:
+            way.come(jobs[-1], rank, float(begin))
+    while way.step(math.inf):
+        pass
+
+    step, now, left, over, lost = 1 / 64, 0.0, list(lengths), [0.0] * len(lengths), [0.0] * 4
+    while any(one > 0 for one in left):
+        waits = {ranks: next(n for n, one in enumerate(asked) if one.ranks == ranks and left[n] > 0)
+                 for ranks in {one.ranks for n, one in enumerate(asked) if left[n] > 0}}  # fmt: skip
+        going = [n for n in waits.values() if begins[n] <= now]
+        heads = [next((n for n, one in enumerate(mine) if one > 0), None) for mine in rest]
+        busy = [head is not None and begin_of[rank][head] <= now for rank, head in enumerate(heads)]
+        beside = [[n for n in going if rank in asked[n].ranks] for rank in range(4)]
+        for n in going:
+            most = max(len(beside[rank]) for rank in asked[n].ranks)
+            factor = 1 + (share - 1) * (most - 1)
+            left[n] -= step / factor / (collective if any(busy[rank] for rank in asked[n].ranks) else 1)
+            over[n] = now + step
+        for rank, head in enumerate(heads):
+            if head is not None and busy[rank]:
+                rest[rank][head] -= step / (work if beside[rank] else 1)
+                lost[rank] += step - step / work if beside[rank] else 0.0
+        now += step
+    slack = 2 * step * (1 + len(lengths) + len(kernels)) * share * collective * work
+    assert [job.over for job in jobs] == pytest.approx(over, abs=slack)
+    assert [sum(one.lost for one in mine) for mine in works] == pytest.approx(lost, abs=slack)
 
 
 def test_what_is_begun_takes_the_time_of_such_a_one() -> None:
@@ -182,7 +331,7 @@ def test_links_of_a_system_bound_each_step(kind: str, latency: float) -> None:
 
 def test_a_system_without_a_network_bounds_nothing_between_nodes() -> None:
     by = CurvesOfSystem(catalog.load("summitdev"), {}, between_nodes=True)
-    with pytest.raises(UsageError, match="no figure of summitdev bounds allreduce by mpi on 2 ranks"):
+    with pytest.raises(UsageError, match="summitdev describes no NIC, so nothing bounds allreduce between nodes: add"):
         predicted('{ collective = "allreduce", bytes = 8 }', by=by)
 
 
@@ -266,35 +415,6 @@ def test_slow_downs_are_by_mechanism_and_blocks() -> None:
     quicker = known.find("allreduce", "mpi", "copy_engine", 0)
     assert quicker is not None
     assert (quicker.collective, quicker.work) == (1.0, 1.0)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), min_size=1, max_size=4),
-    st.integers(0, 30), st.integers(1, 30), st.floats(1, 4), st.floats(1, 4),
-)  # fmt: skip
-def test_what_is_under_way_together_is_as_followed_in_small_steps(
-    kernels: list[tuple[int, int]], begin: int, length: int, collective: float, work: float
-) -> None:
-    step, now, left = 1 / 128, 0.0, float(length)
-    waiting = sorted(kernels)
-    works = [Work(float(at), float(long), 0) for at, long in waiting]
-    rest = [float(long) for _, long in waiting]
-    ends, over = [0.0] * len(rest), 0.0
-    while any(one > 0 for one in rest) or left > 0:
-        at = next((i for i, one in enumerate(rest) if one > 0), None)
-        mine, theirs = left > 0 and now >= begin, at is not None and now >= waiting[at][0]
-        if mine:
-            left -= step / (collective if theirs else 1)
-            over = now + step
-        if theirs and at is not None:
-            rest[at] -= step / (work if mine else 1)
-            ends[at] = now + step
-        now += step
-    slack = 0.02 * (4 + len(rest)) * max(collective, work)
-    assert together(float(begin), float(length), works, SlowDown(collective, work, "")) == pytest.approx(
-        over, abs=slack
-    )
-    assert [one.end for one in works] == pytest.approx(ends, abs=slack)
 
 
 def test_buffers_copied_in_turn_are_a_copy_as_large_as_all_of_them() -> None:

@@ -10,6 +10,7 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
+from linkgauge.expect import ceilings
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.prepare import described_devices, system_data
@@ -46,6 +47,41 @@ def test_the_runs_ordinals_are_the_systems(tmp_path: Path) -> None:
     assert cache.value == 1 << 20
     with pytest.raises(UsageError, match=r"device 0 .* is not among those"):
         of_devices("cuda", [{"pci_address": "0000:99:00.0"}], root)
+
+
+def test_devices_of_one_address_share_its_links(tmp_path: Path) -> None:
+    """Two instances of MIG are two devices with one PCI address; the next GPU has its own."""
+    root = tmp_path / "machine"
+    (root / "sys" / "devices").mkdir(parents=True)
+    pcie = {"generation": 5, "width": 16, "max_generation": 5, "max_width": 16}
+    devices = [{"name": "H100", "pci": f"00000000:{bus}:00.0", "links": [], "pcie": pcie, "memory_bytes": 80 << 30,
+                "memory_bus_bits": 5120, "memory_clock_mhz": 2619} for bus in (10, 11)]  # fmt: skip
+    (root / "nvml.json").write_text(json.dumps({"devices": devices}), encoding="utf-8")
+    infos = [{"pci_address": "0000:10:00.0", "total_bytes": 20 << 30}, {"pci_address": "0000:10:00.0"},
+             {"pci_address": "0000:11:00.0"}]  # fmt: skip
+    system = of_devices("cuda", infos, root)
+    assert [(one.name, one.ordinal) for one in system.devices] == [("gpu0.1", 0), ("gpu0.2", 1), ("gpu1", 2)]
+    assert any("2 devices have its PCI address" in note for note in system.notes)
+    # The whole GPU's memory is not the part's.
+    assert [one.memory_bytes and one.memory_bytes.value for one in system.devices] == [20 << 30, None, 80 << 30]
+    assert [one.memory_rate is None for one in system.devices] == [True, True, False]
+    again = systems.from_json(systems.to_json(system))
+    assert again.devices == system.devices
+    assert again.links == system.links
+
+    def bound(ordinals: list[int]) -> float | None:
+        case = {"pattern": "host_to_device", "transport": "copy_engine", "size": 1 << 26, "devices": ordinals}
+        rates = (one.value_bytes_per_s for one in ceilings(again, case) if one.kind == "bound")
+        return min((rate for rate in rates if rate), default=None)
+
+    alone, apart = bound([0]), bound([0, 2])
+    assert alone is not None
+    assert apart is not None
+    assert bound([1]) == alone == bound([2])
+    assert bound([0, 1]) == pytest.approx(apart / 2)
+    # No figure says what goes from one part to the other.
+    between = {"pattern": "unidirectional", "transport": "copy_engine", "size": 1 << 26, "devices": [0, 1]}
+    assert not [one for one in ceilings(again, between) if one.kind == "bound"]
 
 
 def test_a_stored_system_is_read_back(tmp_path: Path) -> None:

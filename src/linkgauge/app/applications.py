@@ -188,8 +188,10 @@ def predict_command(
     latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
     there = None if measured is None else load(measured)
     slow = ends = None
+    on_host = False
     if from_run is not None:
         source = load(from_run)
+        on_host = source.info.get("devices", {}).get("kind") == "host"
         slow = SlowDowns(interferences(source if overlap is None else load(overlap)))
         found_curves, known, most, ends = _of_run(source, f"{statistic}_ns")
         ends = None if factor_of or statistic != "median" else ends
@@ -204,7 +206,7 @@ def predict_command(
     elif system is not None and not between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
-    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, blocks, slow, ends)
+    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, blocks, slow, ends, on_host)
     usual = predictions(named, found_curves, *of)
     found = predictions(named, Faster(found_curves, factor_of), *of) if factor_of else usual
     if as_json:

@@ -23,6 +23,10 @@ _FOLLOWED = (*_SUMMED, WAIT, COLLECTIVE)
 Pair = tuple[int, int]
 
 
+class DeadlockError(UsageError):
+    """Ranks wait for each other for ever."""
+
+
 def check(program: Program) -> None:
     """UsageError, naming ranks and steps, where messages do not match or ranks wait for each other for ever."""
     _compare_sums(program)
@@ -92,7 +96,7 @@ class _Followed:
             moved = {rank for rank in sorted(waiting) if self._advance(rank)}
             waiting = {rank for rank in waiting if not self._ended[rank]}
             if not moved and waiting:
-                raise UsageError(f"{self._program.file.name}: {self._deadlock(waiting)}")
+                raise DeadlockError(f"{self._program.file.name}: {self._deadlock(waiting)}")
 
     def _advance(self, rank: int) -> bool:
         """Follows a rank until it must wait; whether it came any further."""

@@ -82,7 +82,7 @@ def is_one(path: Path) -> bool:
         return file.read(len(HEADER)) == HEADER
 
 
-def ranks_of(paths: Sequence[Path], lost: Counter[str]) -> list[RankSteps]:
+def ranks_of(paths: Sequence[Path], lost: Counter[str], *, eager: bool = False) -> list[RankSteps]:
     """What each rank does in exports of all ranks, one or several in a file; UsageError where there is none."""
     found = [process for path in paths for process in _processes(path)]
     if not found:
@@ -98,7 +98,7 @@ def ranks_of(paths: Sequence[Path], lost: Counter[str]) -> list[RankSteps]:
                     f"{process.where}: a communicator of {of[0]} ranks, and {len(processes)} processes: expected the "
                     "exports of all ranks"
                 )
-    ranks = [RankSteps(process.where, lost) for process in processes]
+    ranks = [RankSteps(process.where, lost, eager=eager) for process in processes]
     for number, (rank, process) in enumerate(zip(ranks, processes, strict=True)):
         follow(rank, _Following(rank, number, process, members, len(processes)).events())
     return ranks
@@ -375,7 +375,10 @@ class _Following:
                 rank.collective(plain, sizes, self._group(ranks), root, begun)
             else:
                 rank.lost[f"'{call[:40]}', which is no step here"] += 1
-            if not begun:
+            if name.endswith("send"):
+                if not begun:
+                    rank.sent()
+            elif not begun:
                 rank.wait()
 
         return act

@@ -31,7 +31,7 @@ _ABOUT = {"members": each(whole()), "peer": whole(), "root": whole()}
 Told = Mapping[str, Any]
 
 
-def ranks_of(path: Path, lost: Counter[str]) -> list[RankSteps]:
+def ranks_of(path: Path, lost: Counter[str], *, eager: bool = False) -> list[RankSteps]:
     """What each rank of MPI does in a trace, by its anchor file `traces.otf2`.
 
     Raises:
@@ -54,7 +54,7 @@ def ranks_of(path: Path, lost: Counter[str]) -> list[RankSteps]:
             )
         said.seek(0)
         of_all = parsed(said.readline(), table({"ranks": whole(1, MOST_RANKS)}, needed=("ranks",)), str(path))["ranks"]
-        ranks = [RankSteps(f"{path}: rank {rank}", lost) for rank in range(of_all)]
+        ranks = [RankSteps(f"{path}: rank {rank}", lost, eager=eager) for rank in range(of_all)]
         event = table({**_EVENT, **_ABOUT, "rank": whole(0, of_all - 1)}, as_it_is, needed=("rank", *_EVENT))
         _fill(ranks, (parsed(line, event, str(path)) for line in said), lost)
     return ranks
@@ -73,7 +73,9 @@ def _fill(ranks: Sequence[RankSteps], events: Iterable[Told], lost: Counter[str]
             left[told["rank"]] = told["ns"]
         elif what in ("send", "receive"):
             rank.message(what, told["peer"], rank.whole(told, "bytes"))
-            if not told["begun"]:
+            if what == "send" and not told["begun"]:
+                rank.sent()
+            elif not told["begun"]:
                 rank.wait()
         elif what == "wait":
             rank.wait()

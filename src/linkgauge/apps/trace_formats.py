@@ -151,7 +151,9 @@ def _of_param(entries: Sequence[Entry], rank: RankSteps) -> None:
         if plain in ("send", "isend", "recv", "irecv"):
             verb, key = ("send", "dst_rank") if "send" in plain else ("receive", "src_rank")
             rank.message(verb, rank.whole(entry, key), sizes["in"] or sizes["out"])
-            if not plain.startswith("i"):
+            if plain == "send":
+                rank.sent()
+            elif plain == "recv":
                 rank.wait()
             continue
         ranks = _list_of_numbers(entry.get("global_ranks"))
@@ -365,19 +367,22 @@ def _node(data: bytes) -> dict[str, Any]:
 
 def _of_chakra(nodes: Iterator[dict[str, Any]], rank: RankSteps) -> None:
     """Nodes by their numbers: kernels are time, and what needs a collective or a message waits for it."""
-    under_way: set[int] = set()
+    under_way: dict[int, bool] = {}  # and whether it is a message that is sent
     for node in sorted(nodes, key=lambda one: one["id"]):
         rank.at(node["id"])
         host = bool(node.get("is_cpu_op"))
-        if under_way & set(node["deps"]):
+        needed = under_way.keys() & set(node["deps"])
+        if not all(under_way[one] for one in needed):
             rank.wait()
-            under_way = set()
+            under_way = {}
+        elif needed:
+            under_way = {} if rank.sent() else {one: under_way[one] for one in under_way.keys() - needed}
         if node["type"] == _COMPUTE_NODE and not host:
             rank.compute(node["us"] * 1000)
         elif node["type"] in (_SEND_NODE, _RECEIVE_NODE):
             verb, key = ("send", "comm_dst") if node["type"] == _SEND_NODE else ("receive", "comm_src")
             rank.message(verb, rank.whole(node, key), rank.whole(node, "comm_size"))
-            under_way.add(node["id"])
+            under_way[node["id"]] = verb == "send"
         elif node["type"] == _COLLECTIVE_NODE and not host and "comm_type" in node:
             kind = rank.whole(node, "comm_type")
             if kind >= len(_CHAKRA_TYPES):
@@ -386,4 +391,4 @@ def _of_chakra(nodes: Iterator[dict[str, Any]], rank: RankSteps) -> None:
             rank.collective(
                 _CHAKRA_TYPES[kind], {"in": size, "out": size}, None, rank.whole(node, "comm_root", 0), True
             )
-            under_way.add(node["id"])
+            under_way[node["id"]] = False

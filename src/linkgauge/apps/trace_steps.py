@@ -38,9 +38,11 @@ Steps = list[dict[str, Any]]
 class RankSteps:
     """What one rank does, gathered step by step."""
 
-    def __init__(self, where: str, lost: Counter[str]) -> None:
-        """Take the file's name, for errors, and where to count what is lost."""
+    def __init__(self, where: str, lost: Counter[str], *, eager: bool = False) -> None:
+        """Take the file's name, for errors, where to count what is lost, and whether what is sent goes without its
+        receiver: a wait in a step file is one for the receiver too."""
         self.where = where
+        self._eager = eager
         self.steps: Steps = []
         self.lost = lost
         self.peers = False  # names ranks, so that it is of so many ranks only
@@ -79,6 +81,15 @@ class RankSteps:
             self.steps.append({"wait": True})
             self._under_way = False
 
+    def sent(self) -> bool:
+        """Wait for what was sent, and so for all that is under way; nothing where that goes without its receiver.
+
+        Returns whether it waits.
+        """
+        if not self._eager:
+            self.wait()
+        return not self._eager
+
     def _names(self, rank: int) -> None:
         if rank >= _MOST_NAMED:
             raise self.fail(f"rank {rank}: expected one below {_MOST_NAMED}")
@@ -90,7 +101,7 @@ class RankSteps:
         self._names(peer)
         if size:
             self.steps.append({verb: peer, "bytes": size})
-            self._under_way = True
+            self._under_way = self._under_way or verb != "send" or not self._eager
 
     def collective(self, name: str, sizes: Mapping[str, int], group: Group | None, root: int,
                    begun: bool, shares: Sequence[int] = ()) -> None:  # fmt: skip
@@ -150,20 +161,23 @@ def follow(rank: RankSteps, events: Iterable[Event]) -> None:
     An event that is nothing besides is computing. What begins after something's end waits for it; where the end says
     nothing of when it was over, that is infinite.
     """
-    ends: list[float] = []
+    ends: list[tuple[float, bool]] = []  # and whether it is a message that is sent
     busy_until = 0.0
     for begin, end, number, act in sorted(events, key=lambda one: one[:3]):
         rank.at(number)
-        if any(one <= begin for one in ends):
+        over = [sends for one, sends in ends if one <= begin]
+        if not all(over):
             rank.wait()
             ends = []
+        elif over:
+            ends = [] if rank.sent() else [one for one in ends if one[0] > begin]
         if act is None:
             # What several streams compute at once counts once.
             rank.compute(round(end - max(begin, busy_until)))
             busy_until = max(busy_until, end)
         else:
             act()
-            ends.append(end)
+            ends.append((end, bool(rank.steps) and "send" in rank.steps[-1]))
 
 
 def _group_formula(first: int, stride: int, count: int) -> str:

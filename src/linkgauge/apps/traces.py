@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.apps import nsight
+from linkgauge.apps.matching import DeadlockError, check
 from linkgauge.apps.otf2_trace import SUFFIX, ranks_of
+from linkgauge.apps.program import program_of
+from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.trace_formats import NOT_IN, read
 from linkgauge.apps.trace_steps import MOST_RANKS, RankSteps, Steps, looped
 from linkgauge.errors import UsageError
@@ -25,10 +28,38 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
     Raises:
         UsageError: a file cannot be read or is no trace, or one file names ranks that it cannot speak for.
     """
-    lost: Counter[str] = Counter()
     if len(paths) > MOST_RANKS:
         raise UsageError(f"{len(paths)} traces: expected at most {MOST_RANKS}")
-    ranks, kinds = _read(paths, lost)
+    document, lost = _converted(paths, eager=False)
+    if _deadlocks(document, len(paths)):
+        # In the program what was sent had gone before its receiver came, as small messages do.
+        freed, told = _converted(paths, eager=True)
+        if not _deadlocks(freed, len(paths)):
+            told["waits for messages that were sent: a step file's wait needs their receivers, which came later"] += 1
+            return freed, told
+    return document, lost
+
+
+def _deadlocks(document: dict[str, Any], traces: int) -> bool:
+    """Whether ranks of the step file wait for each other for ever. What else is wrong with it `run` says."""
+    steps = document["step"]
+    if not any("send" in one for one in _all(steps)):
+        return False
+    ranks = next(
+        (int(words.split()[-1]) for words in document.get("needs", {}) if words.startswith("ranks ==")), traces
+    )
+    try:
+        check(program_of(step_file_of(document, "the traces"), {}, ranks))
+    except DeadlockError:
+        return True
+    except UsageError:
+        return False
+    return False
+
+
+def _converted(paths: Sequence[Path], *, eager: bool) -> tuple[dict[str, Any], Counter[str]]:
+    lost: Counter[str] = Counter()
+    ranks, kinds = _read(paths, lost, eager=eager)
     for rank in ranks:
         rank.wait()
         rank.steps = looped(rank.steps)
@@ -58,21 +89,21 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
     return document, lost
 
 
-def _read(paths: Sequence[Path], lost: Counter[str]) -> tuple[list[RankSteps], set[str]]:
+def _read(paths: Sequence[Path], lost: Counter[str], *, eager: bool) -> tuple[list[RankSteps], set[str]]:
     """What each rank does, and the kinds of the traces."""
     whole = [path for path in paths if path.suffix == SUFFIX]
     if whole and len(paths) > 1:
         raise UsageError(f"{whole[0]}: an OTF2 trace is of all ranks: expected no other beside it")
     if whole:
-        return ranks_of(whole[0], lost), {"OTF2"}
+        return ranks_of(whole[0], lost, eager=eager), {"OTF2"}
     bases = [path for path in paths if nsight.is_one(path)]
     if bases and len(bases) < len(paths):
         raise UsageError(f"{bases[0]}: an export of Nsight Systems beside other traces: expected one kind")
     if bases:
-        return nsight.ranks_of(_in_order(bases), lost), {"Nsight Systems'"}
+        return nsight.ranks_of(_in_order(bases), lost, eager=eager), {"Nsight Systems'"}
     ranks, kinds = [], set()
     for path in _in_order(paths):
-        ranks.append(RankSteps(str(path), lost))
+        ranks.append(RankSteps(str(path), lost, eager=eager))
         kinds.add(read(path, ranks[-1]))
     return ranks, kinds
 

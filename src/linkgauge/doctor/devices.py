@@ -12,12 +12,19 @@ from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.plan.library_settings import mpi_on_devices
 from linkgauge.run.binding import parse_core_list
 
+_KFD = "/sys/class/kfd/kfd/topology/nodes/*/gpu_id"  # of AMD's driver; 0 for a host
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
 def _gpus(readers: Readers) -> tuple[list[GpuFacts], Result | None]:
+    """Those that NVML shows, and a result where it shows none: of others' GPUs that is no word."""
     found, why = readers.gpus()
-    return found, None if found else not_checked(f"no GPU: {why}")
+    if found:
+        return found, None
+    amd = sum(readers.text(path) not in (None, "0") for path in readers.glob(_KFD))
+    if amd:
+        return [], not_checked(f"{amd} AMD GPU{'' if amd == 1 else 's'}: this check knows NVIDIA's alone")
+    return [], not_checked(f"no NVIDIA GPU: {why}")
 
 
 def _named(gpus: list[GpuFacts]) -> str:
@@ -112,14 +119,30 @@ def pcie_width(readers: Readers) -> Result:
     if none:
         return none
     narrow = [gpu for gpu in gpus if 0 < gpu.pcie_width < gpu.pcie_width_max]
+    # The most that NVML states is the least of what GPU and slot can: a narrow slot shows beside the others alone.
+    unlike = [words for name in dict.fromkeys(gpu.name for gpu in gpus)
+              for words in _unlike([gpu for gpu in gpus if gpu.name == name])]  # fmt: skip
     if narrow:
         widths = "; ".join(f"GPU {gpu.index}: x{gpu.pcie_width} of x{gpu.pcie_width_max}" for gpu in narrow)
         return Result(FAILING, f"PCIe links below their width ({widths})", "host transfers at that share of the rate",
                       "reseat the card or riser; look at the slot's lanes in the firmware's set-up")  # fmt: skip
+    if unlike:
+        return Result(WARNING, f"PCIe links can do less than those of like GPUs ({'; '.join(unlike)})",
+                      "host transfers at that share of the others' rate", "look at the slots' lanes and generation in "
+                      "the board's manual and the firmware's set-up; some boards are made so")  # fmt: skip
     slow = [gpu for gpu in gpus if 0 < gpu.pcie_generation < gpu.pcie_generation_max]
     if slow:
         return ok(f"full width; {_named(slow)} at a lower generation while idle")
     return ok("full width and generation")
+
+
+def _unlike(gpus: list[GpuFacts]) -> list[str]:
+    """Which of like GPUs have links that can do less than another's, width or generation."""
+    width = max(gpu.pcie_width_max for gpu in gpus)
+    generation = max(gpu.pcie_generation_max for gpu in gpus)
+    words = [f"GPU {gpu.index}: x{gpu.pcie_width_max} of x{width}" for gpu in gpus if 0 < gpu.pcie_width_max < width]
+    return words + [f"GPU {gpu.index}: generation {gpu.pcie_generation_max} of {generation}" for gpu in gpus
+                    if 0 < gpu.pcie_generation_max < generation]  # fmt: skip
 
 
 @check("all NVLinks of a GPU are up")
@@ -137,7 +160,8 @@ def nvlinks(readers: Readers) -> Result:
         said = "; ".join(f"GPU {gpu.index}: {gpu.nvlinks_active} of {most}" for gpu in short)
         return Result(FAILING, f"NVLinks are down ({said})", "peer copies at that share of the rate",
                       "nvidia-smi nvlink -s; nvidia-smi nvlink -e; look at the fabric manager's log")  # fmt: skip
-    return ok(f"{most} links of each GPU are up")
+    more = max(gpu.nvlinks_active + gpu.nvlinks_inactive for gpu in linked) - most
+    return ok(f"{most} links of each GPU are up" + (f", and {more} of each are not used" if more else ""))
 
 
 @check("devices may reach each other's memory", quick=False)
@@ -314,14 +338,15 @@ def rails(readers: Readers) -> Result:
     return ok(f"{len(ports)} ports are active")
 
 
-@check("all rails of the network have their full width")
+@check("all rails of the network have one width and rate")
 def rail_width(readers: Readers) -> Result:
-    """Active ports that trained to fewer lanes than another of this node."""
-    lanes = {}
+    """Active ports that trained to fewer lanes, or to a lower rate, than another of this node."""
+    lanes, rates = {}, {}
     for name in (name for name, state in _ports(readers).items() if state == "ACTIVE"):
         card, _, port = name.partition("/")
-        if found := re.search(r"\((\d+)X", readers.text(f"/sys/class/infiniband/{card}/ports/{port}/rate") or ""):
-            lanes[name] = int(found[1])
+        text = readers.text(f"/sys/class/infiniband/{card}/ports/{port}/rate") or ""
+        if found := re.search(r"^([\d.]+) Gb/sec \((\d+)X", text):
+            rates[name], lanes[name] = float(found[1]), int(found[2])
     if not lanes:
         return not_checked("no active RDMA port says its width here")
     narrow = {name: count for name, count in lanes.items() if count < max(lanes.values())}
@@ -331,7 +356,14 @@ def rail_width(readers: Readers) -> Result:
         )
         return Result(WARNING, words, "as much less of the rate there",
                       "ibstat; reseat or replace cable and transceiver; a split cable is meant to be so")  # fmt: skip
-    return ok(f"{len(lanes)} active ports have {max(lanes.values())} lanes")
+    most = max(rates.values())
+    slow = {name: rate for name, rate in rates.items() if rate < most}
+    if slow:
+        words = ", ".join(f"{name} is at {rate:g} of {most:g} Gb/s" for name, rate in sorted(slow.items()))
+        return Result(WARNING, words, "as much less of the rate there",
+                      "ibstat; look at cable, transceiver and switch port; a card of another kind is meant to be "
+                      "slower")  # fmt: skip
+    return ok(f"{len(lanes)} active ports have {max(lanes.values())} lanes and {most:g} Gb/s")
 
 
 @check("each GPU's traffic is meant for the card nearest to it")
@@ -346,20 +378,34 @@ def nearest_card(readers: Readers) -> Result:
     }
     if not cards:
         return not_checked("no RDMA card here")
-    for variable in ("NCCL_IB_HCA", "UCX_NET_DEVICES"):
-        named = {
-            re.split(r"[:=^]", word.lstrip("=^"))[0]
-            for word in readers.environment.get(variable, "").split(",")
-            if word
-        }
-        chosen = {card: node for card, node in cards.items() if any(card.startswith(name) for name in named)}
-        if not chosen:
+    for variable, prefixes in (("NCCL_IB_HCA", True), ("UCX_NET_DEVICES", False)):
+        text = readers.environment.get(variable, "")
+        left = _cards_left(text, list(cards), prefixes=prefixes)
+        if variable == "NCCL_IB_HCA" and not left:
+            return Result(WARNING, f"{variable}={text} leaves none of the cards here", "NCCL goes by TCP between nodes",
+                          f"unset {variable}, or name {', '.join(sorted(cards))}")  # fmt: skip
+        if not left:  # UCX's may be a device of another kind
             continue
         for gpu in gpus:
             node = readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/numa_node")
             near = [card for card, of in cards.items() if of == node]
-            if node not in (None, "-1") and near and node not in chosen.values():
-                finding = f"{variable} leaves GPU {gpu.index} (node {node}) only cards of other nodes"
-                remedy = f"add {near[0]} to {variable}, or unset it"
+            if node not in (None, "-1") and near and node not in {cards[card] for card in left}:
+                finding = f"{variable}={text} leaves GPU {gpu.index} (node {node}) only cards of other nodes"
+                verb = "take {} out of" if text.startswith("^") else "add {} to"
+                remedy = f"{verb.format(near[0])} {variable}, or unset it"
                 return Result(WARNING, finding, "its traffic crosses the sockets", remedy)
     return ok("no variable keeps a GPU from its nearest card")
+
+
+def _cards_left(text: str, cards: list[str], *, prefixes: bool) -> list[str]:
+    """The cards that a variable leaves: those of its list of CARD[:PORT], or all but these after ^.
+
+    `prefixes`: names are beginnings of cards' names, unless = comes before the list, as NCCL has them.
+    """
+    but, text = text.startswith("^"), text.removeprefix("^")
+    exact, text = not prefixes or text.startswith("="), text.removeprefix("=") if prefixes else text
+    named = [word.split(":")[0] for word in text.split(",") if word]
+    if not named or (not prefixes and "all" in named):
+        return cards
+    return [card for card in cards
+            if but != any(card == name if exact else card.startswith(name) for name in named)]  # fmt: skip

@@ -8,14 +8,19 @@ each as long as its curve says, with what it waits for.
   share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
   those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
   turn, whose curve knows whether a cache holds them.
-- A collective begins when its last rank has come, and takes its curve's time: where it is begun and waited for later,
-  that of such a one, if the run has it (MPI libraries take other algorithms there). Where all ranks come straight from
-  another collective, it takes what one behind a barrier does, if the run has that: at an agreed time ranks come with
-  cold caches and up to a microsecond apart, of which small ones take as much. One that was begun goes on beside
-  what follows where its transport has a processor of its own (ccl), else within the wait.
+- A collective begins when its last rank has come, and those of the same ranks before it are over (under_way.py). It
+  takes its curve's time: where it is begun and waited for later, that of such a one, if the run has it (MPI libraries
+  take other algorithms there). Where all ranks come straight from another collective, or one waits for the other, it
+  takes what one behind a barrier does, if the run has that: at an agreed time ranks come with cold caches and up to a
+  microsecond apart, of which small ones take as much.
+- A rank comes to one that it begins as it begins it, where its transport has a processor of its own (ccl on GPUs); else
+  where it next waits. On host devices a call of ccl is over when it returns, as if it were not begun.
+- Collectives of different groups that have a rank in common share its device: as a run has measured, else evenly, so
+  that together they take as long as one after the other.
 - What is in a queue goes on beside the host thread; copies of one direction, of whichever queues, one after the other.
 - A collective and the rank's stand-in kernels cost each other, while both are under way, what a run has measured of
   that (slow_downs.py); where none has, nothing. What else waits in a kernel's queue behind it is not moved.
+- What a rank waits for others that have not yet come, or not yet posted, is waiting; the rest is the step's own time.
 """
 
 from __future__ import annotations
@@ -32,12 +37,14 @@ from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, 
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
 from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, Row, of_blocks
-from linkgauge.expect.slow_downs import SlowDown, SlowDowns, Work, together
+from linkgauge.expect.slow_downs import EVEN, Costs, Share, SlowDown
+from linkgauge.expect.under_way import ALONE, Job, OverlapTime, UnderWay, Work
 from linkgauge.model.patterns import PATTERNS, sent_and_received
 from linkgauge.model.transports import TRANSPORTS
 
 MOST_STEPS = 2_000_000  # of all ranks
-OWN_PROCESSOR = ("ccl",)
+OWN_PROCESSOR = ("ccl",)  # on GPUs
+WAITING = "waiting"
 _COPY_CURVES = {"host_to_device": "host_to_device", "device_to_host": "device_to_host", "within_device": "local_copy"}
 _FIRST_WINDOW = 16
 
@@ -52,6 +59,7 @@ class Mechanism:
     copies: str = ""  # kernel; "" the copy engine
     blocks: int = 0  # that a stand-in kernel by kernel may take; 0: all that it likes
     name: str = dataclasses.field(default="", compare=False)  # where published curves have one for it
+    on_host: bool = dataclasses.field(default=False, compare=False)  # its devices are host devices
 
     @property
     def words(self) -> str:
@@ -63,26 +71,16 @@ class Mechanism:
 
 
 @dataclasses.dataclass(frozen=True)
-class OverlapTime:
-    """Of a rank's iteration, ns: how long stand-in kernels and collectives are under way, and how much of that each
-    loses to the other. `any`: some are under way together. `by`: the measured slow-downs that say what that costs;
-    empty where it is taken as free."""
-
-    work: float = 0.0
-    work_lost: float = 0.0
-    collective: float = 0.0
-    collective_lost: float = 0.0
-    any: bool = False
-    by: tuple[SlowDown, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class Predicted:
-    """An iteration: its time in ns on each rank, and how much of that by kind of step (stats/step_times.py)."""
+    """An iteration: its time in ns on each rank, and how much of that by kind of step (stats/step_times.py), of which
+    WAITING is one. `waits_ns`: that by the kind of step in which the rank waits. `share`: what collectives on one
+    device were taken to cost each other."""
 
     ranks_ns: tuple[float, ...]
     kinds_ns: tuple[dict[str, float], ...]
     overlaps: tuple[OverlapTime, ...] = ()  # by rank
+    waits_ns: tuple[dict[str, float], ...] = ()
+    share: Share = EVEN
 
     @property
     def time_ns(self) -> float:
@@ -101,15 +99,19 @@ class Shared(Protocol):
 
 
 def predict(
-    program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None = None, slow: SlowDowns | None = None
-) -> Predicted:
+    program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None = None,
+    slow: Costs | None = None, share: Share | None = None,
+) -> Predicted:  # fmt: skip
     """What one iteration takes. UsageError where a curve is missing, or there are more than MOST_STEPS steps.
 
-    `slow`: what collectives and stand-in kernels cost each other; None: nothing.
+    `slow`: what collectives and stand-in kernels cost each other; None: nothing. `share`: what collectives on one
+    device do; None: what `slow` has, else EVEN.
     """
     if sum(one.executed for one in program.ranks) > MOST_STEPS:
         raise UsageError(f"{program.file.name}: more than {MOST_STEPS} steps to follow: expected fewer; set less")
-    return _Following(program, curves, mechanism, shared, slow).run()
+    if share is None:
+        share = EVEN if slow is None else slow.share(mechanism.collectives)
+    return _Following(program, curves, mechanism, shared, slow, share).run()
 
 
 @dataclasses.dataclass
@@ -122,12 +124,12 @@ class _Rank:
     kinds: dict[str, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
     sends: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (peer, number) since the last wait
     receives: list[tuple[int, int]] = dataclasses.field(default_factory=list)
-    begun: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (collective's group use, number)
-    works: list[Work] = dataclasses.field(default_factory=list)  # stand-in kernels that may not have ended yet
-    begun_over: dict[tuple[int, int], float] = dataclasses.field(default_factory=dict)  # ends of those of `begun`
-    overlap: OverlapTime = OverlapTime()
-    came: bool = False  # to the collective that it stands at
+    begun: list[Job] = dataclasses.field(default_factory=list)  # since the last wait
+    to_come: list[Job] = dataclasses.field(default_factory=list)  # those of them that it comes to where it next waits
+    stands_at: Job | None = None  # the collective that it waits for at once
+    waits_since: float = -1.0  # when it came to a wait that has not ended
     left: float = -1.0  # when it left the last collective that it waited for at once
+    waits: dict[str, float] = dataclasses.field(default_factory=lambda: collections.defaultdict(float))
     ended: bool = False
 
     def spend(self, kind: str, until: float) -> None:
@@ -135,11 +137,18 @@ class _Rank:
             self.kinds[kind] += until - self.now
             self.now = until
 
+    def wait(self, kind: str, until: float) -> None:
+        """Waits for other ranks in a step of some kind."""
+        if until > self.now:
+            self.waits[kind] += until - self.now
+            self.spend(WAITING, until)
+
 
 class _Following:
     def __init__(
-        self, program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None, slow: SlowDowns | None
-    ) -> None:
+        self, program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None, slow: Costs | None,
+        share: Share,
+    ) -> None:  # fmt: skip
         self._slow = slow
         self._program = program
         self._shared = shared
@@ -149,12 +158,16 @@ class _Following:
         self._count = count
         self._ranks = [_Rank() for _ in program.ranks]
         self._posted: dict[tuple[str, int, int], list[tuple[float, int]]] = collections.defaultdict(list)
-        self._met: dict[tuple[int, ...], list[dict[int, float]]] = collections.defaultdict(list)
+        self._jobs: dict[tuple[int, ...], list[Job]] = collections.defaultdict(list)
         self._uses: list[dict[tuple[int, ...], int]] = [collections.defaultdict(int) for _ in program.ranks]
         self._message_cache: dict[int, tuple[float, float, float]] = {}
         self._copies: dict[tuple[str, bool], Curve] = {}
         self._collectives: dict[tuple[str, int, str], Curve | None] = {}
-        self._apart: set[tuple[tuple[int, ...], int]] = set()  # collectives to which a rank came from something else
+        self._share = share
+        self._under_way = UnderWay(count, self._collective_ns, share)
+        self._slowed: dict[str, SlowDown] = {}  # by pattern
+        self._ahead = mechanism.collectives in OWN_PROCESSOR and not mechanism.on_host
+        self._at_once = mechanism.collectives in OWN_PROCESSOR and mechanism.on_host
         # How many ranks have the copies of a step of the file.
         self._sharers: dict[int, set[int]] = collections.defaultdict(set)
         for rank, one in enumerate(program.ranks):
@@ -167,13 +180,12 @@ class _Following:
         while waiting:
             moved = [rank for rank in sorted(waiting) if self._advance(rank)]
             waiting = {rank for rank in waiting if not self._ranks[rank].ended}
-            if not moved and waiting:
+            if not moved and waiting and not self._under_way.step(self._first_sync(waiting)):
                 raise UsageError(f"{self._program.file.name}: its ranks wait for each other: expected an end")
-        for one in self._ranks:
-            self._forget(one, math.inf)
         return Predicted(
             tuple(one.now for one in self._ranks), tuple(dict(one.kinds) for one in self._ranks),
-            tuple(one.overlap for one in self._ranks),
+            tuple(self._under_way.told(rank) for rank in range(self._count)),
+            tuple(dict(one.waits) for one in self._ranks), self._share,
         )  # fmt: skip
 
     def _advance(self, rank: int) -> bool:
@@ -193,8 +205,7 @@ class _Following:
                 return moved
             one.at += 1
             moved = True
-        if self._wait(rank) and not one.ended:
-            one.spend("sync", max(one.queues.values(), default=0.0))
+        if not one.ended and self._wait(rank) and self._sync(rank, -1):
             one.ended = moved = True
         return moved
 
@@ -210,16 +221,15 @@ class _Following:
             if queue < 0:
                 one.spend(name, one.now + ns)
             else:
+                self._move_queues(rank)
                 begin = max(one.queues[queue], one.now, one.engines[name])
                 one.queues[queue] = one.engines[name] = begin + ns
                 if kind == COMPUTE:
-                    self._forget(one, one.now)
-                    one.works.append(Work(begin, ns, queue))
+                    self._under_way.work(rank, Work(begin, ns, queue), one.now)
         elif kind == SYNC:
-            self._end_begun(one)
-            until = max(one.queues.values(), default=0.0) if queue < 0 else one.queues[queue]
-            one.spend("sync", until)
+            return self._sync(rank, queue)
         elif kind == AFTER:
+            self._move_queues(rank)
             one.queues[queue] = max(one.queues[queue], one.queues[which])
         elif kind == WAIT:
             return self._wait(rank)
@@ -234,6 +244,38 @@ class _Following:
             one.receives.append((which, len(posted)))
             posted.append((one.now, amount))
         return True
+
+    # --- queues
+
+    def _move_queues(self, rank: int) -> None:
+        """Stand-in kernels that take longer than was known move the ends of their queues."""
+        one = self._ranks[rank]
+        for queue, end in self._under_way.queue_ends(rank):
+            one.queues[queue] = max(one.queues[queue], end)
+            one.engines["within_device"] = max(one.engines["within_device"], end)
+
+    def _until(self, rank: int, queue: int) -> float:
+        self._move_queues(rank)
+        queues = self._ranks[rank].queues
+        return max(queues.values(), default=0.0) if queue < 0 else queues[queue]
+
+    def _sync(self, rank: int, queue: int) -> bool:
+        """Ends a wait for a queue, or all, where its end is known: collectives beside its kernels make them longer."""
+        until = self._until(rank, queue)
+        if until > self._under_way.now and not self._under_way.settled(rank):
+            return False
+        self._ranks[rank].spend("sync", until)
+        return True
+
+    def _first_sync(self, waiting: set[int]) -> float:
+        """When the first of the ranks that wait for their kernels, as far as these are known, has none to wait for."""
+        first = math.inf
+        for rank in waiting:
+            at, rows = self._ranks[rank].at, self._rows[rank]
+            if not self._under_way.settled(rank) and (at == len(rows) or rows[at][0] == SYNC):
+                until = self._until(rank, rows[at][2] if at < len(rows) else -1)
+                first = min(first, until) if until > self._under_way.now else first
+        return first
 
     def _copy(self, rank: int, name: str, size: int) -> float:
         together = len(self._sharers[self._program.ranks[rank].steps.item(self._ranks[rank].at)]) > 1
@@ -275,70 +317,40 @@ class _Following:
         return side_by_side or self._curves.need(pattern, *by, (2,))
 
     def _wait(self, rank: int) -> bool:
-        """Ends a wait where all of what it needs is known: the other ends' posts, and who comes to collectives."""
+        """Ends a wait where all of what it needs is known: the other ends' posts, and when collectives are over."""
         one = self._ranks[rank]
+        if one.waits_since < 0:
+            one.waits_since = one.now
+            self._come(rank)
         for peer, number in one.sends:
             if number >= len(self._posted["received", rank, peer]):
                 return False
         for peer, number in one.receives:
             if number >= len(self._posted["sent", peer, rank]):
                 return False
-        for number, use in one.begun:
-            ranks = self._program.collectives[number].ranks
-            if len(self._met[ranks][use]) < len(ranks):
-                return False
-        one.spend("message", self._messages_over(rank))
-        for number, use in one.begun:
-            one.spend("collective", one.begun_over.get((number, use)) or self._begun_over(one, number, use))
-        one.sends, one.receives, one.begun, one.begun_over = [], [], [], {}
+        if any(job.over == math.inf for job in one.begun):
+            return False
+        if one.sends or one.receives:
+            over = self._messages_over(rank, math.inf)
+            one.wait("message", one.now + over - self._messages_over(rank, one.now))
+            one.spend("message", over)
+        # The host's thread, where it carries them out, has messages first.
+        later = 0.0 if self._ahead else one.now - one.waits_since
+        for job in one.begun:
+            one.wait("collective", job.last)
+            one.spend("collective", job.over + later)
+        one.sends, one.receives, one.begun, one.waits_since = [], [], [], -1.0
         return True
 
-    def _begun_over(self, one: _Rank, number: int, use: int) -> float:
-        wanted = self._program.collectives[number]
-        begin = max(self._met[wanted.ranks][use].values())
-        ahead = self._by.collectives in OWN_PROCESSOR
-        return self._beside_works(one, begin if ahead else max(begin, one.now), wanted)
+    def _come(self, rank: int) -> None:
+        """A rank that waits comes to what it has begun and what goes on in waits alone."""
+        one = self._ranks[rank]
+        for job in one.to_come:
+            self._under_way.come(job, rank, one.now)
+        one.to_come = []
 
-    def _end_begun(self, one: _Rank) -> None:
-        """Before a wait for kernels: collectives that went ahead beside them have made them longer. Those to which a
-        rank is not known to have come begin as if it had."""
-        if self._by.collectives not in OWN_PROCESSOR or not one.begun or not one.works:
-            return
-        if self._slow is None:
-            one.overlap = dataclasses.replace(one.overlap, any=True)
-            return
-        for number, use in one.begun:
-            if (number, use) not in one.begun_over:
-                one.begun_over[number, use] = self._begun_over(one, number, use)
-
-    def _beside_works(self, one: _Rank, begin: float, wanted: Collective, behind: bool = False) -> float:
-        """When a collective of the rank ends that begins then; its stand-in kernels that are under way end later."""
-        length = self._collective_ns(wanted, behind)
-        over, told, slow = begin + length, one.overlap, None
-        beside = any(work.end > begin for work in one.works)
-        if self._slow is not None and beside:
-            slow = self._slow.find(wanted.pattern, self._by.collectives, self._by.copies or "copy_engine",
-                                   self._by.blocks)  # fmt: skip
-        if slow is not None:
-            over = together(begin, length, one.works, slow)
-            for work in one.works:
-                one.queues[work.queue] = max(one.queues[work.queue], work.end)
-            one.engines["within_device"] = max(one.engines["within_device"], one.works[-1].end)
-        one.overlap = dataclasses.replace(
-            told, collective=told.collective + over - begin, any=told.any or beside,
-            collective_lost=told.collective_lost + over - begin - length,
-            by=told.by if slow is None or slow in told.by else (*told.by, slow),
-        )  # fmt: skip
-        return over
-
-    @staticmethod
-    def _forget(one: _Rank, now: float) -> None:
-        """Counts the stand-in kernels that have ended."""
-        while one.works and one.works[0].end <= now:
-            work, told = one.works.pop(0), one.overlap
-            one.overlap = dataclasses.replace(told, work=told.work + work.length, work_lost=told.work_lost + work.lost)
-
-    def _messages_over(self, rank: int) -> float:
+    def _messages_over(self, rank: int, latest: float) -> float:
+        """When a rank's messages are over, if no other end posts its own later than `latest`."""
         one = self._ranks[rank]
         if self._shared is not None:
             posted = [self._posted["sent", rank, peer][number] for peer, number in one.sends]
@@ -348,7 +360,7 @@ class _Following:
                 return one.now
             at = one.at
             phase = self._program.ranks[rank].steps.item(at) if at < len(self._rows[rank]) else -1
-            begin = max(one.now, *(when for when, _ in posted), *others)
+            begin = max(one.now, *(min(when, latest) for when in (*(when for when, _ in posted), *others)))
             return begin + self._shared.messages_ns(rank, phase, sum(size for _, size in posted))
         both = bool(one.sends) and bool(one.receives)
         over = one.now
@@ -359,7 +371,7 @@ class _Following:
             for peer, number in pairs:
                 ends = (rank, peer) if mine == "sent" else (peer, rank)
                 when, size = self._posted[mine, ends[0], ends[1]][number]
-                other, _ = self._posted[theirs, ends[0], ends[1]][number]
+                other = min(latest, self._posted[theirs, ends[0], ends[1]][number][0])
                 alone, gap, slower = self._message(size)
                 factor = slower if both else 1.0
                 begin = max(when, other, free)
@@ -372,34 +384,58 @@ class _Following:
     def _collective(self, rank: int, number: int) -> bool:
         one = self._ranks[rank]
         wanted = self._program.collectives[number]
-        met = self._met[wanted.ranks]
-        if not one.came:
-            use = self._uses[rank][wanted.ranks]
-            self._uses[rank][wanted.ranks] += 1
-            if use == len(met):
-                met.append({})
-            met[use][rank] = one.now
-            if one.now != one.left:
-                self._apart.add((wanted.ranks, use))
-            if wanted.begun:
-                one.begun.append((number, use))
+        barrier, job = wanted.pattern == "barrier", one.stands_at
+        if job is None:
+            job = self._job(rank, wanted)
+            job.straight = job.straight and one.now == one.left
+            if wanted.begun and not self._at_once:
+                one.begun.append(job)
+                if self._ahead:
+                    self._under_way.come(job, rank, one.now)
+                else:
+                    one.to_come.append(job)
                 return True
-            one.came = True
-        use = self._uses[rank][wanted.ranks] - 1
-        if len(met[use]) < len(wanted.ranks):
+            self._come(rank)
+            one.stands_at = job
+            if barrier:
+                job.come(one.now)
+            else:
+                self._under_way.come(job, rank, one.now)
+        if job.last == math.inf:
             return False
-        one.came = False
-        begin, barrier = max(met[use].values()), wanted.pattern == "barrier"
+        if barrier:
+            job.over = job.last + self._length(wanted, behind=job.straight)
+        elif job.over == math.inf and not self._under_way.end_at_once(job):
+            return False
         kind = "barrier" if barrier else "collective"
-        behind = (wanted.ranks, use) not in self._apart
-        one.spend(
-            kind,
-            begin + self._collective_ns(wanted, behind) if barrier else self._beside_works(one, begin, wanted, behind),
-        )
-        one.left = one.now
+        one.wait(kind, job.last)
+        one.spend(kind, job.over)
+        one.stands_at, one.left = None, one.now
         return True
 
-    def _collective_ns(self, wanted: Collective, behind: bool = False) -> float:
+    def _job(self, rank: int, wanted: Collective) -> Job:
+        """The collective to which a rank comes next of those of the same ranks."""
+        jobs, use = self._jobs[wanted.ranks], self._uses[rank][wanted.ranks]
+        self._uses[rank][wanted.ranks] += 1
+        if use == len(jobs):
+            jobs.append(Job(wanted, ALONE, len(wanted.ranks)) if wanted.pattern == "barrier"
+                        else self._under_way.job(wanted, self._slow_down(wanted.pattern)))  # fmt: skip
+        return jobs[use]
+
+    def _slow_down(self, pattern: str) -> SlowDown:
+        if self._slow is None:
+            return ALONE
+        if pattern not in self._slowed:
+            by = self._by
+            found = self._slow.find(pattern, by.collectives, by.copies or "copy_engine", by.blocks)
+            self._slowed[pattern] = found or ALONE
+        return self._slowed[pattern]
+
+    def _collective_ns(self, job: Job, next_in_line: bool) -> float:
+        """Of a collective alone; `next_in_line`: it begins as the one before it of the same ranks ends."""
+        return self._length(job.wanted, behind=job.straight or next_in_line)
+
+    def _length(self, wanted: Collective, *, behind: bool) -> float:
         if self._shared is not None:
             return self._shared.collective_ns(wanted)
         size = wanted.size
@@ -408,18 +444,20 @@ class _Following:
             sent, received = sent_and_received(wanted.pattern, ranks, size, wanted.distribution)
             even, _ = sent_and_received(wanted.pattern, ranks, size, "")
             size = round(size * max(*sent, *received) / max(even))
-        found = self._collective_curve(wanted, BEHIND) if behind else None
-        if found is None or size > found.sizes[-1]:  # large ones are alike, and not measured twice
-            found = self._collective_curve(wanted, BEGUN if wanted.begun else "")
-        assert found is not None
-        return found(size)
+        variants = [BEGUN] * wanted.begun + [BEHIND] * behind
+        for variant in variants:
+            found = self._collective_curve(wanted, variant)
+            if found is not None and (variant == BEGUN or size <= found.sizes[-1]):  # large ones are not measured twice
+                return found(size)
+        usual = self._collective_curve(wanted, "")
+        assert usual is not None
+        return usual(size)
 
     def _collective_curve(self, wanted: Collective, variant: str) -> Curve | None:
         key = (wanted.pattern, len(wanted.ranks), variant)
         if key not in self._collectives:
             of = (wanted.pattern, self._by.collectives, self._by.memory, (len(wanted.ranks),))
-            found = self._curves.find(*of, variant=variant) if variant else None
-            self._collectives[key] = found if found is not None or variant == BEHIND else self._curves.need(*of)
+            self._collectives[key] = self._curves.find(*of, variant=variant) if variant else self._curves.need(*of)
         return self._collectives[key]
 
 

@@ -143,8 +143,24 @@ class CurvesOfSystem:
         """The same; UsageError where no figure says."""
         found = self.find(pattern, transport, memory, ranks)
         if found is None:
-            raise UsageError(f"no figure of {self._system.name} bounds {pattern} by {transport} on {ranks[0]} ranks")
+            raise UsageError(
+                self._lacks_network(pattern)
+                or f"no figure of {self._system.name} bounds {pattern} by {transport} on {ranks[0]} ranks"
+            )
         return found
+
+    def _lacks_network(self, pattern: str) -> str:
+        """What the description lacks for what goes between nodes, and how to add it; empty where that is not why."""
+        if not self._between or kind_of(pattern) not in ("message", "collective"):
+            return ""
+        name, nics = self._system.name, list(self._system.of_kind("nic"))
+        if nics and all(nic.port_rate is not None for nic in nics):
+            return ""
+        lacks = "states no port_rate of its NICs" if nics else "describes no NIC"
+        return (
+            f"{name} {lacks}, so nothing bounds {pattern} between nodes: add {'it' if nics else 'NICs with a port_rate'} "
+            f"to its description ('linkgauge system {name} --json > mine.json') and give --system ./mine.json"
+        )
 
     def _curve(self, pattern: str, transport: str, memory: tuple[str, str], count: int) -> Curve | None:
         from linkgauge.expect.of_case import ceilings

@@ -1,7 +1,8 @@
 """What collectives and stand-in kernels cost each other while both are under way, as a run has measured it.
 
 A case of a collective beside copies within its devices (`--beside`, plan `overlap`), or of such a copy beside a
-collective, tells both: what the measured job takes longer, and which share of its rate the load keeps.
+collective, tells both: what the measured job takes longer, and which share of its rate the load keeps. So does a
+collective beside another on the same devices, by a communicator of its own.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from linkgauge.model.beside import loads_of
 from linkgauge.model.patterns import PATTERNS
 
 if TYPE_CHECKING:
+    from linkgauge.model.case import Case
     from linkgauge.stats.interference import Interference
 
 _WORK = ("local_copy", "stream_copy")  # what a stand-in kernel does
@@ -30,6 +32,49 @@ class SlowDown:
 
 
 @dataclasses.dataclass(frozen=True)
+class Share:
+    """What each of two collectives takes longer on one device, at least 1; each further one adds as much.
+
+    By default they share the device evenly: together they take as long as one after the other. `of`: the measured
+    cases that tell, for people; empty: none.
+    """
+
+    factor: float = 2.0
+    of: str = ""
+
+    def among(self, count: int) -> float:
+        """How much longer each of so many takes."""
+        return 1 + (self.factor - 1) * (count - 1)
+
+
+EVEN = Share()
+FREE = Share(1.0)
+
+
+class Costs(Protocol):
+    """What collectives, and these and stand-in kernels, cost each other."""
+
+    def find(self, pattern: str, transport: str, copies: str, blocks: int) -> SlowDown | None:
+        """Of a collective and stand-in kernels; None where that is not known."""
+
+    def share(self, transport: str) -> Share:
+        """Of collectives on one device."""
+
+
+class _InTurns:
+    """As if a device went on with one after the other."""
+
+    def find(self, pattern: str, transport: str, copies: str, blocks: int) -> SlowDown | None:
+        return SlowDown(2.0, 2.0, "")
+
+    def share(self, transport: str) -> Share:
+        return EVEN
+
+
+IN_TURNS: Costs = _InTurns()
+
+
+@dataclasses.dataclass(frozen=True)
 class _Seen:
     transport: str  # of the collective
     pattern: str
@@ -39,12 +84,23 @@ class _Seen:
     work: float | None
 
 
+@dataclasses.dataclass(frozen=True)
+class _SeenShare:
+    transport: str
+    pattern: str
+    other: str
+    measured: float
+    load: float | None
+
+
 class SlowDowns:
     """Slow-downs by mechanism: that of the collective, and that of the stand-in kernel with its thread blocks."""
 
     def __init__(self, seen: Iterable[Interference]) -> None:
         """Take what cases lost beside loads, and these beside them (stats/interference.py)."""
+        seen = list(seen)
         self._seen = [pair for one in seen for pair in _pairs(one)]
+        self._shares = [share for one in seen for share in _shares(one)]
 
     def find(self, pattern: str, transport: str, copies: str, blocks: int) -> SlowDown | None:
         """Of a collective by `transport` and stand-in kernels by `copies` of so many blocks, 0: as many as it likes.
@@ -63,43 +119,14 @@ class SlowDowns:
         return SlowDown(_middle(collectives), _middle(works), f"{patterns} by {transport} beside local_copy by {copies}"
                         f"{f' of {blocks} blocks' if blocks else ''}")  # fmt: skip
 
-
-@dataclasses.dataclass
-class Work:
-    """A stand-in kernel in a queue: when it begins, how long it takes, and how much of that others cost it; ns."""
-
-    begin: float
-    length: float
-    queue: int
-    lost: float = 0.0
-
-    @property
-    def end(self) -> float:
-        """When it ends, ns."""
-        return self.begin + self.length
-
-
-def together(begin: float, length: float, works: Iterable[Work], slow: SlowDown) -> float:
-    """When a collective ends that takes `length` ns alone, beside stand-in kernels that follow each other.
-
-    `works`, rising, are moved and made longer: while both are under way each goes on at its share of its rate, alone
-    at all of it.
-    """
-    now, left, free = begin, length, 0.0
-    for work in works:
-        work.begin = max(work.begin, free)
-        rest = work.end - max(now, work.begin)
-        if work.begin > now:  # the collective alone until then
-            alone = min(left, work.begin - now)
-            now, left = now + alone, left - alone
-        if rest > 0 and left > 0:
-            both = min(left * slow.collective, rest * slow.work)
-            work.lost += both - both / slow.work
-            work.length += both - both / slow.work
-            now, left = now + both, left - both / slow.collective
-            left = 0.0 if left < 1e-9 * length else left
-        free = work.end
-    return now + left
+    def share(self, transport: str) -> Share:
+        """Of collectives by `transport` on one device: the median of what was measured of them, else EVEN."""
+        known = [one for one in self._shares if one.transport == transport]
+        if not known:
+            return EVEN
+        factors = [factor for one in known for factor in (one.measured, one.load) if factor is not None]
+        patterns = ", ".join(dict.fromkeys(f"{one.pattern} beside {one.other}" for one in known))
+        return Share(_middle(factors), f"{patterns} by {transport}")
 
 
 def _middle(factors: list[float]) -> float:
@@ -108,19 +135,40 @@ def _middle(factors: list[float]) -> float:
 
 def _pairs(one: Interference) -> list[_Seen]:
     """What a case tells of a collective and stand-in kernels that are alike; nothing where more is under way."""
-    loads = loads_of(one.case.beside)
-    jobs = [one.case, *(each.case for each in loads)]
+    jobs = _jobs(one)
     works = [job for job in jobs if job.pattern in _WORK]
     collectives = [job for job in jobs if PATTERNS[job.pattern].collective]
     alike = {(job.transport, job.blocks, job.size) for job in works}
     if len(collectives) != 1 or len(alike) != 1 or len(works) + 1 != len(jobs):
         return []
-    if any(each.pace.duty < 1 or each.pace.burst for each in loads):
-        return []
     of, work = collectives[0], works[0]
-    longer = {number: 1 / kept for number, kept in ((rate.number, rate.kept) for rate in one.loads) if kept}
+    longer = _longer(one)
     if one.case is of:
         of_works = statistics.median(longer.values()) if longer else None
         return [_Seen(of.transport, of.pattern, work.transport, work.blocks, one.slow_downs[0].factor, of_works)]
     of_collective = longer.get(jobs.index(of))  # loads are counted from 1
     return [_Seen(of.transport, of.pattern, work.transport, work.blocks, of_collective, one.slow_downs[0].factor)]
+
+
+def _shares(one: Interference) -> list[_SeenShare]:
+    """What a case tells of two collectives by one mechanism on the same devices."""
+    jobs = _jobs(one)
+    if len(jobs) != 2 or not all(PATTERNS[job.pattern].collective for job in jobs):
+        return []
+    of, load = jobs
+    if of.transport != load.transport or set(of.devices) != set(load.devices):
+        return []
+    return [_SeenShare(of.transport, of.pattern, load.pattern, one.slow_downs[0].factor, _longer(one).get(1))]
+
+
+def _jobs(one: Interference) -> list[Case]:
+    """The measured job and its loads; none where a load is not under way all the time."""
+    loads = loads_of(one.case.beside)
+    if any(each.pace.duty < 1 or each.pace.burst for each in loads):
+        return []
+    return [one.case, *(each.case for each in loads)]
+
+
+def _longer(one: Interference) -> dict[int, float]:
+    """How much longer each load takes beside the measured job, by its number, where that is known."""
+    return {rate.number: 1 / rate.kept for rate in one.loads if rate.kept}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from linkgauge.expect.application import Predicted
+from linkgauge.expect.application import WAITING, Predicted
 from linkgauge.expect.curves import COPIES_WITHIN, Curves, CurvesOfRun, Row, kind_of
 
 WIDE = 0.4  # of a kind's time: beyond it the cause is named
@@ -43,7 +43,7 @@ class Ends:
         rank = max(range(len(usual.ranks_ns)), key=lambda one: usual.ranks_ns[one])
         doubts = {}
         for kind, ns in usual.kinds_ns[rank].items():
-            if ns < _SMALL * usual.time_ns:
+            if ns < _SMALL * usual.time_ns or kind == WAITING:  # that is others' steps
                 continue
             ends = (high.kinds_ns[rank].get(kind, 0.0) - low.kinds_ns[rank].get(kind, 0.0)) / ns
             middle = (q3.kinds_ns[rank].get(kind, 0.0) - q1.kinds_ns[rank].get(kind, 0.0)) / ns

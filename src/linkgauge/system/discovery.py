@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -371,22 +372,57 @@ def of_devices(kind: str, infos: Sequence[Mapping[str, Any]], folder: Path | Non
     if kind == "host":
         return discover(folder, host_devices=len(infos), hosts_only=True)
     system = discover(folder)
-    by_address = {device.identity.get("pci"): device for device in system.devices}
-    chosen: list[Node] = []
+    by_address: dict[str | None, list[Node]] = {}
+    for device in system.devices:
+        by_address.setdefault(device.identity.get("pci"), []).append(device)
+    found: list[tuple[Node, Mapping[str, Any]]] = []
     for ordinal, info in enumerate(infos):
         address = str(info.get("pci_address") or "")
-        device = by_address.get(sysfs.normal_address(address) or "")
-        if device is None:
+        alike = by_address.get(sysfs.normal_address(address) or "")
+        if alike is None:
             raise UsageError(
                 f"device {ordinal} ({address or 'no PCI address'}) is not among those that are discovered here"
             )
+        # Partitions that discovery tells apart come in its order; the last one stands for all of MIG's instances.
+        found.append((alike.pop(0) if len(alike) > 1 else alike[0], info))
+    several = {name for name, count in Counter(device.name for device, _ in found).items() if count > 1}
+    parts: Counter[str] = Counter()
+    chosen: list[Node] = []
+    for device, info in found:
         cache = info.get("last_level_cache_bytes")
         if cache:
             stated = figure(cache, "B", f"{kind} runtime: last-level cache")
             device = dataclasses.replace(device, cache_bytes=stated)
+        if device.name in several:
+            parts[device.name] += 1
+            device = _part_of(device, parts[device.name], kind, info)
         chosen.append(device)
-    taken = {device.name for device in chosen}
+    taken = {device.name for device, _ in found}
     rest = [device for device in system.devices if device.name not in taken]
     devices = [dataclasses.replace(device, ordinal=i) for i, device in enumerate([*chosen, *rest])]
     others = tuple(node for node in system.nodes if node.kind != "device")
-    return dataclasses.replace(system, nodes=(*devices, *others))
+    return _with_ports(dataclasses.replace(system, nodes=(*devices, *others)), system, parts)
+
+
+def _part_of(device: Node, number: int, kind: str, info: Mapping[str, Any]) -> Node:
+    """One of several devices with one PCI address: instances of MIG, partitions of an AMD GPU. What is stated of the
+    whole GPU's memory is not the part's."""
+    memory = figure(info.get("total_bytes") or info.get("memory_bytes"), "B", f"{kind} runtime: memory")
+    return dataclasses.replace(device, name=f"{device.name}.{number}", memory_bytes=memory, memory_rate=None)
+
+
+def _with_ports(system: System, whole: System, parts: Mapping[str, int]) -> System:
+    """The system, where each GPU that is several devices is a switch which has its links: the devices share them."""
+    if not parts:
+        return system
+    ports = {name: f"{name} port" for name in parts}
+    links = [dataclasses.replace(link, a=ports.get(link.a, link.a), b=ports.get(link.b, link.b))
+             for link in system.links]  # fmt: skip
+    links += [Link(f"{name}.{number}", ports[name], "internal")
+              for name, count in parts.items() for number in range(1, count + 1)]  # fmt: skip
+    made = [Node(ports[device.name], "switch", model=f"what the devices of a {device.model} share", routes=True,
+                 identity=device.identity) for device in whole.devices if device.name in parts]  # fmt: skip
+    notes = [f"{name}: {count} devices have its PCI address, as instances of MIG do: they share its links"
+             for name, count in parts.items()]  # fmt: skip
+    return dataclasses.replace(system, nodes=(*system.nodes, *made), links=tuple(links),
+                               notes=(*system.notes, *notes))  # fmt: skip

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.apps import catalogue
 from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
-from linkgauge.expect.application import Mechanism, OverlapTime, Predicted, mechanism_of, predict
+from linkgauge.expect.application import WAITING, Mechanism, Predicted, mechanism_of, predict
 from linkgauge.expect.curves import Curves
-from linkgauge.expect.slow_downs import SlowDowns
+from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
 from linkgauge.expect.sureness import Ends, Sureness
+from linkgauge.expect.under_way import OverlapTime
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.store.schema import IDENTITY
@@ -26,6 +27,27 @@ from linkgauge.view.units import time_text
 if TYPE_CHECKING:
     from linkgauge.expect.cluster import Cluster
     from linkgauge.store.run import Run
+
+
+_MEASURED_BY = "'linkgauge run --plan overlap' measures what it costs, see --overlap"
+
+
+@dataclasses.dataclass(frozen=True)
+class KindOfStep:
+    """Steps of one kind on a rank, in ns: their own time as predicted; what the rank waits in them for others that have
+    not come, which is of kind WAITING; and both together as measured, for the host cannot tell them apart."""
+
+    kind: str
+    predicted_ns: float
+    waiting_ns: float
+    measured_ns: float | None
+
+    def words(self, *, told: bool) -> str:
+        """What people are shown."""
+        measured = ""
+        if told and self.measured_ns is not None:
+            measured = f" ({time_text(self.measured_ns)}{' with waiting' if self.waiting_ns else ''})"
+        return f"{self.kind} {time_text(self.predicted_ns)}{measured}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +62,15 @@ class Prediction:
     measured_ns: float | None
     measured_ranks: Sequence[RankSteps]
     sure: Sureness | None = None  # where curves have intervals
+    # Where what overlap costs is not measured, between what it lies: if collectives on one device cost each other
+    # nothing, and if stand-in kernels and collectives, which are taken to cost each other nothing, took turns.
+    unshared_ns: float | None = None
+    in_turns_ns: float | None = None
+
+    @property
+    def where(self) -> str:
+        """Of which prediction a line is, for people."""
+        return f"{self.app} on {self.ranks} by {self.mechanism.words}"
 
     @property
     def error(self) -> float | None:
@@ -48,23 +79,36 @@ class Prediction:
             return None
         return self.predicted.time_ns / self.measured_ns - 1
 
-    def kinds(self) -> list[tuple[str, float, float | None]]:
-        """Of the rank that is predicted to take longest: kinds of steps, predicted and measured, the longest first."""
+    @property
+    def _slowest(self) -> int:
+        assert self.predicted is not None
+        return max(range(self.ranks), key=self.predicted.ranks_ns.__getitem__)
+
+    def kinds(self) -> list[KindOfStep]:
+        """Of the rank that is predicted to take longest: kinds of steps, the longest first."""
         if self.predicted is None:
             return []
-        rank = max(range(self.ranks), key=lambda one: self.predicted.ranks_ns[one])  # type: ignore[union-attr]
-        mine = self.predicted.kinds_ns[rank]
+        rank = self._slowest
+        mine, waits = self.predicted.kinds_ns[rank], self.predicted.waits_ns[rank]
         told = next((one.ns for one in self.measured_ranks if one.rank == rank), {})
-        found = [(kind, mine.get(kind, 0.0), told.get(kind, 0.0) if told else None) for kind in KINDS]
-        return sorted((one for one in found if one[1] or one[2]), key=lambda one: -max(one[1], one[2] or 0.0))
+        found = [KindOfStep(kind, mine.get(kind, 0.0), waits.get(kind, 0.0), told.get(kind, 0.0) if told else None)
+                 for kind in KINDS]  # fmt: skip
+        found.append(KindOfStep(WAITING, mine.get(WAITING, 0.0), 0.0, None))
+        return sorted((one for one in found if one.predicted_ns or one.measured_ns),
+                      key=lambda one: -max(one.predicted_ns, one.measured_ns or 0.0))  # fmt: skip
 
     @property
     def overlap(self) -> OverlapTime | None:
         """Of the rank that is predicted to take longest; None where no stand-in kernel meets a collective."""
         if self.predicted is None or not self.predicted.overlaps:
             return None
-        found = self.predicted.overlaps[max(range(self.ranks), key=lambda one: self.predicted.ranks_ns[one])]  # type: ignore[union-attr]
+        found = self.predicted.overlaps[self._slowest]
         return found if found.any else None
+
+    @property
+    def shared_ns(self) -> float:
+        """What collectives of the rank that is predicted to take longest lose to those of other groups."""
+        return self.predicted.overlaps[self._slowest].shared if self.predicted and self.predicted.overlaps else 0.0
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -78,8 +122,12 @@ class Prediction:
             "high_ns": None if self.sure is None else self.sure.high_ns,
             "doubts": {} if self.sure is None else dict(self.sure.doubts),
             "overlap": None if overlap is None else {
-                **dataclasses.asdict(overlap), "by": [dataclasses.asdict(one) for one in overlap.by]},
-            "kinds": [{"kind": kind, "predicted_ns": mine, "measured_ns": told} for kind, mine, told in self.kinds()],
+                **dataclasses.asdict(overlap), "by": [dataclasses.asdict(one) for one in overlap.by],
+                "in_turns_ns": self.in_turns_ns},
+            "shared": None if self.predicted is None or not self.shared_ns else {
+                "lost_ns": self.shared_ns, "by": dataclasses.asdict(self.predicted.share),
+                "unshared_ns": self.unshared_ns},
+            "kinds": [dataclasses.asdict(one) for one in self.kinds()],
         }  # fmt: skip
 
 
@@ -96,10 +144,11 @@ def predictions(
     blocks: int = 0,
     slow: SlowDowns | None = None,
     ends: Ends | None = None,
+    on_host: bool = False,
 ) -> list[Prediction]:
     """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
     where ranks share links, messages and collectives are its. `slow`: what overlap costs, where that was measured.
-    `ends`: the curves' intervals, which say how sure each is."""
+    `ends`: the curves' intervals, which say how sure each is. `on_host`: the devices are host devices."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
@@ -110,7 +159,8 @@ def predictions(
             app = catalogue.asked(asked, count).text
             label = catalogue.label(app)
             for transport in transports:
-                by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0)
+                by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0,
+                               on_host=on_host)  # fmt: skip
                 row = taken.get((app, count, by))
                 answer, reason = predicted(app, count, curves, by, cluster, slow)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
@@ -119,19 +169,27 @@ def predictions(
                 if ends is not None and answer is not None:
                     program = catalogue.program(app, count)
                     sure = ends.sureness(functools.partial(_again, program, by, slow), answer)
-                found.append(Prediction(label, count, by, answer, reason, ns, ranks_told, sure))
+                one = Prediction(label, count, by, answer, reason, ns, ranks_told, sure)
+                if answer is not None and one.shared_ns and not answer.share.of:
+                    other, _ = predicted(app, count, curves, by, cluster, slow, FREE)
+                    one = dataclasses.replace(one, unshared_ns=None if other is None else other.time_ns)
+                if one.overlap is not None and not one.overlap.by:
+                    other, _ = predicted(app, count, curves, by, cluster, IN_TURNS)
+                    one = dataclasses.replace(one, in_turns_ns=None if other is None else other.time_ns)
+                found.append(one)
     return found
 
 
 def predicted(
-    app: str, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None, slow: SlowDowns | None = None
+    app: str, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None, slow: Costs | None = None,
+    share: Share | None = None,
 ) -> tuple[Predicted | None, str]:  # fmt: skip
     """What an application takes on so many ranks, or why that is not known."""
     if why := catalogue.why_not_here(app, count):
         return None, why
     try:
         program = catalogue.program(app, count)
-        return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow), ""
+        return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow, share), ""
     except UsageError as error:
         return None, str(error)
 
@@ -174,8 +232,7 @@ def print_predictions(
         assert one.predicted is not None
         assert before.predicted is not None
         by, time_ns = one.mechanism, one.predicted.time_ns
-        kinds = [f"{kind} {time_text(mine)}{'' if taken is None or not told else f' ({time_text(taken)})'}"
-                 for kind, mine, taken in one.kinds() if told or mine]  # fmt: skip
+        kinds = [kind.words(told=told) for kind in one.kinds() if told or kind.predicted_ns]
         cells: list[Text | str] = [Text(one.app), str(one.ranks), by.words, time_text(before.predicted.time_ns)]
         if as_it_is is not None:
             cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
@@ -196,7 +253,7 @@ def print_predictions(
         out.print(Text(f"moves nothing, and takes no time here: {where}"))
     for reason, count in Counter(one.why_not for one in found if one.why_not).items():
         out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
-    for line in _overlap_lines([one for one, _ in known]):
+    for line in _overlap_lines([one for one, _ in known]) + _shared_lines([one for one, _ in known]):
         out.print(Text(line))
     for line in _doubt_lines([one for one, _ in known]):
         out.print(Text(line))
@@ -236,21 +293,36 @@ def _overlap_lines(found: Sequence[Prediction]) -> list[str]:
         told = one.overlap
         if told is None:
             continue
-        of = f"{one.app} on {one.ranks} by {one.mechanism.words}"
         if not told.by:
-            free.append(of)
+            free.append(f"{one.where} ({_change(one, one.in_turns_ns)} if they took turns)")
             continue
         lines.append(
-            f"{of}: kernels take {_longer(told.work, told.work_lost)} as long beside collectives, these "
+            f"{one.where}: kernels take {_longer(told.work, told.work_lost)} as long beside collectives, these "
             f"{_longer(told.collective, told.collective_lost)} as long beside kernels"
         )
     known = dict.fromkeys(by for one in found if one.overlap is not None for by in one.overlap.by)
     lines += [f"measured: {by.of}: the collective takes {by.collective:.2f}x, the kernel {by.work:.2f}x as long"
               for by in known]  # fmt: skip
     if free:
-        lines.append(f"overlap of kernels and collectives is taken as free: {', '.join(free)}; 'linkgauge run --plan "
-                     "overlap' measures what it costs, see --overlap")  # fmt: skip
+        lines.append(f"overlap of kernels and collectives is taken as free: {', '.join(free)}; {_MEASURED_BY}")
     return lines
+
+
+def _shared_lines(found: Sequence[Prediction]) -> list[str]:
+    """By what collectives of several groups were taken to share devices, and how wrong that may be."""
+    shared = [(one, one.predicted.share) for one in found if one.predicted is not None and one.shared_ns]
+    lines = [f"measured: {share.of}: each takes {share.factor:.2f}x as long on the same devices"
+             for share in dict.fromkeys(share for _, share in shared) if share.of]  # fmt: skip
+    evenly = [f"{one.where} ({_change(one, one.unshared_ns)} if they cost each other nothing)"
+              for one, share in shared if not share.of]  # fmt: skip
+    if evenly:
+        lines.append(f"collectives of several groups are taken to share their devices evenly: {', '.join(evenly)}; "
+                     f"{_MEASURED_BY}")  # fmt: skip
+    return lines
+
+
+def _change(one: Prediction, ns: float | None) -> str:
+    return "" if one.predicted is None or ns is None else f"{ns / one.predicted.time_ns - 1:+.0%}"
 
 
 def _longer(whole: float, lost: float) -> str:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "patterns.h"
 #include "stand_in_control.h"
 #include "traffic/layout.h"
+#include "traffic/program.h"
 #include "transport/ccl_api.h"
 #include "transport/ccl_config.h"
 #include "with_sessions.h"
@@ -66,7 +68,9 @@ class Ccl : public ::testing::Test {
         context.keep = &kept_[{spec.places.rank_list, group.rank()}];
       }
       try {
-        results[rank] = run_as_rank(context, spec, group, operations);
+        CaseSpec mine = spec;
+        if (!programs_.empty()) mine.traffic.program = programs_[rank];
+        results[rank] = run_as_rank(context, mine, group, operations);
       } catch (const std::exception& error) {
         errors_[rank] = error.what();
         throw;
@@ -109,9 +113,10 @@ class Ccl : public ::testing::Test {
   std::mutex mutex_;
   std::map<std::pair<std::vector<int>, int>, std::map<std::string, std::shared_ptr<void>>> kept_;
   std::vector<std::string> errors_;
+  std::vector<std::shared_ptr<const Program>> programs_;  // of an application, by rank
 
   static VerifyResult run_as_rank(const RankContext& context, const CaseSpec& spec, Group& group, int operations) {
-    const std::unique_ptr<Transport> transport = make_transport("ccl");
+    const std::unique_ptr<Transport> transport = make_transport(spec.mechanism.transport);
     const std::unique_ptr<Operation> operation = make_operation(*transport, context, spec);
     struct Release {
       Operation& operation;
@@ -232,6 +237,28 @@ TEST_F(Ccl, KeepsACommunicatorForEachSetOfRanks) {
   EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 2);
   kept_.clear();
   EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 4 + 3);
+}
+
+// As a program's process group has one: what is begun by it goes one after the other, as predictions have it. Here none
+// is begun: the stand-in numbers a communicator's calls as streams come to them, and not as they are queued.
+TEST_F(Ccl, AnApplicationHasACommunicatorForEachGroupOfRanks) {
+  const std::vector<std::vector<int>> groups = {{0, 1}, {0, 1}, {1, 2}, {0, 1, 2}, {0, 1}};
+  for (int rank = 0; rank < 3; ++rank) {
+    Program program;
+    for (std::size_t number = 0; number < groups.size(); ++number) {
+      const std::vector<int>& ranks = groups[number];
+      const Pattern pattern = number % 2 == 0 ? Pattern::kAllreduce : Pattern::kAllgather;
+      program.collectives.push_back({pattern, kSize, 0, "", ranks, false});
+      if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
+        program.steps.push_back({ProgramKind::kCollective, static_cast<std::int64_t>(number)});
+    }
+    programs_.push_back(std::make_shared<const Program>(program));
+  }
+  CaseSpec spec = case_of("copy_engine", Pattern::kApplication, 3, 0);
+  spec.mechanism.collectives = "ccl";
+  expect_verified(spec);
+  EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 3);
+  EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 2 + 2);  // the case's own is kept
 }
 
 TEST_F(Ccl, ACaseWithSettingsHasACommunicatorOfItsOwn) {

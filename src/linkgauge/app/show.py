@@ -17,9 +17,10 @@ unit_option = option("--unit", default="GB/s", help="Unit of rates: GB/s, Gb/s, 
 @run_argument
 @option("--pattern", help="Only this pattern.")
 @unit_option
+@option("--system", default="", metavar="NAME|FILE", help="Judge by this system's wires, not those of the run.")
 @flag("--derived", help="Only what is derived from curves: flat latency, n1/2, 95 %, blocks.")
 @flag("--json", "as_json", help="As JSON: one object a case and lane, or with --derived one a curve.")
-def show_command(run: str, pattern: str | None, unit: str, derived: bool, as_json: bool) -> None:
+def show_command(run: str, pattern: str | None, unit: str, system: str, derived: bool, as_json: bool) -> None:
     """A run in a sentence and as tables: findings, sizes by mechanism, pairs as matrices, and what did not end well."""
     from linkgauge.store.run import load
     from linkgauge.view.results import Results
@@ -27,6 +28,11 @@ def show_command(run: str, pattern: str | None, unit: str, derived: bool, as_jso
 
     rate_unit(unit)
     loaded = load(run)
+    if system:
+        from linkgauge.system import catalog
+        from linkgauge.system.dump import to_data
+
+        loaded.info["system"] = to_data(catalog.load(system))
     results = Results(loaded)
     if pattern is not None:
         results.keep_pattern(pattern)

@@ -35,11 +35,11 @@ from linkgauge.view.derived import (
     node_matrices,
     size_rows,
 )
-from linkgauge.view.judged import advice_of, by_kind, findings_of
+from linkgauge.view.judged import advice_of, by_kind, findings_of, limits_known
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_charts import first_screen
 from linkgauge.view.results import Results, devices_text
-from linkgauge.view.summary import sentence
+from linkgauge.view.summary import judgement, sentence
 from linkgauge.view.tables import case_text, counts_line, left_out_text
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
 
@@ -77,7 +77,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     _head(page, run, title, sentence(look, found, unit), counts_line(results).plain.partition(";")[0])
     page.html("<main>")
     first_screen(page, look, unit)
-    _findings(page, found)
+    _findings(page, found, limits_known(run))
     _wrong(page, results)
     _uses(page, run)
     _chosen(page, results)
@@ -143,13 +143,13 @@ def _head(page: Page, run: Run, title: str, said: str, counts: str) -> None:
     page.html("</div></nav>")
 
 
-def _findings(page: Page, findings: Sequence[Finding]) -> None:
+def _findings(page: Page, findings: Sequence[Finding], limits: bool) -> None:
     page.heading(2, "What is odd, and what to do", "findings")
     told = [finding for finding in findings if finding.severity != "note"]
     _told(page, told)
     notes = [finding for finding in findings if finding.severity == "note"]
     if not told:
-        page.html("<p>Nothing odd.</p>")
+        page.html(f"<p>{escape(judgement((), limits_known=limits).capitalize())}.</p>")
     if notes:
         page.html(f"<details><summary>{escape(count_text(len(notes), 'note'))}</summary>")
         _told(page, notes)

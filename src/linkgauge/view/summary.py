@@ -20,7 +20,7 @@ from linkgauge.view.between import (
     places_line,
 )
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.judged import findings_of
+from linkgauge.view.judged import findings_of, limits_known
 from linkgauge.view.node_picture import LINK_WORDS
 from linkgauge.view.reached import FullPairs, Reached, percent_up
 from linkgauge.view.tables import counts_line, status_tables
@@ -50,15 +50,15 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
         parts.append(f"{count_text(wrong, 'case')} did not end well")
     odd = wrong > 0 or any(", but " in part for part in figures)
     if findings is not None and (figures or any(finding.severity != "note" for finding in findings)):
-        parts.append(judgement(findings, odd))
+        parts.append(judgement(findings, odd, limits_known(look.results.run)))
     text = "; ".join(parts)
     return text if text.endswith(".") else f"{text}."
 
 
-def judgement(findings: Sequence[Finding], odd: bool = False) -> str:
+def judgement(findings: Sequence[Finding], odd: bool = False, limits_known: bool = True) -> str:
     """Return the worst fault or loss in its first sentence, with how many more there are, else `nothing odd`.
 
-    `odd`: something odd was said before.
+    `odd`: something odd was said before. Without known limits a run is not said to be in order.
     """
     for severity in ("fault", "loss"):
         told = [finding for finding in findings if finding.severity == severity]
@@ -67,6 +67,8 @@ def judgement(findings: Sequence[Finding], odd: bool = False) -> str:
             more = f" ({others} more)" if others else ""
             first = re.split(r"(?<=\.)\s+(?=[A-Z])", told[0].sentence)[0]
             return f"{severity}: {first.rstrip('.')}{more}"
+    if not limits_known and not odd:
+        return "not judged: no limit of this machine's links is known"
     return "nothing else odd" if odd else "nothing odd"
 
 

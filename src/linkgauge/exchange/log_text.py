@@ -19,6 +19,14 @@ class Line(NamedTuple):
     number: int
     text: str
 
+    @property
+    def head(self) -> str:
+        """What forms of lines are looked for in: none is longer, and a search over a stranger's long line takes long."""
+        return self.text[:_LONGEST_FORM].strip()
+
+
+_LONGEST_FORM = 4096
+
 
 @dataclasses.dataclass(frozen=True)
 class LogText:

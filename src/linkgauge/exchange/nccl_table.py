@@ -150,9 +150,10 @@ class NcclTable:
         """What of the table does not go with the pattern and ranks that are taken; empty where all does."""
         assert self.pattern is not None
         info = PATTERNS[self.pattern]
+        otherwise = "" if self.program else "; give another --pattern"
         without_op = next((of for of, _ in cases if (of.row.get("redop") or "none") == "none"), None)
         if info.reduces and without_op is not None:
-            return f"line {without_op.line} has no reduction (redop), which an {info.name} has"
+            return f"line {without_op.line} has no reduction (redop), which an {info.name} has{otherwise}"
         if log.own:
             return ""
         off = [(of, one.case) for of, one in cases if not _agrees(of, one.case, self.pattern)]
@@ -167,7 +168,7 @@ class NcclTable:
         ours = _bus_bandwidth(case.ranks, self.pattern, int(of.row["size"]), float(of.figures["time"]))
         return (
             f"line {of.line} prints a bus bandwidth of {of.figures['busbw']} GB/s, which {info.name} of {self.ranks} "
-            f"ranks does not give: {ours:.4g} GB/s"
+            f"ranks does not give: {ours:.4g} GB/s{otherwise}"
         )
 
 

@@ -57,7 +57,7 @@ def parts(lines: Sequence[Line]) -> list[Part]:
     """Return the log's parts in its order. What comes before the first start is nobody's."""
     found: list[Part] = [(None, [])]
     for line in lines:
-        reader = next((one for one in READERS if one.starts.match(line.text)), None)
+        reader = next((one for one in READERS if one.starts.match(line.head)), None)
         if reader is not None and reader is not found[-1][0]:
             found.append((reader, []))
         found[-1][1].append(line)

@@ -17,7 +17,7 @@ _STARTS = re.compile(r"[^{\[]*\d_Transfer Time_s")
 
 def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
     """Take the case of a data.csv into `log`: application 0, the one measured; others only load the network."""
-    start = next(at for at, line in enumerate(lines) if _STARTS.match(line.text))
+    start = next(at for at, line in enumerate(lines) if _STARTS.match(line.head))
     line = lines[start].number
     names, *rows = ([cell.strip(' "') for cell in one.text.split(",")] for one in lines[start:])
     column = names.index("0_Transfer Time_s") if "0_Transfer Time_s" in names else None

@@ -81,7 +81,7 @@ class _Reading:
 
     def take(self, line: Line) -> None:
         """Take one line."""
-        text = line.text.strip()
+        text = line.head
         if not text:
             return
         for form, taken in _FORMS:

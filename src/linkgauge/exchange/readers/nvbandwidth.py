@@ -68,7 +68,7 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
     into = log.table("nvbandwidth")
     name, at = "", 0
     while at < len(lines):
-        number, line = lines[at].number, lines[at].text.strip()
+        number, line = lines[at].number, lines[at].head
         at += 1
         if match := _VERSION.match(line):
             into, name = log.table("nvbandwidth", {"nvbandwidth": match[1]}), ""

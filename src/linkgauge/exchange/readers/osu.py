@@ -77,7 +77,7 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
     """Take the cases of printed tables into `log`."""
     test: _Test | None = None
     into: ImportedTable | None = None
-    for number, text in ((line.number, line.text.strip()) for line in lines):
+    for number, text in ((line.number, line.head) for line in lines):
         if match := _TITLE.match(text):
             _end(test, log)
             test = _Test(number, match)

@@ -439,7 +439,9 @@ def test_what_was_taken_off_and_left_out_is_counted(tmp_path: Path) -> None:
     assert done.notes == ["log.txt: mpirun's tag of a rank ('[1,0]<stdout>:') was taken off 36 lines"]
 
 
-@pytest.mark.parametrize("unit", [" ", "latency ", "P2P=Enabled ", "size count algbw ", "all_reduce_perf.", "[1,", "a.", "1"])
+@pytest.mark.parametrize(
+    "unit", [" ", "latency ", "P2P=Enabled ", "size count algbw ", "all_reduce_perf.", "[1,", "a.", "1"]
+)
 def test_a_very_long_line_is_passed_over(tmp_path: Path, unit: str) -> None:
     """Of 4 MB: a form that goes back and forth over it would take days."""
     long = unit * (4_000_000 // len(unit))

@@ -21,7 +21,7 @@ class Line(NamedTuple):
 
     @property
     def head(self) -> str:
-        """What forms of lines are looked for in: none is longer, and a search over a stranger's long line takes long."""
+        """Where a line's form is looked for: a search over the whole of a very long line takes long."""
         return self.text[:_LONGEST_FORM].strip()
 
 

@@ -242,3 +242,75 @@ def test_pairs_that_lack_or_too_few_nodes_infer_nothing() -> None:
     lacking = {pair: time for pair, time in times.items() if set(pair) != {"n0", "n7"}}
     assert inferred(lacking, "latency") is None
     assert inferred({("a", "b"): 1.0}, "latency") is None
+
+
+SHARP = """vendid=0x2c9
+Switch  41 "S-0c01"         # "MF0;ibsw1:MQM8700/U1" enhanced port 0 lid 7 lmc 0
+[1]     "H-0a01"[1](a01)                # "NODE01 mlx5_0" lid 10 4xHDR s=4 w=2 v=4 e=4
+[2]     "H-0a02"[1](a02)                # "MT4123 ConnectX6   Mellanox Technologies" lid 11 4xHDR
+[3]     "H-0a03"[1](a03)                # "MT4123 ConnectX6   Mellanox Technologies" lid 12 4xHDR
+[4]     "H-0a05"[1](a05)                # "" lid 14 4xHDR
+[5]     "H-0a06"[1](a06)                # "quantum02 HCA-1" lid 15 4xHDR
+[41]    "H-0a04"[1](a04)                # "Mellanox Technologies Aggregation Node" lid 13 4xHDR
+"""
+
+
+def test_cards_that_no_host_has_named_and_aggregation_nodes_are_no_hosts() -> None:
+    found = of_text(SHARP, "ib.txt")
+    assert list(found.above) == ["NODE01", "quantum02"]
+    assert found.source == "ib.txt (without 4 ports of cards that no host has named)"
+    with pytest.raises(UsageError, match=r"names no host on a switch \(6 ports of cards that no host has named\)"):
+        of_text(SHARP.replace("quantum02 HCA-1", "").replace("NODE01 mlx5_0", "MT4123 ConnectX6"), "ib.txt")
+
+
+TREE = """---
+# the site's
+- topology: flat
+  cluster_default: false
+  flat: true
+- topology: fat
+  cluster_default: true
+  tree:
+    switches:
+      - switch: core
+        children: g[0-1]
+      - children: "s[0-1]"  # keys come in any order
+        switch: g0
+      - {g1}
+        children: s[2-3]
+      - switch: s0
+        nodes: n[0-1]
+      - switch: s1
+        nodes: n[2-3]
+      - switch: s2
+        nodes: n[4-5]
+      - switch: s3
+        nodes: n[6-7]
+"""
+
+
+def test_slurms_topology_yaml_gives_the_layout() -> None:
+    found = of_text(TREE.replace("{g1}", "switch: 'g1'"), "there")
+    assert classes(found, LAYOUT.nodes) == true_classes(LAYOUT)
+    assert found.above["n7"] == ("s3", "g1", "core")
+    with pytest.raises(UsageError, match=r"line 14 of this topology\.yaml is not read: '- {switch: g1}'"):
+        of_text(TREE.replace("{g1}", "{switch: g1}"), "there")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\nGPU1\tNV4\t X \t1\n", "linkgauge system --here"),
+        ("\t\x1b[4mGPU0\tCPU Affinity\x1b[0m\nGPU0\t X \t0-15\n", "nvidia-smi's matrix of one node"),
+        ("===== ROCm System Management Interface =====\n       GPU0         GPU1\n", "rocm-smi's matrix"),
+        ("BlockName=b1 Nodes=n[0-17]\nBlockSizes=18\n", "block topology of Slurm's"),
+        ("---\n- topology: t\n  block:\n    block_sizes:\n      - 18\n", "block topology of Slurm's"),
+        ("SW     7  1 0x506b4b0300c2ea60 4x HDR - CA     7  1 0x506b ('a' - 'b')\n", "without -p"),
+        ("CA: node1 mlx5_0:\n      0x506b  4  1[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>\n", "iblinkinfo"),
+        ('{"switches": []}\n', "JSON or XML"),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_what_tells_of_no_network_is_named(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"net.txt: this is .*{words}.*; expected topology.conf"):
+        of_text(text, "net.txt")

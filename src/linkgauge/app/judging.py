@@ -36,12 +36,13 @@ def findings_command(run: Path, system: str, notes: bool, evidence: int, json: b
     from linkgauge.view import terminal
 
     with uncollected():
-        found = apply(load_subjects([run], system)[0].facts)
+        facts = load_subjects([run], system)[0].facts
+        found = apply(facts)
     if json:
         click.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
         return
     out = terminal.console()
-    terminal.print_findings(out, found, notes, evidence)
+    terminal.print_findings(out, found, notes, evidence, facts.unjudged)
     if rules:
         out.print(f"Rules asked: {in_words()}", markup=False)
 

@@ -17,9 +17,12 @@ unit_option = option("--unit", default="GB/s", help="Unit of rates: GB/s, Gb/s, 
 @flag("--all", "everything", help="Add every table: sizes by mechanism, pairs as matrices, limits, skipped cases.")
 @option("--pattern", help="Show every table of this pattern alone.")
 @unit_option
+@option("--system", default="", metavar="NAME|FILE", help="Judge by this system's wires, not those of the run.")
 @flag("--derived", help="Show what is derived from curves alone: flat latency, n1/2, 95 %, blocks.")
 @flag("--json", "as_json", help="Print JSON: one object a case and lane, or with --derived one a curve.")
-def show_command(run: Path, everything: bool, pattern: str | None, unit: str, derived: bool, as_json: bool) -> None:
+def show_command(
+    run: Path, everything: bool, pattern: str | None, unit: str, system: str, derived: bool, as_json: bool
+) -> None:
     """Show a run: the verdict, the peaks of each path and collective, and the findings."""
     from linkgauge.store.run import load
     from linkgauge.view.results import Results
@@ -27,6 +30,11 @@ def show_command(run: Path, everything: bool, pattern: str | None, unit: str, de
 
     rate_unit(unit)
     loaded = load(run)
+    if system:
+        from linkgauge.system import catalog
+        from linkgauge.system.dump import to_data
+
+        loaded.info["system"] = to_data(catalog.load(system))
     results = Results(loaded)
     if pattern is not None:
         results.keep_pattern(pattern)

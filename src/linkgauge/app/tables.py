@@ -88,6 +88,7 @@ def export_command(run: str, form: str, anonymous: bool, output: Path | None) ->
 @option("--transport", help="The transport, where the log lacks it.")
 @option("--size", help="The size, such as 512MiB, where the log lacks it.")
 @option("--window", type=int, help="OSU's window, where it was not 64.")
+@option("--system", metavar="NAME|FILE", help="The machine that the logs are of: its wires are stored with the run.")
 def import_command(
     files: tuple[Path, ...],
     output: Path,
@@ -96,13 +97,20 @@ def import_command(
     transport: str | None,
     size: str | None,
     window: int | None,
+    system: str | None,
 ) -> None:
     """Logs of nccl-tests, rccl-tests, OSU, nvbandwidth and blink as a run folder, marked with their origin."""
     from linkgauge.exchange.importers import Hints, import_files
     from linkgauge.model.quantity import parse_size
 
     hints = Hints(ranks, pattern, transport, parse_size(size) if size is not None else None, window)
-    imported = import_files(files, output, hints)
-    for problem in imported.problems:
-        click.echo(f"linkgauge: {problem}", err=True)
-    print(f"{imported.cases} cases imported, {len(imported.problems)} lines not: {output}")
+    described = None
+    if system is not None:
+        from linkgauge.system import catalog
+        from linkgauge.system.dump import to_data
+
+        described = to_data(catalog.load(system))
+    imported = import_files(files, output, hints, described)
+    for line in (*imported.notes, *imported.problems):
+        click.echo(f"linkgauge: {line}", err=True)
+    print(f"{imported.cases} cases imported, {imported.left_out} lines not: {output}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from linkgauge.exchange.numbering import number_devices
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS, pattern
 from linkgauge.store.folder import RunFolder
@@ -45,15 +47,18 @@ class ImportedCase:
 
 
 @dataclasses.dataclass
-class ImportedLog:
-    """All that was understood of one log, and each line that was not."""
+class ImportedTable:
+    """One table of a log, which stands alone: its own tool, versions, ranks and cases.
 
+    `ranks`: what the log says of each rank; cases name their devices by the entry's `rank` here, and `write_run` gives
+    these the numbers of the run. Empty where the log says nothing of them.
+    """
+
+    log: ImportedLog
     tool: str
-    file: str
+    versions: dict[str, str]
+    ranks: list[dict[str, Any]]
     cases: list[ImportedCase] = dataclasses.field(default_factory=list)
-    problems: list[str] = dataclasses.field(default_factory=list)
-    versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    ranks: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def add(self, line: int, one: ImportedCase) -> None:
         """Take a case, or note why a run folder cannot hold it: what is stored has 63 bits, ranks have 20."""
@@ -61,17 +66,63 @@ class ImportedLog:
         numbers += [count for _, count in one.intervals]
         ranks, root, name = one.case.ranks, one.case.root, one.case.pattern
         if not 0 < ranks <= MOST_RANKS or root >= ranks or not PATTERNS[name].takes(ranks):
-            self.problem(line, f"no case: a {name} of {ranks} ranks, root {root}")
+            self.log.problem(line, f"no case: a {name} of {ranks} ranks, root {root}")
         elif any(not 0 <= number < 1 << 62 for number in numbers):
-            self.problem(line, "no case: a number beyond what is stored")
+            self.log.problem(line, "no case: a number beyond what is stored")
         elif any(not 0 <= time < 2.0**62 for time, _ in one.intervals):
-            self.problem(line, "no case: a time beyond what is stored")
+            self.log.problem(line, "no case: a time beyond what is stored")
         else:
             self.cases.append(one)
 
-    def problem(self, line: int, what: str) -> None:
-        """Note that something of the log was left out, and why."""
-        self.problems.append(f"{self.file}:{line}: {what}")
+
+@dataclasses.dataclass
+class ImportedLog:
+    """All that was understood of one log, a table each, and each line that was not.
+
+    `left_out` counts the lines, cells or results that `problems` are about; `notes` say what was taken as what.
+    """
+
+    file: str
+    _: dataclasses.KW_ONLY
+    own: bool = False  # of a program that Linkgauge started itself
+    tables: list[ImportedTable] = dataclasses.field(default_factory=list)
+    found_wrong: list[tuple[int, str]] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    left_out: int = 0
+
+    def table(
+        self, tool: str, versions: Mapping[str, str] | None = None, ranks: Sequence[Mapping[str, Any]] = ()
+    ) -> ImportedTable:
+        """Begin a table."""
+        self.tables.append(ImportedTable(self, tool, dict(versions or {}), [dict(rank) for rank in ranks]))
+        return self.tables[-1]
+
+    @property
+    def cases(self) -> list[ImportedCase]:
+        """The cases of all tables."""
+        return [one for table in self.tables for one in table.cases]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What the first table says of each version."""
+        found: dict[str, str] = {}
+        for table in self.tables:
+            found = table.versions | found
+        return found
+
+    def problem(self, line: int, what: str, lines: int = 1) -> None:
+        """Note that something of the log, so many lines, was left out, and why."""
+        self.left_out += lines
+        self.found_wrong.append((line, what))
+
+    @property
+    def problems(self) -> list[str]:
+        """What was left out and why, in the order of the log's lines."""
+        return [f"{self.file}:{line}: {what}" for line, what in sorted(self.found_wrong, key=lambda one: one[0])]
+
+    def note(self, line: int, what: str) -> None:
+        """Note how something of the log was taken, which is in the run all the same."""
+        self.notes.append(f"{self.file}:{line}: {what}")
 
 
 def restated(pattern_name: str, total_bytes: int, ranks: int) -> int | None:
@@ -90,19 +141,30 @@ def make_case(transport: str, pattern_name: str, size: int, ranks: Sequence[int]
     )
 
 
-def write_run(path: Path, logs: Sequence[ImportedLog]) -> int:
-    """Write a run folder of imported logs, a launch each, and return how many cases it has. UsageError if it exists."""
-    tools = sorted({log.tool for log in logs})
+def write_run(path: Path, logs: Sequence[ImportedLog], system: Mapping[str, Any] | None = None) -> int:
+    """Write a run folder of imported logs, and return how many cases it has. UsageError if it exists.
+
+    A launch is the tables of a log, one after the other, of the same tool, versions and ranks.
+    """
+    tables = [(log, table) for log in logs for table in log.tables if table.cases]
+    tools = sorted({table.tool for _, table in tables})
     origin = {"imported": True, "tools": tools, "files": [log.file for log in logs]}
-    folder = RunFolder.create(path, {"origin": origin, "versions": {}, "asked": {"command": "linkgauge import"}})
+    info = {"origin": origin, "versions": {}, "asked": {"command": "linkgauge import"}}
+    folder = RunFolder.create(path, info | ({"system": system} if system is not None else {}))
+    numbered = number_devices([table.ranks for _, table in tables])
+    launches = itertools.groupby(zip(tables, numbered, strict=True), key=lambda one: _launch_of(*one[0]))
     count = 0
-    for launch, log in enumerate(logs):
+    for launch, (_, members) in enumerate(launches):
+        some = list(members)
+        (log, first), devices = some[0]
         seen: dict[str, int] = {}
-        key = hashlib.sha256(repr((log.tool, sorted(log.versions.items()))).encode()).hexdigest()[:16]
+        key = hashlib.sha256(repr((first.tool, sorted(first.versions.items()))).encode()).hexdigest()[:16]
         with JournalWriter(folder.journal_path(launch)) as journal:
-            header = {"launch": launch, "launch_key": key, "versions": log.versions, "ranks": log.ranks}
-            journal.append("launch", header | {"mpi": {}, "env": {}, "clock": {}, "tool": log.tool, "file": log.file})
-            for one in log.cases:
+            header = {"launch": launch, "launch_key": key, "versions": first.versions, "ranks": devices.ranks}
+            header |= {"places": devices.places} if devices.places else {}
+            journal.append("launch", header | {"mpi": {}, "env": {}, "clock": {}, "tool": first.tool, "file": log.file})
+            for imported in (one for (_, table), _ in some for one in table.cases):
+                one = dataclasses.replace(imported, case=devices.of_run(imported.case))
                 repeat = seen[one.case.case_key] = seen.get(one.case.case_key, -1) + 1
                 identity = {"case_key": one.case.case_key, "launch": launch, "repeat": repeat, "attempt": 0}
                 status = "corrupt" if one.wrong else "ok"
@@ -114,6 +176,10 @@ def write_run(path: Path, logs: Sequence[ImportedLog]) -> int:
     folder.compact(finish=True)
     folder.close()
     return count
+
+
+def _launch_of(log: ImportedLog, table: ImportedTable) -> tuple[object, ...]:
+    return id(log), table.tool, sorted(table.versions.items()), table.ranks
 
 
 def _facts(one: ImportedCase) -> dict[str, Any]:

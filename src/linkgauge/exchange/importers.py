@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from linkgauge.errors import LinkgaugeError, UsageError
-from linkgauge.exchange import import_blink, import_nccl, import_nvbandwidth, import_osu
 from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog, write_run
+from linkgauge.exchange.log_text import Line, log_text
+from linkgauge.exchange.readers import JSON_FORMS, Reader, parts
 from linkgauge.files import read_file
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import as_it_is, checked, one_of, parsed, table, whole
@@ -20,20 +23,26 @@ __all__ = ["Hints", "Imported", "import_files", "read_log"]
 _MAX_BYTES = 1 << 30
 _HINTS = {"--ranks": whole(1, MOST_RANKS), "--window": whole(1, MOST_RANKS), "--pattern": one_of(PATTERNS),
           "--transport": one_of(TRANSPORTS)}  # fmt: skip
-_TEXTS = {"nccl-tests": import_nccl, "OSU": import_osu, "nvbandwidth": import_nvbandwidth, "blink": import_blink}
-_JSONS = {"nccl_version": ("nccl-tests", import_nccl), "nvbandwidth": ("nvbandwidth", import_nvbandwidth)}  # by a key
+READ = "nccl-tests, rccl-tests, OSU's MPI tests, nvbandwidth and blink"
+_OPENS = re.compile(r"\s*(?:\{|\[\s*(?:[\[{\"\]]|$))")
 
 
 @dataclasses.dataclass(frozen=True)
 class Imported:
-    """How many cases were written, and what was left out, a line each."""
+    """How many cases were written and how many lines were left out; why, and what was taken as what, a line each."""
 
     cases: int
+    left_out: int
     problems: list[str]
+    notes: list[str]
 
 
-def import_files(files: Sequence[Path], output: Path, hints: Hints) -> Imported:
-    """Write the run folder `output` of the logs in `files`, one launch a log.
+def import_files(
+    files: Sequence[Path], output: Path, hints: Hints, system: Mapping[str, Any] | None = None
+) -> Imported:
+    """Write the run folder `output` of the logs in `files`, a launch for the tables of a log that are alike.
+
+    `system`: the machine's description as run.json holds it, where the user names one.
 
     UsageError for a file that cannot be read or is of no known tool, where no case was understood, where the hints
     name no pattern or transport, or where `output` exists.
@@ -46,31 +55,69 @@ def import_files(files: Sequence[Path], output: Path, hints: Hints) -> Imported:
     problems = [problem for log in logs for problem in log.problems]
     if not any(log.cases for log in logs):
         raise UsageError(f"nothing was understood: {problems[0] if problems else 'the logs hold no results'}")
+    notes = [note for log in logs for note in log.notes]
     try:
-        return Imported(write_run(output, logs), problems)
+        return Imported(write_run(output, logs, system), sum(log.left_out for log in logs), problems, notes)
     except LinkgaugeError:
         shutil.rmtree(output, ignore_errors=True)  # made by this call, and half of it is of no use
         raise
 
 
-def read_log(file: Path, hints: Hints) -> ImportedLog:
-    """Return what is understood of one log. UsageError where it cannot be read or is of no known tool."""
-    text = read_file(file, _MAX_BYTES, "a log of one of these tools").decode(errors="replace")
-    if text.lstrip()[:1] in ("{", "["):
-        return _json_log(file, text, hints)
-    for tool, reader in _TEXTS.items():
-        if reader.TEXT.search(text):
-            log = ImportedLog(tool, file.name)
-            reader.read_text(text, log, hints)
-            return log
-    raise UsageError(f"{file}: not a log of nccl-tests, rccl-tests, OSU, nvbandwidth or blink")
+def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
+    """Return what is understood of one log. UsageError where it cannot be read or is of no known tool.
+
+    `own`: Linkgauge started the program itself, so that nobody needs to find out of which ranks its figures are.
+    """
+    cleaned = log_text(read_file(file, _MAX_BYTES, "a log of one of these tools"))
+    log = ImportedLog(file.name, own=own, notes=[f"{file.name}: {note}" for note in cleaned.notes])
+    found: list[Reader] = []
+    for stream in cleaned.streams:
+        found += _read_stream(stream, log, hints)
+    if any(reader.read_text is not None for reader in found):
+        return log
+    if (json := _json_in(cleaned.lines)) is not None:
+        return _json_log(file, json, log, hints)
+    if found:
+        raise UsageError(
+            f"{file}: this is {found[0].tool}'s output, which Linkgauge does not read: expected a log of {READ}"
+        )
+    raise UsageError(f"{file}: not a log of {READ}")
 
 
-def _json_log(file: Path, text: str, hints: Hints) -> ImportedLog:
-    data = parsed(text, as_it_is, str(file))
-    for key, (tool, reader) in _JSONS.items():
-        if isinstance(data, dict) and key in data:
-            log = ImportedLog(tool, file.name)
-            reader.read_json(checked(data, reader.JSON, f"{file}: not as {tool} writes it"), log, hints)
+def _read_stream(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> list[Reader]:
+    """Read what one process printed into `log`, and return whose output that is."""
+    found = []
+    before: list[Line] = []
+    for reader, part in parts(lines):
+        if reader is None:
+            before = part  # a script's words, which may name the program that comes
+            continue
+        found.append(reader)
+        if reader.read_text is not None:
+            reader.read_text([*before, *part], log, hints)
+        else:
+            count = sum(1 for line in part if line.text.strip())
+            log.problem(part[0].number, f"{reader.tool}'s output, which Linkgauge does not read: left out", count)
+        before = []
+    return found
+
+
+def _json_in(lines: Sequence[Line]) -> str | None:
+    """The JSON in a log, with or without lines of a launcher's around it; None where no line begins any."""
+    first = next((at for at, line in enumerate(lines) if _OPENS.match(line.text)), None)
+    if first is None:
+        return None
+    ends = (at for at in range(len(lines) - 1, first - 1, -1) if lines[at].text.rstrip()[-1:] in ("}", "]"))
+    last = next(ends, len(lines) - 1)
+    # Empty lines in place of what stands before, so that an error names the line of the file.
+    return "\n" * (lines[first].number - 1) + "\n".join(line.text for line in lines[first : last + 1])
+
+
+def _json_log(file: Path, text: str, log: ImportedLog, hints: Hints) -> ImportedLog:
+    data: Any = parsed(text, as_it_is, str(file))
+    for form in JSON_FORMS:
+        if form.accepts(data):
+            form.read(checked(data, form.shape, f"{file}: not as {form.tool} writes it"), log, hints)
             return log
-    raise UsageError(f"{file}: not JSON of nccl-tests or nvbandwidth")
+    tools = ", ".join(sorted({form.tool for form in JSON_FORMS}))
+    raise UsageError(f"{file}: not JSON of a tool that Linkgauge reads: expected {tools}")

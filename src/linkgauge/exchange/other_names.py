@@ -7,6 +7,8 @@ NCCL_PROGRAMS = {
     "broadcast": "broadcast_perf", "reduce": "reduce_perf", "alltoall": "alltoall_perf", "ring_shift": "sendrecv_perf",
     "gather": "gather_perf", "scatter": "scatter_perf",
 }  # fmt: skip
+NCCL_UNREAD_PROGRAMS = ("hypercube_perf", "alltoallv_perf", "all_reduce_bias_perf")
+"""Programs of nccl-tests and rccl-tests that measure none of our patterns."""
 NCCL_TYPES = {
     "float32": "float", "float64": "double", "float16": "half", "float8_e4m3": "f8e4m3", "float8_e5m2": "f8e5m2",
     **{name: name for name in ("bfloat16", "int8", "uint8", "int32", "uint32", "int64", "uint64")},
@@ -31,3 +33,10 @@ OSU_PER_BLOCK = ("allgather", "gather", "scatter")
 OSU_TYPES = {
     "int8": "MPI_CHAR", "uint8": "MPI_BYTE", "int32": "MPI_INT", "float32": "MPI_FLOAT", "float64": "MPI_DOUBLE",
 }  # fmt: skip
+
+
+def nccl_version(code: int) -> str:
+    """Return NCCL's version of its code: 22809 is 2.28.9; before 2.9 the code had a digit less."""
+    if code >= 10_000:
+        return f"{code // 10_000}.{code // 100 % 100}.{code % 100}"
+    return f"{code // 1000}.{code // 100 % 10}.{code % 100}"

@@ -158,8 +158,8 @@ class CurvesOfSystem:
             return ""
         lacks = "states no port_rate of its NICs" if nics else "describes no NIC"
         return (
-            f"{name} {lacks}, so nothing bounds {pattern} between nodes: add {'it' if nics else 'NICs with a port_rate'} "
-            f"to its description ('linkgauge system {name} --json > mine.json') and give --system ./mine.json"
+            f"{name} {lacks}, so nothing bounds {pattern} between nodes: add "
+            f"{'it' if nics else 'NICs with a port_rate'} to its description ('linkgauge system {name} --json > mine.json') and give --system ./mine.json"
         )
 
     def _curve(self, pattern: str, transport: str, memory: tuple[str, str], count: int) -> Curve | None:

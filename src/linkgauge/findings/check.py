@@ -20,7 +20,7 @@ from linkgauge.findings.requirements import (
     finding_verdict,
     read_rules,
 )
-from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_siblings
+from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_collectives, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.model.shape import read_toml
@@ -80,7 +80,8 @@ def check(
         notes.append(f"{how}.")
     verdicts += check_fleet(places)
     if with_findings and not any(verdict.source == FINDINGS for verdict in verdicts):
-        notes.append("No faults among the findings.")
+        unjudged = any(subject.facts.unjudged for subject in subjects)
+        notes.append(f"No faults among the findings{', of which none is by a limit' if unjudged else ''}.")
     findings = tuple(finding for each in found.values() for finding in each)
     return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes))), findings, tuple(places))
 
@@ -113,8 +114,10 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     verdicts = failed_verdicts(subject, "its own cases")
     if fleet:
         return verdicts, [], 0
-    verdicts += [*check_siblings(subject), *check_ceilings(subject)]
+    verdicts += [*check_siblings(subject), *check_ceilings(subject), *check_collectives(subject)]
     notes = [f"Judged by its own siblings and ceilings: {why}."]
+    if subject.facts.unjudged:
+        notes = [f"Judged by its own siblings alone: {subject.facts.unjudged}."]
     if subject.facts.are_cores(sorted(subject.facts.devices)):
         named = f"named only where they take {1 + CORES_SLOWER:g} times as long"
         notes = [f"Judged by its own siblings: host devices are cores, {named}."]

@@ -49,6 +49,7 @@ Key = TypeVar("Key", bound=Hashable)
 Settings = tuple[Hashable, ...]
 """What cases must share to be compared: their dimensions' values, in one order."""
 
+NO_WIRES = "no wires of this machine are known (name its system with --system)"
 LEAST_EFFECTIVE = 6
 """Independent samples below which no interval of a median can be given, and no claim rests on a case."""
 
@@ -267,6 +268,18 @@ class Facts(Remembering):
             return None
         found = (number for number, device in self.devices.items() if f"{device.kind}:{device.ordinal}" == subject)
         return next(found, None)
+
+    @functools.cached_property
+    def unjudged(self) -> str:
+        """Why no rate of the run was held against what its links allow; empty where one was, or the run has no rate.
+
+        Of a run that was measured here, which found its own system, only that it has none is said.
+        """
+        rated = [measure for measure in self.measures if measure.goodput]
+        if self.system is None:
+            return NO_WIRES if rated else ""
+        judged = not self.info.get("origin") or any(self.bound(measure) is not None for measure in rated)
+        return "" if judged or not rated else f"the wires of {self.system.name} set no limit for any of these cases"
 
     @functools.cached_property
     def wiring(self) -> Wiring | None:

@@ -13,6 +13,7 @@ from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.rules import ANY, told_by
+from linkgauge.findings.siblings import check_collectives
 from linkgauge.findings.subjects import Subject, case_words, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
@@ -37,6 +38,10 @@ def check_system(
             f"system '{system.name}' states no accepted shares ([[accepted]]): judge against a baseline, or a "
             f"file of rules"
         )
+    taken = []
+    if subject.facts.system is None:
+        subject = dataclasses.replace(subject, facts=dataclasses.replace(subject.facts, system=system))
+        taken = [f"The run stores no wires, so those of {system.name} are taken."]
     held, without = held_against(subject.facts, system, tolerance)
     verdicts = []
     for one in held:
@@ -50,7 +55,10 @@ def check_system(
                 shortfall=1 - one.goodput / one.required if one.short else 0.0,
             )
         )  # fmt: skip
-    verdicts += failed_verdicts(subject, system.name)
+    # Of what no share is known of, what the links allow is the measure.
+    by_limits = check_collectives(subject, {one.measure.case_key for one in held})
+    verdicts += [*by_limits, *failed_verdicts(subject, system.name)]
+    without -= len(by_limits)
     found = None if subject.facts.system is None else like(subject.facts.system, system)
     if found is not None:
         notes = [f"{', '.join(found.differences)}."] if found.differences else []
@@ -58,7 +66,7 @@ def check_system(
         notes = [f"This machine is not of the kind of {system.name}; where it is joined otherwise its own links count."]
     else:
         notes = []
-    return verdicts, notes, without
+    return verdicts, [*taken, *notes], without
 
 
 def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) -> Verdict:

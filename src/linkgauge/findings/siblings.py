@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 
 import numpy as np
 
+from linkgauge.findings.collectives import LEAST_OF_LIMIT, shares_of_limits
 from linkgauge.findings.facts import Facts, Measure, rate_text
 from linkgauge.findings.filled import filled
-from linkgauge.findings.subjects import Subject
+from linkgauge.findings.subjects import Subject, case_words, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
@@ -255,6 +256,29 @@ def check_ceilings(subject: Subject) -> list[Verdict]:
         verdicts.append(
             subject.verdict("short" if short else "holds", name, reason, "its ceilings", devices=one.devices,
                             shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
+        )  # fmt: skip
+    return verdicts
+
+
+def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Verdict]:
+    """Return for each library's large collective whether it reaches the least share of what the links allow.
+
+    Less those whose case is judged already, by its key.
+    """
+    verdicts = []
+    for share, measure, bound in shares_of_limits(subject.facts):
+        if measure.case_key in judged:
+            continue
+        limit = bound.value_bytes_per_s or 0.0
+        short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
+        allowed = f"{share:.0%} of {rate_text(limit)}, what the links allow ({bound.rule})"
+        reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is asked"
+        verdicts.append(
+            subject.verdict(
+                "short" if short else "holds", case_words(measure), reason, "its ceilings", measure,
+                measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
+                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0,
+            )
         )  # fmt: skip
     return verdicts
 

@@ -197,7 +197,7 @@ def look_at_peer(request: Request, rows: Sequence[Row]) -> tuple[list[PeerLaunch
 def _read(log: Path, hints: Hints) -> ImportedLog | None:
     """What a log holds; None where the program ended before it printed a table."""
     try:
-        return read_log(log, hints)
+        return read_log(log, hints, own=True)
     except UsageError:
         return None
 

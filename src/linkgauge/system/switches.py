@@ -1,10 +1,10 @@
 """Which node hangs on which switch, and so how far two nodes are from each other: their distance class.
 
-Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topology.conf), from LLDP (lldp.py), from
-ibnetdiscover's output, or from a file by hand with a node and its switches a line; inferred from measured pairs by
-`inferred`, which says so. Two nodes are as far as the lowest place where their ways upwards meet: the first switch, the
-second (a group), or beyond. Where a fabric is no tree, as InfiniBand's are, two leaf switches with a common neighbour
-are of one group.
+Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topology.conf or .yaml), from LLDP
+(lldp.py), from ibnetdiscover's output, or from a file by hand with a node and its switches a line; inferred from
+measured pairs by `inferred`, which says so. Two nodes are as far as the lowest place where their ways upwards meet: the
+first switch, the second (a group), or beyond. Where a fabric is no tree, as InfiniBand's are, two leaf switches with a
+common neighbour are of one group.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.names import MOST_HOSTS, host_names
 from linkgauge.model.shape import clean
 from linkgauge.system import units
+from linkgauge.system.fabric_forms import is_yaml, not_read, rows_of_yaml
 
 DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP = "device", "node", "switch", "group", "other group"
 CLASSES = (DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP)
@@ -29,10 +30,17 @@ INFERRED = "inferred from"
 """How the source of switches begins that no one stated."""
 _BEYOND = 3
 _EXPECTED = (
-    "expected topology.conf, `scontrol show topology`, ibnetdiscover's output, or lines of a node and its switches"
+    "expected topology.conf, topology.yaml, `scontrol show topology`, ibnetdiscover's output, or lines of a node and "
+    "its switches"
 )
-_IB_NODE = re.compile(r'(Switch|Ca)\s+\d+\s+"([SH]-[0-9a-f]+)"')
-_IB_PORT = re.compile(r'\[\d+\]\s+"([SH]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*(?:#\s*"\s*([^"\s]+))?')
+_IB_NODE = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-f]+)"')
+_IB_PORT = re.compile(r'\[\d+\](?:\[ext \d+\])?\s+"([SHR]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*(?:#\s*"([^"]*)")?')
+# A card that no host has named describes its model, and a switch's aggregation node (SHARP) is no host.
+_IB_NO_HOST = re.compile(
+    r"Aggregation Node|^SHARP\b|Mellanox Technologies|NVIDIA (?:Corporation|Networking)|^MT\d{3,}\b|ConnectX|"
+    r"^(?:Quantum|HCA|InfiniHost)\b",
+    re.IGNORECASE,
+)
 _RATE = units.quantity(units.RATE, *units.WITHIN[units.RATE])
 MOST_SWITCHES = 32  # above one node: a fabric of 10^5 nodes has three or four
 
@@ -99,6 +107,8 @@ def of_addresses(addresses: Mapping[str, str]) -> Switches | None:
 def of_text(text: str, source: str) -> Switches:
     """Whichever of the known forms a text has. UsageError where it is none of them, or no network is so."""
     text = "\n".join(text.splitlines())
+    if what := not_read(text):
+        raise UsageError(f"{source}: this is {what}; {_EXPECTED}")
     if clean(text) != text:
         raise UsageError(f"{source}: has control characters: {_EXPECTED}")
     found = _of_form(text, source)
@@ -115,6 +125,8 @@ def _of_form(text: str, source: str) -> Switches:
         return of_ibnetdiscover(text, source)
     if re.search(r"^\s*SwitchName=", text, re.MULTILINE | re.IGNORECASE):
         return of_slurm(text, source)
+    if is_yaml(text):
+        return of_slurm(rows_of_yaml(text, source), source)
     above: dict[str, tuple[str, ...]] = {}
     rates: dict[str, float] = {}
     for line in text.splitlines():
@@ -195,6 +207,7 @@ def of_ibnetdiscover(text: str, source: str) -> Switches:
     hosts: dict[str, str] = {}
     neighbours: defaultdict[str, set[str]] = defaultdict(set)
     here = ""
+    unnamed = 0
     for line in text.splitlines():
         if match := _IB_NODE.match(line):
             here = match[2] if match[1] == "Switch" else ""
@@ -202,13 +215,17 @@ def of_ibnetdiscover(text: str, source: str) -> Switches:
             if match[1].startswith("S"):
                 neighbours[here].add(match[1])
                 neighbours[match[1]].add(here)
-            elif match[2]:
-                hosts.setdefault(match[2], here)  # of several cards the first
+            elif not (words := (match[2] or "").split()) or _IB_NO_HOST.search(match[2]):
+                unnamed += 1
+            else:
+                hosts.setdefault(words[0], here)  # of several cards the first
                 _few(len(hosts), source)
+    left_out = f"{unnamed} ports of cards that no host has named" if unnamed else ""
     if not hosts:
-        raise UsageError(f"{source} names no host on a switch: {_EXPECTED}")
+        raise UsageError(f"{source} names no host on a switch{f' ({left_out})' if left_out else ''}: {_EXPECTED}")
     group = _groups(sorted(set(hosts.values())), neighbours)
-    return Switches({host: (leaf, group[leaf]) for host, leaf in hosts.items()}, source)
+    return Switches({host: (leaf, group[leaf]) for host, leaf in hosts.items()},
+                    f"{source} (without {left_out})" if left_out else source)  # fmt: skip
 
 
 def _groups(leaves: Sequence[str], neighbours: Mapping[str, set[str]]) -> dict[str, str]:

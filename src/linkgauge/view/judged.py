@@ -38,6 +38,23 @@ def findings_of(run: Run) -> Sequence[Finding]:
     return _FINDINGS[run]
 
 
+def limits_known(run: Run) -> bool:
+    """Whether rates of a run were held against what its links allow: so of one measured here that has its system.
+
+    Of an imported one it is asked, case by case.
+    """
+    from linkgauge.findings.read import facts_of
+
+    if run.info.get("system") is None or not run.info.get("origin"):
+        return run.info.get("system") is not None
+    try:
+        return not facts_of(run).unjudged
+    except RunFolderError:
+        raise
+    except Exception:
+        return False
+
+
 def advice_of(run: Run) -> Sequence[Advice]:
     """Return what to use for which sizes, a class of devices at once; nothing where the rules end with an error."""
     from linkgauge.findings.advise import advise

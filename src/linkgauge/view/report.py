@@ -35,11 +35,11 @@ from linkgauge.view.derived import (
     node_matrices,
     size_rows,
 )
-from linkgauge.view.judged import advice_of, by_kind, findings_of
+from linkgauge.view.judged import advice_of, by_kind, findings_of, limits_known
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_charts import first_screen
 from linkgauge.view.results import Results, devices_text
-from linkgauge.view.summary import sentence
+from linkgauge.view.summary import sentence, verdict
 from linkgauge.view.tables import case_text, counts_line, left_out_text
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
 from linkgauge.view.unseen import unseen_line
@@ -78,7 +78,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     _head(page, run, title, sentence(look, found, unit), counts_line(results).plain.partition(";")[0])
     page.html("<main>")
     first_screen(page, look, unit)
-    _findings(page, found, unseen_line(look))
+    _findings(page, found, unseen_line(look), limits_known(run))
     _wrong(page, results)
     _uses(page, run)
     _chosen(page, results)
@@ -144,13 +144,13 @@ def _head(page: Page, run: Run, title: str, said: str, counts: str) -> None:
     page.html("</div></nav>")
 
 
-def _findings(page: Page, findings: Sequence[Finding], unseen: str) -> None:
+def _findings(page: Page, findings: Sequence[Finding], unseen: str, limits: bool) -> None:
     page.heading(2, "Findings", "findings")
     told = [finding for finding in findings if finding.severity != "note"]
     _told(page, told)
     notes = [finding for finding in findings if finding.severity == "note"]
     if not told:
-        page.html("<p>No problems found.</p>")
+        page.html(f"<p>{escape(verdict((), limits_known=limits))}.</p>")
     if unseen:
         page.note(unseen)
     if notes:

@@ -20,7 +20,7 @@ from linkgauge.view.between import (
     places_line,
 )
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.judged import findings_of
+from linkgauge.view.judged import findings_of, limits_known
 from linkgauge.view.node_picture import LINK_WORDS
 from linkgauge.view.reached import FullPairs, Reached, percent_up
 from linkgauge.view.tables import counts_line, findings_table, status_tables
@@ -53,14 +53,14 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
         text += f" {count_text(wrong, 'case')} failed."
     differs = wrong > 0 or any(_DIFFERS in part for part in figures)
     if findings is not None and (figures or any(finding.severity != "note" for finding in findings)):
-        text += f" {verdict(findings, differs)}."
+        text += f" {verdict(findings, differs, limits_known(look.results.run))}."
     return text
 
 
-def verdict(findings: Sequence[Finding], differs: bool = False) -> str:
+def verdict(findings: Sequence[Finding], differs: bool = False, limits_known: bool = True) -> str:
     """Return the worst fault or performance loss in its first sentence, with how many more, else `No problems found`.
 
-    `differs`: a difference was named before.
+    `differs`: a difference was named before. Without known limits there is no all-clear.
     """
     for severity, words in (("fault", "Fault"), ("loss", "Performance loss")):
         found = [finding for finding in findings if finding.severity == severity]
@@ -69,6 +69,8 @@ def verdict(findings: Sequence[Finding], differs: bool = False) -> str:
             more = f" ({others} more)" if others else ""
             first = re.split(r"(?<=\.)\s+(?=[A-Z])", found[0].sentence)[0]
             return f"{words}: {first.rstrip('.')}{more}"
+    if not limits_known and not differs:
+        return "Not judged: no limit of this machine's links is known"
     return "No other problems found" if differs else "No problems found"
 
 

@@ -45,10 +45,12 @@ def _text(value: str, style: str = "") -> Text:
     return Text(clean(value), style=style)
 
 
-def print_findings(out: Console, findings: Sequence[Finding], notes: bool = False, evidence: int = 3) -> None:
+def print_findings(
+    out: Console, findings: Sequence[Finding], notes: bool = False, evidence: int = 3, unjudged: str = ""
+) -> None:
     """Print faults and losses in their order, each with its first lines of evidence, and how many notes there are.
 
-    With `notes` these too, those of one rule together.
+    With `notes` these too, those of one rule together. `unjudged`: why no rate was held against a limit.
     """
     alarms = [f for f in findings if f.severity != "note"]
     for finding in alarms:
@@ -75,15 +77,21 @@ def print_findings(out: Console, findings: Sequence[Finding], notes: bool = Fals
         for remedy in dict.fromkeys(finding.remedy for finding in told):
             out.print(Text("      Fix: ", style="dim") + _text(remedy, "dim"))
         out.print()
-    out.print(Text(told_in_sum(findings, hidden="" if notes else " (--notes)")))
+    out.print(_text(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
 
 
-def told_in_sum(findings: Sequence[Finding], hidden: str = "") -> str:
-    """Return the line under the findings: `No problems found; 5 notes (--notes).`; `hidden` names how to see notes."""
+def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "") -> str:
+    """Return the line under the findings: `No problems found; 5 notes (--notes).`; `hidden` names how to see notes.
+
+    There is no all-clear where `unjudged` says why no rate was compared with a limit.
+    """
     words = {"fault": ("fault", "faults"), "loss": ("loss", "losses"), "note": ("note", "notes")}
     counts = {name: sum(f.severity == name for f in findings) for name in SEVERITIES}
     texts = {name: f"{n} {words[name][n != 1]}" for name, n in counts.items() if n}
     notes = f"; {texts.pop('note')}{hidden}" if "note" in texts else ""
+    if unjudged:
+        told = ", ".join(texts.values()) or "No finding"
+        return f"{told}{notes}. No rate was compared with a limit: {unjudged}."
     return f"{', '.join(texts.values()) or 'No problems found'}{notes}."
 
 

@@ -6,29 +6,34 @@ The file does not say what was measured: pattern, transport, ranks and size come
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
+from linkgauge.exchange.log_text import Line
+from linkgauge.exchange.readers.base import Reader
 
-TEXT = re.compile(r"\A.*\d_Transfer Time_s")
+_STARTS = re.compile(r"[^{\[]*\d_Transfer Time_s")
 
 
-def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
+def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
     """Take the case of a data.csv into `log`: application 0, the one measured; others only load the network."""
-    names, *rows = ([cell.strip(' "') for cell in line.split(",")] for line in text.splitlines())
+    start = next(at for at, line in enumerate(lines) if _STARTS.match(line.head))
+    line = lines[start].number
+    names, *rows = ([cell.strip(' "') for cell in one.text.split(",")] for one in lines[start:])
     column = names.index("0_Transfer Time_s") if "0_Transfer Time_s" in names else None
     pattern, transport, ranks, size = hints.pattern, hints.transport, hints.ranks, hints.size_bytes
     if pattern is None or transport is None or ranks is None or size is None:
         said = {"--pattern": pattern, "--transport": transport, "--ranks": ranks, "--size": size}
         lacking = ", ".join(flag for flag, value in said.items() if value is None)
-        log.problem(1, f"blink's file does not say it: give {lacking}")
+        log.problem(line, f"blink's file does not say it: give {lacking}")
         return
     if column is None:
-        log.problem(1, "no column '0_Transfer Time_s'")
+        log.problem(line, "no column '0_Transfer Time_s'")
         return
     # blink halves the round trip of its ping-pongs before it stores them.
     factor = 2 if pattern == "pingpong" else 1
     intervals = []
-    for number, row in enumerate(rows, start=2):
+    for number, row in enumerate(rows, start=line + 1):
         text_ = row[column] if column < len(row) else ""
         if not text_:
             continue  # this application made fewer iterations than another
@@ -44,4 +49,7 @@ def read_text(text: str, log: ImportedLog, hints: Hints) -> None:
     if intervals:
         case = make_case(transport, pattern, size, range(ranks), cadence="barrier", arrival="free")
         evidence = {"estimator": "each iteration, slowest rank; barrier exit skew included"}
-        log.add(1, ImportedCase(case, tuple(intervals), evidence=evidence, operations=len(intervals)))
+        log.table("blink").add(line, ImportedCase(case, tuple(intervals), evidence=evidence, operations=len(intervals)))
+
+
+Reader("blink", _STARTS, read_text).register()

@@ -1,0 +1,103 @@
+"""The JSON files of nccl-tests (-J) and of rccl-tests (-Z json)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog
+from linkgauge.exchange.nccl_table import Figures, NcclTable
+from linkgauge.exchange.other_names import NCCL_PROGRAMS, nccl_version
+from linkgauge.exchange.readers.base import JsonForm
+from linkgauge.model.shape import each, maybe, number, scalar, table, text, whole
+
+_DEVICE = {"rank": whole(0, MOST_RANKS), "device": whole(0, MOST_RANKS), "hostname": text, "pid": whole(),
+           "device_hex": maybe(text), "device_info": maybe(text), "group": maybe(whole())}  # fmt: skip
+_FIGURES = maybe(table(dict.fromkeys(("time", "bus_bw", "nwrong"), scalar)))
+_SINGLE = maybe(table({"times_us": maybe(each(number(0)))}))
+_NCCL = table(
+    {
+        "nccl_version": scalar,
+        "args": each(text),
+        "config": table(dict.fromkeys(("iterations", "aggregated_iterations", "warmup_iters"), whole(0, 10**9))),
+        "devices": each(table(_DEVICE, needed=("rank", "device", "hostname", "pid"))),
+        "results": each(
+            table(
+                dict.fromkeys(("size", "count", "type", "redop", "root"), scalar)
+                | dict.fromkeys(("out_of_place", "in_place"), _FIGURES)
+                | dict.fromkeys(("out_of_place_per_iter", "in_place_per_iter"), _SINGLE)
+            )
+        ),
+    },
+    needed=("nccl_version", "args", "results"),
+)
+
+
+def _nccl(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
+    config, code = data.get("config", {}), data["nccl_version"]
+    one = NcclTable(
+        1, program=PurePosixPath(next(iter(data["args"]), "")).name, said_pattern=hints.pattern,
+        versions={"nccl": nccl_version(int(code)) if re.fullmatch(r"\d{1,9}", code) else "unknown"},
+        iterations=config.get("iterations", 20) * config.get("aggregated_iterations", 1),
+        warmup=config.get("warmup_iters", 5),
+    )  # fmt: skip
+    names = {"ordinal": "device", "pci_address": "device_hex", "name": "device_info"}
+    for told in data.get("devices", []):
+        identity = {key: told.get(name) for key, name in names.items()} | {"kind": "gpu"}
+        rank = {"rank": told["rank"], "host": told["hostname"], "pid": told["pid"], "device": identity}
+        one.devices.append(rank | ({"group": told["group"]} if told.get("group") else {}))
+    one.ranks = len(one.devices) or hints.ranks or 0
+    for at, result in enumerate(data["results"], start=1):
+        row = {name: result.get(name, "").strip() for name in ("size", "count", "type", "redop", "root")}
+        for in_place, name in ((False, "out_of_place"), (True, "in_place")):
+            figures = result.get(name)
+            if figures is None:
+                continue
+            one.rows += 1
+            if "time" not in figures:
+                log.problem(at, f"result {at}: times of the CPU, not of the transfer: left out")
+                continue
+            flat = {"time": figures["time"], "busbw": figures.get("bus_bw", ""), "wrong": figures.get("nwrong", "N/A")}
+            single = (result.get(f"{name}_per_iter") or {}).get("times_us") or []
+            one.found.append(Figures(at, row, flat, in_place, tuple((time * 1e3, 1) for time in single)))
+    one.finish(log)
+
+
+_NAMES = {program.removesuffix("_perf").replace("_", ""): program for program in NCCL_PROGRAMS.values()}
+"""Programs by their names in rccl-tests' files, AllReduce, less the capitals."""
+_COUNTS = ("nodes", "ranks", "ranksPerNode", "gpusPerRank")
+_RESULT = table(
+    dict.fromkeys(("name", "size", "type", "redop", "time", "busBw", "wrong"), scalar)
+    | dict.fromkeys(_COUNTS, whole(0, MOST_RANKS))
+    | {"inPlace": whole(0, 1)},
+    needed=("name", "size", "type", "time", "ranks"),
+)
+
+
+def _rccl(data: list[dict[str, Any]], log: ImportedLog, hints: Hints) -> None:
+    def same(told: tuple[int, Mapping[str, Any]]) -> tuple[Any, ...]:
+        return (told[1]["name"], *(told[1].get(name) for name in _COUNTS))
+
+    for _, some in itertools.groupby(enumerate(data, start=1), same):
+        members = list(some)
+        line, first = members[0]
+        program = _NAMES.get(first["name"].lower(), first["name"])
+        one = NcclTable(line, "rccl-tests", program, ranks=first["ranks"], rows=len(members))
+        if first.get("gpusPerRank", 1) != 1:
+            one.doubt = f"{first['gpusPerRank']} GPUs a rank: how many take part is not clear"
+        for at, told in members:
+            row = {name: told.get(name, "") for name in ("size", "type", "redop")}
+            figures = {"time": told["time"], "busbw": told.get("busBw", ""), "wrong": told.get("wrong", "N/A")}
+            one.found.append(Figures(at, row, figures, bool(told.get("inPlace", 0))))
+        one.finish(log)
+
+
+def _is_rccl(data: Any) -> bool:
+    return isinstance(data, list) and bool(data) and isinstance(data[0], dict) and "busBw" in data[0]
+
+
+JsonForm("nccl-tests", lambda data: isinstance(data, dict) and "nccl_version" in data, _NCCL, _nccl).register()
+JsonForm("rccl-tests", _is_rccl, each(_RESULT), _rccl).register()

@@ -1,0 +1,69 @@
+"""Forms of a network's switches beside those that switches.py reads itself: Slurm's YAML, and what is not read."""
+
+from __future__ import annotations
+
+import re
+
+from linkgauge.errors import UsageError
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_HERE = "what joins the devices of a node is found by 'linkgauge system --here'"
+_NOT_READ = {
+    r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)": (
+        f"rocm-smi's matrix of one node (rocm-smi --showtopo): {_HERE}"
+    ),
+    r"\s*GPU0\s+(?:GPU\d|NIC\d|CPU Affinity)|GPU\d+\s+(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX)\s": (
+        f"nvidia-smi's matrix of one node (nvidia-smi topo -m): {_HERE}"
+    ),
+    r"\s*(?:BlockName|BlockSizes)=|\s*(?:-\s*)?block:|\s*block_sizes:": (
+        "a block topology of Slurm's (topology/block), which names no switch"
+    ),
+    r"(?:SW|CA|RT)\s+\d+\s+\d+\s+0x": "ibnetdiscover's list of ports (-p): give its output without -p",
+    r"(?:Switch|CA):\s+\S.*:\s*$": "iblinkinfo's output: give ibnetdiscover's",
+    r"\A\s*[{\[<]": "JSON or XML",
+}
+"""By how a line begins what a text is that tells of no network, or in a form that is not read."""
+
+
+def not_read(text: str) -> str:
+    """What a text is that tells of no network, or tells it in a form that is not read; empty where it is none of these.
+
+    nvidia-smi underlines its headings, so terminal codes are looked through.
+    """
+    bare = _ANSI.sub("", text)
+    found = (what for begins, what in _NOT_READ.items() if re.search(f"^(?:{begins})", bare, re.MULTILINE))
+    return next(found, "")
+
+
+def is_yaml(text: str) -> bool:
+    """Whether it is a topology.yaml of Slurm's."""
+    return re.search(r"^\s*(?:-\s*)?(?:topology|tree|switches):", text, re.MULTILINE) is not None
+
+
+_YAML_LINE = re.compile(r"""(\s*)(-\s+)?([a-z_]+):\s*(?:["']?([^"'#\s]*)["']?)\s*(?:#.*)?$""")
+
+_YAML_KEYS = {"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}
+
+
+def rows_of_yaml(text: str, source: str) -> str:
+    """Slurm's topology.yaml (25.05) as the lines of a topology.conf: the tree that is the default, or the only one."""
+    trees: list[list[dict[str, str]]] = []
+    default = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.partition("#")[0].strip() or line.strip() in ("---", "..."):
+            continue
+        match = _YAML_LINE.match(line)
+        key, value = (match[3], match[4]) if match else ("", "")
+        if key == "topology":
+            trees.append([])
+        elif key == "cluster_default":
+            default = len(trees) - 1 if value.lower() in ("true", "yes") else default
+        elif key in _YAML_KEYS and trees:
+            if match and match[2]:  # the keys of an entry come in any order
+                trees[-1].append({})
+            if trees[-1]:
+                trees[-1][-1][_YAML_KEYS[key]] = value
+        elif key not in ("tree", "switches", "flat"):
+            raise UsageError(f"{source}: line {number} of this topology.yaml is not read: '{line.strip()[:60]}'")
+    rows = trees[default] if trees else []
+    return "\n".join(" ".join(f"{key}={value}" for key, value in row.items()) for row in rows)

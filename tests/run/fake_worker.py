@@ -34,11 +34,11 @@ class Meeting:
 def link_ns(case: Case) -> int:
     """What a message takes over the link that LINKGAUGE_TEST_LINK describes: `latency in ns, bytes per ns`.
 
-    UCX_TEST_LINK, in the environment or among the case's settings, stands for another latency.
+    UCX_TEST_LINKS, in the environment or among the case's settings, stands for another latency.
     """
     latency_ns, bytes_per_ns = map(float, os.environ["LINKGAUGE_TEST_LINK"].split(","))
     set_here = dict(word.split("=") for word in case.settings.split())
-    latency_ns = float(set_here.get("UCX_TEST_LINK", os.environ.get("UCX_TEST_LINK", latency_ns)))
+    latency_ns = float(set_here.get("UCX_TEST_LINKS", os.environ.get("UCX_TEST_LINKS", latency_ns)))
     return round(latency_ns + case.size / bytes_per_ns)
 
 
@@ -123,7 +123,7 @@ class FakeSession:
         if self.rank not in ranks:
             return RankOutcome(self.rank, "idle")
         kind = self._fault(case, ranks)
-        if "UCX_TEST_LAUNCH=" in case.settings:
+        if "UCX_TEST_LAUNCH_SIZE=" in case.settings:
             kind = "skipped"  # a variable that is read when a launch begins
         if kind in ("corrupt", "failed", "skipped"):
             return RankOutcome(

@@ -152,10 +152,10 @@ def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wa
 LATENCIES = ("2000", "700", "1500", "3000")
 # Of a library that takes both while it runs, as its table says; the second it does not.
 TAKEN = InLaunch(
-    {"UCX_TEST_LINK": {value: value for value in LATENCIES}, "UCX_TEST_LAUNCH": {"1": "1"}},
-    {"UCX_TEST_LINK": "1000", "UCX_TEST_OTHER": "5", "UCX_TEST_MORE": "6"},
+    {"UCX_TEST_LINKS": {value: value for value in LATENCIES}, "UCX_TEST_LAUNCH_SIZE": {"1": "1"}},
+    {"UCX_TEST_LINKS": "1000", "UCX_TEST_OTHER_SIZE": "5", "UCX_TEST_MORE_SIZE": "6"},
 )
-SEVERAL: list[Config] = [(("UCX_TEST_LINK", value),) for value in LATENCIES]
+SEVERAL: list[Config] = [(("UCX_TEST_LINKS", value),) for value in LATENCIES]
 
 
 def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Wanted, tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Want
     bench.foresee(())
     assert bench.measure(SEVERAL[1], guards=False) is not None  # as what confirms asks: a launch of its own
     assert bench.launches == 2
-    assert asked_of(path) == [((), 0), ((("UCX_TEST_LINK", "700"),), 0)]
+    assert asked_of(path) == [((), 0), ((("UCX_TEST_LINKS", "700"),), 0)]
     rows = [row for row in load(path).rows() if row.launch == 0]
     assert {row.status for row in rows} == {"ok"}
     assert {row.case.settings for row in rows} == {
-        "UCX_TEST_LINK=1000", "UCX_TEST_OTHER=5", *(f"UCX_TEST_LINK={value}" for value in LATENCIES)
+        "UCX_TEST_LINKS=1000", "UCX_TEST_OTHER_SIZE=5", *(f"UCX_TEST_LINKS={value}" for value in LATENCIES)
     }  # fmt: skip
     del bench
     again = bench_in(path, wanted, in_launch=TAKEN)
@@ -196,12 +196,12 @@ def test_of_what_was_no_launchs_environment_a_log_says_nothing_yet(wanted: Wante
     assert bench.unread(SEVERAL[0]) == frozenset()
     bench.foresee(())
     assert bench.measure(SEVERAL[0], guards=False) is not None  # a launch of its own, of whose log nothing came
-    assert bench.unread(SEVERAL[0]) == {"UCX_TEST_LINK"}
+    assert bench.unread(SEVERAL[0]) == {"UCX_TEST_LINKS"}
 
 
 def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wanted, tmp_path: Path) -> None:
     bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)
-    refused = (("UCX_TEST_LAUNCH", "1"),)
+    refused = (("UCX_TEST_LAUNCH_SIZE", "1"),)
     bench.foresee([(), refused, SEVERAL[1]])
     default, own, shared = (bench.measure(one, guards=False) for one in [(), refused, SEVERAL[1]])
     assert default is not None
@@ -214,11 +214,11 @@ def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wan
 
 @thorough("the search has tests on made-up times, and its launches have theirs here")
 def test_a_search_by_few_launches_finds_and_proves_the_same(wanted: Wanted, tmp_path: Path) -> None:
-    factors = [Factor("UCX_TEST_LINK", LATENCIES), BROKEN]
+    factors = [Factor("UCX_TEST_LINKS", LATENCIES), BROKEN]
     bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)
     found = tune(factors, bench)
     assert found.best is not None, [one.problem for one in found.confirmed]
-    assert found.best.config == (("UCX_TEST_LINK", "700"),)
+    assert found.best.config == (("UCX_TEST_LINKS", "700"),)
     assert bench.launches < len(found.record.launched)
     proofs = [env for env, _ in asked_of(tmp_path / "search") if env == found.best.config]
     assert len(proofs) >= found.best.pairs

@@ -62,7 +62,7 @@ def given_variable(word: str, environment: Mapping[str, str]) -> tuple[str, str 
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
         raise UsageError(f"--env '{word}': expected NAME=VALUE, or NAME of a variable of this environment")
     if not equals and name not in environment:
-        raise UsageError(f"--env '{name}': this environment has no {name}: expected {name}=VALUE, or 'export {name}'")
+        raise UsageError(f"--env '{name}': expected NAME=VALUE, or a variable of this environment, which has no {name}")
     return name, text if equals else None
 
 

@@ -15,7 +15,8 @@ from linkgauge.expect.rules import Ceiling, ceiling
 from linkgauge.model.patterns import sent_and_received
 from linkgauge.system.units import show_rate
 
-IN_NETWORK = "in-network reduction"
+IN_NETWORK, MULTICAST = "in-network reduction", "multicast"
+_ALONE = "repeated by devices alone"
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
 
@@ -45,7 +46,10 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
     def add(rule: str, value: float | None, basis: str) -> None:
         # Some bounds are reached by a schedule over these links and so are constructive where they do not bind.
         if value is not None and finite(value) and (kind == "bound" or rule not in _NEVER_REACHED):
-            result.append(ceiling(rule, value, basis, kind=kind))
+            # Where no transport is named, switches that can may repeat what these trees have devices repeat.
+            unless = MULTICAST if _ALONE in basis and q.transport is None and _may_use_network(q, graph) else None
+            found = ceiling(rule, value, f"without {unless}, {basis}" if unless else basis, kind=kind)
+            result.append(dataclasses.replace(found, without=unless))
 
     if q.traits.link_ways == "both" or q.traits.side_by_side_of:
         # A round trip of pairs_pingpong holds one message each way, of which each pair has one under way at a time.
@@ -170,13 +174,13 @@ def _packed(
         except flows.TooLargeError as error:
             return (None, "") if repeaters is None else (cut.value, f"{words} alone ({error} is not solved)")
         if packed is not None and (cut.value is None or packed < cut.value * (1 - 1e-9)):
-            return packed, "trees packed" if repeaters else "trees packed, repeated by devices alone"
+            return packed, "trees packed" if repeaters else f"trees packed, {_ALONE}"
     return cut.value, words
 
 
 def _repeaters(q: Query, graph: Wires) -> frozenset[str]:
     """Return the vertices beside the ends that may repeat data for this case: switches that can, and hosts."""
-    able = graph.multicast if _may_use_network(q, graph) else frozenset()
+    able = graph.multicast if q.transport and _may_use_network(q, graph) else frozenset()
     kinds = {node.name: node.kind for node in q.system.nodes}
     if _hosts_take_part(q, graph):
         able |= {vertex for vertex in graph.vertices if kinds.get(vertex) == "host"}

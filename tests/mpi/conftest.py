@@ -21,6 +21,7 @@ from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.run.private_folder import PrivateFolders
+from thorough import thorough
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
 TIMEOUT_S = 240
@@ -37,7 +38,13 @@ def installations() -> tuple[MpiInstallation, ...]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "mpi" in metafunc.fixturenames:
         found = installations()
-        metafunc.parametrize("mpi", found, ids=[f"{one.name}-{one.source.strip('-')}" for one in found])
+        chosen, kinds = [], set()
+        for one in found:
+            kind = one.name.split("-")[0]
+            marks = [thorough("another release of this library is tested")] if kind in kinds else []
+            kinds.add(kind)
+            chosen.append(pytest.param(one, id=f"{one.name}-{one.source.strip('-')}", marks=marks))
+        metafunc.parametrize("mpi", chosen)
 
 
 RunCases = Callable[..., list[dict[str, Any]]]

@@ -14,16 +14,19 @@ import itertools
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from linkgauge import __version__, interrupts
 from linkgauge.app import standard_output
-from linkgauge.app.command_line import Group
+from linkgauge.app.command_line import COMPLETE, Group
 from linkgauge.app.standard_output import StandardOutputError
 from linkgauge.errors import Exit, LinkgaugeError, one_line
 from linkgauge.files import allow_open_files
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +43,7 @@ _MEASURE = "Measure"
 _READ = "Read a run"
 _JUDGE = "Judge"
 _SYSTEM = "Systems"
+_SHELL = "Shell"
 
 COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("run", "linkgauge.app.run", "Measure this machine: a plan, launch by launch, into a run folder.",
@@ -75,6 +79,8 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("expect", "linkgauge.app.expect", "What a system's links allow, by named rules.", _SYSTEM),
     CommandEntry("simulate", "linkgauge.app.simulate", "What a whole cluster would give a pattern, by routing rules.",
                  _SYSTEM),
+    CommandEntry("completion", "linkgauge.app.completion", "The script by which a shell completes these commands.",
+                 _SHELL),
 )  # fmt: skip
 
 
@@ -91,6 +97,13 @@ class _Commands(Group):
                 interrupts.raise_from_now()
                 return found
         return None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: none of the commands is imported for it."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(entry.name, help=entry.help) for entry in COMMANDS if entry.name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for panel, entries in itertools.groupby(COMMANDS, key=lambda entry: entry.panel):
@@ -147,6 +160,11 @@ def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
 
 def _run(arguments: Sequence[str], root: click.Command) -> int:
     try:
+        # As click's own main has it; the program's name is not asked, which may be that of a module.
+        if root is ROOT and (asked := os.environ.get(COMPLETE)):
+            from linkgauge.app.completion import answer
+
+            return answer(root, asked)
         with root.make_context("linkgauge", list(arguments)) as context:
             result = root.invoke(context)
         return result if isinstance(result, int) else 0

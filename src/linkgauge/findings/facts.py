@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -197,6 +198,8 @@ class FailedCase:
     devices: tuple[int, ...]
     status: str
     reason: str
+    launch_key: str = ""
+    settings: str = ""  # the library's own during this case
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> FailedCase:
@@ -208,6 +211,8 @@ class FailedCase:
             devices=tuple(row["devices"]),
             status=str(row["status"]),
             reason=str(row.get("reason") or "no reason given"),
+            launch_key=str(row.get("launch_key") or ""),
+            settings=str(row.get("settings") or ""),
         )
 
 
@@ -245,6 +250,7 @@ class Facts(Remembering):
     crossings: Mapping[Identity, Crossing] = dataclasses.field(default_factory=dict)
     interferences: Callable[[], Sequence[Interference]] = list
     network: Network | None = None
+    checked: Counter[str] = dataclasses.field(default_factory=Counter)  # stats/checked.py
 
     def __post_init__(self) -> None:
         """Name what sets the launches of a transport apart."""

@@ -16,6 +16,7 @@ from linkgauge.findings.samples import RankSeries, Samples
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.attempts import Counted, counted
+from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
 from linkgauge.store.schema import Identity
@@ -97,6 +98,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         crossings=crossings(run),
         interferences=lambda: interferences(run),
         network=Network.of_run(run),
+        checked=operations_checked(run),
     )
 
 

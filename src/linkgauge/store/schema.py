@@ -22,6 +22,7 @@ FORMAT = "linkgauge-run"
 FORMAT_VERSION = 2
 
 TABLES = ("launches", "cases", "samples", "observations")
+LATER_FACTS = ("operations_checked",)  # columns of cases that came after the first runs were stored: null in those
 BY_LAUNCH = ("samples", "observations")  # tables of a file a launch; format 1 had one file of each
 IDENTITY = ("case_key", "launch", "repeat", "attempt")
 Identity = tuple[str, int, int, int]
@@ -74,7 +75,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
     "cases": {
         **_ROW, **dimension_types(), "lanes": "list<string>", "bytes_per_peer": "int64", "bytes_total": "int64",
         "status": "string", "reason": "string", "converged": "bool", "coarse": "bool", "oversubscribed": "bool",
-        "verified": "bool", "operations_total": "int64", "evidence": "json",
+        "verified": "bool", "operations_total": "int64", "operations_checked": "int64", "evidence": "json",
     },
     # One row a launch.
     "launches": {

@@ -127,7 +127,8 @@ def read_table(folder: Path, name: str) -> tuple[pa.Table, set[int]]:
     if not os.path.lexists(path):
         return wanted.empty_table(), set()
     with _opened(path) as file:
-        later = {word: value for word, value in LATER_DIMENSIONS.items() if word in wanted.names}
+        unknown = dict.fromkeys(schema.LATER_FACTS)
+        later = {word: value for word, value in {**LATER_DIMENSIONS, **unknown}.items() if word in wanted.names}
         for column in file.schema_arrow.names:
             later.pop(column, None)  # what is left an older run has no column for, only the value that it measured
         there = pa.schema([field for field in wanted if field.name not in later])

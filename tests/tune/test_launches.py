@@ -22,9 +22,10 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
 from linkgauge.tune.in_launch import InLaunch
-from linkgauge.tune.launches import KEY, FolderBench, Wanted
+from linkgauge.tune.launches import KEY, FolderBench, _differs
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
+from linkgauge.tune.wanted import Wanted
 from thorough import thorough
 
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "run" / "fake_worker.py"))
@@ -128,6 +129,8 @@ def test_another_search_or_a_run_is_not_gone_on_with(wanted: Wanted, tmp_path: P
     bench_in(tmp_path / "search", wanted)
     with pytest.raises(UsageError, match="holds another search"):
         bench_in(tmp_path / "search", wanted, asked="that")
+    assert _differs('{"--allow": 0.01, "--seed": 1}', '{"--allow": 0.02, "--seed": 1}') == ", by --allow"
+    assert _differs("[1]", '{"--allow": 0.02}') == _differs("[" * 100_000, "{}") == ""  # as a stranger's may be
     folder = RunFolder.create(tmp_path / "run", {"seed": 1})
     with pytest.raises(UsageError, match="is not of a search"):
         FolderBench(folder, wanted, dict, "this", 10.0, time.monotonic())
@@ -147,6 +150,30 @@ def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wa
         ((("LINKGAUGE_TEST_LINK", "5000,8"), ("UCX_TLS", "tcp")), 0),
         ((("UCX_TLS", "tcp"),), 0),
     ]
+
+
+def test_a_launch_that_confirms_checks_more_and_is_known_again(wanted: Wanted, tmp_path: Path) -> None:
+    checking = dataclasses.replace(wanted, checks=500)
+    path = tmp_path / "search"
+    bench = bench_in(path, checking)
+    handed = path / "tuned"
+    handed.mkdir()
+    (handed / "export.sh").write_text("export UCX_TLS=tcp\n")
+    told = [bench.measure((), confirms=confirms) for confirms in (False, True, True)]
+    assert not (handed / "export.sh").exists()  # what is measured may belie it
+    assert [{*one.checked.values()} for one in told if one] == [{2}, {502}, {502}]
+    assert [len(one.checked) for one in told if one] == [1, 2, 2]  # guard cases too
+    assert {row.case.verify for row in load(path).rows()} == {"final", "500"}
+    del bench
+    (handed / "export.sh").write_text("export UCX_TLS=tcp\n")
+    again = bench_in(path, checking)
+    assert [again.measure((), confirms=confirms) for confirms in (True, False, True)] == [told[1], told[0], told[2]]
+    assert again.measured_here == 0
+    assert (handed / "export.sh").exists()
+    alone = dataclasses.replace(checking, guards=())
+    assert [one.verify for one in alone.confirming()] == ["500"]
+    each = dataclasses.replace(alone, cases=[dataclasses.replace(wanted.cases[0], verify="each")])
+    assert [one.verify for one in each.confirming()] == ["each"]
 
 
 LATENCIES = ("2000", "700", "1500", "3000")

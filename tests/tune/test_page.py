@@ -22,13 +22,16 @@ from tune.planted import FACTORS, PlantedBench, one_optimum
 from tune.test_search import TWO, Fixed
 
 A: Config = (("UCX_A", "2"),)
-CHOICE = Choice({"UCX_A": Known(Setting("UCX_A", "ucx", "names", ("1", "2"), "A."), ("1", "2"), {"2": "A 1 -> 2"}, {})}, {})
+CHOICE = Choice(
+    {"UCX_A": Known(Setting("UCX_A", "ucx", "names", ("1", "2"), "A."), ("1", "2"), {"2": "A 1 -> 2"}, {})}, {}
+)
 
 
 def found_with(checked: Mapping[str, int], config: Config = A) -> Found:
     record = Record(Fixed(A))
     record.launch(())
-    one = Confirmed(config, Shift(-0.2, -0.22, -0.18), {"8 B": Shift(-0.2, -0.22, -0.18)}, {}, {}, 15, 0.001, "", checked)
+    gain = Shift(-0.2, -0.22, -0.18)
+    one = Confirmed(config, gain, {"8 B": gain}, {}, {}, 15, 0.001, "", checked)
     return Found([one], [config], record, [])
 
 
@@ -163,5 +166,3 @@ def test_what_is_handed_out_does_not_outlive_its_proof(tmp_path: Path) -> None:
     withdraw(folder)
     assert [one.name for one in folder.iterdir()] == ["notes.txt"]
     withdraw(tmp_path / "nothing")
-
-

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from linkgauge.model.case import Case
     from linkgauge.run.devices import DeviceSet
     from linkgauge.tune.choice import Choice
-    from linkgauge.tune.launches import FolderBench, Wanted
+    from linkgauge.tune.launches import FolderBench
+    from linkgauge.tune.wanted import Wanted
 
 _NOT_OF_A_SEARCH = (
     "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
@@ -156,7 +157,7 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
     from linkgauge.run.nodes import Nodes
     from linkgauge.run.prepare import prepare
     from linkgauge.tune.confirm import CHECKS
-    from linkgauge.tune.launches import Wanted
+    from linkgauge.tune.wanted import Wanted
 
     nodes = Nodes(devices, lambda text: None)
 

@@ -139,7 +139,11 @@ _HOW_CASES_END = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "cras
                   "disturbed": "had a load that failed beside them"}  # fmt: skip
 
 
-@rule("cases that failed, hung, crashed or gave wrong data, and what they share", faults=True, whole=True)
+@rule(
+    "cases that failed, hung, crashed or gave wrong data, and what they share: a device or a setting",
+    faults=True,
+    whole=True,
+)
 def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
     by_status: dict[str, list[FailedCase]] = {}
@@ -313,5 +317,6 @@ def too_few_samples(facts: Facts) -> Iterable[Finding]:
         f"given, and no claim rests on them.",
         (Evidence("fewest samples", keys(sorted(few, key=lambda m: m.effective)[:50])),),
         0.99,
-        "Sample longer (--stop-rule interval with a larger --stop-time-ns), or use the streaming cadence for short operations.",
+        "Sample longer (--stop-rule interval with a larger --stop-time-ns), or use the streaming cadence for short "
+        "operations.",
     )

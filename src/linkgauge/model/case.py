@@ -230,8 +230,8 @@ class Case:
         Says.HOW, "copy_engine, kernel: how processes open each other's memory: ipc, or fabric (NVLink domains).",
         _WHERE, one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
     app: str = field(default="", metadata=_of(
-        Says.WHAT, "application: a name of 'linkgauge apps' or a step file's path, and its parameters: 'llh n=64'.", _WHAT, APP,
-        later=True, core="", load=False))
+        Says.WHAT, "application: a name of 'linkgauge apps' or a step file's path, and its parameters: 'llh n=64'.",
+        _WHAT, APP, later=True, core="", load=False))
     collectives: str = field(default="", metadata=_of(
         Says.HOW, "application: mechanism of its collectives; default that of its messages.", _WHAT,
         one_of(("default", *TRANSPORTS), blank="default"), later=True, load=False))
@@ -241,7 +241,7 @@ class Case:
         Says.HOW, "application: mechanism of its copies and stand-in kernels, of --blocks; default the copy engine.",
         _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
     verify: str = field(default="final", metadata=_of(
-        Says.HOW_LONG, "Operations whose data are checked: first and last (final), each, or N more, which are not timed.",
+        Says.HOW_LONG, "Operations whose data are checked: first and last (final), each, or N untimed ones more.",
         _TIMED, VERIFY, core=""))
     warmup: int = field(default=5, metadata=_of(
         Says.HOW_LONG, "Operations before the first sample.", _TIMED, count(0, 1 << 30)))

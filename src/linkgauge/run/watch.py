@@ -22,6 +22,7 @@ from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
 HUNG_AFTER_SAMPLES = 20
+CHECKING = 2  # times the rule's time, in which further checks end: the last round of them may be twice as slow
 FEW_SAMPLES = 5  # fewer are no measurement: core/measure/sampler.cpp has the same
 _LOOKED_INTO_S = 1.0  # without a heartbeat: whether bytes cross, which takes a step a rank to find
 _START_PATIENCE_S = 60.0
@@ -54,12 +55,14 @@ def patience_for(case: Case, machine: PlanMachine, longest_seen_s: float, hung_a
     """Limits of one case: quiet for the longer of 10 s and 20 times the longest sample, seen or estimated.
 
     Preparing and checking raise no heartbeat within them, so their estimate counts as a sample. The total is five
-    times the stop rule's time plus one sample plus what preparing and checking may take.
+    times the stop rule's time, twice more where that bounds further checks, plus one sample plus what preparing and
+    checking may take.
     """
     outside = case_s(case, machine) - min(case.stop.time_ns / 1e9, case_s(case, machine))
     longest = max(longest_sample_s(case, machine), longest_seen_s, outside / 4)
     quiet = max(hung_after_s, HUNG_AFTER_SAMPLES * longest)
-    return Patience(quiet, FEW_SAMPLES * case.stop.time_ns / 1e9 + longest + SETUP_S + 5 * outside + hung_after_s)
+    rules = (FEW_SAMPLES + (CHECKING if case.checks else 0)) * case.stop.time_ns / 1e9
+    return Patience(quiet, rules + longest + SETUP_S + 5 * outside + hung_after_s)
 
 
 class LaunchWatch:

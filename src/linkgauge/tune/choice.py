@@ -128,15 +128,16 @@ def choose(
     refused: dict[str, str] = {}
     own_default: dict[str, str] = {}
     for name, some in asked.items():
-        for one in some:
-            if one.name in preset and one.default not in ("", preset[one.name]):
-                own_default[one.name] = one.default
-            elif one.name in preset and not one.default:
-                refused[f"{one.name}={preset[one.name]}"] = (
+        for setting in some:
+            there = preset.get(setting.name)
+            if there is not None and not setting.default:
+                refused[f"{setting.name}={there}"] = (
                     "your environment has it, and the library's own default is not in the table: unset it and search "
                     "again to compare with that"
                 )
-        some = [one.beside(preset[one.name]) if one.name in preset else one for one in some]
+            elif there is not None and there != setting.default:
+                own_default[setting.name] = setting.default
+        some = [setting.beside(preset[setting.name]) if setting.name in preset else setting for setting in some]
         for found in _asked(library(name), some, mpi, preset):
             refused |= {f"{found.setting.name}={value}" if value else found.setting.name: why
                         for value, why in found.refused.items()}  # fmt: skip

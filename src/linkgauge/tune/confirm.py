@@ -32,6 +32,7 @@ WIDEST = 0.1
 RAREST = 0.0002
 """A share of wrong operations that is to be found in each case."""
 LEAST_PART = 0.01
+"""Of what finds RAREST: a launch that checks less is not repeated for its checks alone."""
 CHECKS = math.ceil(checks_for(RAREST) / LEAST_PAIRS)
 """Operations of each case that a confirming launch checks, beside those that every launch does."""
 

@@ -19,13 +19,12 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
 from linkgauge.model.case import Case
-from linkgauge.model.dimension import EACH
 from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.order import shuffled
 from linkgauge.run.measure import measure
 from linkgauge.run.nccl_log import variables_read
-from linkgauge.run.prepared import Pending, Prepared, TimeLimit, read_launches, write_launches
+from linkgauge.run.prepared import Pending, TimeLimit, read_launches, write_launches
 from linkgauge.run.reporter import Reporter, case_text
 from linkgauge.run.spec import CaseEntry
 from linkgauge.stats.chosen import chosen_words
@@ -34,6 +33,7 @@ from linkgauge.store.run import load
 from linkgauge.tune.exports import FOLDER, withdraw
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.record import Config, Outcome
+from linkgauge.tune.wanted import Wanted, outcome_in
 
 KEY = "tune"
 _HUNG_AFTER_S = 10.0
@@ -67,22 +67,6 @@ class _Quiet(Reporter):
         """Nothing of launches that are ended and started anew."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """What each launch measures: the objective's cases and the guard cases, under one kind of launch."""
-
-    prepared: Prepared  # without launches: devices, machine, libraries
-    settings: LaunchSettings
-    cases: Sequence[Case]
-    guards: Sequence[Case]
-    checks: int = 0  # operations of each case that a confirming launch checks, beside those that every launch does
-
-    def confirming(self) -> list[Case]:
-        """The cases of a launch that confirms, guard cases too."""
-        return [one if one.verify == EACH else dataclasses.replace(one, verify=str(max(self.checks, one.checks)))
-                if self.checks else one for one in (*self.cases, *self.guards)]  # fmt: skip
-
-
 class FolderBench:
     """A search's door to launches (tune/record.py, Bench). `budget_s` is of wall time, over all sittings."""
 
@@ -113,7 +97,7 @@ class FolderBench:
         self._numbers: dict[int, list[int]] = {}  # planned number -> those of its launches
         self._partial: dict[Key, tuple[PlannedLaunch, int]] = {}
         self._highest = -1
-        self._confirming = wanted.confirming()
+        self._confirms = wanted.confirming()
         if stored:
             self._read_back()
         before_s = max([0.0, *(one for one in stored if one is not None)])
@@ -148,7 +132,7 @@ class FolderBench:
                         key = (env, False, self._in_launch.meant(spelled))
                         self._of.setdefault(key, []).append((launch.number, spelled))
                 continue
-            key = (env, {*launch.cases} == {*self._confirming}, "")
+            key = (env, {*launch.cases} == {*self._confirms}, "")
             if done.get((launch.number, ""), 0) >= len(launch.cases):
                 self._of.setdefault(key, []).append((launch.number, ""))
             else:  # it was under way when the search was killed: measured anew as a whole
@@ -169,7 +153,7 @@ class FolderBench:
             if found is not None:
                 return found
         env = tuple(sorted(self._environment(config).items()))
-        key = (env, confirms and self._confirming != [*self._wanted.cases], "")
+        key = (env, confirms and self._confirms != [*self._wanted.cases], "")
         lies = self._next(key)
         if lies is not None:
             self._note_alone(lies[0])
@@ -324,7 +308,7 @@ class FolderBench:
         """
         planned, attempt = self._partial.pop((tuple(env), confirms, ""), (None, 0))
         if planned is None:
-            cases = self._confirming if confirms else self._wanted.cases
+            cases = self._confirms if confirms else self._wanted.cases
             planned = self._planned(env, shuffled(cases, self._wanted.prepared.seed, len(self._launches)))
         done = self._run(planned, attempt, choices=choices)
         return planned.number if sum(done.values()) >= len(planned.cases) else None
@@ -376,40 +360,9 @@ class FolderBench:
         return planned
 
     def _outcome(self, number: int, spelled: str = "") -> Outcome:
-        """What a launch of the folder gave: medians by case in words, or what went wrong, the worst case's words.
-
-        `spelled`: of its cases with these settings.
-        """
-        from linkgauge.stats.attempts import counted
-
+        """What a launch of the folder gave; `spelled`: of its cases with these settings."""
         run = load(self._folder.path, self._numbers.get(number, [number]))
-        count = len(self._wanted.cases)
-        objective, guards_too = (
-            [dataclasses.replace(case, settings=spelled) for case in some]
-            for some in (
-                (*self._wanted.cases, *self._confirming[:count]), (*self._wanted.guards, *self._confirming[count:])
-            )
-        )  # fmt: skip
-        wanted = {case.case_key for case in objective}
-        found = counted(run, ("case_key", "launch_key", "repeat", "attempt", "status", "lane", "median_ns"))
-        known = {case.case_key: case_text(case) for case in (*objective, *guards_too)}
-        times: dict[str, float] = {}
-        guards: dict[str, float] = {}
-        for row in (group[0] for group in found.measured if group[0]["case_key"] in known):
-            side = times if row["case_key"] in wanted else guards
-            side[known[row["case_key"]]] = float(row["median_ns"])
-        bad = ""
-        checked: dict[str, int] = {}
-        for one in run.rows():
-            if one.case.settings != spelled:
-                continue
-            if one.case_key in known and (right := one.record.get("operations_checked")):
-                checked[known[one.case_key]] = right
-            if one.status not in ("ok", "skipped", "timeout") or (one.status == "skipped" and one.case_key in wanted):
-                bad = f"{one.status}: {known.get(one.case_key, one.case_key)}: {one.reason}"
-                if one.status == "corrupt":
-                    break
-        return Outcome(times, guards, bad, checked)
+        return outcome_in(run, self._wanted, spelled)
 
 
 def _differs(stored: str, asked: str) -> str:

@@ -146,7 +146,8 @@ def _data(one: Confirmed) -> list[str]:
     rate = missed_rate(least)
     more = "; a longer --stop-time-ns or a larger --budget checks more" if least < checks_for(RAREST) else ""
     return [
-        f"  data: right in {total:,} of {total:,} operations checked, {least:,} or more of each case, each with new data",
+        f"  data: right in {total:,} of {total:,} operations checked, {least:,} or more of each case, each with new "
+        "data",
         f"  a fault in {rate:.2g} of a case's operations would have been found with a probability of {1 - MISSED:.0%}; "
         f"a rarer one may be missed{more}",
     ]

@@ -139,7 +139,7 @@ struct Timing {
   StopRuleSpec stop;
   bool verify_each = false;  // every timed operation too
   std::int64_t checks = 0;   // operations that are checked and not timed, besides the first and the final one
-  std::uint64_t seed = 0;  // of the case: data patterns
+  std::uint64_t seed = 0;    // of the case: data patterns
 };
 
 // What goes on beside the case.

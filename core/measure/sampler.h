@@ -38,10 +38,10 @@ struct Measurement {
   bool coarse = false;
   // Several nodes: of the comparisons of their clocks within the case that by which the starts may be farthest wrong.
   std::optional<ClockOffset> least_certain;
-  std::int64_t least_certain_ns = 0;  // when it was, of this rank's clock
-  std::int64_t operations_total = 0;  // warm-up and verification included
+  std::int64_t least_certain_ns = 0;    // when it was, of this rank's clock
+  std::int64_t operations_total = 0;    // warm-up and verification included
   std::int64_t operations_checked = 0;  // of these, those whose every byte was looked at, by all ranks
-  bool verified = false;              // no check failed, on any rank
+  bool verified = false;                // no check failed, on any rank
   VerifyResult verify;     // of the check that failed, on the rank where it failed; `where` says which operation
   std::string stopped_by;  // "count", "interval", "duration", "time" (the rule's time is up), "timeout" (twice its time
                            // and one sample gave fewer than 5 samples), "corrupt" (a check failed)

@@ -312,10 +312,11 @@ TEST(Sampler, AsManyOperationsMoreAreCheckedAsAskedEachWithNewData) {
   std::mutex mutex;
   std::vector<std::uint64_t> seeds;
   const Ran good = run(2, timing, settings_with(), 0, [&](FakeOperation& operation, int rank) {
-    if (rank == 0) operation.on_post = [&](std::int64_t) {
-      const std::lock_guard lock(mutex);
-      seeds.push_back(operation.seeds.back());
-    };
+    if (rank == 0)
+      operation.on_post = [&](std::int64_t) {
+        const std::lock_guard lock(mutex);
+        seeds.push_back(operation.seeds.back());
+      };
   });
   EXPECT_TRUE(good.measurements[0].verified);
   EXPECT_EQ(good.fills[0], 1 + 300 + 1);

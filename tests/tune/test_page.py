@@ -131,7 +131,8 @@ def test_an_unfinished_search_says_what_it_did_not_try() -> None:
 
 
 def test_the_users_own_environment_is_named_and_the_librarys_default_is_among_the_values() -> None:
-    preset = preset_in({"UCX_A": "2", "HOME": "/root", "CUDA_VISIBLE_DEVICES": "0"}, {"UCX_B": "7"})
+    others = {"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0", "NCCL_VERSION": "2.18"}
+    preset = preset_in({"UCX_A": "2", **others}, {"UCX_B": "7"})
     assert preset == {"UCX_A": "2", "UCX_B": "7"}
     setting = Setting("UCX_A", "ucx", "names", ("1", "2", "3"), "A.", default="auto")
     assert setting.beside("2").values == ("1", "3", "auto")

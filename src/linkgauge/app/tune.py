@@ -106,6 +106,7 @@ def _search(
     from linkgauge.run.devices import find_devices
     from linkgauge.tune.choice import choose, preset_in
     from linkgauge.tune.confirm import tune
+    from linkgauge.tune.exports import FOLDER, PAGE
     from linkgauge.tune.launches import InterruptedSearchError
     from linkgauge.tune.page import page, plain, with_proof
     from linkgauge.tune.record import DEFAULT
@@ -144,7 +145,8 @@ def _search(
     _hand_out(bench.path, text, data, choice.exports(best.config) if best else {}, wanted)
     print(data if as_json else text, end="")
     if not as_json:
-        print(f"run folder: {bench.path} ({bench.launches} launches); what to export: {bench.path / 'tuned'}")
+        lies = f"what to export: {bench.path / FOLDER}" if best else f"the page: {bench.path / FOLDER / PAGE}"
+        print(f"run folder: {bench.path} ({bench.launches} launches); {lies}")
     return Exit.DONE if found.record.last_defaults() else Exit.SOME_FAILED
 
 

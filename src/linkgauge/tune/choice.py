@@ -30,7 +30,8 @@ from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
 from linkgauge.tune.table import OF_MPI, SEEN, Library, Setting, libraries, library
 
-_WHERE = re.compile("VISIBLE_DEVICES|DEVICE_ORDER|^OMP_")  # which devices there are; launches set OMP_ themselves
+# Which devices there are, what a container's image notes of its packages, and what launches set themselves.
+_NO_SETTING = re.compile("VISIBLE_DEVICES|DEVICE_ORDER|_VERSION$|^OMP_")
 _UNSET = "default"
 """As a case's settings say that a field of NCCL's configuration is left to the library."""
 
@@ -87,7 +88,7 @@ class Choice:
 def preset_in(environment: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
     """What every launch of a search has: tuning variables of the user's environment, and what `--env` asks for."""
     found = {name: value for name, value in environment.items()
-             if safe_variable(name, value) and not _WHERE.search(name)}  # fmt: skip
+             if safe_variable(name, value) and not _NO_SETTING.search(name)}  # fmt: skip
     return dict(sorted({**found, **asked}.items()))
 
 

@@ -50,6 +50,13 @@ def test_a_setting_of_the_case_alone_is_named_too() -> None:
     assert subject == "UCX_TLS=fast"
 
 
+def test_a_launch_that_never_began_has_the_settings_of_its_plan() -> None:
+    never = dataclasses.replace(BAD, status="failed", launch_key="", variables=(("UCX_TLS", "fast"),))
+    ((subject, remedy),) = told([never], measured("plain"))
+    assert subject == "UCX_TLS=fast"
+    assert "Do not set" in remedy
+
+
 def test_what_also_fails_without_it_is_no_settings_doing() -> None:
     without = dataclasses.replace(BAD, launch_key="plain")
     for rows in ([], measured("other")):

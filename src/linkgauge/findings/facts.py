@@ -198,8 +198,9 @@ class FailedCase:
     devices: tuple[int, ...]
     status: str
     reason: str
-    launch_key: str = ""
+    launch_key: str = ""  # empty: its launch never began
     settings: str = ""  # the library's own during this case
+    variables: tuple[tuple[str, str], ...] = ()  # planned for a launch that never began
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> FailedCase:

@@ -98,7 +98,8 @@ def commands() -> dict[tuple[str, ...], click.Command]:
 
 
 def flags_of(command: click.Command) -> set[str]:
-    return {flag for one in command.params for flag in (*one.opts, *one.secondary_opts) if flag.startswith("--")}
+    taken = command.get_params(click.Context(command))  # its help's own too
+    return {flag for one in taken for flag in (*one.opts, *one.secondary_opts) if flag.startswith("--")}
 
 
 def named_commands(text: str) -> Iterator[tuple[list[str], bool]]:
@@ -113,8 +114,13 @@ def named_commands(text: str) -> Iterator[tuple[list[str], bool]]:
             words = shlex.split(line)
         except ValueError:
             words = line.split()
-        if words and words[0] != "VALUE" and (quoted or words[0] in names):
-            yield [word.strip("[]") if word != "..." else "VALUE" for word in words], quoted
+        if words and words[0] not in ("VALUE", "COMMAND") and (quoted or words[0] in names):
+            yield ["VALUE" if word == "..." else _bare(word) for word in words], quoted
+
+
+def _bare(word: str) -> str:
+    """Without the brackets of what may be left out; those of `n[0-7]` stay."""
+    return word.strip("[]") if word.startswith("[") or "[" not in word else word
 
 
 def wrong(words: list[str], quoted: bool) -> str:

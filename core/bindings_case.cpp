@@ -270,10 +270,10 @@ constexpr auto kCaseFields = table(
     of<&Mechanism::chunk_bytes>("chunk_bytes"), of<&Mechanism::blocks>("blocks"), of<&Mechanism::managed>("managed"),
     of<&Places::source_device>("source_device"), of<&Places::target_device>("target_device"),
     of<&Mechanism::cpu_node>("cpu_node"), of<&Mechanism::cpu_cores>("cpu_cores"), of<&Mechanism::via>("via"),
-    of<&Timing::verify_each>("verify_each"), of<&Timing::seed>("seed"), of<&Timing::warmup>("warmup"),
-    of<&Timing::stop>("stop"), of<&Mechanism::settings>("settings"), of<&Mechanism::collectives>("collectives"),
-    of<&Mechanism::copies>("copies"), of<&Traffic::program>("program"), of<&Jobs::loads>("loads"),
-    of<&Jobs::lines>("lines"), of<&Jobs::kept>("kept"), of<&Jobs::pace>("pace"));
+    of<&Timing::verify_each>("verify_each"), of<&Timing::checks>("checks"), of<&Timing::seed>("seed"),
+    of<&Timing::warmup>("warmup"), of<&Timing::stop>("stop"), of<&Mechanism::settings>("settings"),
+    of<&Mechanism::collectives>("collectives"), of<&Mechanism::copies>("copies"), of<&Traffic::program>("program"),
+    of<&Jobs::loads>("loads"), of<&Jobs::lines>("lines"), of<&Jobs::kept>("kept"), of<&Jobs::pace>("pace"));
 
 constexpr auto kFaultFields =
     table(field<&Fault::kind>("kind"), field<&Fault::phase>("phase"), field<&Fault::sample>("sample"),

@@ -55,6 +55,7 @@ nb::dict to_python(const CaseResult& result) {
   fields["verified"] = measured.verified;
   fields["verify"] = to_python(measured.verify);
   fields["operations_total"] = measured.operations_total;
+  fields["operations_checked"] = measured.operations_checked;
   fields["stopped_by"] = measured.stopped_by;
   fields["batch"] = measured.batch;
   fields["lanes"] = result.lanes;

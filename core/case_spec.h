@@ -137,8 +137,9 @@ struct Timing {
   int batch = 20;           // operations queued in one streaming or gated sample
   std::int64_t warmup = 5;  // operations before the first sample (a sample's worth at least)
   StopRuleSpec stop;
-  bool verify_each = false;
-  std::uint64_t seed = 0;  // of the case: data patterns
+  bool verify_each = false;  // every timed operation too
+  std::int64_t checks = 0;   // operations that are checked and not timed, besides the first and the final one
+  std::uint64_t seed = 0;    // of the case: data patterns
 };
 
 // What goes on beside the case.

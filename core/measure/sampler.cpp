@@ -74,7 +74,7 @@ class Sampler {
   }
 
   Measurement measure() {
-    if (check(Moment::kCheck, "check", "the first operation")) {
+    if (check(Moment::kCheck, "check", "the first operation") && check_more()) {
       begin_ns_ = now_ns();
       if (warm_up() && take_samples()) check(Moment::kFinalCheck, "final_check", "the final operation");
     }
@@ -106,18 +106,36 @@ class Sampler {
   }
 
   // New data, one operation, every byte looked at. False, on every rank, where any found a wrong one.
-  bool check(Moment moment, const char* phase, const char* which) {
+  bool check(Moment moment, const char* phase, const char* which, std::int64_t number = -1) {
     settings_.heartbeat.enter(moment);
     fill();
     operation_.put_back();
-    hook(phase, -1, false);
+    hook(phase, number, false);
     const std::int64_t start_ns = now_ns();
     operation_.post();
     operation_.complete();
     checked_ns_ = now_ns() - start_ns;
     ++measurement_.operations_total;
-    hook(phase, -1, true);
-    return verify(which);
+    hook(phase, number, true);
+    return verify(which, number);
+  }
+
+  // As many more as are asked for, before any is timed: what follows them is warmed up as ever. They take as long as
+  // the rule's time at most, so that a case's own budget holds; the ranks look at the clock together, after rounds.
+  bool check_more() {
+    const std::int64_t start_ns = now_ns();
+    std::int64_t round = 1;
+    for (std::int64_t done = 0; done < timing_.checks;) {
+      for (const std::int64_t end = std::min(done + round, timing_.checks); done < end;) {
+        ++done;
+        if (!check(Moment::kCheck, "check", "the untimed operation", done)) return false;
+      }
+      const std::int64_t elapsed_ns = group_.largest_of(now_ns() - start_ns, progress_);
+      const std::int64_t left_ns = timing_.stop.time_ns - elapsed_ns;
+      if (left_ns <= 0) break;
+      round = std::clamp<std::int64_t>(left_ns / std::max<std::int64_t>(elapsed_ns / done, 1), 1, 2 * round);
+    }
+    return true;
   }
 
   void fill() {
@@ -125,17 +143,19 @@ class Sampler {
     group_.barrier(progress_);  // no rank sends into a buffer that is still being poisoned
   }
 
-  bool verify(const char* which) {
+  bool verify(const char* which, std::int64_t number = -1) {
     group_.barrier(progress_);
     hook("verify", -1, false);
     const VerifyResult mine = operation_.verify(seed_of(timing_.seed, fills_));
     measurement_.verified = group_.agree(mine.ok, progress_);
+    ++measurement_.operations_checked;
     settings_.heartbeat.beat();
     if (measurement_.verified) return true;
     measurement_.stopped_by = "corrupt";
     if (!mine.ok) {
       measurement_.verify = mine;
-      measurement_.verify.where = std::string(which) + (mine.where.empty() ? "" : ": ") + mine.where;
+      const std::string numbered = number < 0 ? "" : " " + std::to_string(number);
+      measurement_.verify.where = which + numbered + (mine.where.empty() ? "" : ": ") + mine.where;
     }
     return false;
   }

@@ -41,9 +41,10 @@ struct Measurement {
   bool coarse = false;
   // Several nodes: of the comparisons of their clocks within the case that by which the starts may be farthest wrong.
   std::optional<ClockOffset> least_certain;
-  std::int64_t least_certain_ns = 0;  // when it was, of this rank's clock
-  std::int64_t operations_total = 0;  // warm-up and verification included
-  bool verified = false;              // no check failed, on any rank
+  std::int64_t least_certain_ns = 0;    // when it was, of this rank's clock
+  std::int64_t operations_total = 0;    // warm-up and verification included
+  std::int64_t operations_checked = 0;  // of these, those whose every byte was looked at, by all ranks
+  bool verified = false;                // no check failed, on any rank
   VerifyResult verify;     // of the check that failed, on the rank where it failed; `where` says which operation
   std::string stopped_by;  // "count", "interval", "duration", "time" (the rule's time is up), "timeout" (kFewSamples
                            // times its time and one sample gave fewer samples than that), "corrupt" (a check failed)
@@ -79,8 +80,8 @@ struct Heartbeat {
 };
 
 // For tests only: called before and after the operations of a phase, "check", "warmup", "time" and "final_check", and
-// once in "align", "record", "finished" and "verify" (kFaultPhases), with the number of the sample (-1 where there is
-// none) and outside of the clock.
+// once in "align", "record", "finished" and "verify" (kFaultPhases), with the number of the sample (of Timing::checks
+// the number of the check, from 1; else -1) and outside of the clock.
 using PhaseHook = std::function<void(const char* phase, std::int64_t sample, bool after)>;
 
 struct SamplerSettings {

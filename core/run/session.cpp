@@ -125,6 +125,7 @@ void Session::check(const CaseSpec& spec) const {
   at_least("batch", spec.timing.batch, 1);
   at_least("skew_ns", spec.timing.skew_ns, 0);
   at_least("warmup", spec.timing.warmup, 0);
+  at_least("checks", spec.timing.checks, 0);
   for (const int device : {spec.places.source_device, spec.places.target_device}) {
     if (device < options_.runtime->count()) continue;
     throw CallerError("there is no device " + std::to_string(device) + ", expected -1 to " +

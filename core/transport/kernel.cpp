@@ -58,9 +58,12 @@ class KernelTransport final : public Transport {
                                            : variant.known;
     if (!fits) {
       return "kernel has no variant '" + by.variant +
-             "'; its variants are pull and push, store_and_forward and pipelined through a device that --via names, "
-             "and for one_shot and two_shot also host_barrier and device_barrier, as in pull+host_barrier, and for "
-             "one_shot with push flag_completion, driver_completion and resident";
+             (is_kernel_algorithm(by.variant)
+                  ? "': that is an algorithm, --algorithm " + by.variant
+                  : "'; its variants are pull and push, store_and_forward and pipelined through a device that --via "
+                    "names, with --algorithm one_shot or two_shot also host_barrier and device_barrier, as in "
+                    "pull+host_barrier, and with --algorithm one_shot and push also flag_completion, "
+                    "driver_completion and resident");
     }
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
     if (std::string reason = why_not_across(context, spec); !reason.empty()) return reason;

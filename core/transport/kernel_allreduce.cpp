@@ -41,7 +41,7 @@ std::string why_not_on_device(const RankContext& context, const CaseSpec& spec) 
 std::string why_not_pushed(const RankContext& context, const CaseSpec& spec) {
   if (spec.traffic.size_bytes > kMostPushedBytes) {
     return "one_shot pushes at most " + std::to_string(kMostPushedBytes) + " bytes, the case has " +
-           std::to_string(spec.traffic.size_bytes) + "; use pull or two_shot";
+           std::to_string(spec.traffic.size_bytes) + "; use --variant pull or --algorithm two_shot";
   }
   return why_not_side_by_side(context, spec.mechanism, "push", "pull");
 }
@@ -49,6 +49,8 @@ std::string why_not_pushed(const RankContext& context, const CaseSpec& spec) {
 bool is_one_shot(const Mechanism& by) { return by.algorithm == "one_shot"; }
 
 }  // namespace
+
+bool is_kernel_algorithm(std::string_view word) { return word == "one_shot" || word == "two_shot"; }
 
 KernelVariant kernel_variant(std::string_view variant) {
   KernelVariant result;
@@ -90,7 +92,7 @@ AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec) {
 
 std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec) {
   const Mechanism& by = spec.mechanism;
-  if (!is_one_shot(by) && by.algorithm != "two_shot") {
+  if (!is_kernel_algorithm(by.algorithm)) {
     return "kernel has no algorithm '" + by.algorithm + "'; its algorithms are one_shot and two_shot";
   }
   if (spec.traffic.pattern != Pattern::kAllreduce) return by.algorithm + " is an algorithm of allreduce only";
@@ -98,7 +100,7 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
   const AllreduceWay way = allreduce_way(context, spec);
   const std::string_view of_push = variant.completion.empty() ? variant.stay : variant.completion;
   if (way != AllreduceWay::kPushed && !of_push.empty()) {
-    return std::string(of_push) + " is of one_shot with push only; leave it out";
+    return std::string(of_push) + " is of --algorithm one_shot with push only; leave it out";
   }
   if (!variant.stay.empty() && variant.completion == kDriverCompletion) {
     return "a resident kernel does not end with an operation; leave out driver_completion";

@@ -33,6 +33,8 @@ struct KernelVariant {
 };
 KernelVariant kernel_variant(std::string_view variant);
 
+bool is_kernel_algorithm(std::string_view word);
+
 // "" or why the case's algorithm word does not fit it.
 std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec);
 std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context,

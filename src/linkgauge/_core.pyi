@@ -83,6 +83,8 @@ class Result(TypedDict):
     verify: Verify
     operations_total: int
     """Warm-up and verification included."""
+    operations_checked: int
+    """Of these, those of which every byte was looked at."""
     stopped_by: str
     """count, interval, duration, time, timeout (fewer samples in FEW_SAMPLES times the rule's time), corrupt."""
     batch: int
@@ -222,7 +224,7 @@ class Session:
         write_combined, huge_pages, fabric_handle), cadence, arrival,
         skew_ns, clock, window, batch, root, datatype, op, in_place,
         path, algorithm, buffer, initiator, host_leg, chunk_bytes, blocks, via, managed, source_device, target_device,
-        cpu_node, verify_each, seed, warmup, and stop (a
+        cpu_node, verify_each, checks, seed, warmup, and stop (a
         dict of kind, samples, relative_half_width, time_ns). Sizes are bytes, times nanoseconds.
 
         Raises UsageError naming a wrong key or value, Unsupported where the transport cannot run the case, PeerError

@@ -301,14 +301,14 @@ TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   spec.mechanism.variant = "push+device_barrier";
   EXPECT_NE(why_not(spec).find("one_shot with push has no meetings; leave out device_barrier"), std::string::npos);
   spec.mechanism.variant = "pull+flag_completion";
-  EXPECT_NE(why_not(spec).find("flag_completion is of one_shot with push only"), std::string::npos);
+  EXPECT_NE(why_not(spec).find("flag_completion is of --algorithm one_shot with push only"), std::string::npos);
   spec.mechanism.variant = "pull+resident";
-  EXPECT_NE(why_not(spec).find("resident is of one_shot with push only"), std::string::npos);
+  EXPECT_NE(why_not(spec).find("resident is of --algorithm one_shot with push only"), std::string::npos);
   spec.mechanism.variant = "resident+driver_completion";
   EXPECT_NE(why_not(spec).find("leave out driver_completion"), std::string::npos);
   spec.mechanism.variant = "push";
   spec.traffic.size_bytes = (1 << 20) + 4;
-  EXPECT_NE(why_not(spec).find("at most 1048576 bytes, the case has 1048580; use pull"), std::string::npos);
+  EXPECT_NE(why_not(spec).find("at most 1048576 bytes, the case has 1048580; use --variant pull"), std::string::npos);
   spec.traffic.size_bytes = 4096;
   spec.mechanism.variant = "device_barrier";
   spec.mechanism.algorithm = "two_shot";
@@ -333,6 +333,10 @@ TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   spec.mechanism.variant = "host_barrier";
   spec.mechanism.algorithm = "";
   EXPECT_NE(why_not(spec).find("kernel has no variant"), std::string::npos);
+  for (const std::string word : {"one_shot", "two_shot"}) {  // an algorithm's word where a variant's is meant
+    spec.mechanism.variant = word;
+    EXPECT_EQ(why_not(spec), "kernel has no variant '" + word + "': that is an algorithm, --algorithm " + word);
+  }
 }
 
 // --- wrong data ---------------------------------------------------------------------------------------------------

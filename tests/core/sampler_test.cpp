@@ -311,6 +311,48 @@ TEST(Sampler, EachOperationIsCheckedWhereAsked) {
   EXPECT_EQ(of_phase(bad.measurements[1], Phase::kSample).size(), 4U);
 }
 
+TEST(Sampler, AsManyOperationsMoreAreCheckedAsAskedEachWithNewData) {
+  Timing timing = timing_of(StopRuleKind::kCount, 10);
+  timing.checks = 300;
+  std::mutex mutex;
+  std::vector<std::uint64_t> seeds;
+  const Ran good = run(2, timing, settings_with(), 0, [&](FakeOperation& operation, int rank) {
+    if (rank == 0)
+      operation.on_post = [&](std::int64_t) {
+        const std::lock_guard lock(mutex);
+        seeds.push_back(operation.seeds.back());
+      };
+  });
+  EXPECT_TRUE(good.measurements[0].verified);
+  EXPECT_EQ(good.fills[0], 1 + 300 + 1);
+  EXPECT_EQ(good.measurements[0].operations_checked, 1 + 300 + 1);
+  EXPECT_EQ(good.measurements[0].operations_total, good.posts[0]) << "the checked ones are counted";
+  EXPECT_EQ(of_phase(good.measurements[0], Phase::kSample).size(), 10U) << "and none of them is a sample";
+  const std::set<std::uint64_t> checked(seeds.begin(), seeds.begin() + 301);
+  EXPECT_EQ(checked.size(), 301U) << "what the one before left cannot pass";
+  const Ran bad = run(2, timing, settings_with(), 0, [](FakeOperation& operation, int rank) {
+    if (rank == 1) operation.wrong_verify = 1 + 237;
+  });
+  for (const Measurement& measured : bad.measurements) {
+    EXPECT_FALSE(measured.verified);
+    EXPECT_EQ(measured.stopped_by, "corrupt");
+    EXPECT_EQ(measured.operations_checked, 1 + 237);
+    EXPECT_TRUE(of_phase(measured, Phase::kSample).empty());
+  }
+  EXPECT_EQ(bad.measurements[1].verify.where, "the untimed operation 237: in the fake");
+}
+
+TEST(Sampler, ChecksEndWithTheRulesTimeOnAllRanksAlike) {
+  Timing timing = timing_of(StopRuleKind::kCount, 1);
+  timing.checks = 1'000'000'000;
+  timing.stop.time_ns = 20'000'000;
+  const Ran ran = run(2, timing, settings_with(), 1'000'000);
+  EXPECT_TRUE(ran.measurements[0].verified);
+  EXPECT_EQ(ran.measurements[0].operations_checked, ran.measurements[1].operations_checked);
+  EXPECT_GE(ran.measurements[0].operations_checked, 1 + 1 + 1);
+  EXPECT_LE(ran.measurements[0].operations_checked, 1 + 2 * 20 + 1) << "a round is no longer than twice what was";
+}
+
 TEST(Sampler, SeedsDifferFromFillToFillAndAgreeAmongRanks) {
   Timing timing = timing_of(StopRuleKind::kCount, 3);
   timing.verify_each = true;
@@ -503,7 +545,6 @@ TEST(Sampler, ClocksOfNodesAreComparedAnewInALongCase) {
     Timing timing;
     timing.stop.kind = StopRuleKind::kCount;
     timing.stop.samples = 100;
-    timing.stop.time_ns = 60'000'000'000;
     SamplerSettings settings;
     if (is_long) settings.clock_age_ns = 1'000'000;
     const Measurement measured = sample(operation, group, timing, settings);

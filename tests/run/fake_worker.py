@@ -145,7 +145,8 @@ class FakeSession:
             linked = "LINKGAUGE_TEST_LINK" in os.environ
             samples["ns"][index] = link_ns(case) if linked else time.monotonic_ns() - start
             self.words[beat.COUNT] += np.uint64(1)
-        facts = {"converged": True, "coarse": False, "verified": True, "operations_total": count + 5, "lanes": ["all"]}
+        facts = {"converged": True, "coarse": False, "verified": True, "operations_total": count + 5, "lanes": ["all"],
+                 "operations_checked": case.checks + 2}  # fmt: skip
         return RankOutcome(self.rank, "ok", "", facts, samples)
 
 

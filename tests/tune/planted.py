@@ -86,7 +86,7 @@ class PlantedBench:
         self._noise, self._drift = noise, 0.0
         self.asked: list[Config] = []
 
-    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
         if len(self.asked) >= self.most:
             return None
         self.asked.append(config)
@@ -99,7 +99,7 @@ class PlantedBench:
         factor = self._surface(values)
         times = {size: time * factor * math.exp(launch + self._random.gauss(0, self._noise / 2))
                  for size, time in SIZES.items()}  # fmt: skip
-        rest = {"alltoall 64 KiB": 5e4 * math.exp(launch)} if guards else {}
+        rest = {"alltoall 64 KiB": 5e4 * math.exp(launch)} if confirms else {}
         return Outcome(times, rest)
 
     def foresee(self, configs: Sequence[Config]) -> None:

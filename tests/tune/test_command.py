@@ -92,7 +92,7 @@ def test_a_tuner_table_has_a_row_a_collective_over_its_sizes() -> None:
 class NothingIsMeasured:
     """A bench of which no launch counts."""
 
-    def measure(self, config: Config, *, guards: bool) -> Outcome:
+    def measure(self, config: Config, *, confirms: bool) -> Outcome:
         return Outcome({}, {}, "skipped: ccl moves data between ranks")
 
     def foresee(self, configs: Sequence[Config]) -> None:

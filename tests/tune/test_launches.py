@@ -22,9 +22,10 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
 from linkgauge.tune.in_launch import InLaunch
-from linkgauge.tune.launches import KEY, FolderBench, Wanted
+from linkgauge.tune.launches import KEY, FolderBench, _differs
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
+from linkgauge.tune.wanted import Wanted
 from thorough import thorough
 
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "run" / "fake_worker.py"))
@@ -86,13 +87,13 @@ ORDER: list[tuple[Config, bool]] = [((), False), (A, False), ((), True), (A, Fal
 def test_a_search_that_was_killed_goes_on_and_measures_nothing_twice(wanted: Wanted, tmp_path: Path) -> None:
     path = tmp_path / "search"
     first = bench_in(path, wanted)
-    told = [first.measure(config, guards=guards) for config, guards in ORDER[:4]]
+    told = [first.measure(config, confirms=confirms) for config, confirms in ORDER[:4]]
     first._planned(B, [*wanted.cases, *wanted.guards])  # killed when the fifth was stored, and nothing of it measured
     del first  # lets go of the folder, as the end of its process does
     before = {row.identity for row in load(path).rows()}
     samples = {file.name: file.read_bytes() for file in (path / "samples").iterdir()}
     second = bench_in(path, wanted)
-    again = [second.measure(config, guards=guards) for config, guards in ORDER]
+    again = [second.measure(config, confirms=confirms) for config, confirms in ORDER]
     assert again[:4] == told
     assert second.measured_here == 3
     assert again[4] is not None
@@ -128,6 +129,8 @@ def test_another_search_or_a_run_is_not_gone_on_with(wanted: Wanted, tmp_path: P
     bench_in(tmp_path / "search", wanted)
     with pytest.raises(UsageError, match="holds another search"):
         bench_in(tmp_path / "search", wanted, asked="that")
+    assert _differs('{"--allow": 0.01, "--seed": 1}', '{"--allow": 0.02, "--seed": 1}') == ", by --allow"
+    assert _differs("[1]", '{"--allow": 0.02}') == _differs("[" * 100_000, "{}") == ""  # as a stranger's may be
     folder = RunFolder.create(tmp_path / "run", {"seed": 1})
     with pytest.raises(UsageError, match="is not of a search"):
         FolderBench(folder, wanted, dict, "this", 10.0, time.monotonic())
@@ -136,8 +139,8 @@ def test_another_search_or_a_run_is_not_gone_on_with(wanted: Wanted, tmp_path: P
 def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wanted: Wanted, tmp_path: Path) -> None:
     kept = dataclasses.replace(wanted, settings=dataclasses.replace(wanted.settings, env=(("UCX_TLS", "tcp"),)))
     bench = bench_in(tmp_path / "search", kept)
-    slow = bench.measure((("LINKGAUGE_TEST_LINK", "5000,8"),), guards=False)
-    usual = bench.measure((), guards=True)
+    slow = bench.measure((("LINKGAUGE_TEST_LINK", "5000,8"),), confirms=False)
+    usual = bench.measure((), confirms=True)
     assert slow is not None
     assert usual is not None
     assert slow.times == {"kernel pingpong 8 0-1": pytest.approx(5001)}
@@ -147,6 +150,30 @@ def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wa
         ((("LINKGAUGE_TEST_LINK", "5000,8"), ("UCX_TLS", "tcp")), 0),
         ((("UCX_TLS", "tcp"),), 0),
     ]
+
+
+def test_a_launch_that_confirms_checks_more_and_is_known_again(wanted: Wanted, tmp_path: Path) -> None:
+    checking = dataclasses.replace(wanted, checks=500)
+    path = tmp_path / "search"
+    bench = bench_in(path, checking)
+    handed = path / "tuned"
+    handed.mkdir()
+    (handed / "export.sh").write_text("export UCX_TLS=tcp\n")
+    told = [bench.measure((), confirms=confirms) for confirms in (False, True, True)]
+    assert not (handed / "export.sh").exists()  # what is measured may belie it
+    assert [{*one.checked.values()} for one in told if one] == [{2}, {502}, {502}]
+    assert [len(one.checked) for one in told if one] == [1, 2, 2]  # guard cases too
+    assert {row.case.verify for row in load(path).rows()} == {"final", "500"}
+    del bench
+    (handed / "export.sh").write_text("export UCX_TLS=tcp\n")
+    again = bench_in(path, checking)
+    assert [again.measure((), confirms=confirms) for confirms in (True, False, True)] == [told[1], told[0], told[2]]
+    assert again.measured_here == 0
+    assert (handed / "export.sh").exists()
+    alone = dataclasses.replace(checking, guards=())
+    assert [one.verify for one in alone.confirming()] == ["500"]
+    each = dataclasses.replace(alone, cases=[dataclasses.replace(wanted.cases[0], verify="each")])
+    assert [one.verify for one in each.confirming()] == ["each"]
 
 
 LATENCIES = ("2000", "700", "1500", "3000")
@@ -163,13 +190,13 @@ def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Want
     bench = bench_in(path, wanted, in_launch=TAKEN)
     order = [(), SEVERAL[0], SEVERAL[1], (), SEVERAL[2], SEVERAL[3]]
     bench.foresee(order)
-    told = [bench.measure(config, guards=False) for config in order]
+    told = [bench.measure(config, confirms=False) for config in order]
     assert [next(iter(one.times.values())) for one in told if one] == [
         pytest.approx(float(latency) + 1) for latency in (1000, 2000, 700, 1000, 1500, 3000)
     ]
     assert bench.launches == 1
     bench.foresee(())
-    assert bench.measure(SEVERAL[1], guards=False) is not None  # as what confirms asks: a launch of its own
+    assert bench.measure(SEVERAL[1], confirms=False) is not None  # as what confirms asks: a launch of its own
     assert bench.launches == 2
     assert asked_of(path) == [((), 0), ((("UCX_TEST_LINKS", "700"),), 0)]
     rows = [row for row in load(path).rows() if row.launch == 0]
@@ -180,9 +207,9 @@ def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Want
     del bench
     again = bench_in(path, wanted, in_launch=TAKEN)
     again.foresee(order)
-    assert [again.measure(config, guards=False) for config in order] == told
+    assert [again.measure(config, confirms=False) for config in order] == told
     again.foresee([SEVERAL[0], ()])
-    assert again.measure(SEVERAL[0], guards=False) is not None  # for the second time
+    assert again.measure(SEVERAL[0], confirms=False) is not None  # for the second time
     assert again.measured_here == 1
 
 
@@ -190,12 +217,12 @@ def test_of_what_was_no_launchs_environment_a_log_says_nothing_yet(wanted: Wante
     logged = dataclasses.replace(wanted, prepared=dataclasses.replace(wanted.prepared, variables_read=True))
     bench = bench_in(tmp_path / "search", logged, in_launch=TAKEN)
     bench.foresee([(), SEVERAL[0]])
-    assert bench.measure((), guards=False) is not None
-    assert bench.measure(SEVERAL[0], guards=False) is not None
+    assert bench.measure((), confirms=False) is not None
+    assert bench.measure(SEVERAL[0], confirms=False) is not None
     assert bench.launches == 1
     assert bench.unread(SEVERAL[0]) == frozenset()
     bench.foresee(())
-    assert bench.measure(SEVERAL[0], guards=False) is not None  # a launch of its own, of whose log nothing came
+    assert bench.measure(SEVERAL[0], confirms=False) is not None  # a launch of its own, of whose log nothing came
     assert bench.unread(SEVERAL[0]) == {"UCX_TEST_LINKS"}
 
 
@@ -203,7 +230,7 @@ def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wan
     bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)
     refused = (("UCX_TEST_LAUNCH_SIZE", "1"),)
     bench.foresee([(), refused, SEVERAL[1]])
-    default, own, shared = (bench.measure(one, guards=False) for one in [(), refused, SEVERAL[1]])
+    default, own, shared = (bench.measure(one, confirms=False) for one in [(), refused, SEVERAL[1]])
     assert default is not None
     assert own is not None
     assert shared is not None

@@ -71,7 +71,7 @@ class Fixed:
     def __init__(self, faster: Config, *, guard: float = 1.0, bad: Config = ()) -> None:
         self.faster, self.guard, self.bad, self.count = {*faster}, guard, {*bad}, 0
 
-    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
         self.count += 1
         if self.bad and self.bad <= {*config}:
             return Outcome({}, bad="hung: no progress within 10 s")
@@ -118,7 +118,7 @@ def test_what_hangs_is_asked_once_and_excluding_variables_never_together() -> No
 
 def test_a_default_that_fails_leaves_nothing_to_find() -> None:
     class Broken(Fixed):
-        def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+        def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
             return Outcome({}, bad="failed: no such library")
 
     assert tune(TWO, Broken(())).candidates == []
@@ -130,11 +130,11 @@ def test_what_corrupts_while_it_is_confirmed_is_not_proved() -> None:
 
         guarded = 0
 
-        def measure(self, config: Config, *, guards: bool) -> Outcome | None:
-            self.guarded += guards and bool(config)
-            if guards and config and self.guarded == 5:
+        def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
+            self.guarded += confirms and bool(config)
+            if confirms and config and self.guarded == 5:
                 return Outcome({}, bad="corrupt: 3 wrong bytes")
-            return super().measure(config, guards=guards)
+            return super().measure(config, confirms=confirms)
 
     found = tune(TWO[:1], Late((("A", "2"),)))
     assert found.best is None
@@ -148,7 +148,7 @@ class Listed(Fixed):
         super().__init__(())
         self.listed = {config: iter(some) for config, some in times.items()}
 
-    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
         return Outcome({"8 B": next(self.listed[config])})
 
 
@@ -183,9 +183,9 @@ class Dear(Fixed):
     def foresee(self, configs: Sequence[Config]) -> None:
         self.screened = self.screened or {*configs} - {()}
 
-    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
         self.spent += 0.1 if config and self.shared else 1.0
-        return super().measure(config, guards=guards)
+        return super().measure(config, confirms=confirms)
 
     def shares(self, config: Config) -> bool:
         return self.shared

@@ -112,6 +112,7 @@ def against_command(
     from linkgauge.model.quantity import parse_duration, parse_sizes
     from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
+    from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import Request, rows_of
     from linkgauge.run.hosts import asked_hosts
     from linkgauge.run.measure import default_out
@@ -175,6 +176,8 @@ def against_command(
             print_rows(table, {**cannot, **known.left_out})
             if hint := untold(table):
                 click.echo(hint)
+            if words := checked_so_far(results):
+                click.echo(f"Ours: {words}; of the peer's operations none was looked at here.")
         if table and out is None:
             click.echo(f"results: {results}; --out {results} goes on with this comparison", err=True)
 

@@ -16,16 +16,19 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from linkgauge import __version__, interrupts
 from linkgauge.app import standard_output
-from linkgauge.app.command_line import Group
+from linkgauge.app.command_line import COMPLETE, Group
 from linkgauge.app.standard_output import StandardOutputError
 from linkgauge.errors import DamagedRunWarning, Exit, LinkgaugeError, UsageError, brief, nearest, one_line
 from linkgauge.files import allow_open_files
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +74,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("expect", "expect", "Compute what a system's links allow, by named rules."),
         ("simulate", "simulate", "Simulate a whole cluster's bandwidth by placement and routing."),
     ),
+    "Shell": (("completion", "completion", "Print the script by which a shell completes these commands."),),
 }
 COMMANDS: tuple[CommandEntry, ...] = tuple(
     CommandEntry(name, f"linkgauge.app.{module}", help, panel)
@@ -101,6 +105,13 @@ class _Commands(Group):
         if not name.startswith("-") and name not in self.list_commands(ctx):
             raise click.UsageError(f"no command '{brief(name)}'{nearest(name, self.list_commands(ctx))}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: none of the commands is imported for it."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(entry.name, help=entry.help) for entry in COMMANDS if entry.name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for panel, entries in itertools.groupby(COMMANDS, key=lambda entry: entry.panel):
@@ -194,6 +205,11 @@ def _damages_in_one_line() -> Iterator[None]:
 def _run(arguments: Sequence[str], root: click.Command) -> int:
     arguments = _flags_for_words(arguments)
     try:
+        # As click's own main has it; the program's name is not asked, which may be that of a module.
+        if root is ROOT and (asked := os.environ.get(COMPLETE)):
+            from linkgauge.app.completion import answer
+
+            return answer(root, asked)
         _check_encoding(arguments)
         with _damages_in_one_line(), root.make_context("linkgauge", list(arguments)) as context:
             result = root.invoke(context)

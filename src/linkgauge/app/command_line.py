@@ -14,6 +14,8 @@ from linkgauge.errors import brief, nearest
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
+COMPLETE = "_LINKGAUGE_COMPLETE"
+"""The variable by which a shell asks: `bash_source` for its script, which asks by `bash_complete` for words."""
 
 
 class FiniteRange(click.FloatRange):

@@ -50,13 +50,24 @@ _USUAL = ("transport", "pattern", "size", "ranks", "app")
 _METAVARS = {"transport": "NAMES", "pattern": "NAMES", "size": "SIZES", "ranks": "NUMBER", "app": "NAME|FILE"}
 
 
+def _completing(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """For the shell: the words that go on as the last of a list does."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{word}" for word in choices if word.startswith(last)]
+
+    return complete
+
+
 def dimension_options(function: Decorated) -> Decorated:
     """`function` with a flag for each dimension, which may be repeated: texts, not yet read (`dimension_values`)."""
     for dimension in reversed(DIMENSIONS.values()):
         choices = f" [{'|'.join(dimension.values.choices)}]" if 0 < len(dimension.values.choices) <= 6 else ""
         metavar = _METAVARS.get(dimension.name, "VALUE")
         add = option(dimension.flag, multiple=True, metavar=metavar, panel=dimension.group,
-                     advanced=dimension.name not in _USUAL, help=dimension.help + choices)  # fmt: skip
+                     shell_complete=_completing(dimension.values.choices), advanced=dimension.name not in _USUAL,
+                     help=dimension.help + choices)  # fmt: skip
         function = add(function)
     return function
 
@@ -90,7 +101,7 @@ def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Valu
 
 
 def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The flags' texts with each `--app` as the dimension has it: a file by `file:`, its parameters behind it."""
+    """The flags' texts with each `--app` as the dimension has it: a path behind `file:`, its parameters behind it."""
     found = dict(texts)
     if settings and "app" not in found:
         raise UsageError("--set is of an application: give --app NAME or --app FILE too")
@@ -102,9 +113,14 @@ def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str
     if "app" in found:
         asked = [word.strip() for text in found["app"] for word in text.split(",")]
         asked = [name for word in asked for name in (catalogue.names() if word == "all" else [word])]
-        files = [f"file:{word}" if word.endswith((".toml", ".json")) or "/" in word else word for word in asked]
+        files = [f"file:{word}" if is_path(word) else word for word in asked]
         found["app"] = [" ".join([word, *settings]) for word in files]
     return found
+
+
+def is_path(word: str) -> bool:
+    """Whether an application's name is a step file's path, as `--app` takes one."""
+    return not word.startswith("file:") and (word.endswith((".toml", ".json")) or "/" in word)
 
 
 def application_plan(values: Mapping[str, tuple[Value, ...]]) -> Plan:

@@ -80,8 +80,8 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
 @option(
     "--figure",
     required=True,
-    help="goodput, latency, boxes, matrix, topology, devices, ratio, timeline, distribution, shares; of applications "
-    "scaling, kinds or ranks.",
+    help="goodput, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, timeline, "
+    "distribution, shares; of applications scaling, kinds or ranks.",
 )
 @option("-o", "--output", type=PATH, help="Ends with .pdf, .svg, .png or .json; FIGURE.pdf by default.")
 @option("--pattern", default="", help="Only this pattern.")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from linkgauge.model.case import Case
     from linkgauge.run.devices import DeviceSet
     from linkgauge.tune.choice import Choice
-    from linkgauge.tune.launches import FolderBench, Wanted
+    from linkgauge.tune.launches import FolderBench
+    from linkgauge.tune.wanted import Wanted
 
 _NOT_OF_A_SEARCH = (
     "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
@@ -104,8 +105,9 @@ def _search(
     from linkgauge.app import run_options
     from linkgauge.app.progress import reporter_for
     from linkgauge.run.devices import find_devices
-    from linkgauge.tune.choice import choose
+    from linkgauge.tune.choice import choose, preset_in
     from linkgauge.tune.confirm import tune
+    from linkgauge.tune.exports import FOLDER, PAGE
     from linkgauge.tune.launches import InterruptedSearchError
     from linkgauge.tune.page import page, plain, with_proof
     from linkgauge.tune.record import DEFAULT
@@ -113,7 +115,8 @@ def _search(
     given = run_options.resolve_mpis(asked.mpi)
     devices = find_devices(asked.devices)
     wanted = _wanted(asked, guards, devices, given)
-    choice = choose(words, wanted.cases, wanted.settings, wanted.prepared)
+    preset = preset_in(os.environ, dict(wanted.settings.env))
+    choice = choose(words, wanted.cases, wanted.settings, wanted.prepared, preset)
     reporter = reporter_for()
     factors = choice.factors()
     grid = math.prod(len(one.values) + 1 for one in factors)
@@ -123,7 +126,7 @@ def _search(
         for why in choice.refused.values():
             if "does not read it" in why:
                 reporter.note(why)
-    bench = _bench(asked, wanted, choice, devices, budget_s, began, reporter)
+    bench = _bench(asked, wanted, choice, allowed, devices, budget_s, began, reporter)
     try:
         found = tune(factors, bench, wanted.prepared.seed, allowed)
     except InterruptedSearchError:
@@ -136,11 +139,16 @@ def _search(
     found = with_proof(found, choice)
     best = found.best
     chosen = (bench.chosen(DEFAULT), bench.chosen(best.config)) if best else ({}, {})
+    if best and (bad := bench.went_wrong.get(best.config)):
+        found.record.rule_out(best.config, bad)
+        found = with_proof(found, choice)
+        best = found.best
     text, data = page(found, choice, subject, chosen), plain(found, choice, subject, chosen)
-    _hand_out(bench.path, text, data, choice.environment(best.config) if best else {}, wanted)
+    _hand_out(bench.path, text, data, choice.exports(best.config) if best else {}, wanted)
     print(data if as_json else text, end="")
     if not as_json:
-        print(f"run folder: {bench.path} ({bench.launches} launches); what to export: {bench.path / 'tuned'}")
+        lies = f"what to export: {bench.path / FOLDER}" if best else f"the page: {bench.path / FOLDER / PAGE}"
+        print(f"run folder: {bench.path} ({bench.launches} launches); {lies}")
     return Exit.DONE if found.record.last_defaults() else Exit.SOME_FAILED
 
 
@@ -152,7 +160,8 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
     from linkgauge.run.library_choice import LOG_VARIABLES
     from linkgauge.run.nodes import Nodes
     from linkgauge.run.prepare import prepare
-    from linkgauge.tune.launches import Wanted
+    from linkgauge.tune.confirm import CHECKS
+    from linkgauge.tune.wanted import Wanted
 
     nodes = Nodes(devices, lambda text: None)
 
@@ -179,7 +188,7 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
             if launch.settings == settings:
                 kept |= {case.case_key: case for case in launch.cases if case.case_key not in found}
     log = any(case.transport == "ccl" for case in cases) and not {name for name, _ in settings.env} & {*LOG_VARIABLES}
-    return Wanted(dataclasses.replace(prepared, variables_read=log), settings, cases, tuple(kept.values()))
+    return Wanted(dataclasses.replace(prepared, variables_read=log), settings, cases, tuple(kept.values()), CHECKS)
 
 
 def _guards(
@@ -219,18 +228,22 @@ def _subject(cases: Sequence[Case]) -> str:
 
 
 def _bench(
-    asked: Asked, wanted: Wanted, choice: Choice, devices: DeviceSet, budget_s: float, began: float, reporter: Any
-) -> FolderBench:
+    asked: Asked, wanted: Wanted, choice: Choice, allowed: float, devices: DeviceSet, budget_s: float, began: float,
+    reporter: Any,
+) -> FolderBench:  # fmt: skip
     from linkgauge.app.new_run import warn
+    from linkgauge.plan.environment import shown
     from linkgauge.run.info import run_info
     from linkgauge.run.measure import check_out, default_out, whole_again
     from linkgauge.store.folder import RunFolder
     from linkgauge.tune.launches import KEY, FolderBench
 
     out = asked.out or default_out("tune")
-    what = json.dumps([[case.case_key for case in (*wanted.cases, *wanted.guards)], sorted(wanted.settings.env),
-                       wanted.settings.mpi, [[name, *one.values] for name, one in choice.known.items()],
-                       wanted.prepared.seed])  # fmt: skip
+    what = json.dumps({
+        "its cases": [case.case_key for case in (*wanted.cases, *wanted.guards)], "--mpi": wanted.settings.mpi,
+        "environment": shown(choice.preset), "settings": [[name, *one.values] for name, one in choice.known.items()],
+        "--allow": allowed, "--seed": wanted.prepared.seed, "operations checked": wanted.checks,
+    })  # fmt: skip
     if (out / "run.json").exists():
         folder = RunFolder.open(out)
         folder.hold()
@@ -247,18 +260,14 @@ def _bench(
 
 
 def _hand_out(path: Path, text: str, data: str, environment: Mapping[str, str], wanted: Wanted) -> None:
-    from linkgauge.store.folder import write_atomically
-    from linkgauge.tune.exports import files
+    from linkgauge.tune.exports import ANSWER, FOLDER, PAGE, files, hand_out
 
     mpi = wanted.prepared.mpis.get(wanted.settings.mpi)
-    folder = path / "tuned"
-    folder.mkdir(exist_ok=True)
     kind = mpi.launcher_kind if mpi is not None else "single"
-    found = {"page.txt": text, "tuned.json": data}
+    found = {PAGE: text, ANSWER: data}
     if environment:
         found |= files(environment, wanted.cases, kind, max(len(wanted.settings.hosts), 1))
-    for name, content in found.items():
-        write_atomically(folder / name, content.encode())
+    hand_out(path / FOLDER, found)
 
 
 def _list(which: str, as_json: bool) -> None:

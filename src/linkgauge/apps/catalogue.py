@@ -30,7 +30,8 @@ def builtin(name: str) -> StepFile:
     if name not in names():
         known = names()
         raise UsageError(
-            f"no application '{name}'{nearest(name, known)}: expected file:PATH or one of {', '.join(known)}"
+            f"no application '{name}'{nearest(name, known)}: expected a step file's path (in a plan file:PATH) or one "
+            f"of {', '.join(known)}"
         )
     return step_file_of(read_toml(FOLDER / f"{name}.toml", "a step file's TOML"), name)
 

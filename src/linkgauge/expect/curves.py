@@ -157,9 +157,10 @@ class CurvesOfSystem:
         if nics and all(nic.port_rate is not None for nic in nics):
             return ""
         lacks = "states no port_rate of its NICs" if nics else "describes no NIC"
+        missing = "it" if nics else "NICs with a port_rate"
         return (
-            f"{name} {lacks}, so nothing bounds {pattern} between nodes: add "
-            f"{'it' if nics else 'NICs with a port_rate'} to its description ('linkgauge system {name} --json > mine.json') and give --system ./mine.json"
+            f"{name} {lacks}, so nothing bounds {pattern} between nodes: add {missing} to its description "
+            f"('linkgauge system {name} --json > mine.json') and give --system ./mine.json"
         )
 
     def _curve(self, pattern: str, transport: str, memory: tuple[str, str], count: int) -> Curve | None:

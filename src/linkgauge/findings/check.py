@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_coll
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.model.shape import read_toml
+from linkgauge.stats.checked import checked_words
 
 Judge = Callable[[Subject], tuple[list[Verdict], list[str], int]]
 
@@ -79,6 +81,8 @@ def check(
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
         notes.append(f"{how}.")
     verdicts += check_fleet(places)
+    if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
+        notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
     if with_findings and not any(verdict.source == FINDINGS for verdict in verdicts):
         unjudged = any(subject.facts.unjudged for subject in subjects)
         notes.append(f"No faults among the findings{', of which none is by a limit' if unjudged else ''}.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -198,6 +199,9 @@ class FailedCase:
     devices: tuple[int, ...]
     status: str
     reason: str
+    launch_key: str = ""  # empty: its launch never began
+    settings: str = ""  # the library's own during this case
+    variables: tuple[tuple[str, str], ...] = ()  # planned for a launch that never began
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> FailedCase:
@@ -209,6 +213,8 @@ class FailedCase:
             devices=tuple(row["devices"]),
             status=str(row["status"]),
             reason=str(row.get("reason") or "no reason given"),
+            launch_key=str(row.get("launch_key") or ""),
+            settings=str(row.get("settings") or ""),
         )
 
 
@@ -247,6 +253,7 @@ class Facts(Remembering):
     interferences: Callable[[], Sequence[Interference]] = list
     network: Network | None = None
     lost: int = 0  # cases that the damaged run folder has no more
+    checked: Counter[str] = dataclasses.field(default_factory=Counter)  # stats/checked.py
 
     def __post_init__(self) -> None:
         """Name what sets the launches of a transport apart."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from linkgauge.findings.by_setting import told_apart, words
 from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, FailedCase, Measure, Observation, keys, median
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
@@ -138,37 +139,51 @@ _HOW_CASES_END = {"corrupt": "gave wrong data", "hung": "hung", "crashed": "cras
                   "disturbed": "had a load that failed beside them"}  # fmt: skip
 
 
-@rule("cases that failed, hung, crashed or gave wrong data, and what they share", faults=True, whole=True)
+@rule(
+    "cases that failed, hung, crashed or gave wrong data, and what they share: a device or a setting",
+    faults=True,
+    whole=True,
+)
 def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
     by_status: dict[str, list[FailedCase]] = {}
     for row in facts.failures:
         by_status.setdefault(row.status, []).append(row)
     for status, rows in by_status.items():
-        count = Counter(device for row in rows for device in set(row.devices))
-        ran = Counter(device for m in facts.measures for device in set(m.devices))
-        shared = [d for d, n in count.items() if n == len(rows) and n >= 3 and len(ran) > 2 and not ran.get(d)]
-        words = _HOW_CASES_END.get(status, "failed")
-        reasons = Counter(row.reason for row in rows)
-        whom = f"; all of them use {facts.name_of(shared[0])}, which no case measured" if len(shared) == 1 else ""
-        yield Finding(
-            "failed_cases",
-            "fault",
-            status,
-            f"{len(rows)} case{'s' if len(rows) != 1 else ''} {words}{whom}. Most often: "
-            f"{reasons.most_common(1)[0][0]}",
-            tuple(
-                Evidence(f"{n} times: {reason}", tuple(row.case_key for row in rows if row.reason == reason))
-                for reason, n in reasons.most_common(5)
-            ),
-            0.99 if status == "corrupt" else 0.95,
-            "Data that is wrong once is wrong: take the path out of use, look at IOMMU, ACS and "
-            "driver." if status == "corrupt"
-            else "'linkgauge show --cases failed' lists them with their evidence; 'linkgauge doctor' looks for "
-            "the usual causes.",
-            1.0 if status == "corrupt" else 0.6,
-            tuple(shared),
-        )  # fmt: skip
+        for settings, some in told_apart(facts, rows).items():
+            yield _failed_alike(facts, status, some, words(settings))
+
+
+def _failed_alike(facts: Facts, status: str, rows: Sequence[FailedCase], settings: str) -> Finding:
+    """`settings`: under which alone these cases ended so; empty where nothing sets them apart."""
+    count = Counter(device for row in rows for device in set(row.devices))
+    ran = Counter(device for m in facts.measures for device in set(m.devices))
+    shared = [d for d, n in count.items() if n == len(rows) and n >= 3 and len(ran) > 2 and not ran.get(d)]
+    whom = f"; all of them use {facts.name_of(shared[0])}, which no case measured" if len(shared) == 1 else ""
+    if settings:
+        whom = f" under {settings}, and not without it"
+    reasons = Counter(row.reason for row in rows)
+    if settings:
+        remedy = f"Do not set {settings}; tell the library's maintainers. Without it the same cases are measured well."
+    elif status == "corrupt":
+        remedy = "Data that is wrong once is wrong: take the path out of use, look at IOMMU, ACS and driver."
+    else:
+        remedy = "'linkgauge show RUN' lists them with their reasons; 'linkgauge doctor' looks for the usual causes."
+    return Finding(
+        "failed_cases",
+        "fault",
+        settings or status,
+        f"{len(rows)} case{'s' if len(rows) != 1 else ''} {_HOW_CASES_END.get(status, 'failed')}{whom}. Most often: "
+        f"{reasons.most_common(1)[0][0]}",
+        tuple(
+            Evidence(f"{n} times: {reason}", tuple(row.case_key for row in rows if row.reason == reason))
+            for reason, n in reasons.most_common(5)
+        ),
+        0.99 if status == "corrupt" else 0.95,
+        remedy,
+        1.0 if status == "corrupt" else 0.6,
+        tuple(shared),
+    )
 
 
 @rule("spread within cases above a threshold")
@@ -302,5 +317,6 @@ def too_few_samples(facts: Facts) -> Iterable[Finding]:
         f"given, and no claim rests on them.",
         (Evidence("fewest samples", keys(sorted(few, key=lambda m: m.effective)[:50])),),
         0.99,
-        "Sample longer (--stop interval with a larger --time), or use the streaming cadence for short operations.",
+        "Sample longer (--stop-rule interval with a larger --stop-time-ns), or use the streaming cadence for short "
+        "operations.",
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Measure, Obs
 from linkgauge.findings.samples import RankSeries, Samples
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.run.prepared import read_launches
 from linkgauge.stats.attempts import Counted, counted
+from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
 from linkgauge.store.schema import Identity
@@ -86,7 +89,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
     return Facts(
         # What goes on beside loads is no witness of the machine: those cases are judged against themselves, alone.
         [measure for measure in _measures(rows) if not measure.case.beside],
-        failures=[FailedCase.of(row) for row in rows.others if row["status"] != "skipped"],
+        failures=_failures(run, [row for row in rows.others if row["status"] != "skipped"]),
         skipped=[row for row in rows.others if row["status"] == "skipped"],
         observations=[Observation.of(row) for row in run.observations.to_pylist()],
         launches=run.launches.to_pylist(),
@@ -98,7 +101,23 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         interferences=lambda: interferences(run),
         network=Network.of_run(run),
         lost=run.lost,
+        checked=operations_checked(run),
     )
+
+
+def _failures(run: Run, rows: Sequence[Mapping[str, Any]]) -> list[FailedCase]:
+    """Of a launch that never began the plan alone tells the variables."""
+    found = [FailedCase.of(row) for row in rows]
+    if all(one.launch_key for one in found):
+        return found
+    try:
+        planned = {one.number: one.settings.env for one in read_launches(run.path)}
+        again = {int(actual): int(number) for actual, number in dict(run.info.get("relaunched") or {}).items()}
+    except (LinkgaugeError, TypeError, ValueError):  # no plan, as of what was imported; or a stranger's
+        return found
+    return [one if one.launch_key
+            else dataclasses.replace(one, variables=planned.get(again.get(row["launch"], row["launch"]), ()))
+            for one, row in zip(found, rows, strict=True)]  # fmt: skip
 
 
 def system_of(run: Run) -> System | None:

@@ -27,6 +27,7 @@ from linkgauge.model.dimension import (
     SERVICE_CLASS,
     SIZE,
     SIZES,
+    VERIFY,
     WORD,
     YES_OR_NO,
     Dimension,
@@ -242,8 +243,8 @@ class Case:
         Says.HOW, "application: mechanism of its copies and stand-in kernels, of --blocks; default the copy engine.",
         _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
     verify: str = field(default="final", metadata=_of(
-        Says.HOW_LONG, "Check the data of the final operation, or of each.", _TIMED, one_of(("final", "each")),
-        core=""))
+        Says.HOW_LONG, "Operations whose data are checked: first and last (final), each, or N untimed ones more.",
+        _TIMED, VERIFY, core=""))
     warmup: int = field(default=5, metadata=_of(
         Says.HOW_LONG, "Operations before the first sample.", _TIMED, count(0, 1 << 30)))
     stop: StopRule = field(default=StopRule(), metadata={"says": Says.HOW_LONG, "core": ""})
@@ -258,6 +259,11 @@ class Case:
     def group_ranks(self) -> int:
         """How many ranks do the pattern with each other: n of docs/definitions.md."""
         return len(self.devices) // self.groups
+
+    @property
+    def checks(self) -> int:
+        """How many untimed operations more are checked."""
+        return int(self.verify) if self.verify.isdecimal() else 0
 
     def node_of(self, device: int) -> int:
         """The number of the node, among the run's, that one of its devices is of."""

@@ -235,6 +235,21 @@ def time_ns(minimum: int = 0) -> Values:
     return Values(_quantity(_duration_or_ns, minimum, quantity.MAX_TIME_NS, expected), expected)
 
 
+EACH, FINAL = "each", "final"
+_VERIFY_EXPECTED = "final, each, or how many untimed operations more"
+
+
+def _verify(item: Any) -> tuple[Value, ...]:
+    """A word, or a number as text."""
+    if item in (EACH, FINAL):
+        return (item,)
+    try:
+        return tuple(str(number) for number in count(1, 1_000_000_000).parse(item))
+    except WrongValueError:
+        raise WrongValueError(f"wrong value {_shown(item)}: expected {_VERIFY_EXPECTED}") from None
+
+
+VERIFY = Values(_verify, _VERIFY_EXPECTED)
 OTHERS = -2
 """In source_device and target_device: each device but those of the case, by turns."""
 _DEVICE_WORDS = {"own": -1, "others": OTHERS}
@@ -349,7 +364,8 @@ RANKS = Values(_ranks, _RANKS_EXPECTED)
 
 
 _APP_EXPECTED = (
-    "a name of 'linkgauge apps' or file:PATH, a preset of it, and parameters as NAME=NUMBER or NAME=NUMBER*ranks"
+    "a name of 'linkgauge apps' or a step file's path (in a plan file:PATH), a preset of it, and parameters as "
+    "NAME=NUMBER or NAME=NUMBER*ranks"
 )
 _APP = re.compile(
     r"[A-Za-z0-9_-]{1,64}(@[0-9a-f]{8})?( [A-Za-z0-9][A-Za-z0-9_.-]{0,31}(=[0-9]{1,13}(\*ranks)?)?)*( \{.*\})?"

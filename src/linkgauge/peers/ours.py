@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import statistics
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.errors import EnvironmentLackingError
+from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import json_object
 from linkgauge.peers.catalogue import TWO_ENDED, Counts
@@ -18,6 +20,7 @@ from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import NVBANDWIDTH_COUNTS, Figures, Reasons
 from linkgauge.run.processes import MARK
+from linkgauge.stats.checked import checked_words, operations_checked
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Row as StoredRow
@@ -109,6 +112,19 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
             elif row.key not in figures:
                 reasons[row.key] = f"ours: {measured.status}: {measured.reason}"
     return figures, reasons
+
+
+def checked_so_far(out: Path) -> str:
+    """Of how many of our operations the data were checked, over the rounds that lie there; empty where it is not
+    known."""
+    from linkgauge.store.run import load
+
+    found: Counter[str] = Counter()
+    for folder in sorted(out.glob("ours-[0-9]*")):
+        if folder.is_dir():
+            with contextlib.suppress(RunFolderError):  # of a round that was ended
+                found += operations_checked(load(folder))
+    return checked_words(found)
 
 
 def _other_library(request: Request, run: Run) -> str:

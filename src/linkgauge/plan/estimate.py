@@ -67,8 +67,9 @@ def case_s(case: Case, machine: PlanMachine) -> float:
         timed = min(limit, 2 * timed + _TURNS * _TURN_S) + LAUNCH_S * len(own_launches(case))
     # A sample that has begun is finished, and warm-up is at least one sample.
     timed = max(timed, per_sample) + per_sample + operation_s(case, machine) * case.warmup
-    checks = 3 * case.size * max(case.ranks, 1) / machine.assumed_checked_bytes_per_s
-    return _FIXED_S + timed + checks
+    checked = 1.5 * case.size * max(case.ranks, 1) / machine.assumed_checked_bytes_per_s
+    more = min(limit, case.checks * (operation_s(case, machine) + checked))
+    return _FIXED_S + timed + 2 * checked + more
 
 
 def longest_sample_s(case: Case, machine: PlanMachine) -> float:

@@ -215,6 +215,9 @@ def case_header(case: Case, outcomes: Sequence[RankOutcome], oversubscribed: boo
         "coarse": any(one.facts.get("coarse", False) for one in active),
         "oversubscribed": oversubscribed,
         "verified": bool(active) and all(one.facts.get("verified", False) for one in active),
-        "operations_total": max((int(one.facts.get("operations_total", 0)) for one in active), default=0),
+        **{
+            name: max((int(one.facts.get(name, 0)) for one in active), default=0)
+            for name in ("operations_total", "operations_checked")
+        },
         "evidence": evidence,
     }

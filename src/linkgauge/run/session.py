@@ -165,7 +165,8 @@ class CoreSession:
         samples = dict(result["samples"])
         place = rank_list(case, self._spec.devices).index(self.rank)
         samples["rank"] = np.full(len(samples["ns"]), place, dtype=np.int32)
-        names = ("converged", "coarse", "verified", "operations_total", "stopped_by", "lanes", "chosen")
+        names = ("converged", "coarse", "verified", "operations_total", "operations_checked", "stopped_by", "lanes",
+                 "chosen")  # fmt: skip
         facts = {name: result[name] for name in names}
         status, reason = "ok", ""
         verify = result["verify"]

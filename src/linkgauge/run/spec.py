@@ -217,6 +217,7 @@ def _core_job(case: Case, ranks: list[int], seed: int, own: Callable[[int], int]
         "target_options": options(case.target_node),
         "managed": case.managed or "default",
         "verify_each": case.verify == "each",
+        "checks": case.checks,
         "seed": case_seed(seed, case),
         "stop": {
             "kind": case.stop.rule,

@@ -22,6 +22,7 @@ from linkgauge.store.journal import Record, read_journal
 
 HUNG_AFTER_S = 10.0
 HUNG_AFTER_SAMPLES = 20
+CHECKING = 2  # times the rule's time, in which further checks end: the last round of them may be twice as slow
 _LOOKED_INTO_S = 1.0  # without a heartbeat: whether bytes cross, which takes a step a rank to find
 _START_PATIENCE_S = 60.0
 SETUP_S = 20.0  # buffers, handles and checks beside what is timed, before the backstop counts
@@ -53,14 +54,16 @@ def patience_for(case: Case, machine: PlanMachine, longest_seen_s: float, hung_a
     """Limits of one case: quiet for the longer of 10 s and 20 times the longest sample, seen or estimated.
 
     Preparing and checking raise no heartbeat within them, so their estimate counts as a sample. The total is what the
-    core gives a case with few samples, and what preparing and checking may take.
+    core gives a case with few samples, twice the rule's time more where that bounds further checks, and what preparing
+    and checking may take.
     """
     from linkgauge._core import FEW_SAMPLES  # here: commands that measure nothing do without
 
     outside = case_s(case, machine) - min(case.stop.time_ns / 1e9, case_s(case, machine))
     longest = max(longest_sample_s(case, machine), longest_seen_s, outside / 4)
     quiet = max(hung_after_s, HUNG_AFTER_SAMPLES * longest)
-    return Patience(quiet, FEW_SAMPLES * case.stop.time_ns / 1e9 + longest + SETUP_S + 5 * outside + hung_after_s)
+    rules = (FEW_SAMPLES + (CHECKING if case.checks else 0)) * case.stop.time_ns / 1e9
+    return Patience(quiet, rules + longest + SETUP_S + 5 * outside + hung_after_s)
 
 
 class LaunchWatch:

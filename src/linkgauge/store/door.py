@@ -32,7 +32,7 @@ _RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "cases": {
         "launch": (-1, MOST_NS), "repeat": (0, MOST_NS), "attempt": (0, MOST_NS),
         "size_asked": (-1, MOST_NS), "bytes_per_peer": (0, MOST_NS), "bytes_total": (0, MOST_NS),
-        "operations_total": (0, MOST_NS), "planned_launch": (-1, MOST_NS),
+        "operations_total": (0, MOST_NS), "operations_checked": (0, MOST_NS), "planned_launch": (-1, MOST_NS),
     },
     "launches": {"launch": (-1, MOST_NS)},
     "samples": {
@@ -45,7 +45,7 @@ _OF_A_CASE = {name: one.stored for name, one in DIMENSIONS.items()} | {"status":
 _WORDS = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}
 _MAY_LACK = {  # columns that may be null
     "cases": {"lanes", "bytes_per_peer", "bytes_total", "status", "reason", "converged", "coarse", "oversubscribed",
-              "verified", "operations_total", "evidence", "planned_launch"},
+              "verified", "operations_total", "operations_checked", "evidence", "planned_launch"},
     "launches": {"launch_key", "mpi", "env", "versions", "clock", "extra", "ranks"},
     "observations": {"subject", "moment", "unit"},
     "samples": set(),

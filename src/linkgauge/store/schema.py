@@ -74,7 +74,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
     "cases": {
         **_ROW, "planned_launch": "int32", **dimension_types(), "lanes": "list<string>",
         "bytes_per_peer": "int64", "bytes_total": "int64", "status": "string", "reason": "string", "converged": "bool",
-        "coarse": "bool", "oversubscribed": "bool", "verified": "bool", "operations_total": "int64", "evidence": "json",
+        "coarse": "bool", "oversubscribed": "bool", "verified": "bool", "operations_total": "int64",
+        "operations_checked": "int64", "evidence": "json",
     },
     # One row a launch.
     "launches": {
@@ -93,7 +94,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "value": "float64", "unit": "string",
     },
 }  # fmt: skip
-LATER_COLUMNS = ("planned_launch",)  # of cases, which runs of format 2 from before its time do not have
+LATER_COLUMNS = ("planned_launch", "operations_checked")  # of cases, which older runs of format 2 do not have
 _RANK = {
     "rank": "int32", "host": "string", "pid": "int64", "cores": "list<int32>", "memory_node": "int32",
     **{f"device_{name}": "string" for name in ("uuid", "serial", "pci_address", "vbios", "name", "kind")},

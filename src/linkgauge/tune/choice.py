@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.apps import catalogue
@@ -11,6 +12,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.quantity import is_older
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.plan.launches import LaunchSettings
+from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.prepared import Prepared
 from linkgauge.tune.in_launch import InLaunch
@@ -22,11 +24,14 @@ from linkgauge.tune.known import (
     by_mpi_t,
     by_network_library,
     hsa_file,
+    under,
 )
 from linkgauge.tune.record import Config
 from linkgauge.tune.search import Factor
 from linkgauge.tune.table import OF_MPI, SEEN, Library, Setting, libraries, library
 
+# Which devices there are, what a container's image notes of its packages, and what launches set themselves.
+_NO_SETTING = re.compile("VISIBLE_DEVICES|DEVICE_ORDER|_VERSION$|^OMP_")
 _UNSET = "default"
 """As a case's settings say that a field of NCCL's configuration is left to the library."""
 
@@ -37,6 +42,8 @@ class Choice:
 
     known: Mapping[str, Known]
     refused: Mapping[str, str]
+    preset: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what the user's environment has already
+    own: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of these, the library's own default
 
     def factors(self) -> list[Factor]:
         """What the search goes over."""
@@ -48,6 +55,12 @@ class Choice:
         for name, value in config:
             found |= self.known[name].setting.environment(value)
         return found
+
+    def exports(self, config: Config) -> dict[str, str]:
+        """What is handed out: the setting, and what the user's environment had when it was proved, as far as a table
+        or plan may set that."""
+        safe = {name: value for name, value in self.preset.items() if safe_variable(name, value)}
+        return {**safe, **self.environment(config)}
 
     def in_launch(self) -> InLaunch:
         """How settings are changed in a launch, of those that the library takes then."""
@@ -72,9 +85,20 @@ class Choice:
         return {name: self.known[name].told.get(value, "") for name, value in config}
 
 
-def choose(words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings, prepared: Prepared) -> Choice:
+def preset_in(environment: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    """What every launch of a search has: tuning variables of the user's environment, and what `--env` asks for."""
+    found = {name: value for name, value in environment.items()
+             if safe_variable(name, value) and not _NO_SETTING.search(name)}  # fmt: skip
+    return dict(sorted({**found, **asked}.items()))
+
+
+def choose(
+    words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings, prepared: Prepared,
+    preset: Mapping[str, str],
+) -> Choice:  # fmt: skip
     """The settings that `words` name (libraries or variables; none: the library of the cases' transport).
 
+    Of one that `preset` has, the values are the others of the table and the library's own default.
     UsageError for a word that is neither, a name that the library does not read, or where nothing is left.
     """
     transports = {case.transport for case in cases}
@@ -103,8 +127,19 @@ def choose(words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings
             raise UsageError(f"--settings {word}: expected a library or a variable of 'linkgauge tune --list'")
     known: dict[str, Known] = {}
     refused: dict[str, str] = {}
+    own_default: dict[str, str] = {}
     for name, some in asked.items():
-        for found in _asked(library(name), some, mpi):
+        for setting in some:
+            there = preset.get(setting.name)
+            if there is not None and not setting.default:
+                refused[f"{setting.name}={there}"] = (
+                    "your environment has it, and the library's own default is not in the table: unset it and search "
+                    "again to compare with that"
+                )
+            elif there is not None and there != setting.default:
+                own_default[setting.name] = setting.default
+        some = [setting.beside(preset[setting.name]) if setting.name in preset else setting for setting in some]
+        for found in _asked(library(name), some, mpi, preset):
             refused |= {f"{found.setting.name}={value}" if value else found.setting.name: why
                         for value, why in found.refused.items()}  # fmt: skip
             if found.values:
@@ -112,7 +147,8 @@ def choose(words: Sequence[str], cases: Sequence[Case], settings: LaunchSettings
     if not known:
         why = next(iter(refused.values()), "no setting of the table is of these cases, see 'linkgauge tune --list'")
         raise UsageError(f"nothing is left to tune: {why}")
-    return Choice(known, refused)
+    own_default = {name: value for name, value in own_default.items() if name in known and value in known[name].values}
+    return Choice(known, refused, preset, own_default)
 
 
 def _as_changed(found: Known, transports: set[str]) -> Known:
@@ -164,13 +200,16 @@ def _patterns_of(case: Case) -> set[str]:
     return found | ({"pingpong"} if program.flows else set()) or {case.pattern}
 
 
-def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | None) -> list[Known]:
+def _asked(
+    table: Library, settings: Sequence[Setting], mpi: MpiInstallation | None, preset: Mapping[str, str]
+) -> list[Known]:
     if table.seen in OF_MPI and mpi is not None:
-        read = by_mpi_t(mpi.library, {"mpi_log": "intel", "mpi_display": "cray"}.get(table.seen, ""))
+        read = under(preset, by_mpi_t(mpi.library, {"mpi_log": "intel", "mpi_display": "cray"}.get(table.seen, "")))
         ask = asked_as_displayed if table.seen == "mpi_display" else asked_of_itself
         return ask(settings, read, mpi.title, SEEN[table.seen])
     if table.seen in NIC_LIBRARIES:
-        return asked_of_itself(settings, by_network_library(table.seen, mpi), table.title, SEEN[table.seen])
+        own = under(preset, by_network_library(table.seen, mpi))
+        return asked_of_itself(settings, own, table.title, SEEN[table.seen])
     if table.seen == "nccl_log":
         from linkgauge.run.transports import ccl_version
 
@@ -178,7 +217,10 @@ def _asked(table: Library, settings: Sequence[Setting], mpi: MpiInstallation | N
         if found.reason:
             raise EnvironmentLackingError(f"{table.title}: {found.reason}")
         told = asked_of_file(settings, f"{table.title} {found.version}".strip(), found.file)
-        return [_as_configured(one, found.version) for one in told] if table.name == "nccl" else told
+        if table.name != "nccl":
+            return told
+        # What the environment has, NCCL takes in place of a communicator's own.
+        return [one if one.setting.name in preset else _as_configured(one, found.version) for one in told]
     if table.seen == "hsa" and (file := hsa_file()):
         return asked_of_file(settings, table.title, file)
     return [Known(one, one.values, {}, {}) for one in settings]

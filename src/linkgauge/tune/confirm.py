@@ -7,10 +7,13 @@ are confirmed, and each has to be as sure as to be right for all of them togethe
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from linkgauge.stats.checked import checks_for
 from linkgauge.stats.compare import Shift
 from linkgauge.stats.paired import p_of_less, paired_shift
 from linkgauge.tune.record import DEFAULT, Bench, Config, Outcome, Record, SpentError, merged
@@ -24,6 +27,14 @@ LEAST_PAIRS = 7
 _CONTRIBUTION_PAIRS = 6  # further ones, in which each variable is left out in turn
 ALLOWED = 0.01
 """By so much other cases may become slower."""
+WIDEST = 0.1
+"""By so much more than is allowed, but no more than the gain, a case may be slower for all that its interval says."""
+RAREST = 0.0002
+"""A share of wrong operations that is to be found in each case."""
+LEAST_PART = 0.01
+"""Of what finds RAREST: a launch that checks less is not repeated for its checks alone."""
+CHECKS = math.ceil(checks_for(RAREST) / LEAST_PAIRS)
+"""Operations of each case that a confirming launch checks, beside those that every launch does."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +42,8 @@ class Confirmed:
     """What fresh pairs say of a candidate. Shifts are of times against the default, but `contributions`.
 
     `contributions`: by variable how much longer all takes without it alone (and what is of it alone), the others as
-    they are. `problem`: why it is not proved; empty where its gain holds.
+    they are. `checked`: by case, of how many operations with it every byte was right. `problem`: why it is not proved;
+    empty where its gain holds.
     """
 
     config: Config
@@ -42,16 +54,24 @@ class Confirmed:
     pairs: int
     p_value: float
     problem: str
+    checked: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What came of a search. `confirmed`: those measured afresh, the proved first, of these that of fewer variables."""
+    """What came of a search. `confirmed`: those measured afresh, the proved first, of these that of fewer variables.
+
+    `unfinished`: the budget ended it. `untried`: by variable the values that no launch had. `unconfirmed`: the
+    candidate that was next, where the budget had no time for it.
+    """
 
     confirmed: Sequence[Confirmed]
     candidates: Sequence[Config]
     record: Record
     survivors: Sequence[str]
+    unfinished: bool = False
+    untried: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    unconfirmed: Config = DEFAULT
 
     @property
     def best(self) -> Confirmed | None:
@@ -69,19 +89,51 @@ def tune(factors: Sequence[Factor], bench: Bench, seed: int = 0, allowed: float 
     candidates = search.explore()
     confirmed: list[Confirmed] = []
     queue = list(candidates)
+    unconfirmed = DEFAULT
     while queue and len(confirmed) < LOOKS:
         config = queue.pop(0)
         if not record.allowed(config):
             continue
         one = confirm(record, config, factors, allowed)
         if one is None:
+            unconfirmed = config
             break
         confirmed.append(one)
         if not one.problem:
             simpler = _without_idle(one, factors)
             queue = [simpler] if simpler not in (config, DEFAULT) else []
-    confirmed.sort(key=lambda one: (bool(one.problem), len(one.config)))
-    return Found(confirmed, candidates, record, search.survivors)
+    confirmed = _checked_enough(record, confirmed)
+    untried = _untried(factors, record)
+    return Found(confirmed, candidates, record, search.survivors, search.unfinished, untried, unconfirmed)
+
+
+def _checked_enough(record: Record, confirmed: Sequence[Confirmed]) -> list[Confirmed]:
+    """The proved first, the best of them with as many operations checked as find RAREST, as far as the budget goes.
+
+    Where a launch checks less than LEAST_PART of them, more launches would take the whole budget for little. What
+    launches of another one, or the last checks, showed to be bad is proved no more.
+    """
+    while True:
+        found = [dataclasses.replace(one, problem=one.problem or record.why_not(one.config)) for one in confirmed]
+        found.sort(key=lambda one: (bool(one.problem), len(one.config)))
+        best = found[0] if found and not found[0].problem else None
+        least = min(best.checked.values(), default=0) if best else 0
+        if best is None or least >= checks_for(RAREST) or least < LEAST_PART * checks_for(RAREST) * best.pairs:
+            return found
+        try:
+            more = record.launch(best.config, confirms=True).checked
+        except SpentError:
+            return found
+        checked = {case: known + more.get(case, 0) for case, known in best.checked.items()}
+        if min(checked.values()) == least and record.allowed(best.config):
+            return found
+        confirmed = [dataclasses.replace(best, checked=checked), *found[1:]]
+
+
+def _untried(factors: Sequence[Factor], record: Record) -> dict[str, list[str]]:
+    tried = {item for config in record.tried for item in config}
+    left = {factor.name: [value for value in factor.values if (factor.name, value) not in tried] for factor in factors}
+    return {name: values for name, values in left.items() if values}
 
 
 def _without_idle(one: Confirmed, factors: Sequence[Factor]) -> Config:
@@ -102,7 +154,7 @@ def confirm(record: Record, config: Config, factors: Sequence[Factor], allowed: 
     try:
         for number in range(MOST_PAIRS):
             order = (DEFAULT, config) if number % 2 == 0 else (config, DEFAULT)
-            both = {one: record.launch(one, guards=True) for one in order}
+            both = {one: record.launch(one, confirms=True) for one in order}
             if not record.allowed(config):
                 break
             if any(one.bad for one in both.values()):  # what is no fault of the candidate's: no pair
@@ -135,7 +187,11 @@ def _judged(
               for case, some in with_guards.items() if some}  # fmt: skip
     lost = [case for case, some in with_guards.items() if 2 * len(some) < sum(case in a.guards for a, _ in pairs)]
     p_value = p_of_less(ratios, LEAST_GAIN)
-    worse = {case: one for case, one in _judging(pairs).items() if one.low > allowed}
+    judging = _judging(pairs)
+    gain = paired_shift(ratios) if pairs else None
+    worse = {case: one for case, one in judging.items() if one.low > allowed}
+    widest = allowed + min(WIDEST, -gain.share if gain else 0.0)
+    unsure = {case: one for case, one in judging.items() if one.high > widest}
     problem = bad
     if not problem and len(pairs) < LEAST_PAIRS:
         problem = f"{len(pairs)} fresh pairs: at least {LEAST_PAIRS} are needed, give it a larger budget"
@@ -146,9 +202,18 @@ def _judged(
     if not problem and worse:
         case = max(worse, key=lambda name: worse[name].share)
         problem = f"it makes {case} slower by {worse[case].share:.1%}, {allowed:.0%} is allowed"
+    if not problem and unsure:
+        case = max(unsure, key=lambda name: unsure[name].high)
+        one = unsure[case]
+        problem = (
+            f"whether {case} becomes slower is not known: {one.share:+.1%} ({one.low:+.1%} to {one.high:+.1%}), and at "
+            f"most {widest:.1%} may be left open: give it a larger budget, or a quieter machine"
+        )
     contributions = {name: paired_shift(_means(some)) for name, some in without.items() if some}
-    gain = paired_shift(ratios) if pairs else None
-    return Confirmed(config, gain, by_case, guards, contributions, len(pairs), p_value, problem)
+    checked: Counter[str] = Counter()
+    for _, outcome in pairs:
+        checked.update(outcome.checked)
+    return Confirmed(config, gain, by_case, guards, contributions, len(pairs), p_value, problem, checked)
 
 
 def _means(pairs: Sequence[tuple[Outcome, Outcome]]) -> list[float]:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.case import Case
 from linkgauge.run.launchers.base import Launcher
+from linkgauge.store.folder import write_atomically
+
+FOLDER = "tuned"
+"""The folder of a run folder in which it lies."""
+PAGE, ANSWER = "page.txt", "tuned.json"
+_EXPORTS = ("export.sh", "slurm.txt", "launcher.txt", "ucx.conf", "openmpi-mca-params.conf", "nccl_tuner.csv")
 
 # NCCL's example of a tuner plug-in (plugins/tuner/example): its header and its words. -1: NCCL's own choice.
 _TUNER_HEAD = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
@@ -18,6 +26,29 @@ _TUNER_ALGORITHMS = {
     "ring": "ring", "tree": "tree", "nvls": "nvls", "nvlstree": "nvls_tree", "collnetdirect": "collnet_direct",
     "collnetchain": "collnet_chain",
 }  # fmt: skip
+
+
+def withdraw(folder: Path) -> None:
+    """Take back what was handed out there, what is to be exported first; a user's own files stay.
+
+    EnvironmentLackingError where one cannot be removed.
+    """
+    for name in (*_EXPORTS, ANSWER, PAGE):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot remove {folder / name}: {error.strerror}") from None
+
+
+def hand_out(folder: Path, found: Mapping[str, str]) -> None:
+    """Write files by name, none of an earlier answer beside them.
+
+    What is to be exported comes last: it never lies beside a page that does not prove it.
+    """
+    folder.mkdir(exist_ok=True)
+    withdraw(folder)
+    for name in sorted(found, key=lambda name: name in _EXPORTS):
+        write_atomically(folder / name, found[name].encode())
 
 
 def files(environment: Mapping[str, str], cases: Sequence[Case], launcher_kind: str, nodes: int) -> dict[str, str]:

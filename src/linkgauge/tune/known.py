@@ -79,6 +79,11 @@ def asked_of_itself(settings: Sequence[Setting], read: Read, title: str, how: st
     return found
 
 
+def under(preset: Mapping[str, str], read: Read) -> Read:
+    """The same library, asked under an environment that it has anyway."""
+    return lambda environment: read({**preset, **environment})
+
+
 def by_mpi_t(library: Path, whose: str = "") -> Read:
     """MPI_T of an MPI library; of `intel` and `cray` what it says when it is begun, too."""
     return _reader("mpi_t.py", str(library), *([whose] if whose else []))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import statistics
 import time
@@ -19,18 +20,20 @@ from typing import Any
 from linkgauge.errors import EnvironmentLackingError, Exit, RunFolderError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.order import shuffled
 from linkgauge.run.measure import measure
 from linkgauge.run.nccl_log import variables_read
-from linkgauge.run.prepared import Pending, Prepared, TimeLimit, read_launches, write_launches
+from linkgauge.run.prepared import Pending, TimeLimit, read_launches, write_launches
 from linkgauge.run.reporter import Reporter, case_text
 from linkgauge.run.spec import CaseEntry
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
+from linkgauge.tune.exports import FOLDER, withdraw
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.record import Config, Outcome
+from linkgauge.tune.wanted import Wanted, outcome_in
 
 KEY = "tune"
 _HUNG_AFTER_S = 10.0
@@ -42,7 +45,7 @@ _MOST_TOGETHER = 400
 _SHARE_TOGETHER = 0.1  # of the budget, for a launch of several: it may end beyond what the search would begin
 
 Key = tuple[Config, bool, str]
-"""The environment of a launch beside what was asked for, whether it has guard cases, and what its cases set."""
+"""The environment of a launch beside what was asked for, whether it is one that confirms, and what its cases set."""
 Place = tuple[int, str]
 """A measurement: a planned launch's number, and the settings of its cases as they are spelled there."""
 
@@ -62,16 +65,6 @@ class _Quiet(Reporter):
 
     def note(self, text: str) -> None:
         """Nothing of launches that are ended and started anew."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """What each launch measures: the objective's cases and the guard cases, under one kind of launch."""
-
-    prepared: Prepared  # without launches: devices, machine, libraries
-    settings: LaunchSettings
-    cases: Sequence[Case]
-    guards: Sequence[Case]
 
 
 class FolderBench:
@@ -104,6 +97,7 @@ class FolderBench:
         self._numbers: dict[int, list[int]] = {}  # planned number -> those of its launches
         self._partial: dict[Key, tuple[PlannedLaunch, int]] = {}
         self._highest = -1
+        self._confirms = wanted.confirming()
         if stored:
             self._read_back()
         before_s = max([0.0, *(one for one in stored if one is not None)])
@@ -111,6 +105,7 @@ class FolderBench:
         self._replayed_s: float | None = 0.0 if stored else None
         self.measured_here = 0
         self.read_in_launches: set[tuple[str, str]] = set()
+        self.went_wrong: dict[Config, str] = {}  # in launches that the search does not see; empty words: nothing did
 
     def _read_back(self) -> None:
         relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
@@ -137,7 +132,7 @@ class FolderBench:
                         key = (env, False, self._in_launch.meant(spelled))
                         self._of.setdefault(key, []).append((launch.number, spelled))
                 continue
-            key = (env, len(launch.cases) > len(self._wanted.cases), "")
+            key = (env, {*launch.cases} == {*self._confirms}, "")
             if done.get((launch.number, ""), 0) >= len(launch.cases):
                 self._of.setdefault(key, []).append((launch.number, ""))
             else:  # it was under way when the search was killed: measured anew as a whole
@@ -150,15 +145,15 @@ class FolderBench:
 
     # --- what the search asks -----------------------------------------------------------------------------------------
 
-    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
         """A launch of it: the next that lies in the folder, else a fresh one; None where the budget lacks time."""
-        written = None if guards else self._in_launch.written(config)
+        written = None if confirms else self._in_launch.written(config)
         if written in self._coming:
             found = self._measured_together(written)
             if found is not None:
                 return found
         env = tuple(sorted(self._environment(config).items()))
-        key = (env, guards and bool(self._wanted.guards), "")
+        key = (env, confirms and self._confirms != [*self._wanted.cases], "")
         lies = self._next(key)
         if lies is not None:
             self._note_alone(lies[0])
@@ -253,7 +248,7 @@ class FolderBench:
         Of what was measured as settings of cases alone the log tells nothing yet: its own launches will.
         """
         env = tuple(sorted(self._environment(config).items()))
-        alone = any(self._of.get((env, guards, "")) for guards in (False, True))
+        alone = any(self._of.get((env, confirms, "")) for confirms in (False, True))
         if not self._wanted.prepared.variables_read or not alone:
             return frozenset()
         self.read_in_launches |= self._read_in(config)
@@ -262,7 +257,7 @@ class FolderBench:
     def _read_in(self, config: Config) -> set[tuple[str, str]]:
         """Variables of the setting that were read in its last launch, with their values."""
         env = tuple(sorted(self._environment(config).items()))
-        numbers = sorted(number for guards in (False, True) for number, _ in self._of.get((env, guards, ""), ()))
+        numbers = sorted(number for confirms in (False, True) for number, _ in self._of.get((env, confirms, ""), ()))
         last = {actual for number in numbers[-1:] for actual in self._numbers.get(number, [number])}
         rows = load(self._folder.path, sorted(last)).observations.to_pylist()
         told = variables_read(row for row in rows if row["launch"] in last)
@@ -281,10 +276,11 @@ class FolderBench:
         if found or not by_log or self._spent_s() + 2 * _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
             return found
         self._replayed_s = None
-        fresh = self._start(env, guards=False, choices=True)
+        fresh = self._start(env, confirms=False, choices=True)
         if fresh is None:
             return {}
         known.append((fresh, ""))
+        self.went_wrong[config] = self._outcome(fresh).bad
         return self._told_chosen(fresh)
 
     def _told_chosen(self, number: int) -> dict[str, str]:
@@ -305,20 +301,22 @@ class FolderBench:
 
     # --- one launch ---------------------------------------------------------------------------------------------------
 
-    def _start(self, env: Sequence[tuple[str, str]], guards: bool, *, choices: bool = False) -> int | None:
+    def _start(self, env: Sequence[tuple[str, str]], confirms: bool, *, choices: bool = False) -> int | None:
         """Measure a launch; its planned number, or None where the time was up before all its cases were measured.
 
         `choices`: NCCL is asked afterwards what it chose.
         """
-        planned, attempt = self._partial.pop((tuple(env), guards, ""), (None, 0))
+        planned, attempt = self._partial.pop((tuple(env), confirms, ""), (None, 0))
         if planned is None:
-            cases = [*self._wanted.cases, *(self._wanted.guards if guards else ())]
+            cases = self._confirms if confirms else self._wanted.cases
             planned = self._planned(env, shuffled(cases, self._wanted.prepared.seed, len(self._launches)))
         done = self._run(planned, attempt, choices=choices)
         return planned.number if sum(done.values()) >= len(planned.cases) else None
 
     def _run(self, planned: PlannedLaunch, attempt: int, *, choices: bool = False, failures: int = 2) -> dict[str, int]:
         """Start it; how many cases have ended, by the settings that they have as a dimension."""
+        if not self.measured_here:  # what is measured now may belie what was handed out
+            withdraw(self.path / FOLDER)
         number = planned.number
         actual = self._highest = self._highest + 1
         if actual != number:
@@ -362,36 +360,20 @@ class FolderBench:
         return planned
 
     def _outcome(self, number: int, spelled: str = "") -> Outcome:
-        """What a launch of the folder gave: medians by case in words, or what went wrong, the worst case's words.
-
-        `spelled`: of its cases with these settings.
-        """
-        from linkgauge.stats.attempts import counted
-
+        """What a launch of the folder gave; `spelled`: of its cases with these settings."""
         run = load(self._folder.path, self._numbers.get(number, [number]))
-        objective, guards_too = (
-            [dataclasses.replace(case, settings=spelled) for case in some]
-            for some in (self._wanted.cases, self._wanted.guards)
-        )
-        wanted = {case.case_key for case in objective}
-        found = counted(
-            run, ("case_key", "launch_key", "planned_launch", "repeat", "attempt", "status", "lane", "median_ns")
-        )
-        known = {case.case_key: case_text(case) for case in (*objective, *guards_too)}
-        times: dict[str, float] = {}
-        guards: dict[str, float] = {}
-        for row in (group[0] for group in found.measured if group[0]["case_key"] in known):
-            side = times if row["case_key"] in wanted else guards
-            side[known[row["case_key"]]] = float(row["median_ns"])
-        bad = ""
-        for one in run.rows():
-            if one.case.settings != spelled:
-                continue
-            if one.status not in ("ok", "skipped", "timeout") or (one.status == "skipped" and one.case_key in wanted):
-                bad = f"{one.status}: {known.get(one.case_key, one.case_key)}: {one.reason}"
-                if one.status == "corrupt":
-                    break
-        return Outcome(times, guards, bad)
+        return outcome_in(run, self._wanted, spelled)
+
+
+def _differs(stored: str, asked: str) -> str:
+    """In which of its parts one search is another, in words; nothing where that cannot be told."""
+    try:
+        before, now = json.loads(stored), json.loads(asked)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return ""
+    return f", by {', '.join(name for name, value in now.items() if before.get(name) != value)}"
 
 
 def _stored(folder: RunFolder, asked: str) -> list[float | None]:
@@ -403,7 +385,10 @@ def _stored(folder: RunFolder, asked: str) -> list[float | None]:
     except UsageError as wrong:
         raise RunFolderError(f"{folder.path}: run.json: {wrong}") from None
     if stored["asked"] != asked:
-        raise UsageError(f"'{folder.path}' holds another search: expected a new folder, or one of this same search")
+        other = _differs(stored["asked"], asked)
+        raise UsageError(
+            f"'{folder.path}' holds another search{other}: expected a new folder, or one of this same search"
+        )
     if not os.path.lexists(folder.path / "plan.json"):
         return []
     return list(stored["spent_s"]) or [None]

@@ -7,11 +7,14 @@ import json
 import math
 import statistics
 from collections.abc import Mapping
+from shlex import quote
 
 from linkgauge.model.quantity import format_duration
+from linkgauge.plan.environment import shown as without_secrets
+from linkgauge.stats.checked import MISSED, checks_for, missed_rate
 from linkgauge.stats.compare import Shift
 from linkgauge.tune.choice import Choice
-from linkgauge.tune.confirm import LEVEL, LOOKS, Confirmed, Found
+from linkgauge.tune.confirm import LEVEL, LOOKS, RAREST, Confirmed, Found
 from linkgauge.tune.record import DEFAULT, NOT_READ, Config
 from linkgauge.tune.search import LEAST_GAIN
 
@@ -28,7 +31,8 @@ def with_proof(found: Found, choice: Choice) -> Found:
     confirmed = []
     for one in found.confirmed:
         unseen = [name for name, told in choice.told(one.config).items() if not told]
-        problem = one.problem or (f"{', '.join(unseen)}: not seen to be read" if unseen else "")
+        problem = one.problem or found.record.why_not(one.config)
+        problem = problem or (f"{', '.join(unseen)}: not seen to be read" if unseen else "")
         confirmed.append(dataclasses.replace(one, problem=problem))
     confirmed.sort(key=lambda one: bool(one.problem))
     return dataclasses.replace(found, confirmed=confirmed)
@@ -40,7 +44,7 @@ Chosen = tuple[Mapping[str, str], Mapping[str, str]]
 
 def page(found: Found, choice: Choice, subject: str, chosen: Chosen = ({}, {})) -> str:
     """The whole page; the first sentence is the answer."""
-    lines = [sentence(found, subject), ""]
+    lines = [sentence(found, subject, choice.preset), *_baseline(choice), ""]
     best = found.best
     for one in found.confirmed:
         if one is best:
@@ -52,8 +56,32 @@ def page(found: Found, choice: Choice, subject: str, chosen: Chosen = ({}, {})) 
     return "\n".join(lines).rstrip() + "\n"
 
 
-def sentence(found: Found, subject: str) -> str:
-    """The answer in a sentence."""
+def _baseline(choice: Choice) -> list[str]:
+    """What is called the default, where that is more than the library alone."""
+    if not choice.preset:
+        return []
+    lines = [f"Your environment is the baseline, called the default here: {_variables(choice.preset)}."]
+    if choice.own:
+        lines.append(f"The library's own default is among the values: {_variables(choice.own)}.")
+    return lines
+
+
+def _variables(environment: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(without_secrets(environment).items()))
+
+
+def sentence(found: Found, subject: str, preset: Mapping[str, str] | None = None) -> str:
+    """The answer in a sentence, and a further one where the budget ended the search."""
+    than = "your environment" if preset else "the default"
+    more = ""
+    if found.unfinished and found.record.known():
+        more = " The search is unfinished: a larger --budget tries more."
+    elif found.unconfirmed:
+        more = f" There was no time to confirm {shown(found.unconfirmed)}: give a larger --budget."
+    return _answer(found, subject, than) + more
+
+
+def _answer(found: Found, subject: str, than: str) -> str:
     launches = len(found.record.launched)
     best = found.best
     if not launches and found.record.default_bad:
@@ -62,9 +90,10 @@ def sentence(found: Found, subject: str) -> str:
         if not found.record.known() and not found.record.ruled_out:
             return f"{subject}: the budget was spent by {launches} measurements of the default: give a larger --budget."
         why = f": {found.confirmed[0].problem}" if found.confirmed else ""
-        return f"{subject}: nothing to export is proved to be faster than the default{why} ({launches} measurements)."
+        return f"{subject}: nothing to export is proved to be faster than {than}{why} ({launches} measurements)."
     return (
-        f"{subject}: {_less(best.gain)} with {len(best.config)} variable{'s' if len(best.config) > 1 else ''} "
+        f"{subject}: {_less(best.gain)} than {than} with {len(best.config)} "
+        f"variable{'s' if len(best.config) > 1 else ''} "
         f"({best.pairs} fresh pairs, p = {best.p_value:.2g}; {launches} measurements)."
     )
 
@@ -81,7 +110,7 @@ def _confirmed(one: Confirmed, choice: Choice, found: Found, chosen: Chosen) -> 
     medians = {case: statistics.median(launch.outcome.times[case] for launch in found.record.last_defaults())
                for case in one.by_case}  # fmt: skip
     lines = [
-        "export " + " ".join(f"{name}={value}" for name, value in sorted(choice.environment(one.config).items())),
+        "export " + " ".join(f"{name}={quote(value)}" for name, value in sorted(choice.exports(one.config).items())),
         "",
     ]
     width = max(map(len, [*one.by_case, *one.guards]), default=0)
@@ -105,8 +134,23 @@ def _confirmed(one: Confirmed, choice: Choice, found: Found, chosen: Chosen) -> 
         f"  a gain above {LEAST_GAIN:.0%} on launches that chose nothing: p = {one.p_value:.2g} where {LEVEL:g} is "
         f"needed ({LOOKS} candidates may be confirmed)"
     )
-    lines.append("  data of every launch verified")
+    lines += _data(one)
     return [*lines, ""]
+
+
+def _data(one: Confirmed) -> list[str]:
+    """How many operations were checked, and how rare a fault may be that they missed."""
+    if not one.checked:
+        return []
+    total, least = sum(one.checked.values()), min(one.checked.values())
+    rate = missed_rate(least)
+    more = "; a longer --stop-time-ns or a larger --budget checks more" if least < checks_for(RAREST) else ""
+    return [
+        f"  data: right in {total:,} of {total:,} operations checked, {least:,} or more of each case, each with new "
+        "data",
+        f"  a fault in {rate:.2g} of a case's operations would have been found with a probability of {1 - MISSED:.0%}; "
+        f"a rarer one may be missed{more}",
+    ]
 
 
 def _effects(chosen: Chosen) -> list[str]:
@@ -135,7 +179,13 @@ def _tried(found: Found, choice: Choice) -> list[str]:
             lines.append(f"  {math.expm1(effect.change):+7.1%}  {effect.launches:3} times  {shown(config)}")
     if len(known) > _MOST_REJECTED:
         lines.append(f"  and {len(known) - _MOST_REJECTED} slower ones")
+    if record.default_bad and record.launched:
+        lines.append(f"  once bad  default: {record.default_bad}")
     lines += [f"  rejected  {shown(tuple(sorted(bad)))}: {why}" for bad, why in record.ruled_out.items()]
+    if found.untried:
+        why = "a larger --budget tries them" if found.unfinished else "the search went by their neighbors"
+        lines.append(f"Not tried; {why}:")
+        lines += [f"  {name}={','.join(values)}" for name, values in found.untried.items()]
     if choice.refused:
         lines.append("Not tried:")
         lines += [f"  {what}: {why}" if "=" in what else f"  {why}" for what, why in choice.refused.items()]
@@ -150,11 +200,12 @@ def plain(found: Found, choice: Choice, subject: str, chosen: Chosen = ({}, {}))
 
     confirmed = [
         {
-            "environment": choice.environment(one.config), "proved": not one.problem, "problem": one.problem,
+            "environment": choice.exports(one.config), "proved": not one.problem, "problem": one.problem,
             "change": shift(one.gain), "pairs": one.pairs, "p_value": one.p_value, "read": choice.told(one.config),
             "cases": {case: shift(part) for case, part in one.by_case.items()},
             "guards": {case: shift(part) for case, part in one.guards.items()},
             "without": {name: shift(part) for name, part in one.contributions.items()},
+            "checked": dict(one.checked), "missed_rate": missed_rate(min(one.checked.values(), default=0)),
         }
         for one in found.confirmed
     ]  # fmt: skip
@@ -166,4 +217,7 @@ def plain(found: Found, choice: Choice, subject: str, chosen: Chosen = ({}, {}))
     rejected = [{"environment": dict(bad), "why": why} for bad, why in record.ruled_out.items() if why != NOT_READ]
     told = {"default": dict(chosen[0]), "best": dict(chosen[1])}
     return json.dumps({"subject": subject, "confirmed": confirmed, "chosen": told, "tried": tried, "rejected": rejected,
-                       "refused": dict(choice.refused)}, indent=1) + "\n"  # fmt: skip
+                       "refused": dict(choice.refused), "unfinished": found.unfinished,
+                       "untried": {name: list(values) for name, values in found.untried.items()},
+                       "environment": without_secrets(choice.preset), "library_default": dict(choice.own)},
+                      indent=1) + "\n"  # fmt: skip

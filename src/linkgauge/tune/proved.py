@@ -25,8 +25,9 @@ from linkgauge.model.shape import (
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.stats.compare import Shift
+from linkgauge.tune.exports import ANSWER, FOLDER
 
-FILE = Path("tuned") / "tuned.json"
+FILE = Path(FOLDER) / ANSWER
 _MOST_BYTES = 1 << 24
 _LEAST = -1.0  # a share of the default's time, less 1
 

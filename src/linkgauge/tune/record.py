@@ -29,18 +29,25 @@ _DISTURBED = 4.0  # noises that two launches lie apart, for the slower to be tak
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A launch's medians in ns by case, of the objective and of guard cases; or why it does not count."""
+    """A launch's medians in ns by case, of the objective and of guard cases; or why it does not count.
+
+    `checked`: by case, of how many operations every byte was looked at.
+    """
 
     times: Mapping[str, float]
     guards: Mapping[str, float] = dataclasses.field(default_factory=dict)
     bad: str = ""  # corrupt, hung, ...: one sentence
+    checked: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Bench(Protocol):
     """Who measures. The search knows nothing of processes."""
 
-    def measure(self, config: Config, *, guards: bool) -> Outcome | None:
-        """A fresh launch of the cases, with guard cases if asked; None where the budget does not allow another."""
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
+        """A fresh launch of the cases; None where the budget does not allow another.
+
+        `confirms`: with the guard cases, and as many operations of each case checked as a confirming launch checks.
+        """
 
     def foresee(self, configs: Sequence[Config]) -> None:
         """Hear what is asked for next, in this order: what needs no launch of its own may share one."""
@@ -97,6 +104,7 @@ class Record:
         self.launched: list[Launched] = []
         self.ruled_out: dict[frozenset[tuple[str, str]], str] = {}
         self.default_bad = ""  # what the default's last launch that does not count went wrong by
+        self.tried: set[Config] = set()  # settings that were measured, also those that do not count
         self._cases: tuple[str, ...] = ()
         self._late: dict[Config, int] = {}
         self._of: dict[Config, list[list[int]]] = {}  # places in `launched`, those together that count as one
@@ -104,14 +112,15 @@ class Record:
         self._noise: float | None = None
         self._gaps: list[float] = []  # between single measurements of one setting
 
-    def launch(self, config: Config, *, guards: bool = False, joins: bool = False) -> Outcome:
+    def launch(self, config: Config, *, confirms: bool = False, joins: bool = False) -> Outcome:
         """Measure a setting once; `joins`: it and the last one of the setting count as one.
 
         SpentError where the budget is spent; a bad outcome rules it out, and what has it.
         """
-        outcome = self._bench.measure(config, guards=guards)
+        outcome = self._bench.measure(config, confirms=confirms)
         if outcome is None:
             raise SpentError
+        self.tried.add(config)
         if not self._cases and outcome.times:
             self._cases = tuple(sorted(outcome.times))
         missing = [case for case in self._cases if case not in outcome.times]
@@ -160,6 +169,10 @@ class Record:
         """Rule out each variable of it, at the value that it has there, that the library does not read."""
         for name in self._bench.unread(config):
             self.ruled_out.setdefault(frozenset({(name, dict(config)[name])}), NOT_READ)
+
+    def rule_out(self, config: Config, why: str) -> None:
+        """Rule out a setting, and what has it, for what went wrong outside of the search."""
+        self.ruled_out.setdefault(frozenset(config), why)
 
     def allowed(self, config: Config) -> bool:
         """Whether neither it nor a part of it was bad."""

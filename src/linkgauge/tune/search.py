@@ -19,7 +19,7 @@ LEAST_GAIN = 0.01
 """A gain below this is none: not looked for, not recommended."""
 _RESERVE = 0.3  # of the budget, for confirming
 _MOST_RESERVE = 0.6
-_TO_CONFIRM = 32  # launches' time: 20 launches, of which guard cases make each take half as long again
+_TO_CONFIRM = 40  # launches' time: 20 launches, of which guard cases and checks make each take twice as long
 _SHARED = 0.2  # of a launch, what a measurement takes that shares one with others
 _ROUND = 4  # settings beside one default
 _STEADY = 0.03  # noise of a measurement up to which one is enough
@@ -92,6 +92,7 @@ class Search:
         self._factors = {factor.name: factor for factor in factors}
         self._random = random.Random(seed)
         self.survivors: tuple[str, ...] = ()
+        self.unfinished = False  # the budget ended it
 
     def explore(self) -> list[Config]:
         """Measure until the best is known or the reserve for confirming is reached; candidates, the best first.
@@ -107,7 +108,7 @@ class Search:
             self._descend()
             self._finish()
         except SpentError:
-            pass
+            self.unfinished = True
         for config in self.candidates():
             self.record.rule_out_unread(config)
         return self.candidates()

@@ -79,6 +79,13 @@ class Setting:
         """What is set for the value, with what it needs."""
         return {**dict(self.needs), self.name: value}
 
+    def beside(self, value: str) -> Setting:
+        """The setting as a search has it under an environment that has a value: the library's own is one to try."""
+        values = [one for one in (*self.values, self.default) if one not in ("", value)]
+        if self.ordered and all(one.isdecimal() for one in values):
+            values.sort(key=int)
+        return dataclasses.replace(self, values=tuple(values), default=value)
+
     def is_of(self, version: str) -> bool:
         """Whether a library of that version has it, as far as the table says; of an unknown version it may."""
         if not any(letter.isdigit() for letter in version):

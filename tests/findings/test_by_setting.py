@@ -1,0 +1,71 @@
+"""Failed cases are put down to the setting that they alone had, where without it the same is measured well."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from findings.test_held_apart import rows_of
+from linkgauge.findings.facts import Facts, FailedCase
+from linkgauge.findings.health import failed_cases
+from linkgauge.findings.read import measures_of
+
+VARIABLES: dict[str, dict[str, str]] = {
+    "plain": {}, "fast": {"UCX_TLS": "fast"}, "other": {"UCX_RNDV_THRESH": "8"},
+    "both": {"UCX_TLS": "fast", "UCX_RNDV_THRESH": "8"},
+}  # fmt: skip
+LAUNCHES = [{"launch": place, "launch_key": key, "env": json.dumps(env), "ranks": []}
+            for place, (key, env) in enumerate(VARIABLES.items())]  # fmt: skip
+BAD = FailedCase("k", "mpi", "allreduce", tuple(range(8)), "corrupt", "1 wrong bytes", "fast")
+
+
+def measured(*keys: str, **settings: Any) -> list[dict[str, Any]]:
+    rows = [{**row, "launch_key": key} for key in keys for row in rows_of((1e3,) * 5, transport="mpi", **settings)]
+    return [{**row, "case_key": f"{row['case_key']}{row['launch_key']}"} for row in rows]
+
+
+def told(failures: list[FailedCase], rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    facts = Facts(measures_of(rows), failures=failures, launches=LAUNCHES)
+    return [(one.subject, one.remedy) for one in failed_cases(facts)]
+
+
+def test_a_setting_that_corrupts_is_named_and_no_link() -> None:
+    # The rate is low: the same setting was measured well in other launches of it.
+    ((subject, remedy),) = told([BAD], measured("plain", "fast", "other"))
+    assert subject == "UCX_TLS=fast"
+    assert "Do not set UCX_TLS=fast" in remedy
+    assert "IOMMU" not in remedy
+
+
+def test_the_nearest_that_was_measured_well_says_which_of_several_it_is() -> None:
+    both = dataclasses.replace(BAD, launch_key="both")
+    ((subject, _),) = told([BAD, both], measured("plain", "other"))
+    assert subject == "UCX_TLS=fast"
+
+
+def test_a_setting_of_the_case_alone_is_named_too() -> None:
+    own = dataclasses.replace(BAD, launch_key="plain", settings="UCX_TLS=fast")
+    ((subject, _),) = told([own], measured("plain"))
+    assert subject == "UCX_TLS=fast"
+
+
+def test_a_launch_that_never_began_has_the_settings_of_its_plan() -> None:
+    never = dataclasses.replace(BAD, status="failed", launch_key="", variables=(("UCX_TLS", "fast"),))
+    ((subject, remedy),) = told([never], measured("plain"))
+    assert subject == "UCX_TLS=fast"
+    assert "Do not set" in remedy
+
+
+def test_what_also_fails_without_it_is_no_settings_doing() -> None:
+    without = dataclasses.replace(BAD, launch_key="plain")
+    for rows in ([], measured("other")):
+        subjects = told([BAD, without], rows)
+        assert ("corrupt", subjects[-1][1]) in subjects
+    ((subject, remedy),) = told([BAD, without], measured())
+    assert subject == "corrupt"
+    assert "IOMMU" in remedy
+    elsewhere = [{**row, "devices": [8, 9]} for row in measured("plain")]
+    assert told([BAD], elsewhere)[0][0] == "corrupt"
+    hung = dataclasses.replace(BAD, status="hung")
+    assert "'linkgauge show RUN'" in told([hung], [])[0][1]

@@ -112,7 +112,7 @@ def test_a_bus_bandwidth_by_allreduces_factor_still_confirms_the_ranks(tmp_path:
     [{"columns": ("busbw", "algbw", "time", "#wrong")}, {"sides": ("in-place", "out-of-place")}, {"mark": ""},
      {"stamp": "2025-11-25 21:20:34"}, {"stamp": "2025-11-25T21:20:34"}, {"blank_op": True}, {"sizes": (1 << 40,)},
      {"pci": lambda rank: f"0000:{0x10 + rank:02x}:00"}, {"host": lambda rank: f"n{rank // 2}"}],
-    ids=str,
+    ids=lambda options: ",".join(options) or "plain",
 )  # fmt: skip
 def test_forms_of_one_table_give_the_same_cases(tmp_path: Path, changes: dict[str, Any]) -> None:
     sizes = changes.get("sizes", (1 << 20, 1 << 30))

@@ -15,6 +15,7 @@ from typing import Any
 
 from linkgauge.children import MOST_OUTPUT_BYTES, why_too_long
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.files import why_nothing_starts
 from linkgauge.model.beside import own_launches
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import evidence, processes, token
@@ -179,16 +180,20 @@ class Launch:
         launcher = launcher_for(self._mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}
         command = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *launcher.command(request)]
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=self._own.temporary,
-                start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
-            )
+        try:
+            with self._output.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=self._own.temporary,
+                    start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
+                )
+        except OSError as error:
+            why = why_nothing_starts(error) or f"{error.filename or self._output}: {error.strerror}"
+            raise EnvironmentLackingError(f"a launch cannot be started: {why}") from None
         token.give(self._spec.token, self._process.stdin)
 
     def _follow(

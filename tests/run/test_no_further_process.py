@@ -7,6 +7,8 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,14 @@ def alone(*arguments: str, cwd: Path) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every user reaches: access(2) does not ask for capabilities."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o777)
+        yield Path(made)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -46,11 +56,11 @@ def alone(*arguments: str, cwd: Path) -> tuple[int, str]:
         ["run", "--devices", "host:2", "--transport", "staging", "--pattern", "pingpong", "--size", "8"],
     ],
 )  # fmt: skip
-def test_it_is_one_line_that_says_so(command: list[str], tmp_path: Path) -> None:
-    make_run(tmp_path / "run", cases=[make_case("staging", "pingpong", 8)], samples=5)
-    for path in (tmp_path, *tmp_path.rglob("*")):
+def test_it_is_one_line_that_says_so(command: list[str], folder: Path) -> None:
+    make_run(folder / "run", cases=[make_case("staging", "pingpong", 8)], samples=5)
+    for path in (folder / "run", *(folder / "run").rglob("*")):
         path.chmod(0o777)
-    status, said = alone(*command, cwd=tmp_path)
+    status, said = alone(*command, cwd=folder)
     assert status == 5, said
     last = said.splitlines()[-1]
     assert "no further thread can be started" in last or "no further process can be started" in last

@@ -1,6 +1,7 @@
 #include "device/host_cpu.h"
 
 #include <sched.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -44,7 +45,8 @@ std::vector<int> cpuset_cores() {
   return cores;
 }
 
-// Value of a "Name:   123 kB" line, in bytes.
+// Value of a "Name:   123 kB" line, in bytes. Without /proc what sysinfo(2) says is free, or all there is: the free
+// memory leaves the caches out, and so is less than what can be had.
 std::size_t meminfo_bytes(std::string_view key) {
   std::ifstream file("/proc/meminfo");
   std::string line;
@@ -53,7 +55,9 @@ std::size_t meminfo_bytes(std::string_view key) {
       return std::stoull(line.substr(key.size() + 1)) * kKiB;
     }
   }
-  return 0;
+  struct sysinfo known {};
+  if (sysinfo(&known) != 0) return 0;
+  return static_cast<std::size_t>(key == "MemTotal" ? known.totalram : known.freeram) * known.mem_unit;
 }
 
 // A file with one number; `missing` where it is absent or says "max".

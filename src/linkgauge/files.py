@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import stat
 import tempfile
+import traceback
 from typing import BinaryIO
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
@@ -28,6 +30,25 @@ def allow_open_files() -> None:
         raise EnvironmentLackingError(
             f"this process may open {max(soft, wanted)} files: expected {_LEAST_FILES} or more: ulimit -n 65536"
         )
+
+
+def why_nothing_starts(error: BaseException) -> str:
+    """What lets threads and processes start, where `error` says that no further one can; empty where it does not."""
+    text = str(error)
+    no_thread = "can't start new thread" in text or "Failed to launch worker thread" in text  # Python's, Arrow's
+    if not no_thread:
+        frames = traceback.extract_tb(error.__traceback__)
+        # A pipe that would block is EAGAIN as well.
+        if not (isinstance(error, OSError) and error.errno == errno.EAGAIN and frames):
+            return ""
+        if os.path.basename(frames[-1].filename) != "subprocess.py":
+            return ""
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    allowed = "" if most == resource.RLIM_INFINITY else f", of {most} that this user may have"
+    what = "thread" if no_thread else "process"
+    return (
+        f"no further {what} can be started{allowed}: expected more: ulimit -u 4096, or a larger limit of the container"
+    )
 
 
 def open_regular(

@@ -85,7 +85,10 @@ class Owner:
 
     def is_of_this_machine(self) -> bool:
         """Whether it is of this boot of this machine, in whatever PID namespace."""
-        return self.boot in ("", boot_id())
+        here = boot_id()
+        if not here:  # no /proc: a boot cannot be told from another
+            return not self.boot or self.host == os.uname().nodename
+        return self.boot in ("", here)
 
     def lives(self) -> bool | None:
         """Whether it still runs. None where that cannot be told from here: on another machine or in another PID
@@ -93,8 +96,8 @@ class Owner:
         """
         if not self.is_of_this_machine():
             return False if self.host == os.uname().nodename else None  # before a boot, or elsewhere
-        if self.namespace not in (0, _namespace()) or not sees_itself():
-            return None
+        if self.namespace not in (0, _namespace()) or not sees_itself() or not self.start_time:
+            return None  # without a start time it was made where there is no /proc
         fields = stat_fields(self.pid)
         return len(fields) > 19 and int(fields[19]) == self.start_time != 0 and fields[0] not in _ENDED
 

@@ -16,7 +16,7 @@ import pytest
 
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.peers import drive, launch
+from linkgauge.peers import both_ends, drive, launch
 from linkgauge.peers.catalogue import PEERS, peer_tests
 from linkgauge.peers.drive import alternate, row_of, untold
 from linkgauge.peers.launch import find_program
@@ -26,7 +26,7 @@ from linkgauge.peers.theirs import Figures, Reasons, launches_of, look_at_peer, 
 from linkgauge.plan.expand import expand
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run import mpi_library
+from linkgauge.run import guard, mpi_library
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
 
@@ -447,7 +447,23 @@ def test_what_is_wrong_is_told_and_not_the_help_after_it(tmp_path: Path) -> None
 def test_a_peer_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "LAUNCH_TIMEOUT_S", 0.5)
     slow = python_program(tmp_path, "slow", "import time; time.sleep(60)")
-    assert "had not ended after 0.5 s" in launch.run_logged([str(slow)], tmp_path / "log", {})
+    assert "did not end within 0.5 s" in launch.run_logged([str(slow)], tmp_path / "log", {})
+
+
+def test_a_peer_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert launch.run_logged(["yes"], log, {}) == "yes printed more than 64 MiB"
+    os.truncate(log, 0)
+    both = [
+        sys.executable,
+        "-I",
+        "-S",
+        both_ends.__file__,
+        guard.__file__,
+        '{"rank_variables": ["R"], "client": ["yes"]}',
+    ]
+    assert launch.run_logged(both, log, {"R": "0"}).endswith("it said: the client printed more than 64 MiB")
+    assert log.stat().st_size < 1000
 
 
 class Sides:

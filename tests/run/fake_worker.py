@@ -113,6 +113,9 @@ class FakeSession:
         elif kind == "noise":
             print("planted last words", flush=True)
             os._exit(9)
+        elif kind == "chatter":
+            while True:
+                os.write(1, b"planted words\n" * 4096)
         elif kind == "launcher":
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(1000)

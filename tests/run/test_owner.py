@@ -139,6 +139,24 @@ def test_what_is_known_of_an_owner() -> None:
     assert changed(mine, namespace=1).mark != mine.mark
 
 
+def test_without_proc_no_live_owner_is_taken_for_an_ended_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither by a process that has no /proc, nor of one that had none."""
+    mine = Owner.this_process()
+    with monkeypatch.context() as without:
+        without.setattr(owner, "kernel_data", lambda *_: b"")
+        without.setattr(owner, "kernel_text", lambda *_: "")
+        without.setattr(owner, "_namespace", lambda: 0)
+        without.setattr(owner, "sees_itself", lambda: False)
+        blind = Owner.this_process()
+        assert blind.lives() is None
+        assert mine.lives() is None
+        folders = PrivateFolders([tmp_path])
+        assert clean_leftovers([tmp_path]) == []
+        folders.close()
+    assert blind.lives() is None
+    assert mine.lives()
+
+
 def test_a_folder_of_another_machine_is_left_alone_and_one_of_an_earlier_boot_goes(tmp_path: Path) -> None:
     mine = Owner.this_process().plain()
     user = tmp_path / f"linkgauge-{os.getuid()}"

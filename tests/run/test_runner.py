@@ -49,6 +49,7 @@ def test_every_case_of_a_plan_gets_its_status(run_plan: Any, threads: bool, tmp_
         ("exit", "crashed", {"exit_status": 3}),
         ("early", "crashed", {}),
         ("noise", "crashed", {"exit_status": 9}),
+        ("chatter", "crashed", {}),
         ("raise", "crashed", {}),
         ("launcher", "crashed", {}),
         ("corrupt", "corrupt", {}),
@@ -77,6 +78,8 @@ def test_a_fault_costs_its_case_only(
         evidence = {}  # hydra has missed an end: once in some thousand, on a busy machine
     for name, value in evidence.items():
         assert f'"{name}": {value}' in stored or f'"{name}":{value}' in stored, stored
+    if kind == "chatter":
+        assert "the launch printed more than 64 MiB" in str(bad.reason)
     if kind == "hang":
         assert "_fault" in stored, "the stack of the waiting rank is missing"
     if kind == "sigstop":

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run import devices, evidence, mpi_library
+from linkgauge.doctor import readers
+from linkgauge.peers import launch
+from linkgauge.run import devices, evidence, mpi_library, transports
 from linkgauge.run.load_lines import OVER, LoadLines
 from linkgauge.run.node_beats import BeatReporter
 from linkgauge.run.private_folder import told_segments
@@ -31,6 +33,37 @@ def child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     devices.probe.cache_clear()
     yield told
     devices.probe.cache_clear()
+
+
+@pytest.fixture
+def endless(child: Path) -> Path:
+    """A started Python prints without end."""
+    python = Path(sys.executable)
+    python.write_text("#!/bin/sh\nexec yes\n")
+    return python
+
+
+def test_what_prints_for_ever_is_ended(endless: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    too_long = "printed more than 64 MiB"
+    assert f"the process that looks for cuda devices {too_long}" in said(
+        ["run", "--dry-run", "--devices", "cuda"], capsys
+    )
+    assert mpi_library.ask_library(endless) == ({}, f"the process that loads {endless} {too_long}")
+    assert mpi_library.launcher_kind(endless) == ""
+    assert transports._asked("nccl_version()").reason.endswith(too_long)
+    assert known._reader("network_library.py", "ucx")({}) == (None, f"network_library.py {too_long}")
+    assert readers.Readers().run([str(endless)]) is None
+    assert evidence._pyspy(str(endless), 1) == ""
+    assert launch._ldd(endless) in ("", "\tnot a dynamic executable\n")
+
+
+def test_what_cannot_be_started_is_named(child: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(sys.executable).unlink()
+    assert "looks for cuda devices cannot be started: No such file" in said(
+        ["run", "--dry-run", "--devices", "cuda"], capsys
+    )
+    assert transports._asked("nccl_version()").reason.endswith("cannot be started: No such file or directory")
+    assert known._reader("network_library.py", "ucx")({})[1].endswith("cannot be started: No such file or directory")
 
 
 def look(**changed: object) -> str:

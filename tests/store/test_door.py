@@ -58,6 +58,10 @@ def read(folder: Path) -> None:
     _ = (run.observations, list(run.rows()))
 
 
+def twice(table: pa.Table, other: pa.Table | None = None) -> pa.Table:
+    return pa.concat_tables([table, other or table]).combine_chunks()
+
+
 @pytest.mark.parametrize(
     ("file", "how", "said"),
     [
@@ -93,6 +97,12 @@ def read(folder: Path) -> None:
         ("samples/launch-00000.parquet", setting("ns", -1), "ns of samples is -1: expected at least 0"),
         ("samples/launch-00000.parquet", setting("phase", "late"), "phase is 'late': expected warmup or sample"),
         ("samples/launch-00000.parquet", lambda table: table.slice(0, 0), ""),
+        ("samples/launch-00000.parquet", twice, "of rank 0 is there twice in case"),
+        ("samples/launch-00000.parquet", lambda table: twice(table.slice(5, 1), table), "sample 5 of rank 0 is there"),
+        ("samples/launch-00000.parquet", lambda table: twice(table, table.slice(9, 1)), "is there twice in case"),
+        ("samples/launch-00000.parquet", lambda table: table.take(list(range(table.num_rows))[::-1]), ""),
+        ("cases.parquet", twice, "has two rows in cases: expected one"),
+        ("launches.parquet", twice, "launch 0 has two rows in launches: expected one"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import struct
 import zlib
 from collections.abc import Iterable
@@ -15,7 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.store import journal, run
+from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter, read_journal
+from synthetic import make_case, make_run
 
 
 def write_three(path: Path) -> list[int]:
@@ -268,3 +272,65 @@ def test_what_cannot_be_stored_is_refused(tmp_path: Path) -> None:
         with pytest.raises(TypeError):
             journal.append("case", {"x": object()})
     assert list(read_journal(tmp_path / "j")) == []
+
+
+def head_of(header_bytes: int, payload_bytes: int) -> bytes:
+    prefix = struct.pack("<4sHHIQ", b"LGJ1", 1, 0, header_bytes, payload_bytes)
+    return prefix + struct.pack("<I", zlib.crc32(prefix))
+
+
+@pytest.mark.parametrize(
+    ("repeated", "count", "size", "said"),
+    [
+        (b"\1" * 4096, 1, 64 << 30, "65536 MiB of which .* KiB are stored: expected no sparse file"),
+        (b"", 0, 64 << 30, "65536 MiB of which 0 KiB are stored: expected no sparse file"),
+        (b"LGJ1", 50 << 20, 200 << 20, "4096 MiB were looked at that are no records"),
+        (head_of(100, 150 << 20), 8 << 20, 192 << 20, "4096 MiB were looked at that are no records"),
+    ],
+    ids=["sparse", "one hole", "starts of heads", "heads"],
+)
+def test_what_is_large_and_no_journal_is_refused_before_it_is_read(
+    tmp_path: Path, repeated: bytes, count: int, size: int, said: str
+) -> None:
+    (tmp_path / "j").write_bytes(repeated * count)
+    os.truncate(tmp_path / "j", size)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    with pytest.raises(RunFolderError, match=said):
+        list(read_journal(tmp_path / "j", damaged=[]))
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20  # of the processor
+    assert after.ru_maxrss - before.ru_maxrss < 700 << 10  # KiB
+
+
+def test_a_record_beyond_all_records_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_MOST_PAYLOAD_BYTES", 1000)
+    write_three(tmp_path / "j")
+    whole = (tmp_path / "j").read_bytes()
+    (tmp_path / "j").write_bytes(head_of(100, 2000) + bytes(2104) + whole)
+    damaged: list[JournalDamage] = []
+    assert [record.kind for record in read_journal(tmp_path / "j", damaged=damaged)] == ["launch", "case", "end"]
+    assert "a record of 2104 bytes: expected at most 1000" in str(damaged[0])
+    with JournalWriter(tmp_path / "j") as writer, pytest.raises(ValueError, match="have 2000 bytes, more than 1000"):
+        writer.append("case", {}, {"ns": np.zeros(250, dtype=np.int64)})
+
+
+def test_records_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal that repeats a record of 100 bytes takes 60 times its size in memory."""
+    write_three(tmp_path / "j")
+    (tmp_path / "j").write_bytes((tmp_path / "j").read_bytes() * 3)
+    for name, most in (("_MOST_RECORDS", 8), ("_MOST_VALUES", 30)):
+        with monkeypatch.context() as less:
+            less.setattr(journal, name, most)
+            with pytest.raises(RunFolderError, match=r"9 records with .* values|records with 3\d values"):
+                list(read_journal(tmp_path / "j", damaged=[]))
+    assert len(list(read_journal(tmp_path / "j"))) == 9
+
+
+def test_more_than_a_reader_can_hold_is_made_tables_of_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_run(tmp_path / "run", cases=[make_case("staging", "pingpong", 8)], compact=False)
+    monkeypatch.setattr(run, "_MOST_HELD_BYTES", 10_000)
+    with pytest.raises(RunFolderError, match=f"'linkgauge run --resume {folder}' makes tables of them"):
+        run.load(folder).cases  # noqa: B018  # it is read when it is asked for
+    whole = RunFolder.open(folder)
+    whole.compact(finish=True)
+    assert run.load(folder).samples.num_rows

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from linkgauge.files import why_nothing_starts
 from linkgauge.run.reporter import Reporter
 
 _LONGEST_REPORT_S = 1800
@@ -24,22 +25,31 @@ class MakingReport:
         self._path = path
         command = [sys.executable, "-m", "linkgauge", "report", str(path)]
         nothing = subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._why = ""
+        try:
+            self._process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE)
+        except OSError as error:
+            self._why = why_nothing_starts(error) or str(error.strerror)
 
     def tell(self, reporter: Reporter) -> None:
         """Wait for it, and say where it is or in one line why there is none."""
-        try:
-            _, said = self._process.communicate(timeout=_LONGEST_REPORT_S)
-            why = _why(self._process.returncode, said.decode(errors="replace"))
-        except subprocess.TimeoutExpired:
-            why = f"it was not made within {_LONGEST_REPORT_S // 60} minutes"
-        finally:
-            self._process.kill()
-            self._process.wait()
-        if why:
+        if why := self._why or self._ended():
             reporter.note(f"no report: {why}; make it here or elsewhere with 'linkgauge report {self._path}'")
         else:
             print(f"report: {self._path / 'report.html'}", flush=True)
+
+    def _ended(self) -> str:
+        """Wait for its end; why it made none, or empty."""
+        assert self._process is not None
+        try:
+            _, said = self._process.communicate(timeout=_LONGEST_REPORT_S)
+            return _why(self._process.returncode, said.decode(errors="replace"))
+        except subprocess.TimeoutExpired:
+            return f"it was not made within {_LONGEST_REPORT_S // 60} minutes"
+        finally:
+            self._process.kill()
+            self._process.wait()
 
 
 def _why(status: int, said: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Sequence
@@ -12,9 +13,11 @@ from linkgauge.app import run_options
 from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import Exit, RunFolderError, UsageError
+from linkgauge.model.beside import loads_of
 from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.plan.launches import PlannedLaunch
+from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import end_of, started_in, taken_of
 from linkgauge.run.hosts import asked_hosts, hosts_of_job
@@ -22,7 +25,7 @@ from linkgauge.run.info import now, run_info
 from linkgauge.run.measure import measure, whole_again
 from linkgauge.run.nodes import Nodes
 from linkgauge.run.prepare import changes, known_curves, machine_of, resumed_mpis, resumed_pending
-from linkgauge.run.prepared import Prepared, TimeLimit, on_hosts, read_launches, unsafe_settings, with_secrets
+from linkgauge.run.prepared import Pending, Prepared, TimeLimit, on_hosts, read_launches, unsafe_settings, with_secrets
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -78,9 +81,6 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         folder.compact(finish=True)
         return 0
     reporter.note(f"{left} cases are left of {path}")
-    relaunched = {**relaunched, **{str(one.number): one.planned.number for one in pending}}
-    resumed = [*folder.info.get("resumed", []), {"when": now(), "changed": changed}]
-    folder.update_info({"relaunched": relaunched, "resumed": resumed, "end": None})
     limit_s = asked.settled_time_limit_s()
     limit = None if limit_s is None else TimeLimit.of(limit_s, began)
     asked_then = folder.info.get("asked", {})
@@ -89,10 +89,15 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     for settings in {one.planned.settings for one in pending if one.planned.settings.hosts}:
         mpi = mpis[settings.mpi if settings.mpi_asked else end_of(taken, settings.mpi)]
         nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, None)
+    machine = machine_of({one.planned.settings for one in pending}, devices, mpis, nodes)
+    _check_devices(path, pending, machine)
+    relaunched = {**relaunched, **{str(one.number): one.planned.number for one in pending}}
+    resumed = [*folder.info.get("resumed", []), {"when": now(), "changed": changed}]
+    folder.update_info({"relaunched": relaunched, "resumed": resumed, "end": None})
     prepared = Prepared(
         pending,
         devices,
-        machine_of({one.planned.settings for one in pending}, devices, mpis, nodes),
+        machine,
         mpis,
         seed,
         max_failures=asked.max_failures,
@@ -108,6 +113,16 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     if status != Exit.INTERRUPTED:
         present(folder.path, reporter, report=report)
     return status
+
+
+def _check_devices(path: Path, pending: Sequence[Pending], machine: PlanMachine) -> None:
+    """UsageError where a launch, or a load that is one of its own, is on a device that is not here."""
+    for one in pending:
+        cases = [entry.case for entry in one.entries.values()]
+        loads = [load.case.devices for case in cases for load in loads_of(case.beside)]
+        worst = max(itertools.chain(one.planned.settings.devices, *loads), default=0)
+        if worst >= machine.places:
+            raise UsageError(f"{path} needs device {worst}, here are {machine.places}: see --devices")
 
 
 def _hosts_for(asked: str | None, launches: Sequence[PlannedLaunch]) -> tuple[str, ...]:

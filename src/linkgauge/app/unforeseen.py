@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from linkgauge import __version__
 from linkgauge.errors import Exit, one_line
-from linkgauge.files import temporary_folder
+from linkgauge.files import temporary_folder, why_nothing_starts
 
 
 def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
@@ -18,6 +18,8 @@ def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
     if isinstance(error, MemoryError):
         # numpy and Arrow say how much could not be had; Python says nothing.
         return f"memory does not suffice{_of(error)}: {_remedy(arguments)}", Exit.LACKING
+    if why := why_nothing_starts(error):
+        return why, Exit.LACKING
     where = _written(error, arguments)
     kept = f"please report it with {where}" if where else "please report it; no file could be written of where it was"
     return f"unforeseen, and a mistake of Linkgauge's own: {type(error).__name__}{_of(error)}: {kept}", Exit.UNFORESEEN

@@ -7,11 +7,11 @@ import ctypes.util
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.doctor.nvml import GpuFacts, nvidia_gpus
 from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import each, whole
@@ -105,9 +105,8 @@ class Readers:
         if shutil.which(command[0]) is None:
             return None
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S,
-                                  check=False, stdin=subprocess.DEVNULL)  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
+            done = output_of(command, _TIMEOUT_S)
+        except NoAnswerError:
             return None
         return done.stdout if done.returncode == 0 else None
 

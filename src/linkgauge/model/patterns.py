@@ -74,6 +74,15 @@ class PatternTraits:
         most = 1 if one else 2 if self.ranks in ("2", "1 or 2") else ranks
         return 1 <= ranks <= most and (self.ranks != "pairs" or ranks % 2 == 0)
 
+    def why_not(self, ranks: int, groups: int, root: int) -> str:
+        """Why there is no case of it of so many ranks in so many groups with that root; empty where there is."""
+        if ranks % groups or not self.takes(ranks // groups):
+            among = f" in {groups} groups" if groups > 1 else ""
+            return f"a {self.name} of {ranks} ranks{among}: expected what that pattern takes"
+        if self.rooted and root >= ranks // groups:
+            return f"root {root} of {ranks // groups} ranks: expected one of them"
+        return ""
+
     @property
     def rooted(self) -> bool:
         """Whether one rank does what the others do not."""

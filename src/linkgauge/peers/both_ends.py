@@ -7,9 +7,13 @@ and is started again for ten seconds.
 
 import json
 import os
-import subprocess
 import sys
 import time
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2]))  # -I and -S leave the packages out
+
+from linkgauge.children import NoAnswerError, output_of  # after the path
 
 _HEAD_START_S = 0.3  # by which a server of the same node is ready
 _PATIENCE_S = 10.0
@@ -27,12 +31,15 @@ def main() -> None:
     if rank == "0":
         time.sleep(_HEAD_START_S)
     while True:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            done = output_of(command, None, together=True)
+        except NoAnswerError as why:
+            sys.exit(f"the {'server' if rank == '1' else 'client'} {why}")
         if done.returncode == 0 or rank == "1" or time.monotonic() > last:
             break
         time.sleep(_PAUSE_S)
     if rank == "0" or done.returncode != 0:
-        sys.stdout.write(done.stdout.decode(errors="replace"))
+        sys.stdout.write(done.stdout)
     sys.exit(abs(done.returncode))
 
 

@@ -16,10 +16,12 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkgauge.children import NoAnswerError, output_of, why_too_long
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
@@ -211,9 +213,8 @@ def _ldd(program: Path, path: str | None = None, option: str = "", debug: str = 
     environment |= {"LD_DEBUG": debug} if debug else {}
     command = ["ldd", *([option] if option else []), str(program.resolve())]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment,
-                              timeout=_LDD_TIMEOUT_S, stdin=subprocess.DEVNULL)  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        done = output_of(command, _LDD_TIMEOUT_S, env=environment)
+    except NoAnswerError:
         return ""
     return done.stdout + done.stderr
 
@@ -247,6 +248,7 @@ def _our_ccl(runtime: str) -> LibraryVersion:
 
 
 LAUNCH_TIMEOUT_S = 600
+_LOOK_EVERY_S = 0.2  # a program that prints for ever writes some 30 MB meanwhile
 _PATIENCE_S = 4  # our own run needs 3 of them to end its ranks and to keep what it has
 
 
@@ -297,7 +299,10 @@ def started(
 
 
 def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> str:
-    """Run a command with its output in `log`; why it failed, or empty. It ends when we do, or after 10 minutes."""
+    """Run a command with its output in `log`; why it failed, or empty.
+
+    It ends when we do, after LAUNCH_TIMEOUT_S, or where it prints more than MOST_OUTPUT_BYTES.
+    """
     guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command]
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -309,15 +314,27 @@ def run_logged(command: Sequence[str], log: Path, environment: Mapping[str, str]
             start_new_session=True,
         )
         try:
-            status = process.wait(LAUNCH_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            return f"{command[0]} had not ended after {LAUNCH_TIMEOUT_S} s"
+            status = _watched(process, log)
+        except NoAnswerError as why:
+            return f"{command[0]} {why}"
         finally:
             _end(process, environment.get(MARK, ""))
     if status == 0:
         return ""
     said = last_words(log.read_text(errors="replace").splitlines()) or "nothing"
     return f"{' '.join(command)[:200]} ended with {status}; it said: {said}"
+
+
+def _watched(process: subprocess.Popen[bytes], log: Path) -> int:
+    """The exit status of a process that prints into `log`. NoAnswerError where it takes too long or prints too much."""
+    last = time.monotonic() + LAUNCH_TIMEOUT_S
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_LOOK_EVERY_S)
+        if why := why_too_long(log.stat().st_size):
+            raise NoAnswerError(why)
+        if time.monotonic() > last:
+            raise NoAnswerError(f"did not end within {LAUNCH_TIMEOUT_S} s")
 
 
 def _end(process: subprocess.Popen[bytes], mark: str) -> None:

@@ -9,11 +9,11 @@ import dataclasses
 import functools
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import UsageError
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.model.shape import each, last_line, maybe, table, text, whole
@@ -71,10 +71,9 @@ def probe(which: str, host_devices: int = 1) -> Probe:
     from linkgauge.run.launchers.base import package_environment
 
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PROBE_TIMEOUT_S,
-                              check=False, env=package_environment(), stdin=subprocess.DEVNULL)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Probe(which, reason=f"the {which} runtime did not answer within {_PROBE_TIMEOUT_S} s")
+        done = output_of(command, _PROBE_TIMEOUT_S, env=package_environment())
+    except NoAnswerError as why:
+        return Probe(which, reason=f"the process that looks for {which} devices {why}")
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"

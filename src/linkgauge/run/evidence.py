@@ -10,12 +10,12 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import UsageError
 from linkgauge.model.shape import read_json, table, text, whole
 from linkgauge.run import heartbeat as beat
@@ -152,9 +152,8 @@ def ask_for_stacks(watch: HeartbeatFile, folder: Path) -> str:
 def _pyspy(program: str, pid: int) -> str:
     command = [program, "dump", "--native", "--pid", str(pid)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PYSPY_TIMEOUT_S,
-                              check=False, stdin=subprocess.DEVNULL)  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+        done = output_of(command, _PYSPY_TIMEOUT_S)
+    except NoAnswerError:
         return ""
     return done.stdout if done.returncode == 0 else ""
 

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from linkgauge.children import MOST_OUTPUT_BYTES, why_too_long
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.files import why_nothing_starts
 from linkgauge.model.beside import own_launches
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import evidence, processes, token
@@ -178,16 +180,20 @@ class Launch:
         launcher = launcher_for(self._mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}
         command = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *launcher.command(request)]
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=self._own.temporary,
-                start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
-            )
+        try:
+            with self._output.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=self._own.temporary,
+                    start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
+                )
+        except OSError as error:
+            why = why_nothing_starts(error) or f"{error.filename or self._output}: {error.strerror}"
+            raise EnvironmentLackingError(f"a launch cannot be started: {why}") from None
         token.give(self._spec.token, self._process.stdin)
 
     def _follow(
@@ -213,7 +219,7 @@ class Launch:
                     self._other_nodes.look()
                     unheard = self._other_nodes.unheard
                 on_look(watch)
-                trouble = watch.trouble(unheard) or self._gone(watch)
+                trouble = watch.trouble(unheard) or self._gone(watch) or self._too_long()
                 if trouble is not None or self._aborted:
                     return trouble
                 end.wait(_LOOK_EVERY_S)
@@ -241,6 +247,11 @@ class Launch:
                 return Trouble("crashed", f"rank {rank} closed its connection from another node {now - since:.0f} s "
                                "ago and its launcher went on: its process ended, or its node")  # fmt: skip
         return None
+
+    def _too_long(self) -> Trouble | None:
+        """A launch that prints without end fills the folder of temporary files, which is often memory."""
+        why = why_too_long(self._output.stat().st_size, max(MOST_OUTPUT_BYTES, self._spec.ranks << 20))
+        return Trouble("crashed", f"the launch {why}: expected less; set its libraries' logs lower") if why else None
 
     def _note_segments(self) -> None:
         mapped = processes.mapped_files(processes.marked(self._own.token), shared=True)

@@ -10,13 +10,13 @@ import dataclasses
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import EnvironmentLackingError, UsageError, nearest
 from linkgauge.model.shape import flag, last_line, one_of, table, text
 from linkgauge.plan.library_settings import dialect
@@ -89,19 +89,6 @@ class MpiInstallation:
         return " ".join(self.version_text.split())[:200] or f"{self.vendor} {self.version}"
 
 
-def _asked(command: list[str], environment: dict[str, str] | None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=environment,
-        timeout=_PROBE_TIMEOUT_S,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-
-
 def launcher_kind(launcher: Path) -> str:
     """Which family a launcher is of, by its own --version; empty where it does not say.
 
@@ -112,8 +99,8 @@ def launcher_kind(launcher: Path) -> str:
             return one.kind
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     try:
-        done = _asked([str(launcher), "--version"], environment)
-    except (OSError, subprocess.TimeoutExpired):
+        done = output_of([str(launcher), "--version"], _PROBE_TIMEOUT_S, env=environment)
+    except NoAnswerError:
         return ""
     said = (done.stdout + done.stderr).lower()
     return next((one.kind for one in FAMILIES if one.says and re.search(one.says, said)), "")
@@ -137,11 +124,9 @@ def _vendor_and_version(words: str) -> tuple[str, str]:
 def ask_library(library: Path) -> tuple[dict[str, object], str]:
     """What a library says of itself, asked in a child process; and the problem, in one sentence, where it cannot."""
     try:
-        done = _asked([sys.executable, "-I", "-c", _PROBE, str(library)], None)
-    except subprocess.TimeoutExpired:
-        return {}, f"{library} did not load within {_PROBE_TIMEOUT_S} s"
-    except OSError as error:
-        return {}, f"{library} could not be tried: {error}"
+        done = output_of([sys.executable, "-I", "-c", _PROBE, str(library)], _PROBE_TIMEOUT_S)
+    except NoAnswerError as why:
+        return {}, f"the process that loads {library} {why}"
     if done.returncode < 0:
         return {}, f"{library} ended its process with signal {-done.returncode} when it was loaded"
     if done.returncode != 0:

@@ -12,12 +12,12 @@ import hashlib
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
 from linkgauge.model.shape import (
     as_it_is,
@@ -403,10 +403,8 @@ def _scontrol(environment: Mapping[str, str]) -> Switches | None:
     """What Slurm's controller says of a job's network; None without a job, a network or leave to ask."""
     if "SLURM_JOB_ID" not in environment or shutil.which("scontrol") is None:
         return None
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired, UsageError):
-        done = subprocess.run(["scontrol", "show", "topology"], capture_output=True, text=True, timeout=30, check=False,
-                              stdin=subprocess.DEVNULL)  # fmt: skip
-        return of_text(done.stdout, "scontrol show topology")
+    with contextlib.suppress(NoAnswerError, UsageError):
+        return of_text(output_of(["scontrol", "show", "topology"], 30).stdout, "scontrol show topology")
     return None
 
 

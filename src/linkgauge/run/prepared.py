@@ -21,6 +21,7 @@ from typing import Any
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, Case
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import MAX_SIZE_BYTES
 from linkgauge.model.shape import (
     MisshapenError,
@@ -46,7 +47,7 @@ from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.nodes import Nodes
-from linkgauge.run.spec import CaseEntry, entry_of
+from linkgauge.run.spec import CaseEntry, entry_of, job_ranks
 from linkgauge.run.watch import HUNG_AFTER_S
 
 SHORTEST_TURN_S = 3.0  # a launch takes a second of it to start
@@ -231,6 +232,15 @@ def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
         raise RunFolderError(f"{path}: more cases than any plan has")
     if [launch.number for launch in launches] != list(range(len(launches))):
         raise RunFolderError(f"{path}: its launches are not numbered in order")
+    for launch in launches:
+        for case in (*launch.cases, *launch.later):
+            try:
+                why = PATTERNS[case.pattern].why_not(case.ranks, case.groups, case.root)
+                job_ranks(case, launch.settings.devices)
+            except UsageError as error:
+                why = str(error)
+            if why:
+                raise RunFolderError(f"{path}: launch {launch.number}: {why}")
     return launches
 
 

@@ -7,10 +7,10 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.shape import MisshapenError, Shape, each
 from linkgauge.run import processes
 from linkgauge.run.evidence import last_words
@@ -84,13 +84,10 @@ def words_of_ranks(
         launcher = launcher_for(mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}
         try:
-            done = subprocess.run(launcher.command(request), capture_output=True, text=True, errors="replace",
-                                  timeout=timeout_s, check=False, env=environment, stdin=subprocess.DEVNULL,
-                                  cwd=launch.temporary, start_new_session=True)  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return f"{ranks} ranks did not come together within {timeout_s:g} s under {mpi.name}"
-        except OSError as error:
-            return f"{mpi.launcher} cannot be started: {error.strerror}"
+            command = launcher.command(request)
+            done = output_of(command, timeout_s, env=environment, cwd=launch.temporary, start_new_session=True)
+        except NoAnswerError as why:
+            return f"{mpi.launcher} for {ranks} ranks {why}"
         said = _heard(done.stdout)
         if done.returncode != 0 or not said:
             words = last_words((done.stderr or done.stdout).splitlines())

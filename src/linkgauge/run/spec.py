@@ -16,6 +16,7 @@ from typing import Any
 
 from linkgauge.apps import catalogue
 from linkgauge.apps.program import core_program
+from linkgauge.errors import UsageError
 from linkgauge.model.beside import loads_of
 from linkgauge.model.case import CORE_NAMES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
@@ -161,6 +162,7 @@ def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
     """The launch's rank that plays each place of the measured job, then of each load.
 
     The k-th entry of a device, in all of them, goes to its k-th rank. A load that is another launch has none here.
+    UsageError where the launch has fewer ranks of a device, as no planned one.
     """
     ranks_of = _ranks_of_devices(rank_devices)
     used: dict[int, int] = {}
@@ -168,7 +170,10 @@ def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
     def taken(device: int) -> int:
         place = used.get(device, 0)
         used[device] = place + 1
-        return ranks_of[device][place]
+        ranks = ranks_of.get(device, [])
+        if place >= len(ranks):
+            raise UsageError(f"a case takes {place + 1} ranks of device {device}, its launch has {len(ranks)}")
+        return ranks[place]
 
     loads = (() if load.mpi else load.case.devices for load in loads_of(case.beside))
     return [[taken(device) for device in devices] for devices in (case.devices, *loads)]

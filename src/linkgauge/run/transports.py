@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
 
@@ -88,11 +88,9 @@ def _asked(call: str, *words: str) -> LibraryVersion:
         f"print(said[0] or '{_UNKNOWN}', said[1], sep='\\n')"
     )
     try:
-        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, errors="replace",
-                              timeout=_VERSION_TIMEOUT_S, check=False, env=package_environment(),
-                              stdin=subprocess.DEVNULL)  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return LibraryVersion(reason=f"the library did not say its version within {_VERSION_TIMEOUT_S} s")
+        done = output_of([sys.executable, "-c", program, *words], _VERSION_TIMEOUT_S, env=package_environment())
+    except NoAnswerError as why:
+        return LibraryVersion(reason=f"the process that asks the library for its version {why}")
     said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     if done.returncode != 0 or len(said) < 2:
         return LibraryVersion(reason=said[-1] if said else f"asking it ended with status {done.returncode}")

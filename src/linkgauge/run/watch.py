@@ -38,7 +38,7 @@ COMPILE_PATIENCE_S = 600.0
 class Trouble:
     """A launch that must be ended: `status` of the case in hand, and why."""
 
-    status: str  # hung | timeout
+    status: str  # hung | timeout | crashed
     reason: str
 
 

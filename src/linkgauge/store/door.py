@@ -43,6 +43,7 @@ _RANGES: dict[str, dict[str, tuple[int, int]]] = {
 }  # fmt: skip
 _OF_A_CASE = {name: one.stored for name, one in DIMENSIONS.items()} | {"status": maybe(one_of(STATUSES))}
 _WORDS = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}
+_ONE_ROW_EACH = {"cases": list(schema.IDENTITY), "launches": ["launch"]}
 _MAY_LACK = {  # columns that may be null
     "cases": {"lanes", "bytes_per_peer", "bytes_total", "status", "reason", "converged", "coarse", "oversubscribed",
               "verified", "operations_total", "operations_checked", "evidence", "planned_launch"},
@@ -69,6 +70,13 @@ def checked(name: str, table: pa.Table, where: str) -> pa.Table:
             _known_words(column, table[column], f"{where}: {name}")
         elif pa.types.is_string(kind):
             table = _with(table, column, _texts(table[column], f"{where}: {column} of {name}"))
+    if unique := _ONE_ROW_EACH.get(name):
+        rows = table.group_by(unique).aggregate([([], "count_all")])
+        if rows.num_rows < table.num_rows:
+            twice = rows.filter(pc.greater(rows["count_all"], 1)).slice(0, 1).to_pylist()[0]
+            raise RunFolderError(
+                f"{where}: {unique[0]} {_shown(twice[unique[0]])} has two rows in {name}: expected one"
+            )
     relations = {"cases": _cases, "launches": _launches, "observations": _observations}
     return relations[name](table, where) if name in relations else table
 
@@ -84,8 +92,8 @@ def most_of(cases: pa.Table) -> dict[tuple[Any, ...], tuple[int, int]]:
 def of_its_case(name: str, table: pa.Table, most: dict[tuple[Any, ...], tuple[int, int]], where: str) -> pa.Table:
     """Return samples or observations of which none is of a rank or lane that its case, by `most_of`, has not.
 
-    Rows of cases that are not known are left to their readers: a run in progress has them for a moment. Of 10^7 rows
-    that lie together case by case this takes 50 ms.
+    RunFolderError for those, and for a sample that is there twice. Rows of cases that are not known are left to their
+    readers: a run in progress has them for a moment. Of 10^7 rows in their usual order this takes 0.3 s.
     """
     kinds = [kind for kind in ("rank", "lane") if kind in table.column_names]
     if not table.num_rows or "rank" not in kinds or not set(schema.IDENTITY) <= set(table.column_names):
@@ -93,6 +101,8 @@ def of_its_case(name: str, table: pa.Table, most: dict[tuple[Any, ...], tuple[in
     keys = table["case_key"].combine_chunks()
     keys = keys if isinstance(keys, pa.DictionaryArray) else keys.dictionary_encode()
     identity = [keys.indices.to_numpy(), *(table[kind].to_numpy() for kind in schema.IDENTITY[1:])]
+    if name == "samples" and set(_OF_A_SAMPLE) <= set(table.column_names):
+        _check_once(table, identity, keys, where)
     begins = np.append(True, np.any([column[1:] != column[:-1] for column in identity], axis=0)).nonzero()[0]
     first = pa.table([pa.array(column[begins]) for column in identity], schema.IDENTITY)
     for kind in kinds:
@@ -107,6 +117,37 @@ def of_its_case(name: str, table: pa.Table, most: dict[tuple[Any, ...], tuple[in
                     f"{where}: {kind} of {name} is {row[f'{kind}_max']}: expected below {limit} in case {_shown(key)}"
                 )
     return table
+
+
+_OF_A_SAMPLE = ("rank", "lane", "phase", "sample")
+
+
+def _check_once(table: pa.Table, identity: list[Any], keys: pa.DictionaryArray, where: str) -> None:
+    """RunFolderError where a sample of a case is there twice: each of them would count in its statistics."""
+    phases = table["phase"].combine_chunks()
+    phases = phases if isinstance(phases, pa.DictionaryArray) else phases.dictionary_encode()
+    columns = [*identity, table["rank"].to_numpy(), table["lane"].to_numpy(), phases.indices.to_numpy()]
+    columns.append(table["sample"].to_numpy())
+    rises, same = _compared(columns)
+    if not rises.all() and not same.any():  # no usual order: as the store has never written them
+        order = np.lexsort(columns[::-1])
+        columns = [column[order] for column in columns]
+        _, same = _compared(columns)
+    if same.any():
+        at = int(same.argmax())
+        key = keys.dictionary[int(columns[0][at])].as_py()
+        raise RunFolderError(
+            f"{where}: sample {columns[-1][at]} of rank {columns[-4][at]} is there twice in case {_shown(key)}"
+        )
+
+
+def _compared(columns: list[Any]) -> tuple[Any, Any]:
+    """Of each row but the first, whether it is greater than the one before by its columns, and whether it is equal."""
+    rises, same = np.zeros(len(columns[0]) - 1, bool), np.ones(len(columns[0]) - 1, bool)
+    for column in columns:
+        rises |= same & (column[1:] > column[:-1])
+        same &= column[1:] == column[:-1]
+    return rises, same
 
 
 def _with(table: pa.Table, column: str, values: Any) -> pa.Table:
@@ -183,11 +224,8 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
             raise RunFolderError(f"{where}: a case of {row['ranks']} ranks with {ranks} devices: expected as many")
         if row["status"] == "skipped":
             continue
-        if ranks % groups or not info.takes(ranks // groups):
-            among = f" in {groups} groups" if groups > 1 else ""
-            raise RunFolderError(f"{where}: a {info.name} of {ranks} ranks{among}: expected what that pattern takes")
-        if info.rooted and row["root"] >= ranks // groups:
-            raise RunFolderError(f"{where}: root {row['root']} of {ranks // groups} ranks: expected one of them")
+        if why := info.why_not(ranks, groups, row["root"]):
+            raise RunFolderError(f"{where}: {why}")
         if (row["lanes_"] or 0) > 2 * ranks:
             raise RunFolderError(f"{where}: {row['lanes_']} lanes of {ranks} ranks: expected at most two a rank")
     table = _with(table, "lanes", _inner_texts(table["lanes"], f"{where}: a lane of a case"))

@@ -16,7 +16,6 @@ import dataclasses
 import json
 import os
 import re
-import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -26,14 +25,25 @@ import numpy as np
 
 from linkgauge import files
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.store.record_form import (
+    CRC,
+    HEAD_BYTES,
+    MAGIC,
+    PREFIX,
+    Search,
+    checked_body,
+    head_fault,
+    size_of,
+    values_in,
+)
 
 JOURNAL_VERSION = 1
-_MAGIC = b"LGJ1"
-_PREFIX = struct.Struct("<4sHHIQ")
-_CRC = struct.Struct("<I")
-_HEAD_BYTES = _PREFIX.size + _CRC.size
 _MAX_HEADER_BYTES = 64 << 20
-_MOST_DAMAGES = 1000  # of one journal: what a disk does is a few
+# Of one journal, each more than any run writes; a journal may be a stranger's.
+_MOST_PAYLOAD_BYTES = 16 << 30  # of a record: 35,000 samples from each of 10,000 ranks
+_MOST_RECORDS = 1 << 20  # four a case
+_MOST_VALUES = 1 << 25  # in the headers' JSON: each takes up to 64 bytes of memory
+_MOST_DAMAGES = 1000  # what a disk does is a few
 _LAUNCH_FILE = re.compile(r"launch-(\d{5,9})\.(\w+)")
 _DTYPES = frozenset(f"<{letter}{width}" for letter in "iu" for width in (2, 4, 8)) | {"|i1", "|u1", "<f4", "<f8"}
 
@@ -125,15 +135,17 @@ class JournalWriter:
         if len(text) > _MAX_HEADER_BYTES:
             raise ValueError(f"header of a '{kind}' record has {len(text)} bytes, more than {_MAX_HEADER_BYTES}")
         expected = sum(length * np.dtype(dtype).itemsize for _, dtype, length in columns)
-        prefix = _PREFIX.pack(_MAGIC, JOURNAL_VERSION, 0, len(text), expected)
+        if expected > _MOST_PAYLOAD_BYTES:
+            raise ValueError(f"columns of a '{kind}' record have {expected} bytes, more than {_MOST_PAYLOAD_BYTES}")
+        prefix = PREFIX.pack(MAGIC, JOURNAL_VERSION, 0, len(text), expected)
         tail = _Tail(self._file)
         try:
-            tail.write(prefix + _CRC.pack(zlib.crc32(prefix)) + text)
+            tail.write(prefix + CRC.pack(zlib.crc32(prefix)) + text)
             head_bytes = tail.written
             yield tail.write
             if tail.written - head_bytes != expected:
                 raise ValueError(f"a '{kind}' record got {tail.written - head_bytes} bytes, not {expected}")
-            tail.write(_CRC.pack(tail.crc))
+            tail.write(CRC.pack(tail.crc))
             tail.flush()
             if durable:
                 os.fsync(self._file)
@@ -173,35 +185,45 @@ def read_journal(
 
     Stops quietly at a torn tail, so that a reader can come back with the last `end_offset` while the journal still
     grows. Where a record in the middle is damaged, `damaged` gets to know and the next whole one comes; without it
-    JournalDamage is raised. Raises RunFolderError where `path` is no regular file or was written by another version.
+    JournalDamage is raised. Raises RunFolderError where `path` is no regular file, was written by another version, or
+    is larger in any way than what a run writes.
     """
     found: list[JournalDamage] = []
     path = Path(path)
+    records = values = 0
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        while size - offset >= _HEAD_BYTES:
+        size = size_of(path, file)
+        search = Search(path, file, size)
+        while size - offset >= HEAD_BYTES:
             file.seek(offset)
-            head = file.read(_HEAD_BYTES)
-            cause = _head_fault(head)
+            head = file.read(HEAD_BYTES)
+            cause = head_fault(head)
             if not cause:
-                _, version, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
+                _, version, _, header_bytes, payload_bytes = PREFIX.unpack_from(head)
                 if version != JOURNAL_VERSION:
                     raise RunFolderError(
                         f"{path}: journal of version {version}, this Linkgauge reads {JOURNAL_VERSION}"
                     )
-                rest = header_bytes + payload_bytes + _CRC.size
-                if size - offset - _HEAD_BYTES < rest:
+                rest = header_bytes + payload_bytes + CRC.size
+                if size - offset - HEAD_BYTES < rest:
                     return
-                body = file.read(rest)
-                if len(body) < rest:
-                    return
-                crc = zlib.crc32(memoryview(body)[: -_CRC.size], zlib.crc32(head))
-                if crc == _CRC.unpack_from(body, rest - _CRC.size)[0]:
-                    offset += _HEAD_BYTES + rest
+                if header_bytes > _MAX_HEADER_BYTES or payload_bytes > _MOST_PAYLOAD_BYTES:
+                    cause = f"a record of {rest} bytes: expected at most {_MOST_PAYLOAD_BYTES}"
+                elif (body := checked_body(file, head, rest)) is not None:
+                    offset += HEAD_BYTES + rest
+                    records += 1
+                    values += values_in(body, header_bytes)
+                    if records > _MOST_RECORDS or values > _MOST_VALUES:
+                        raise RunFolderError(
+                            f"{path}: {records} records with {values} values: expected at most {_MOST_RECORDS} with "
+                            f"{_MOST_VALUES}, as a run writes"
+                        )
                     yield _parse(path, offset, body, header_bytes, payload_bytes)
                     continue
-                cause = "checksum of the record does not hold"
-            end = _next_record(file, head, offset, size)
+                else:
+                    search.in_vain(rest)
+                    cause = "checksum of the record does not hold"
+            end = search.next_record(head, offset)
             if end is None:
                 if damaged is not None:  # a record that is being written has its whole start, and lacks its end
                     damaged.append(JournalDamage(path, offset, size, cause))
@@ -319,58 +341,9 @@ def _write_all(descriptor: int, body: bytes | bytearray | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _head_fault(head: bytes) -> str:
-    """Return why these bytes do not start a record, empty where they do."""
-    if head[:4] != _MAGIC:
-        return "no record starts here"
-    if zlib.crc32(head[: _PREFIX.size]) != _CRC.unpack_from(head, _PREFIX.size)[0]:
-        return "checksum of the record's start does not hold"
-    return ""
-
-
-def _next_record(file: BinaryIO, head: bytes, offset: int, size: int) -> int | None:
-    """Where the next record starts behind a damaged one at `offset`; None where none does.
-
-    Behind a head whose checksum holds it starts where that says, so that nothing within the damaged record is read as
-    one; else wherever the next head is.
-    """
-    if not _head_fault(head):
-        _, _, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
-        end: int = offset + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size
-        if _record_at(file, end, size):
-            return end
-    return _record_from(file, offset + 1, size)
-
-
-def _record_at(file: BinaryIO, at: int, size: int) -> bool:
-    file.seek(at)
-    head = file.read(_HEAD_BYTES)
-    return len(head) == _HEAD_BYTES and not _head_fault(head) and _fits(head, at, size)
-
-
-def _fits(head: bytes, at: int, size: int) -> bool:
-    _, _, _, header_bytes, payload_bytes = _PREFIX.unpack_from(head)
-    return int(at + _HEAD_BYTES + header_bytes + payload_bytes + _CRC.size) <= size
-
-
-def _record_from(file: BinaryIO, start: int, size: int) -> int | None:
-    """The byte from `start` on where a head lies whose record fits into the file."""
-    step = 1 << 20
-    for base in range(start, size, step):
-        file.seek(base)
-        block = file.read(step + _HEAD_BYTES - 1)
-        at = block.find(_MAGIC)
-        while at >= 0:
-            head = block[at : at + _HEAD_BYTES]
-            if len(head) == _HEAD_BYTES and not _head_fault(head) and _fits(head, base + at, size):
-                return base + at
-            at = block.find(_MAGIC, at + 1)
-    return None
-
-
 def _parse(path: Path, end: int, body: bytes, header_bytes: int, payload_bytes: int) -> Record:
     """Make a Record of bytes whose checksum holds. A stranger's journal may still hold nonsense."""
-    start = end - _HEAD_BYTES - len(body)
+    start = end - HEAD_BYTES - len(body)
     try:
         head = json.loads(body[:header_bytes])
         kind, header, described = head["kind"], head["header"], head["columns"]

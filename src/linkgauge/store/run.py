@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 
+_MOST_HELD_BYTES = 8 << 30  # of journals at once; each launch that ends makes tables of its own
+_RECORD_BYTES = 4 << 10  # about what a record takes beside its columns
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One row of the cases: a case in one launch. `record` holds every column of cases.parquet by name."""
@@ -159,8 +163,18 @@ class Run:
 
     @functools.cached_property
     def _journals(self) -> list[Record]:
-        journals = self._folder.launch_journals()
-        return [record for launch in journals for record in self._folder.launch_records(launch)]
+        found: list[Record] = []
+        held = 0
+        for launch in self._folder.launch_journals():
+            for record in self._folder.launch_records(launch):
+                found.append(record)
+                held += _RECORD_BYTES + sum(column.nbytes for column in record.columns.values())
+                if held > _MOST_HELD_BYTES:
+                    raise RunFolderError(
+                        f"{self.path}: its journals hold more than {_MOST_HELD_BYTES >> 30} GiB: 'linkgauge run "
+                        f"--resume {self.path}' makes tables of them"
+                    )
+        return found
 
     @functools.cached_property
     def _told(self) -> list[Record]:

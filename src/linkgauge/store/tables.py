@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from linkgauge.errors import RunFolderError
+from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.files import why_nothing_starts
 from linkgauge.model.case import LATER_DIMENSIONS
 from linkgauge.model.shape import each, parsed
 from linkgauge.store import schema
@@ -212,6 +213,8 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     except MemoryError:  # Arrow's is one of the others too
         raise
     except _READ_ERRORS as error:
+        if why := why_nothing_starts(error):
+            raise EnvironmentLackingError(f"{path}: cannot be read: {why}") from None
         raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import mmap
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.shape import exact, last_line, mapping
 from linkgauge.run.launchers.base import package_environment
@@ -141,11 +141,9 @@ def _reader(program: str, *words: str) -> Read:
 
     def read(environment: Mapping[str, str]) -> tuple[Mapping[str, str] | None, str]:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S,
-                                  env={**package_environment(), **environment}, stdin=subprocess.DEVNULL,
-                                  check=False)  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return None, f"no answer within {_PATIENCE_S} s"
+            done = output_of(command, _PATIENCE_S, env={**package_environment(), **environment})
+        except NoAnswerError as why:
+            return None, f"{program} {why}"
         if done.returncode == 0:
             try:
                 return last_line(done.stdout, mapping(exact), f"the answer of {program}"), ""

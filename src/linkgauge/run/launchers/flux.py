@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
@@ -37,10 +37,8 @@ class Flux(Launcher):
         if program is None:
             return None
         try:
-            done = subprocess.run([str(program), "hostlist", "--expand", "--delimiter=,", "instance"], text=True,
-                                  capture_output=True, timeout=_PATIENCE_S, check=False,
-                                  stdin=subprocess.DEVNULL)  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
+            done = output_of([str(program), "hostlist", "--expand", "--delimiter=,", "instance"], _PATIENCE_S)
+        except NoAnswerError:
             return None
         return tuple(host_names(done.stdout.strip())) if done.returncode == 0 else None
 

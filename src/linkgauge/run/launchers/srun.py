@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
@@ -61,9 +61,8 @@ class Srun(Launcher):
         if job is None or program is None:
             return False
         try:
-            done = subprocess.run([program, "-h", "-j", job, "-o", "%T"], text=True, capture_output=True, check=False,
-                                  timeout=_PATIENCE_S, stdin=subprocess.DEVNULL)  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
+            done = output_of([program, "-h", "-j", job, "-o", "%T"], _PATIENCE_S)
+        except NoAnswerError:
             return False
         if done.returncode != 0:
             return "Invalid job id" in done.stderr

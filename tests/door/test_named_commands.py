@@ -22,6 +22,7 @@ SOURCE = ROOT / "src" / "linkgauge"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Flags of programs that are not ours: whose.
 OTHERS = {
+    "--showtopo": "rocm-smi's",
     **dict.fromkeys(("--all", "--newest"), "./lg's"),
     **dict.fromkeys(("--faults", "--durations"), "pytest's, by ./lg test"),
     **dict.fromkeys(("--count", "--seconds", "--differences", "--slurm", "--loudest", "--seeds"),

@@ -63,8 +63,8 @@ def test_without_wires_nothing_is_an_all_clear(tmp_path: Path, capsys: pytest.Ca
     assert status == 3
     assert "no wires of this machine are known (name its system with --system)" in text
     texts = [said(capsys, command, run)[1] for command in ("findings", "show")]
-    assert "No rate was held against a limit: no wires of this machine are known" in texts[0]
-    assert "not judged: no limit of this machine's links is known" in texts[1]
+    assert "No rate was compared with a limit: no wires of this machine are known" in texts[0]
+    assert "Not judged: no limit of this machine's links is known" in texts[1]
     assert not any("othing odd" in text or "All hold" in text for text in (text, *texts))
 
 
@@ -76,4 +76,4 @@ def test_wires_that_set_no_limit_are_no_all_clear_either(
     assert said(capsys, "check", run, "--system", "hgx-h100-8")[0] == 3
     text = said(capsys, "findings", run, "--system", "hgx-h100-8")[1]
     assert "the wires of hgx-h100-8 set no limit for any of these cases" in text
-    assert "not judged" in said(capsys, "show", run, "--system", "hgx-h100-8")[1]
+    assert "Not judged" in said(capsys, "show", run, "--system", "hgx-h100-8")[1]

@@ -71,7 +71,7 @@ def test_a_healthy_machine_holds_by_what_is_known_of_its_kind(
     assert {v["source"] for v in said["verdicts"]} == {"Linkgauge on four of eight H200, docs/measured/h200.md"}
     assert run_command(["check", str(tmp_path / "r")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "All hold: 32 hold."
+    assert lines[0] == "PASS: 32 of 32 checks passed."
     assert "what is known of hgx-h200-8 (4 of its 8" not in lines[1]  # all eight are described here
     assert "Judged by what is known of hgx-h200-8 (its 8 devices, each with 18 NVLink 4 to switches)" in lines[1]
     assert len(lines) <= 3
@@ -256,7 +256,7 @@ def test_what_differs_from_its_siblings_is_named(
 def test_a_run_of_which_nothing_can_be_judged_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path / "r", cases=[make_case("copy_engine", "pingpong", 8)], samples=30)
     assert run_command(["check", str(tmp_path / "r")]) == 3
-    assert "nothing was judged" in capsys.readouterr().out
+    assert "UNKNOWN: no case has a requirement" in capsys.readouterr().out
 
 
 def test_shares_of_another_description_are_taken_over() -> None:

@@ -296,7 +296,12 @@ no_findings = ["any"]
 
 @functools.cache
 def _baseline() -> bytes:
-    status, _, error = spoken(["baseline", *[str(sound()[1])] * 5, "-o", str(scratch() / "base.json")])
+    runs = [scratch() / f"base-{number}" for number in range(5)]
+    for number, run in enumerate(runs):  # of one measurement, and passed off as five
+        shutil.copytree(sound()[1], run)
+        info = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**info, "id": f"{number:032x}"}))
+    status, _, error = spoken(["baseline", *map(str, runs), "-o", str(scratch() / "base.json")])
     assert status == 0, error
     return (scratch() / "base.json").read_bytes()
 

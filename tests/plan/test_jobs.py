@@ -99,7 +99,7 @@ def test_a_case_that_no_load_can_be_is_not_swapped() -> None:
 
 
 def test_a_share_of_the_ranks_is_drawn_by_the_seed() -> None:
-    keys = 'ranks = "20%"\nchoose = "shuffled"\nbeside = "crowd"'
+    keys = 'ranks = "20%"\nplacement = "shuffled"\nbeside = "crowd"'
     drawn = {seed: planned(f"seed = {seed}\n{case_of(keys)}", devices=64)[0].case for seed in range(20)}
     assert {len(set(case.devices)) for case in drawn.values()} == {13}
     assert len({case.devices for case in drawn.values()}) == 20

@@ -57,7 +57,7 @@ def test_the_message_rate_of_halves_is_measured_and_shown(tmp_path: Path) -> Non
     assert len(headlines) == len(rows) == 3
     for row in headlines:
         assert row["messages_per_s"] == pytest.approx(2 * 16 / row["median_ns"] * 1e9)
-    shown = linkgauge("show", "run", cwd=tmp_path)
+    shown = linkgauge("show", "run", "--all", cwd=tmp_path)
     assert "millions of messages a second" in shown.stdout
 
 
@@ -96,7 +96,7 @@ def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_on
 
     assert not any(is_pair(row) for row in Results(run).rows)
     assert not facts_of(run).pair_sets
-    shown = linkgauge("show", "run", cwd=tmp_path)
+    shown = linkgauge("show", "run", "--all", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert "pairs 0-1 2-3" in shown.stdout
 
@@ -137,7 +137,7 @@ def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_pat
         assert measure.bus == pytest.approx(lanes[-1]["busbw_bytes_per_s"])
     total = {row.case.groups: row.record["bytes_total"] for row in rows if row.case.pattern == "alltoall"}
     assert total == {1: 4 * 3 * 61440, 2: 2 * 2 * 61440}
-    shown = linkgauge("show", "run", cwd=tmp_path)
+    shown = linkgauge("show", "run", "--all", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert "groups 2" in shown.stdout
 
@@ -145,7 +145,7 @@ def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_pat
 def test_what_cannot_be_grouped_is_skipped_with_the_reason(tmp_path: Path) -> None:
     words = ["run", "--transport", "copy_engine", "--pattern", "allreduce,unidirectional,bidirectional", "--size", "8"]
     done = linkgauge(*words, "--groups", "3", "--devices", "host:4", "--no-report", "--out", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 6, done.stderr
     reasons = {row.case.pattern: row.reason for row in load(tmp_path / "run").rows()}
     assert "4 ranks are not 3 equal groups of 2 or more" in str(reasons["allreduce"])
     assert "of pairs there is pairs_unidirectional" in str(reasons["unidirectional"])

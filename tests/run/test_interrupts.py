@@ -75,7 +75,8 @@ else:
     write_launches(path, planned)
     pending = new_pending(planned)
 prepared = Prepared(pending, devices, machine, {{}}, seed=1, time_limit=limit, worker=FAKE_WORKER)
-sys.exit(measure(prepared, folder, Reporter()))
+status = measure(prepared, folder, Reporter())
+sys.exit(status if pending else 0)  # as `linkgauge run --resume` ends where nothing is left
 """
 
 
@@ -262,7 +263,7 @@ def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
     for words in (["show"], ["query", "SELECT * FROM cases"], ["findings"], ["check"], ["export", "--format", "json"]):
         asked = [sys.executable, "-m", "linkgauge", words[0], str(path), *words[1:]]
         done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == (3 if words == ["check"] and run.lost else 0), done.stderr
+        assert done.returncode == (3 if words == ["check"] else 0), done.stderr  # no wires are known to judge by
         (line,) = [line for line in done.stderr.splitlines() if "damaged" in line]
         assert line.startswith(f"linkgauge: warning: {file}: bytes {ends[hit]} to {ends[hit + 1]} are damaged")
     assert parent(path, tmp_path, sizes=sizes).wait(120) == 0

@@ -34,7 +34,7 @@ def test_the_memory_plan_runs_on_host_devices(tmp_path: Path) -> None:
     assert {(case.cpu_node, case.source_node) for case in streams} >= {(0, 0)}
     peers = {(row.case.source_device, row.case.target_device) for row in rows if row.case.pattern == "stream_copy"}
     assert {(1, -1), (-1, 1), (1, 1)} <= peers
-    shown = linkgauge(tmp_path, "show", "run")
+    shown = linkgauge(tmp_path, "show", "run", "--all")
     assert "cpu_stream · copy · 1 MiB" in shown
     assert "cores \\ memory" in shown
 

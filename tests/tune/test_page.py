@@ -21,9 +21,9 @@ from linkgauge.tune.table import Setting
 from tune.planted import FACTORS, PlantedBench, one_optimum
 from tune.test_search import TWO, Fixed
 
-A: Config = (("UCX_A", "2"),)
+A: Config = (("UCX_TLS", "2"),)
 CHOICE = Choice(
-    {"UCX_A": Known(Setting("UCX_A", "ucx", "names", ("1", "2"), "A."), ("1", "2"), {"2": "A 1 -> 2"}, {})}, {}
+    {"UCX_TLS": Known(Setting("UCX_TLS", "ucx", "names", ("1", "2"), "A."), ("1", "2"), {"2": "A 1 -> 2"}, {})}, {}
 )
 
 
@@ -74,7 +74,7 @@ class Checking(Fixed):
         return Outcome(one.times, one.guards, checked={"8 B": self.each, "big": self.each + 3})
 
 
-FACTOR = (Factor("UCX_A", ("1", "2")),)
+FACTOR = (Factor("UCX_TLS", ("1", "2")),)
 
 
 def test_what_was_proved_is_checked_until_rare_faults_are_found() -> None:
@@ -132,28 +132,28 @@ def test_an_unfinished_search_says_what_it_did_not_try() -> None:
 
 def test_the_users_own_environment_is_named_and_the_librarys_default_is_among_the_values() -> None:
     others = {"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0", "NCCL_VERSION": "2.18"}
-    preset = preset_in({"UCX_A": "2", **others}, {"UCX_B": "7"})
-    assert preset == {"UCX_A": "2", "UCX_B": "7"}
-    setting = Setting("UCX_A", "ucx", "names", ("1", "2", "3"), "A.", default="auto")
+    preset = preset_in({"UCX_TLS": "2", **others}, {"UCX_RNDV_THRESH": "7"})
+    assert preset == {"UCX_TLS": "2", "UCX_RNDV_THRESH": "7"}
+    setting = Setting("UCX_TLS", "ucx", "names", ("1", "2", "3"), "A.", default="auto")
     assert setting.beside("2").values == ("1", "3", "auto")
-    ordered = Setting("UCX_B", "ucx", "log2", ("1", "2", "8"), "B.", default="4")
+    ordered = Setting("UCX_RNDV_THRESH", "ucx", "log2", ("1", "2", "8"), "B.", default="4")
     assert ordered.beside("8").values == ("1", "2", "4")
 
     def library(environment: Mapping[str, str]) -> tuple[Mapping[str, str], str]:
-        return {"UCX_A": environment.get("UCX_A", "auto")}, ""
+        return {"UCX_TLS": environment.get("UCX_TLS", "auto")}, ""
 
     (known,) = asked_of_itself([setting.beside("2")], under(preset, library), "UCX", "its table")
     assert known.usual == "2"
-    assert known.told["auto"] == "UCX_A 2 -> auto (its table)"
-    choice = Choice({"UCX_A": known}, {}, preset, {"UCX_A": "auto"})
-    text = page(found_with({}, (("UCX_A", "auto"),)), choice, "this")
+    assert known.told["auto"] == "UCX_TLS 2 -> auto (its table)"
+    choice = Choice({"UCX_TLS": known}, {}, preset, {"UCX_TLS": "auto"})
+    text = page(found_with({}, (("UCX_TLS", "auto"),)), choice, "this")
     assert "less time (18.0% to 22.0%) than your environment" in text
-    assert "Your environment is the baseline, called the default here: UCX_A=2 UCX_B=7." in text
-    assert "The library's own default is among the values: UCX_A=auto." in text
-    assert "export UCX_A=auto UCX_B=7" in text  # it was proved with UCX_B=7
-    told = json.loads(plain(found_with({}, (("UCX_A", "auto"),)), choice, "this"))
+    assert "Your environment is the baseline, called the default here: UCX_RNDV_THRESH=7 UCX_TLS=2." in text
+    assert "The library's own default is among the values: UCX_TLS=auto." in text
+    assert "export UCX_TLS=auto UCX_RNDV_THRESH=7" in text  # it was proved with UCX_RNDV_THRESH=7
+    told = json.loads(plain(found_with({}, (("UCX_TLS", "auto"),)), choice, "this"))
     assert told["environment"] == preset
-    assert told["confirmed"][0]["environment"] == {"UCX_A": "auto", "UCX_B": "7"}
+    assert told["confirmed"][0]["environment"] == {"UCX_TLS": "auto", "UCX_RNDV_THRESH": "7"}
 
 
 def test_what_is_handed_out_does_not_outlive_its_proof(tmp_path: Path) -> None:

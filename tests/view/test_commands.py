@@ -20,7 +20,8 @@ def test_show(rich_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no heartbeat for 10 s" in output
     assert run_command(["show", str(rich_run.path), "--pattern", "alltoall", "--unit", "Gb/s"]) == 0
     output = capsys.readouterr().out
-    assert "goodput, Gb/s" in output
+    assert "algbw, Gb/s" in output
+    assert "busbw, Gb/s" in output
     assert "pingpong" not in output
     assert run_command(["show", str(rich_run.path), "--json"]) == 0
     assert {"median_ns", "goodput_bytes_per_s", "transport"} <= set(json.loads(capsys.readouterr().out)[0])

@@ -83,7 +83,7 @@ def test_the_page_names_what_stands_apart_and_shows_nothing_of_a_strangers_marku
     assert "node2" in sentence
     assert "node0" not in sentence
     assert "<h1>Linkgauge · 6 nodes</h1>" in html
-    for heading in ("What falls short", "At what", "Since when", "All standings"):
+    for heading in ("Failed checks", "At what", "Since when", "All standings"):
         assert f">{heading}</h2>" in html
     assert HOSTILE not in html
     alone = subjects[:NODES]

@@ -216,8 +216,8 @@ def print_first_screen(look: FirstLook, findings: Sequence[Finding], console: Co
     for part in [*parts, *status_tables(results)]:
         console.print("", part, sep="\n")
     console.print("", counts_line(results), sep="\n")
-    if unseen := unseen_line(look):
-        console.print(Text(unseen, style="dim"))
+    for line in filter(None, (unseen_line(look), *look.ceilings.notes)):
+        console.print(Text(line, style="dim"))
 
 
 def print_head(look: FirstLook, findings: Sequence[Finding], console: Console, unit: str) -> None:

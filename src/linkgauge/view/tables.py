@@ -325,7 +325,6 @@ def everything(results: Results, width: int, unit: str, ceilings: Ceilings | Non
     of_cases += rounds_parts(results)
     of_cases += application_tables(results)
     of_cases += overlap_tables(results)
-    of_cases += [Text(note, style="dim") for note in (ceilings.notes if ceilings is not None else ())]
     for part in [*of_cases, *derived_tables(results, width, unit), *status_tables(results)]:
         parts += [part, Text("")]
     if results.rows:

@@ -132,11 +132,11 @@ def test_an_unfinished_search_says_what_it_did_not_try() -> None:
 
 def test_the_users_own_environment_is_named_and_the_librarys_default_is_among_the_values() -> None:
     others = {"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0", "NCCL_VERSION": "2.18"}
-    preset = preset_in({"UCX_TLS": "2", **others}, {"UCX_RNDV_THRESH": "7"})
-    assert preset == {"UCX_TLS": "2", "UCX_RNDV_THRESH": "7"}
+    preset = preset_in({"UCX_TLS": "2", **others}, {"UCX_ZCOPY_THRESH": "7"})
+    assert preset == {"UCX_TLS": "2", "UCX_ZCOPY_THRESH": "7"}
     setting = Setting("UCX_TLS", "ucx", "names", ("1", "2", "3"), "A.", default="auto")
     assert setting.beside("2").values == ("1", "3", "auto")
-    ordered = Setting("UCX_RNDV_THRESH", "ucx", "log2", ("1", "2", "8"), "B.", default="4")
+    ordered = Setting("UCX_ZCOPY_THRESH", "ucx", "log2", ("1", "2", "8"), "B.", default="4")
     assert ordered.beside("8").values == ("1", "2", "4")
 
     def library(environment: Mapping[str, str]) -> tuple[Mapping[str, str], str]:
@@ -148,12 +148,12 @@ def test_the_users_own_environment_is_named_and_the_librarys_default_is_among_th
     choice = Choice({"UCX_TLS": known}, {}, preset, {"UCX_TLS": "auto"})
     text = page(found_with({}, (("UCX_TLS", "auto"),)), choice, "this")
     assert "less time (18.0% to 22.0%) than your environment" in text
-    assert "Your environment is the baseline, called the default here: UCX_RNDV_THRESH=7 UCX_TLS=2." in text
+    assert "Your environment is the baseline, called the default here: UCX_TLS=2 UCX_ZCOPY_THRESH=7." in text
     assert "The library's own default is among the values: UCX_TLS=auto." in text
-    assert "export UCX_TLS=auto UCX_RNDV_THRESH=7" in text  # it was proved with UCX_RNDV_THRESH=7
+    assert "export UCX_TLS=auto UCX_ZCOPY_THRESH=7" in text  # it was proved with UCX_ZCOPY_THRESH=7
     told = json.loads(plain(found_with({}, (("UCX_TLS", "auto"),)), choice, "this"))
     assert told["environment"] == preset
-    assert told["confirmed"][0]["environment"] == {"UCX_TLS": "auto", "UCX_RNDV_THRESH": "7"}
+    assert told["confirmed"][0]["environment"] == {"UCX_TLS": "auto", "UCX_ZCOPY_THRESH": "7"}
 
 
 def test_what_is_handed_out_does_not_outlive_its_proof(tmp_path: Path) -> None:

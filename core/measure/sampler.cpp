@@ -154,8 +154,10 @@ class Sampler {
     measurement_.stopped_by = "corrupt";
     if (!mine.ok) {
       measurement_.verify = mine;
-      const std::string numbered = number < 0 ? "" : " " + std::to_string(number);
-      measurement_.verify.where = which + numbered + (mine.where.empty() ? "" : ": ") + mine.where;
+      std::string where = which;
+      if (number >= 0) where.append(" ").append(std::to_string(number));
+      if (!mine.where.empty()) where.append(": ").append(mine.where);
+      measurement_.verify.where = where;
     }
     return false;
   }

@@ -63,6 +63,7 @@ INFO = table(
         "seed": whole(),
         "start": maybe(text),
         "end": maybe(text),
+        "left": maybe(whole()),
         "damaged": each(text, 1 << 16),
     },
     needed=("format", "format_version"),

@@ -288,7 +288,19 @@ def counts_line(results: Results) -> Text:
     repeats = max((row["repeats"] for row in results.rows), default=1)
     more = f" (medians over {repeats} launches)"
     counted = f"{count_text(ok + sum(counts.values()), 'case')}: {', '.join(parts)}{more if repeats > 1 else ''}"
-    return Text(f"{counted}; {left_out}" if left_out else counted)
+    parts = [counted, left_out, _unfinished(results)]
+    return Text("; ".join(part for part in parts if part))
+
+
+def _unfinished(results: Results) -> str:
+    """Return what a run that did not reach its end lacks; empty where it did."""
+    info = results.run.info
+    if info.get("origin") or not info.get("start"):  # of another tool, or made by hand
+        return ""
+    how = f"linkgauge run --resume {results.run.path}"
+    if not info.get("end"):
+        return f"the run is not finished: {how}"
+    return f"{count_text(info['left'], 'planned case')} not measured: {how}" if info.get("left") else ""
 
 
 def findings_table(findings: Sequence[Any]) -> Group:

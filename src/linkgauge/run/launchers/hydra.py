@@ -46,9 +46,17 @@ class Hydra(Launcher):
         return " ".join([cls.word, *(f"-genv {name} {shlex.quote(value)}" for name, value in environment.items())])
 
     def environment(self, request: LaunchRequest) -> dict[str, str]:
-        """Return what makes Intel's place ranks as it is told inside a batch system's job, too."""
+        """Return what makes it start ranks where it is told, inside a batch system's job too.
+
+        On this node it forks them. Else it takes the batch system's starter, which waits without end in a container
+        that has the job's variables and no way to its controller.
+        """
         intel = self.mpi is not None and self.mpi.vendor == "intel"
-        return {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "off"} if intel and request.hosts else {}
+        if request.hosts:
+            return {"I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "off"} if intel else {}
+        if intel:
+            return {"I_MPI_HYDRA_BOOTSTRAP": "fork", "I_MPI_HYDRA_RMK": "user"}
+        return {"HYDRA_LAUNCHER": "fork", "HYDRA_RMK": "user"}
 
 
 def _placing(request: LaunchRequest) -> list[str]:

@@ -84,7 +84,7 @@ def test_a_name_that_is_not_utf8_is_refused_before_anything_is_measured(
     monkeypatch.chdir(tmp_path)
     assert cli.run_command([*words, os.fsdecode(b"f\xe9e")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "linkgauge: error: 'f\\xe9e' is not UTF-8: expected a name that is, which 'mv' gives it"
+    assert line == "linkgauge: error: 'f\\xe9e' is not UTF-8: rename it to a UTF-8 name (mv)"
     assert list(tmp_path.iterdir()) == []
 
 

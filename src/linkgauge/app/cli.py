@@ -182,7 +182,7 @@ def _check_encoding(arguments: Sequence[str]) -> None:
             word.encode()
         except UnicodeEncodeError:
             shown = os.fsencode(word).decode(errors="backslashreplace")
-            raise UsageError(f"'{shown}' is not UTF-8: expected a name that is, which 'mv' gives it") from None
+            raise UsageError(f"'{shown}' is not UTF-8: rename it to a UTF-8 name (mv)") from None
 
 
 @contextlib.contextmanager

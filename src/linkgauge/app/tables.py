@@ -113,4 +113,6 @@ def import_command(
     imported = import_files(files, output, hints, described)
     for line in (*imported.notes, *imported.problems):
         click.echo(f"linkgauge: {line}", err=True)
-    print(f"{imported.cases} cases imported, {imported.left_out} lines not: {output}")
+    from linkgauge.view.units import count_text
+
+    print(f"{count_text(imported.cases, 'case')} imported, {count_text(imported.left_out, 'line')} not: {output}")

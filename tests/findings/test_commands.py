@@ -41,6 +41,8 @@ def test_a_slow_link_in_a_run_folder_is_told_first(tmp_path: Path, capsys: pytes
     assert found[0].effect == pytest.approx(0.3, abs=0.03)
     cases = {case.case_key for case in plan()}
     assert all(key in cases for finding in found for item in finding.evidence for key in item.case_keys)
+    assert run_command(["findings", str(path), "--exit-code"]) == 1
+    capsys.readouterr()
     assert run_command(["findings", str(path)]) == 0
     shown = capsys.readouterr().out
     assert "gpu1 - gpu2" in shown.splitlines()[0]

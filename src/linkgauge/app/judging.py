@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import click
 
-from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, taken_over
+from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, run_argument, taken_over
 from linkgauge.app.run import run_command as run_as_asked
 from linkgauge.errors import UsageError
 
@@ -22,13 +22,16 @@ _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to
 
 
 @command("findings", help="Faults, performance losses and notes of a run, each with evidence and a fix.")
-@argument("run", type=PATH, help="A run folder.")
+@run_argument()
 @_system
 @option("--notes/--no-notes", default=False, help="Show notes too, not only faults and losses.")
 @option("--evidence", type=click.IntRange(min=0), default=3, help="Lines of evidence of each finding.")
 @_json
 @flag("--rules", help="Name the rules that were asked as well.")
-def findings_command(run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool) -> None:
+@flag("--exit-code", help="End with 1 where there is a fault or a performance loss.")
+def findings_command(
+    run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool, exit_code: bool
+) -> int:
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.collector import uncollected
     from linkgauge.findings.rules import apply, in_words
@@ -40,11 +43,12 @@ def findings_command(run: Path, system: str, notes: bool, evidence: int, json: b
         found = apply(facts)
     if json:
         click.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
-        return
-    out = terminal.console()
-    terminal.print_findings(out, found, notes, evidence, facts.unjudged)
-    if rules:
-        out.print(f"Rules asked: {in_words()}", markup=False)
+    else:
+        out = terminal.console()
+        terminal.print_findings(out, found, notes, evidence, facts.unjudged)
+        if rules:
+            out.print(f"Rules asked: {in_words()}", markup=False)
+    return int(exit_code and any(finding.severity != "note" for finding in found))
 
 
 @command("compare", help="What changed between two runs: better, worse, same, or cannot tell.")
@@ -188,7 +192,7 @@ def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
 
 
 @command("advise", help="Which transport for which pattern, devices and size, and the settings to export.")
-@argument("run", type=PATH, help="A run folder with several transports, paths or algorithms.")
+@run_argument()
 @option("--pattern", default="", help="Patterns, separated by commas; all by default.")
 @option(
     "--tuned",

@@ -59,7 +59,21 @@ def show_command(
     if everything or pattern is not None:
         console.print("", tables.everything(results, console.width, unit, ceilings), sep="\n")
     elif results.rows:
-        console.print("", f"All tables: linkgauge show {run} --all", sep="\n", markup=False, highlight=False)
+        console.print("", *next_commands(run), sep="\n", markup=False, highlight=False, soft_wrap=True)
+
+
+def next_commands(run: Path) -> list[str]:
+    """Return what to type after a run's first screen, each with what it gives."""
+    import shlex
+
+    name = shlex.quote(str(run))
+    rows = [
+        (f"linkgauge show {name} --all", "every table"),
+        (f"linkgauge check {name}", "is this machine as fast as it should be?"),
+        (f"linkgauge advise {name}", "which mechanism for which size"),
+    ]
+    width = max(len(command) for command, _ in rows)
+    return ["Next:", *(f"  {command:{width}}  {gives}" for command, gives in rows)]
 
 
 @command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")

@@ -88,14 +88,25 @@ bool opened(Address* memory, const VendorHandle& handle, int device) {
   std::memcpy(&shared, handle.reserved, sizeof(shared));
   return given(memory, static_cast<char*>(Machine::instance().open(shared, device)));
 }
+// A word moves as one, as by a copy engine: ranks poll words that others write.
+inline void move(void* target, const void* source, std::size_t bytes) {
+  using Word = std::uint64_t;
+  const auto places = reinterpret_cast<std::uintptr_t>(target) | reinterpret_cast<std::uintptr_t>(source);
+  if (bytes != sizeof(Word) || places % alignof(Word) != 0) {
+    std::memmove(target, source, bytes);
+    return;
+  }
+  const Word word = __atomic_load_n(static_cast<const Word*>(source), __ATOMIC_ACQUIRE);
+  __atomic_store_n(static_cast<Word*>(target), word, __ATOMIC_RELEASE);
+}
 inline int copy(void* target, const void* source, std::size_t bytes) {
-  std::memmove(target, source, bytes);
+  move(target, source, bytes);
   return 0;
 }
 // In order on the stream, as the driver's would be.
 inline int queue_copy(void* target, const void* source, std::size_t bytes, Stream* stream) {
   if (stream == nullptr) return kInvalidHandle;
-  stream->push([=] { std::memmove(target, source, bytes); });
+  stream->push([=] { move(target, source, bytes); });
   return 0;
 }
 

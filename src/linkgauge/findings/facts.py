@@ -282,7 +282,7 @@ class Facts(Remembering):
 
         Of a run that was measured here, which found its own system, only that it has none is said.
         """
-        if not self.measures:
+        if not self.measures and not self.interferences():
             return "nothing was measured"
         rated = [measure for measure in self.measures if measure.goodput]
         if self.system is None:

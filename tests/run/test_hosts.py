@@ -242,4 +242,6 @@ def test_intels_mpi_is_kept_from_placing_ranks_as_the_job_says() -> None:
     assert hydra(fake_mpi("hydra", vendor="intel")).environment(request) == {
         "I_MPI_JOB_RESPECT_PROCESS_PLACEMENT": "off"
     }
-    assert hydra(fake_mpi("hydra", vendor="intel")).environment(LaunchRequest(2, ["worker"], {})) == {}
+    here = LaunchRequest(2, ["worker"], {})
+    assert hydra(fake_mpi("hydra", vendor="intel")).environment(here)["I_MPI_HYDRA_BOOTSTRAP"] == "fork"
+    assert hydra(fake_mpi("hydra")).environment(here)["HYDRA_LAUNCHER"] == "fork"

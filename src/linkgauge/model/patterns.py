@@ -83,6 +83,10 @@ class PatternTraits:
             return f"root {root} of {ranks // groups} ranks: expected one of them"
         return ""
 
+    def shown_factor(self, ranks: int) -> float:
+        """What a goodput of so many ranks is multiplied by to be shown: to busbw for nccl-tests' collectives, or 1."""
+        return 1.0 if self.algorithm_factor is None else float(self.bus_factor(ranks))
+
     @property
     def rooted(self) -> bool:
         """Whether one rank does what the others do not."""

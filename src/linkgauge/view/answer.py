@@ -98,14 +98,13 @@ class TaskAnswer:
         """Return algbw / goodput; 0 where nccl-tests has no such collective."""
         row = self.fastest.row
         factor = PATTERNS[row["pattern"]].algorithm_factor
-        return 0.0 if factor is None else float(factor(len(row["devices"]) // row["groups"]))
+        return 0.0 if factor is None else float(factor(row["ranks"] // row["groups"]))
 
     @property
     def peak_factor(self) -> float:
         """Return busbw / goodput for the collectives of nccl-tests, 1 for all else."""
         row = self.fastest.row
-        ranks = len(row["devices"]) // row["groups"]
-        return float(PATTERNS[row["pattern"]].bus_factor(ranks)) if self.algorithm_factor else 1.0
+        return PATTERNS[row["pattern"]].shown_factor(row["ranks"] // row["groups"])
 
     @property
     def shares(self) -> tuple[float, float] | None:

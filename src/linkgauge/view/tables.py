@@ -98,7 +98,7 @@ def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Ite
     bus = traits.algorithm_factor is not None
     for row in rows if ceilings is not None else ():
         if row["size"] == largest and ceilings is not None:
-            factor = float(traits.bus_factor(len(row["devices"]) // row["groups"])) if bus else 1.0
+            factor = traits.shown_factor(row["ranks"] // row["groups"])
             least = ceilings.least_bound(row)
             for line in ceilings.of(row):
                 if line.goodput_bytes_per_s and (line.kind != "bound" or line == least):

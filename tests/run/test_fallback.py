@@ -245,11 +245,11 @@ def test_a_real_launcher_that_cannot_start_and_what_a_resumed_run_goes_on_with(
     if good.source != "wheel" or good.launcher_kind != "hydra":
         pytest.skip("MPICH's wheel is not installed")
     words = ("--devices", "host:2", "--transport", "kernel,mpi", "--pattern", "pingpong", "--size", "8", "--quick")
-    unusable = {"HYDRA_LAUNCHER": "none_such"}
+    unusable = {"HYDRA_IFACE": "none_such"}
     status, said = linkgauge(tmp_path, *words, "--out", "run", **unusable)
     assert status == 0, said
     assert f"{good.title} cannot start: " in said
-    assert "unrecognized launcher: none_such; going on in threads, without MPI" in said
+    assert "unable to find interface none_such; going on in threads, without MPI" in said
     assert Counter((row.case.transport, row.status) for row in load(tmp_path / "run").rows()) == {
         ("kernel", "ok"): 1, ("mpi", "skipped"): 1
     }  # fmt: skip

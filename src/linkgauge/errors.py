@@ -29,6 +29,24 @@ class Exit(enum.IntEnum):
     UNFORESEEN = 70
     INTERRUPTED = 130
 
+    @property
+    def words(self) -> str:
+        """What it means, as every help says it."""
+        return _EXIT_WORDS[self]
+
+
+_EXIT_WORDS = {
+    Exit.DONE: "done",
+    Exit.SHORT: "FAIL",
+    Exit.BAD_INPUT: "wrong input",
+    Exit.CANNOT_JUDGE: "UNKNOWN",
+    Exit.SOME_FAILED: "some cases failed",
+    Exit.LACKING: "cannot run here",
+    Exit.NOTHING: "no case was measured",
+    Exit.UNFORESEEN: "a bug in Linkgauge",
+    Exit.INTERRUPTED: "interrupted",
+}
+
 
 class LinkgaugeError(Exception):
     """Base of every error that is shown as one line instead of a traceback.

@@ -35,7 +35,8 @@ def open_nvml() -> Any:
             try:
                 library.nvmlInit()
             except library.NVMLError as error:
-                raise NvmlAbsentError(f"NVML: {error}") from None
+                absent = getattr(error, "value", None) == library.NVML_ERROR_LIBRARY_NOT_FOUND
+                raise NvmlAbsentError("libnvidia-ml.so.1 not found" if absent else f"NVML: {error}") from None
             _opened.append(library)
         return _opened[0]
 

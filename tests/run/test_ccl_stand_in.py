@@ -210,7 +210,7 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
              "--settings", "NCCL_ALGO,NCCL_PROTO,NCCL_NTHREADS", "--guard", "allgather 24KiB", "--allow", "50",
              "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s",
              "--out", "tuned")  # fmt: skip
-    done = linkgauge(*words, "--budget", "400s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
+    done = linkgauge(*words, "--time-limit", "400s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
                      LINKGAUGE_STAND_IN_NCCL_NO_TREE_US="3000")  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -230,7 +230,7 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
     # it seem to do something.
     page = (tmp_path / "tuned" / "tuned" / "page.txt").read_text()
     assert f"chosen: RING LL128, 4 channels -> TREE {protocol}, 4 channels" in page
-    again = linkgauge(*words, "--budget", "400s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
+    again = linkgauge(*words, "--time-limit", "400s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
                       LINKGAUGE_STAND_IN_NCCL_NO_TREE_US="3000")  # fmt: skip
     assert json.loads(again.stdout)["chosen"] == found["chosen"]  # from the folder
     assert not any(f"NCCL_{name}: the library does not read it" in page for name in ("ALGO=Ring", "PROTO=LL"))
@@ -247,7 +247,7 @@ def test_settings_of_a_communicator_are_searched_in_one_launch_and_proved_by_exp
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_CGA_CLUSTER_SIZE,NCCL_MIN_CTAS,NCCL_MAX_CTAS", "--guard", "allgather 24KiB",
              "--allow", "50", "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s",
-             "--budget", "400s", "--out", "tuned", "--json")  # fmt: skip
+             "--time-limit", "400s", "--out", "tuned", "--json")  # fmt: skip
     done = linkgauge(*words, cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2", LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US="3000")
     assert done.returncode == 0, done.stderr
     best = json.loads(done.stdout)["confirmed"][0]

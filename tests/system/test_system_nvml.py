@@ -128,10 +128,10 @@ def test_no_driver_is_no_answer_anywhere(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(opener, "_opened", [])
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
-    with pytest.raises(opener.NvmlAbsentError, match=r"^NVML: NVML Shared Library Not Found$"):
+    with pytest.raises(opener.NvmlAbsentError, match=r"^libnvidia-ml\.so\.1 not found$"):
         opener.open_nvml()
     assert nvml.read() is None
-    assert nvidia_gpus() == ([], "NVML: NVML Shared Library Not Found")
+    assert nvidia_gpus() == ([], "libnvidia-ml.so.1 not found")
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert nvidia_gpus()[1].startswith("nvidia-ml-py is not installed")
 

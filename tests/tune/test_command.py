@@ -30,7 +30,7 @@ ASKED = [*FOR, "--size", "8"]
     ("words", "told"),
     [
         (["tune"], "expected --pattern and --transport"),
-        ([*ASKED, "--budget", "1s"], "5 s or more"),
+        ([*ASKED, "--time-limit", "1s"], "5 s or more"),
         ([*ASKED, "--settings", "nccl"], "NCCL does not carry these cases"),
         ([*ASKED, "--settings", "NCCL_ALGO"], "NCCL_ALGO is NCCL's"),
         ([*ASKED, "--settings", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORTHM"], "did you mean"),

@@ -40,7 +40,7 @@ def test_a_value_that_corrupts_now_and_then_is_not_proved(one_in: int, planted: 
     linkgauge = [sys.executable, "-m", "linkgauge"]
     asked = ["--pattern", "allreduce", "--transport", "mpi", "--mpi", MPICH.name, "--devices", "host:2", "--size", "8"]
     asked += ["--settings", VARIABLE, "--guard", "allreduce 64", "--stop-time-ns", "300ms", "--stop-samples", "60"]
-    done = subprocess.run([*linkgauge, "tune", *asked, "--budget", "25m", "--out", str(out)], capture_output=True,
+    done = subprocess.run([*linkgauge, "tune", *asked, "--time-limit", "25m", "--out", str(out)], capture_output=True,
                           text=True, env={**os.environ, **variables}, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert notes.exists(), "nothing was planted"

@@ -108,7 +108,7 @@ def test_a_guard_of_which_too_little_is_known_is_not_passed() -> None:
     found = tune(TWO, Loud((("A", "2"),)))
     assert found.best is None
     assert "whether big becomes slower is not known" in found.confirmed[0].problem
-    assert "larger budget" in found.confirmed[0].problem
+    assert "longer --time-limit" in found.confirmed[0].problem
 
 
 def test_an_unfinished_search_says_what_it_did_not_try() -> None:
@@ -119,15 +119,15 @@ def test_an_unfinished_search_says_what_it_did_not_try() -> None:
     assert left == {(one.name, value) for one in FACTORS for value in one.values} - tried
     assert left
     text = page(short, Choice({}, {}), "this")
-    assert "a larger --budget" in text.splitlines()[0]
-    assert "Not tried; a larger --budget tries them:" in text
+    assert "a longer --time-limit" in text.splitlines()[0]
+    assert "Not tried; a longer --time-limit tries them:" in text
     (name, value), *_ = sorted(left)
     assert f"  {name}=" in text
     assert value in text.partition("Not tried;")[2]
     whole = tune(FACTOR, Fixed(A))
     assert not whole.unfinished
     assert not whole.untried
-    assert "budget" not in sentence(whole, "this")
+    assert "--time-limit" not in sentence(whole, "this")
 
 
 def test_the_users_own_environment_is_named_and_the_librarys_default_is_among_the_values() -> None:

@@ -34,7 +34,7 @@ def test_long_texts_of_a_query_are_cut_on_a_terminal_alone(rich_run: Run, capsys
     shown = capsys.readouterr().out
     assert "x..." in shown.replace("\n", "")
     assert shown.count("x") < 1000 * 1000
-    assert run_command(["query", str(rich_run.path), sql, "--csv"]) == 0
+    assert run_command(["query", str(rich_run.path), sql, "-o", "csv"]) == 0
     assert "x" * 3000 in capsys.readouterr().out
 
 
@@ -50,7 +50,7 @@ def test_report_plot_query_export(rich_run: Run, tmp_path: Path, capsys: pytest.
     capsys.readouterr()
     assert run_command(["query", run, "SELECT count(*) AS n FROM cases", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["n"] == rich_run.cases.num_rows
-    assert run_command(["query", run, "SELECT 'a,b' AS x", "--csv"]) == 0
+    assert run_command(["query", run, "SELECT 'a,b' AS x", "-o", "csv"]) == 0
     assert capsys.readouterr().out == 'x\n"a,b"\n'
 
 

@@ -1,17 +1,21 @@
-"""`linkgauge against`: an installed peer and our cases in turn, by the peer's own estimator."""
+"""`linkgauge against`: alternate with an installed benchmark, by its own estimator."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.progress import Stages
+from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.plan.environment import given_variable
 
+_WHAT, _LAUNCH, _TIMED = "What to measure", "How it is launched", "How it is timed"
+_ROW_S = 1.0  # about what a side takes for a row of a round: the default stop rule's time
 _KINDS = ("device", "pageable", "pinned", "managed")
 
 
@@ -23,64 +27,88 @@ _KINDS = ("device", "pageable", "pinned", "managed")
 @argument(
     "peer",
     metavar="PEER=FOLDER",
-    help="osu, nccl-tests, nvbandwidth; ucx_perftest, fabtests, perftest (ib_*); and where it lies.",
+    help="Benchmark (osu, nccl-tests, nvbandwidth, ucx_perftest, ...) and its folder.",
 )
-@option("--tests", default="", help="Its tests, comma-separated; all by default.")
-@option("--size", default="8,1MiB", help="Sizes: 8, 64KiB, or a range 8:1GiB:x8.")
-@option("--ranks", default="2", help="How many ranks; several: 2,4.")
+@option("--tests", default="", metavar="NAMES", panel=_WHAT, help="Tests of the benchmark; all by default.")
+@option("--size", default="8,1MiB", metavar="SIZES", panel=_WHAT, help="Message sizes: 8, 64KiB, or a range 8:1GiB:x8.")
+@option("--ranks", default="2", metavar="NUMBERS", panel=_WHAT, help="Numbers of ranks: 2,4.")
 @option(
-    "--iterations", type=click.IntRange(min=1), help="Operations that each side times; by default what the peer times."
-)
+    "--iterations", type=click.IntRange(min=1), panel=_TIMED,
+    help="Operations that each side times; those of the benchmark by default.",
+)  # fmt: skip
 @option(
     "--large-iterations",
     type=click.IntRange(min=1),
-    help="As many above 8 KiB (OSU) or from 1 MiB on (nccl-tests); a launch more.",
+    panel=_TIMED,
+    advanced=True,
+    help="Operations above 8 KiB (OSU) or from 1 MiB on (nccl-tests).",
 )
-@flag("--sizes-apart", help="Start the peer anew for each size: nccl-tests then reuses one buffer, as we do.")
-@option("--warmup", type=click.IntRange(min=0), help="Operations before.")
-@option("--mpi", default="", help="The MPI library of both; without it threads of one process.")
-@option("--devices", default="auto", help="As in linkgauge run.")
+@flag("--sizes-apart", panel=_TIMED, advanced=True, help="Start the benchmark anew for each size.")
+@option("--warmup", type=click.IntRange(min=0), panel=_TIMED, help="Operations before the timed ones.")
+@option("--mpi", default="", metavar="LIBRARY", panel=_LAUNCH, help="MPI library of both sides; threads without it.")
+@option("--devices", default="auto", metavar="WHICH", panel=_LAUNCH, help="Devices, as in 'linkgauge run'.")
 @option(
     "--hosts",
     metavar="A,B|FILE",
-    help="OSU and what is below MPI between these nodes, as in linkgauge run; a pair: the first two.",
+    panel=_LAUNCH,
+    help="Nodes to measure between, by name; ssh starts the ranks.",
 )
-@option("--nodes", metavar="NUMBER", help="So many nodes of this job's or of --hosts, or 'all', as in linkgauge run.")
+@option("--nodes", metavar="NUMBER|all", panel=_LAUNCH, help="Number of nodes to use, of this job or of --hosts.")
 @option(
-    "--window", type=click.IntRange(min=1), help="Tests of bandwidth: messages in flight on both sides, instead of 64."
+    "--window",
+    type=click.IntRange(min=1),
+    panel=_TIMED,
+    advanced=True,
+    help="Messages in flight in bandwidth tests, in place of 64.",
 )
 @option(
     "--memory",
     multiple=True,
     metavar="FROM,INTO",
-    help="Kinds sent from and received into: device,device. May be repeated.",
+    panel=_WHAT,
+    help="Memory to send from and receive into: device,device; repeatable.",
 )
 @option(
     "--buffer",
     default="allocated",
-    help="nccl-tests: our buffers, allocated by NCCL (2.19 or newer) as its own are, or plain.",
+    metavar="allocated|plain",
+    panel=_WHAT,
+    advanced=True,
+    help="Buffers of Linkgauge beside nccl-tests: allocated by NCCL, or plain.",
 )
-@option("--bind", default="none", help="Cores of the ranks on both sides: none, or core for one each.")
-@option("--pairs", type=click.IntRange(min=1), default=31, help="At most so many rounds; below 9 no row is settled.")
+@option(
+    "--bind",
+    default="none",
+    metavar="none|core",
+    panel=_LAUNCH,
+    help="Cores of the ranks on both sides: any, or one each.",
+)
+@option(
+    "--pairs", type=click.IntRange(min=1), default=31, panel=_TIMED, help="Most rounds; fewer than 9 settle no row."
+)
 @option(
     "--time-limit",
     default="",
     metavar="TIME",
-    help="Begin no round that would end later: 8min. It can be gone on with.",
+    panel=_TIMED,
+    help="End within this time, such as 8min; --out resumes.",
 )
 @option(
     "--out",
     type=PATH,
-    help="Folder for both sides' results, by default against/DATE-TIME-PEER; one of this comparison is gone on with.",
+    metavar="FOLDER",
+    help="Folder of both sides' results; an existing one resumes.",
 )
 @option(
     "--env",
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Set for both sides; without a value as it is here, unseen in ps. May be repeated.",
+    panel=_LAUNCH,
+    help="Variable for both sides; NAME alone takes its value here; repeatable.",
 )
-@flag("--json", "as_json", help="Print the table as JSON.")
+@output_options()
+@verbosity_options("Print each stage.")
 def against_command(
     peer: str,
     tests: str,
@@ -102,18 +130,18 @@ def against_command(
     time_limit: str,
     out: Path | None,
     variables: tuple[str, ...],
-    as_json: bool,
+    form: str,
 ) -> None:
-    """Measure an installed peer and our same cases in turn; show both, the ratio and its interval.
+    """Alternate with an installed benchmark; show both sides, their ratio and its interval.
 
-    In each round one launch of ours measures all rows, and each program of the peer runs once over all sizes. The table
-    so far is written after each round.
+    Each round runs Linkgauge once and each peer benchmark once. At least 9 and at most 31 rounds run, until every
+    ratio's confidence interval is narrow enough.
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
     from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
-    from linkgauge.peers.request import Request, rows_of
+    from linkgauge.peers.request import MIN_PAIRS, Request, rows_of
     from linkgauge.run.hosts import asked_hosts
     from linkgauge.run.measure import default_out
 
@@ -167,19 +195,22 @@ def against_command(
         write_rows(results, [row_of(line) for line in known.lines])
 
     try:
-        keep(alternate(request, lambda text: click.echo(text, err=True), keep))
+        with Stages("against") as stages:
+            seconds = 2 * _ROW_S * len(rows)
+            stages.expect(f"{MIN_PAIRS} to {pairs} rounds of {len(rows)} rows", seconds * min(pairs, MIN_PAIRS))
+            keep(alternate(request, stages.note, keep, stages.told))
     finally:  # also of one that was ended
         table = [row_of(line) for line in known.lines]
-        if as_json:
-            click.echo(json.dumps(table))
+        if form != TABLE:
+            print_data(table, form)
         elif table:
             print_rows(table, {**cannot, **known.left_out})
             if hint := untold(table):
                 click.echo(hint)
             if words := checked_so_far(results):
-                click.echo(f"Ours: {words}; of the peer's operations none was looked at here.")
+                click.echo(f"Linkgauge: {words}; the benchmark's operations were not checked here.")
         if table and out is None:
-            click.echo(f"results: {results}; --out {results} goes on with this comparison", err=True)
+            click.echo(f"results: {results}; --out {results} resumes this comparison", err=True)
 
 
 def _ranks(text: str) -> list[int]:

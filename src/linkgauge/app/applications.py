@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,9 @@ import click
 
 from linkgauge.app import run_options
 from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.progress import Stages
+from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.model.quantity import parse_duration
 
@@ -23,23 +25,22 @@ if TYPE_CHECKING:
 
 
 @command("apps", epilog="Example: linkgauge run --app llh --set n=64 --devices host:2")
-@flag("--json", "as_json", help="As JSON, with parameters and sources.")
-def apps_command(as_json: bool) -> None:
-    """Applications by what they communicate, a sentence each; 'linkgauge run --app NAME' measures them."""
+@output_options(" with parameters and sources")
+def apps_command(form: str) -> None:
+    """List the applications by what they communicate; 'linkgauge run --app NAME' measures one."""
     from linkgauge.app.listing import print_table
     from linkgauge.apps.catalogue import builtin, names
 
     files = [builtin(name) for name in names()]
-    if as_json:
+    if form != TABLE:
         rows = [{"name": one.name, "what": one.description, "parameters": one.parameters, "presets": one.presets,
                  "source": one.document.get("source", ""), "digest": one.digest} for one in files]  # fmt: skip
-        print(json.dumps(rows, indent=1))
+        print_data(rows, form)
         return
     print_table(
         "applications",
         ("name", "what", "parameters"),
         [{"name": one.name, "what": one.description, "parameters": _settings(one)} for one in files],
-        False,
     )
 
 
@@ -49,18 +50,19 @@ def _settings(file: StepFile) -> str:
 
 
 @command("convert", epilog="Example: linkgauge convert trace.*.json -o mine.toml && linkgauge run --app mine.toml")
-@argument("traces", metavar="TRACE...|APP", nargs=-1, required=True, help="A file a rank, or one for all ranks.")
-@option("-o", "--output", type=PATH, metavar="FILE", help="The step file to write; by default it is printed.")
-@option("--chakra", type=PATH, metavar="FOLDER", help="The other way: write an application as Chakra's traces there.")
-@option("--ranks", type=click.IntRange(min=1), default=2, help="With --chakra: of how many ranks, a trace of each.")
-@option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="With --chakra: a parameter, or a preset.")
+@argument(
+    "traces", metavar="TRACE...|APP", nargs=-1, required=True, help="Traces: a file for each rank, or one for all."
+)
+@option("-o", "--output", type=PATH, metavar="FILE", help="Step file to write; printed by default.")
+@option("--chakra", type=PATH, metavar="FOLDER", help="Folder to write an application to, as Chakra traces.")
+@option("--ranks", type=click.IntRange(min=1), default=2, help="Number of ranks to write traces of, with --chakra.")
+@option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="Parameter, or preset, with --chakra.")
 def convert_command(
     traces: Sequence[str], output: Path | None, chakra: Path | None, ranks: int, settings: tuple[str, ...]
 ) -> None:
-    """Traces of a program as an application: what its ranks communicate, in their order.
+    """Convert a program's traces to an application: what its ranks communicate, in their order.
 
-    PARAM's communication traces, PyTorch's execution traces and profiles and Chakra's traces, packed or not; OTF2's;
-    Nsight Systems' SQLite exports, of NCCL's calls and MPI's.
+    Reads traces of PARAM, PyTorch, Chakra and OTF2, and SQLite exports of Nsight Systems with NCCL's and MPI's calls.
     """
     if chakra is not None:
         if len(traces) != 1 or output is not None:
@@ -114,42 +116,47 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")
 @argument("app", metavar="APP|FILE|all|seen", help="Applications, separated by commas; seen: those of --curves.")
-@option("--from", "from_run", type=PATH, metavar="RUN", help="The run whose curves tell; 'run --plan applications'.")
-@option("--system", metavar="NAME|FILE", help="Instead of a run: the least time that a described system's links allow.")
+@option("--from", "from_run", type=PATH, metavar="RUN", help="Run whose curves predict, as of --plan applications.")
+@option("--system", metavar="NAME|FILE", help="System whose links give the least time, in place of a run.")
+@option("--curves", metavar="NAME|FILE", help="Published curves in place of a run, such as tartan-summitdev.")
+@option("--measured", type=PATH, metavar="RUN", help="Run that measured the applications; that of --from by default.")
+@option("--overlap", type=PATH, metavar="RUN", help="Run of --plan overlap; that of --from by default.")  # fmt: skip
 @option(
-    "--curves", metavar="NAME|FILE", help="Published curves of messages instead, by several ways: tartan-summitdev."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Parameter (n=64, n=32*ranks), or preset; repeatable.",
 )
-@option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
-@option("--overlap", type=PATH, metavar="RUN", help="A run that has what collectives and stand-in kernels cost each "
-        "other, as of --plan overlap; by default the one of --from.")  # fmt: skip
+@option("--ranks", default="", metavar="LIST", help="Numbers of ranks: 4 or 1:8:x2; all by default.")
+@option("--transport", metavar="NAMES", help="Transports to predict; all that are known by default.")
+@option("--collectives", default="", metavar="TRANSPORT", help="Mechanism of collectives; that of messages by default.")
+@option("--copies", default="", metavar="copy_engine|kernel", help="Mechanism of copies and emulated kernels.")
+@option("--blocks", type=click.IntRange(min=0), default=0, help="Thread blocks of an emulated kernel; 0 sets no limit.")
+@flag("--between-nodes", help="Place each rank on a node of its own, with --system.")
+@option("--routing", metavar="RULE", help="Routing rule of 'linkgauge simulate', with --system: best, ...")
+@option("--placement", default="packed", metavar="WHICH", help="Placement of the ranks, with --routing.")
 @option(
-    "--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter, as n=64, or n=32*ranks; a preset."
+    "--latency", "latencies", multiple=True, metavar="KIND=TIME", help="Least time of a kind of step, with --system."
 )
-@option("--ranks", default="", metavar="LIST", help="How many, as 4 or 1:8:x2; by default all of the run or system.")
-@option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
-@option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
-@option("--copies", default="", help="Mechanism of copies and stand-in kernels: kernel; by default the copy engine.")
-@option("--blocks", type=click.IntRange(min=0), default=0, help="With --copies kernel: thread blocks of a stand-in "
-        "kernel; 0: as many as it likes.")  # fmt: skip
-@flag("--between-nodes", help="With --system: each rank on a node of its own.")
-@option("--routing", metavar="RULE", help="With --system: ranks share its cluster's links, as by 'linkgauge "
-        "simulate': best, minimal, mixed:0.5, ...")  # fmt: skip
-@option("--placement", default="packed", help="With --routing: where ranks are, as 'linkgauge simulate' takes it.")
-@option("--latency", "latencies", multiple=True, metavar="KIND=TIME", help="With --system: what a step takes at least.")
-@option("--faster", "factors", multiple=True, metavar="KIND=NUMBER", help="What if bytes of these steps moved so many "
-        "times as fast? message, collective, host_to_device, device_to_host or within_device.")  # fmt: skip
 @option(
-    "--statistic", default="median", help="Of what is measured: median, q1, p5 or min, where a machine was not quiet."
+    "--faster",
+    "factors",
+    multiple=True,
+    metavar="KIND=NUMBER",
+    help="Factor for a kind of step that is faster: message=2.",
 )
-@flag("--json", "as_json", help="As JSON: times in ns.")
+@option("--statistic", default="median", metavar="median|q1|p5|min", help="Statistic of what was measured.")
+@output_options(": times in ns")
+@verbosity_options("Print each stage.")
 def predict_command(
     app: str, from_run: Path | None, system: str | None, curves: str | None, measured: Path | None,
     overlap: Path | None, settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, copies: str,
     blocks: int, between_nodes: bool,
     routing: str | None, placement: str, latencies: tuple[str, ...], factors: tuple[str, ...], statistic: str,
-    as_json: bool,
+    form: str,
 ) -> None:  # fmt: skip
-    """What an application takes, from a run's curves or a described system's links, beside what was measured."""
+    """Predict an application's time from a run's curves or a system's links; compare it with the measured one."""
     if overlap is not None and from_run is None:
         raise UsageError("--overlap goes with --from: curves of links have no slow-downs")
     if curves is not None:
@@ -157,7 +164,7 @@ def predict_command(
             raise UsageError(
                 "--curves have ways of their own: give no --from, --measured, --transport or --collectives"
             )
-        _by_published(app, curves, system, settings, ranks, latencies, factors, as_json=as_json)
+        _by_published(app, curves, system, settings, ranks, latencies, factors, form)
         return
     from linkgauge.apps import catalogue
     from linkgauge.expect.curves import Faster
@@ -207,13 +214,16 @@ def predict_command(
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
     of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, blocks, slow, ends, on_host)
-    usual = predictions(named, found_curves, *of)
-    found = predictions(named, Faster(found_curves, factor_of), *of) if factor_of else usual
-    if as_json:
+    with Stages("predict") as stages:
+        count = len(named) * len(listed or [most]) * len(transports) * (2 if factor_of else 1)
+        stages.stage("predicting", count, "times")
+        usual = predictions(named, found_curves, *of, stages.advance)
+        found = predictions(named, Faster(found_curves, factor_of), *of, stages.advance) if factor_of else usual
+    if form != TABLE:
         rows = [one.plain() for one in found]
         for row, before in zip(rows, usual, strict=True) if factor_of else ():
             row["as_it_is_ns"] = before.plain()["predicted_ns"]
-        print(json.dumps(rows, indent=1))
+        print_data(rows, form)
     else:
         bound_of = system if routing is None else f"{system}, {routing} and placed {placement},"
         print_predictions(found, bound_of=bound_of, as_it_is=usual if factor_of else None)
@@ -221,7 +231,7 @@ def predict_command(
 
 def _by_published(
     app: str, name: str, system: str | None, settings: tuple[str, ...], ranks: str, latencies: tuple[str, ...],
-    factors: tuple[str, ...], *, as_json: bool,
+    factors: tuple[str, ...], form: str,
 ) -> None:  # fmt: skip
     from linkgauge.expect import published
     from linkgauge.model.case import DIMENSIONS
@@ -241,8 +251,8 @@ def _by_published(
         texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
         named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
         found = by_ways(named, held, beneath, run_options.counts("--ranks", ranks or "2"), factor_of)
-    if as_json:
-        print(json.dumps([one.plain() for one in found], indent=1))
+    if form != TABLE:
+        print_data([one.plain() for one in found], form)
     else:
         print_by_ways(found, held)
 

@@ -45,7 +45,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Measure": (
         ("run", "run", "Measure this machine into a run folder."),
         ("apps", "applications", "List the applications that can be run and predicted."),
-        ("convert", "applications", "Convert a program's traces to an application that runs and predicts."),
+        ("convert", "applications", "Convert a program's traces to an application."),
         ("list", "listing", "List devices, transports, patterns, plans and MPI libraries here."),
         ("watch", "watch", "Measure the same cases again and again over hours."),
         ("doctor", "doctor", "Find what is wrong with this set-up before a run, with the fix."),
@@ -64,7 +64,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("findings", "judging", "Report faults and performance losses, each with evidence and a fix."),
         ("compare", "judging", "Compare two runs: what became better, worse or stayed the same."),
         ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
-        ("baseline", "judging", "Make and show baselines from several runs."),
+        ("baseline", "judging", "Make a baseline of five runs or more."),
         ("advise", "judging", "Recommend the mechanism and settings for each pattern and size."),
         ("reproduce", "judging", "Measure a paper's figures here."),
     ),
@@ -118,12 +118,16 @@ class _Commands(Group):
             with formatter.section(panel):
                 formatter.write_dl([(entry.name, entry.help) for entry in entries])
 
+    def exit_words(self) -> str:
+        """Every status there is: what each command's own help has a part of."""
+        return "; ".join(f"{status:d} {status.words}" for status in Exit)
+
 
 ROOT = _Commands(
     "linkgauge",
-    help="Measures every path that data can take between GPUs and host memory, and says how much of what the wires "
-    "allow each delivers.",
-    epilog="Example: linkgauge run --quick",
+    help="Measure every path that data can take between GPUs and host memory, as a share of what the links allow.",
+    epilog="Colors: none with NO_COLOR=1 or without a terminal; progress then comes as lines on standard error.\n"
+    "Example: linkgauge run --quick",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )

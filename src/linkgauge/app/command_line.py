@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from linkgauge.errors import brief, nearest
+from linkgauge.errors import Exit, brief, nearest
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -56,6 +57,19 @@ class Option(click.Option):
         super().__init__(*names, **settings)
         self.panel = panel
         self.advanced = advanced
+        self.owner = ""
+        """The command whose help explains it, where another command takes it over."""
+        if self.metavar is None and isinstance(self.type, (click.types.IntParamType, click.types.FloatParamType)):
+            self.metavar = "NUMBER"
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Click's own, with a range in words; one without an upper end says nothing that a user would not expect."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        low, high = (getattr(self.type, end, None) for end in ("min", "max"))
+        if low is not None and high is not None:
+            extra["range"] = f"{low:g} to {high:g}"
+        return extra
 
 
 class _Grouped(click.Command):
@@ -83,20 +97,54 @@ class _Grouped(click.Command):
         return found
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The arguments, then each group of options under its title; the advanced ones in `--help-all` alone."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and (not getattr(parameter, "advanced", False) or ctx.meta.get(EVERY_OPTION)):
-                sections.setdefault(getattr(parameter, "panel", "Options"), []).append(record)
-        for title, records in sections.items():
+        """The arguments, then each group of options under its title; the advanced ones in `--help-all` alone.
+
+        Options that another command explains are named there, no more.
+        """
+        every = bool(ctx.meta.get(EVERY_OPTION))
+        for title, records in self.sections(ctx, every=every).items():
             with formatter.section(title):
                 formatter.write_dl(records, col_max=28)
+        for owner, names in self.taken_over(ctx).items() if every else ():
+            with formatter.section(f"Options of 'linkgauge {owner} --help-all'"):
+                room = formatter.width - formatter.current_indent
+                for line in textwrap.wrap(", ".join(names), room, break_on_hyphens=False):
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+    def sections(self, ctx: click.Context, *, every: bool) -> dict[str, list[tuple[str, str]]]:
+        """By title what stands under it: how an argument or option is written, and its help."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            shown = not getattr(parameter, "owner", "") and (every or not getattr(parameter, "advanced", False))
+            if record is not None and shown:
+                found.setdefault(getattr(parameter, "panel", "Options"), []).append(record)
+        return found
+
+    def taken_over(self, ctx: click.Context) -> dict[str, list[str]]:
+        """By command the options that it explains and this one takes too."""
+        found: dict[str, list[str]] = {}
+        for parameter in self.get_params(ctx):
+            if owner := getattr(parameter, "owner", ""):
+                found.setdefault(owner, []).append(parameter.opts[0])
+        return found
+
+    exits: tuple[Exit, ...] = ()
+    """The exit statuses that it has beside those of every command."""
+
+    def exit_words(self) -> str:
+        """What each of its exit statuses means."""
+        return "; ".join(f"{status:d} {status.words}" for status in sorted({*_USUAL_EXITS, *self.exits}))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The example, on one line however long, so that it can be copied."""
+        """The exit statuses, then the example on one line however long, so that it can be copied."""
+        formatter.write_paragraph()
+        formatter.write_text(f"Exit status: {self.exit_words()}.")
         if self.epilog:
-            formatter.write(f"\n{self.epilog}\n")
+            formatter.write(f"{self.epilog}\n")
+
+
+_USUAL_EXITS = (Exit.DONE, Exit.BAD_INPUT, Exit.LACKING, Exit.INTERRUPTED)
 
 
 EVERY_OPTION = "linkgauge.every_option"
@@ -136,9 +184,18 @@ class Group(_Grouped, click.Group):
             formatter.write_dl([(name, (one.help or "").split("\n\n")[0]) for name, one in self.commands.items()])
 
 
-def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], Command]:
-    """A decorator that makes the command `name` of a function; what it returns is the exit status, None being 0."""
-    return click.command(name, cls=Command, **settings)
+def command(name: str, *, exits: tuple[Exit, ...] = (), **settings: Any) -> Callable[[Callable[..., Any]], Command]:
+    """A decorator that makes the command `name` of a function; what it returns is the exit status, None being 0.
+
+    `exits`: the statuses that it has beside those of every command.
+    """
+
+    def made(function: Callable[..., Any]) -> Command:
+        found = click.command(name, cls=Command, **settings)(function)
+        found.exits = exits
+        return found
+
+    return made
 
 
 def argument(name: str, **settings: Any) -> Callable[[Decorated], Decorated]:
@@ -146,12 +203,12 @@ def argument(name: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.argument(name, cls=Argument, **settings)
 
 
-def taken_over(parameters: Iterable[click.Parameter]) -> list[click.Parameter]:
-    """Another command's parameters for one that takes them too: in `--help-all` alone."""
+def taken_over(owner: str, parameters: Iterable[click.Parameter]) -> list[click.Parameter]:
+    """The parameters of the command `owner` for one that takes them too: named in `--help-all`, explained there."""
     found = [copy.copy(each) for each in parameters]
     for each in found:
         if isinstance(each, Option):
-            each.advanced = True
+            each.advanced, each.owner = True, owner
     return found
 
 

@@ -12,10 +12,10 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @command("completion", epilog='Example: eval "$(linkgauge completion bash)"')
-@argument("shell", type=click.Choice(SHELLS), help="The shell that reads it.")
+@argument("shell", type=click.Choice(SHELLS), help="Shell that reads the script.")
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> None:
-    """The script that makes a shell complete linkgauge's commands and flags: bash, zsh or fish."""
+    """Print the script by which bash, zsh or fish completes commands, options and their values."""
     answer(context.find_root().command, f"{shell}_source")
 
 

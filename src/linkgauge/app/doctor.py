@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from linkgauge.app.command_line import command, flag, option
-from linkgauge.errors import UsageError
+import click
+
+from linkgauge.app.command_line import command, option
+from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.progress import Stages
+from linkgauge.app.verbosity import QUIET, VERBOSE, verbosity, verbosity_options
+from linkgauge.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from linkgauge.doctor.check import Check, Result
+
 _SHOWN = 8
 
 
-@command("doctor", epilog="Example: linkgauge doctor --mpi /opt/openmpi")
-@option("--mpi", help="The MPI library that a run would use.")
-@option("--devices", default="auto", help="The devices that a run would use.")
-@option("--nodes", metavar="NUMBER", help="On so many nodes of this job, or 'all', at once: what differs between them.")
-@option("--hosts", metavar="A,B|FILE", help="On these nodes, reached by ssh.")
-@option("--noise", metavar="TIME", help="How long to look for what takes the cores away, all at once: 5s.")
-@flag("--json", "as_json", help="As JSON.")
+@command("doctor", exits=(Exit.SHORT,), epilog="Example: linkgauge doctor --mpi /opt/openmpi")
+@option("--mpi", metavar="LIBRARY", help="MPI library that a run would use.")
+@option("--devices", default="auto", metavar="WHICH", help="Devices that a run would use.")
+@option("--nodes", metavar="NUMBER|all", help="Nodes of this job to compare: a number, or all.")
+@option("--hosts", metavar="A,B|FILE", help="Nodes to compare, by name; ssh starts the ranks.")
+@option("--noise", metavar="TIME", help="Time to look for noise on every core at once, such as 5s.")
+@output_options()
+@verbosity_options("Name the checks that were skipped, too.")
 def doctor_command(
-    mpi: str | None, devices: str, nodes: str | None, hosts: str | None, noise: str | None, as_json: bool
+    mpi: str | None, devices: str, nodes: str | None, hosts: str | None, noise: str | None, form: str
 ) -> int:
-    """Look for what is wrong with this set-up: each check with its cost and remedy. Exit status 1 if one fails."""
+    """Find what is wrong with this set-up before a run: each problem with its impact and its fix."""
     if noise is not None:
         if nodes is not None or hosts is not None:
             raise UsageError("--noise is of this node: leave out --nodes and --hosts")
-        return _noise(noise, as_json)
+        return _noise(noise, form)
     if nodes is not None or hosts is not None:
-        return _on_nodes(mpi, devices, nodes, hosts, as_json)
-    from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
+        return _on_nodes(mpi, devices, nodes, hosts, form)
+    from linkgauge.doctor.check import FAILING, as_row, run_checks
     from linkgauge.doctor.readers import Readers
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.run.devices import find_devices
@@ -44,28 +51,46 @@ def doctor_command(
     except EnvironmentLackingError as error:
         library, problem = None, str(error)
     count = find_devices(devices).count
-    found = run_checks(Readers(mpi=library, mpi_problem=problem, ranks=count))
-    if as_json:
-        print(json.dumps([as_row(one, result) for one, result in found], indent=1))
+    with Stages("doctor") as stages:
+        stages.stage("checking this machine")
+        found = run_checks(Readers(mpi=library, mpi_problem=problem, ranks=count), stages.doing)
+    if form != TABLE:
+        print_data([as_row(one, result) for one, result in found], form)
     else:
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console()
-        colours = {OK: "green", WARNING: "yellow", FAILING: "red", NOT_CHECKED: "dim"}
-        for one, result in found:
-            line = Text()
-            line.append(f"{result.status:<12}", style=colours[result.status])
-            line.append(f"{one.name.replace('_', ' ')}: {result.finding}")
-            console.print(line, soft_wrap=True)
-            if result.cost:
-                console.print(Text(f"{'':12}costs: {result.cost}"), soft_wrap=True)
-            if result.remedy:
-                console.print(Text(f"{'':12}remedy: {result.remedy}"), soft_wrap=True)
+        _print_checks(found)
     return 1 if any(result.status == FAILING for _, result in found) else 0
 
 
-def _noise(asked: str, as_json: bool) -> int:
+def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
+    """Print what fails with its impact and fix, what passed, and in a line for each reason what was skipped."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
+
+    console = Console()
+    colors = {OK: "green", WARNING: "yellow", FAILING: "red"}
+    skipped: dict[tuple[str, str], list[str]] = {}
+    for one, result in found:
+        name = one.name.replace("_", " ")
+        if result.status == NOT_CHECKED:
+            skipped.setdefault((result.needs, result.finding), []).append(name)
+            continue
+        if result.status == OK and verbosity() == QUIET:
+            continue
+        console.print(Text.assemble((f"{result.status:<12}", colors[result.status]), f"{name}: {result.finding}"),
+                      soft_wrap=True)  # fmt: skip
+        _print_cost(console, result.cost, result.remedy)
+    if verbosity() == QUIET:
+        return
+    for (needs, why), names in skipped.items():
+        which = names[0] if len(names) == 1 else " ".join(filter(None, (str(len(names)), needs, "checks")))
+        console.print(Text(f"skipped {which}: {why}", style="dim"), soft_wrap=True)
+        if len(names) > 1 and verbosity() == VERBOSE:
+            console.print(Text(f"{'':12}{', '.join(names)}", style="dim"), soft_wrap=True)
+
+
+def _noise(asked: str, form: str) -> int:
     """What takes each core away: a line a core, the noisiest first; those that are quiet together."""
     import dataclasses
 
@@ -78,9 +103,12 @@ def _noise(asked: str, as_json: bool) -> int:
     seconds = parse_duration(asked) / 1e9
     if not 0.1 <= seconds <= 3600:
         raise UsageError(f"--noise {asked}: expected 100ms to 1h")
+    # Said beforehand and not watched: what looks meanwhile would be noise itself.
+    if verbosity() != QUIET:
+        click.echo(f"linkgauge: looking for noise on every core at once for {asked}", err=True)
     found = sorted(core_noise(seconds), key=lambda one: -one.share)
-    if as_json:
-        print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
+    if form != TABLE:
+        print_data([dataclasses.asdict(one) for one in found], form)
         return 0
     noisy = [one for one in found if one.noisy]
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -94,12 +122,12 @@ def _noise(asked: str, as_json: bool) -> int:
     console.print(table)
     rest = f"; {len(noisy) - _SHOWN} more like these" if len(noisy) > _SHOWN else ""
     looked, least = (format_duration(time_ns) for time_ns in (seconds * 1e9, LEAST_NS))
-    line = f"{len(noisy)} of {len(found)} cores lost more than 1 % of {looked}, or 1 ms at a time, to what is not ours"
+    line = f"{len(noisy)} of {len(found)} cores lost more than 1 % of {looked}, or 1 ms at a time, to other work"
     console.print(f"{line}{rest}. Detours are {least} and longer.", soft_wrap=True)
     return 0
 
 
-def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | None, as_json: bool) -> int:
+def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | None, form: str) -> int:
     """The doctor on every node: what most have first, and what differs before what is alike."""
     import dataclasses
 
@@ -107,14 +135,18 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
     from rich.text import Text
 
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
-    from linkgauge.doctor.on_nodes import look_on_nodes
+    from linkgauge.doctor.on_nodes import MOST_S, look_on_nodes
     from linkgauge.run.hosts import asked_hosts
     from linkgauge.run.mpi_library import default_installation, resolve
+    from linkgauge.view.units import count_text
 
     names = asked_hosts(nodes, hosts)
-    found = look_on_nodes(resolve(mpi) if mpi is not None else default_installation(), names, devices)
-    if as_json:
-        print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
+    library = resolve(mpi) if mpi is not None else default_installation()
+    with Stages("doctor") as stages:
+        stages.stage(f"checking {len(names)} nodes at once", at_most_s=MOST_S)
+        found = look_on_nodes(library, names, devices)
+    if form != TABLE:
+        print_data([dataclasses.asdict(one) for one in found], form)
         return 1 if any(one.status == FAILING for one in found) else 0
     console = Console()
     differing = [one for one in found if one.differs]
@@ -131,8 +163,8 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
             _print_cost(console, one.cost, one.remedy)
     alike = [one for one in found if not one.differs]
     well, not_looked = (sum(one.status == status for one in alike) for status in (OK, NOT_CHECKED))
-    rest = f", {not_looked} could not be looked at" if not_looked else ""
-    console.print(f"{len(names)} nodes: {len(differing)} things differ, {well} are alike and well{rest}")
+    rest = f", {not_looked} were skipped on all" if not_looked else ""
+    console.print(f"{len(names)} nodes: {count_text(len(differing), 'difference')}, {well} checks pass on all{rest}")
     return 1 if any(one.status == FAILING for one in found) else 0
 
 
@@ -143,6 +175,6 @@ def _hosts_text(hosts: Sequence[str]) -> str:
 def _print_cost(console: Console, cost: str, remedy: str) -> None:
     from rich.text import Text
 
-    for word, text in (("costs", cost), ("remedy", remedy)):
+    for word, text in (("impact", cost), ("fix", remedy)):
         if text:
             console.print(Text(f"{'':12}{word}: {text}"), soft_wrap=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from linkgauge.app.output import TABLE, print_data
 from linkgauge.expect import ceilings
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
@@ -59,7 +59,7 @@ class Expected:
         return "; ".join(words)
 
 
-def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expected | None = None) -> None:
+def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected | None = None) -> None:
     """What of the plan `name` would be measured: launches, cases, what is skipped and why, estimated time and memory.
 
     With `expected`, what that system allows each case too.
@@ -69,8 +69,8 @@ def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expect
     later = sum(len(launch.later) for launch in launches)
     takes_s = estimated_s(launches, machine)
     memory = max((total_bytes(case) for case in cases), default=0)
-    if as_json:
-        print(json.dumps({
+    if form != TABLE:
+        data = {
             "plan": name,
             "estimated_s": round(takes_s, 3),
             "memory_bytes": memory,
@@ -87,7 +87,8 @@ def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expect
                 "skipped": [{"case_key": case.case_key, "reason": reason, **case.dimensions()}
                             for case, reason in launch.skipped],
             } for launch in launches],
-        }, indent=1))  # fmt: skip
+        }  # fmt: skip
+        print_data(data, form, rows=_case_rows(data["launches"]))
         return
     for launch in launches:
         settings = launch.settings
@@ -116,6 +117,12 @@ def print_plan(name: str, prepared: Prepared, *, as_json: bool, expected: Expect
         f"in all: {len(cases)} cases in {len(launches)} launches, about "
         f"{format_duration(takes_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
     )
+
+
+def _case_rows(launches: Any) -> list[dict[str, Any]]:
+    """A row for each case, as CSV has them, with its launch and why it is skipped."""
+    return [{"launch": launch["launch"], "reason": "", **case}
+            for launch in launches for case in (*launch["cases"], *launch["skipped"])]  # fmt: skip
 
 
 def curve_lines(launch: PlannedLaunch) -> dict[str, str]:

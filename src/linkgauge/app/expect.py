@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_module
 import math
 import os
 import re
@@ -14,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from linkgauge.app.command_line import argument, command, flag, option
+from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.progress import Stages
+from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Ceiling
 from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME
@@ -38,22 +40,29 @@ _SIMULATED_SIZE = 1 << 30  # where none is asked for: as good as without latenci
 _MOST_NODES = 1_000_000
 
 
-@command("expect", help="What a system's links allow, by named rules.")
-@argument("system", metavar="[SYSTEM|RUN]", default=None, help="A described system, a file of one, or a run folder.")
+@command(
+    "expect",
+    help="Compute what a system's links allow, by named rules.",
+    epilog="Example: linkgauge expect dgx-h200 --pattern allreduce",
+)
+@argument("system", metavar="[SYSTEM|RUN]", default=None, help="Described system, a file of one, or a run folder.")
 @flag("--here", help="Discover this machine.")
-@option("--system", "system_name", default="", metavar="NAME|FILE", help="With a run: judge it against this system.")
-@option("--pattern", default="all", help="Patterns, separated by commas, or all.")
-@option("--devices", default="", help="Ordinals as 0,1,4-7, one for each rank; all by default.")
-@option("--transport", default="", help=f"One of {', '.join(TRANSPORTS)}; without it, the links alone.")
-@option("--size", default="", help="Size of the case, such as 64MiB; bounds of memory depend on it.")
-@option("--distribution", default="", help="Of alltoallv and halo, as in 'linkgauge run'.")
-@option("--nodes", type=click.IntRange(min=1), default=1, help="Several nodes of this kind, joined by its network.")
-@option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
+@option("--system", "system_name", default="", metavar="NAME|FILE", help="System to judge a run by.")
+@option("--pattern", default="all", metavar="NAMES", help="Patterns, separated by commas, or all.")
+@option(
+    "--devices", default="", metavar="ORDINALS", help="Devices, such as 0,1,4-7, one for each rank; all by default."
+)
+@option("--transport", default="", metavar="NAME", help="Transport; without it, the links alone.")
+@option("--size", default="", metavar="SIZE", help="Size, such as 64MiB; limits of memory depend on it.")
+@option("--distribution", default="", metavar="NAME", help="Distribution of alltoallv and halo, as in 'linkgauge run'.")
+@option("--nodes", type=click.IntRange(min=1), default=1, help="Number of nodes of this kind, joined by its network.")
+@option("--root", type=click.IntRange(min=0), default=0, help="Rank of the root.")
 @flag("--rules", help="List the rules: formula, source and limits.")
-@flag("--schedule", help="The schedule that reaches each ceiling of links: trees or ways, with what each carries.")
-@flag("--fits", help="Of a run: latency and rate fitted to its sweeps.")
-@flag("--json", help="Print JSON: rates in bytes per second.")
-@option("--unit", default="GB/s", help="Unit of the rates shown.")
+@flag("--schedule", help="Show the schedule that reaches each limit: trees or paths.")
+@flag("--fits", help="Show latency and rate fitted to a run's sweeps.")
+@output_options(": rates in bytes per second")
+@option("--unit", default="GB/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
+@verbosity_options("Print each stage.")
 def expect_command(
     system: str | None,
     here: bool,
@@ -68,7 +77,7 @@ def expect_command(
     rules: bool,
     schedule: bool,
     fits: bool,
-    json: bool,
+    form: str,
     unit: str,
 ) -> None:
     """Print the ceilings of patterns on a system: rule, kind, value, and what each rests on."""
@@ -85,7 +94,7 @@ def expect_command(
     if fits:
         if not is_run:
             raise UsageError("--fits needs a run folder: parameters are fitted to what was measured")
-        _fits(Path(str(system)), json=json, unit=unit)
+        _fits(Path(str(system)), form=form, unit=unit)
         return
     if system is not None and is_run:
         if devices or transport or size or distribution or schedule or pattern != "all":
@@ -93,7 +102,8 @@ def expect_command(
                 "a run has its own cases: --pattern, --devices, --transport, --size, --distribution and --schedule go "
                 "with a system"
             )
-        groups, notes = _of_run(Path(system), system_name)
+        with Stages("expect") as stages:
+            groups, notes = _of_run(Path(system), system_name, stages)
     else:
         if system_name:
             raise UsageError("--system goes with a run; name the system itself instead")
@@ -103,20 +113,25 @@ def expect_command(
                   "distribution": DIMENSIONS["distribution"].from_text(distribution or "default")[0]}  # fmt: skip
         cases = _cases(described, pattern, wanted, nodes, root)
         if schedule:
-            _schedules(described, cases, json=json, unit=unit)
+            _schedules(described, cases, form=form, unit=unit)
             return
         from linkgauge.expect import ceilings
 
-        groups, notes = [(case, ceilings(described, case)) for case in cases], []
+        groups, notes = [], []
+        with Stages("expect") as stages:
+            stages.stage("computing limits", len(cases), "cases")
+            for case in cases:
+                groups.append((case, ceilings(described, case)))
+                stages.advance()
         if nodes > 1:
             cases_simulated = {case["pattern"]: _simulated(described, case) for case in cases}
             simulated = {name: found for name, found in cases_simulated.items() if found}
-    if json:
+    if form != TABLE:
         rows = [_plain(case, found) for case, found in groups]
         for (case, _), row in zip(groups, rows, strict=True):
             if case["pattern"] in simulated:
                 row["simulated"] = [one.plain() for one in simulated[case["pattern"]]]
-        click.echo(json_module.dumps(rows, indent=1))
+        print_data(rows, form, rows=_flat_rows(rows))
         return
     from linkgauge.app.inert import InertConsole
 
@@ -221,7 +236,7 @@ def _cases(system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, 
     return cases
 
 
-def _schedules(system: System, cases: Sequence[Mapping[str, Any]], *, json: bool, unit: str) -> None:
+def _schedules(system: System, cases: Sequence[Mapping[str, Any]], *, form: str, unit: str) -> None:
     """Print schedules: the largest parts as text, everything as JSON. Of all patterns those that have one."""
     from linkgauge.expect.query import query
     from linkgauge.expect.schedule import PATTERNS_OF_SCHEDULES, schedule
@@ -229,12 +244,12 @@ def _schedules(system: System, cases: Sequence[Mapping[str, Any]], *, json: bool
     several = len({case["pattern"] for case in cases}) > 1
     chosen = [case for case in cases if not several or case["pattern"] in PATTERNS_OF_SCHEDULES]
     found = [(case, schedule(query(system, case))) for case in chosen]
-    if json:
+    if form != TABLE:
         names = {name: ordinal for ordinal, name in system.names_by_ordinal.items()}
         rows = [
             {"case": _plain(case, [])["case"], "devices": names, **dataclasses.asdict(made)} for case, made in found
         ]
-        click.echo(json_module.dumps(rows, indent=1))
+        print_data(rows, form)
         return
     from linkgauge.app.inert import InertConsole, bold
 
@@ -259,7 +274,7 @@ def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
     return [(devices[0], other) for other in devices[1:]] or [(devices[0], devices[0])]
 
 
-def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ceiling]]], list[str]]:
+def _of_run(folder: Path, name: str, stages: Stages) -> tuple[list[tuple[dict[str, Any], list[Ceiling]]], list[str]]:
     """Return the ceilings of each distinct case of a run on the system that it was measured on, and why some have none.
 
     Of a case on several nodes `over_nodes` is their number.
@@ -288,7 +303,10 @@ def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ce
             rate /= lanes_of(summary["pattern"], summary["ranks"], summary["groups"])
             best[summary["case_key"]] = max(best.get(summary["case_key"], 0.0), rate)
     groups = {}
-    for row in run.rows():
+    rows = list(run.rows())
+    stages.stage("computing limits", len(rows), "cases")
+    for row in rows:
+        stages.advance()
         if row.case_key not in groups:
             case = row.case.dimensions()
             at = {**case, "launch": row.launch}
@@ -309,14 +327,14 @@ def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ce
     return sorted(groups.values(), key=place), allowed.notes
 
 
-def _fits(folder: Path, *, json: bool, unit: str) -> None:
+def _fits(folder: Path, *, form: str, unit: str) -> None:
     from linkgauge.expect.fits_of_run import as_data, sweeps_of
     from linkgauge.stats.attempts import counted
     from linkgauge.store import run as store
 
     sweeps = sweeps_of(counted(store.load(folder)).rows)
-    if json:
-        click.echo(json_module.dumps([as_data(sweep) for sweep in sweeps], indent=1))
+    if form != TABLE:
+        print_data([as_data(sweep) for sweep in sweeps], form)
         return
     if not sweeps:
         click.echo("no sweep of four sizes or more in this run")
@@ -345,6 +363,11 @@ def _plain(case: Mapping[str, Any], found: Sequence[Ceiling]) -> dict[str, Any]:
             {key: value for key, value in dataclasses.asdict(ceiling).items() if value is not None} for ceiling in found
         ],
     }
+
+
+def _flat_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each limit of each case, as CSV has them."""
+    return [{**row["case"], **one} for row in rows for one in row["ceilings"]]
 
 
 def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], unit: str) -> None:

@@ -11,26 +11,31 @@ from typing import Any, Literal, cast
 import click
 
 from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, run_argument, taken_over
+from linkgauge.app.output import CSV, JSON, TABLE, output_options, print_data
+from linkgauge.app.run import RUN_EXITS
 from linkgauge.app.run import run_command as run_as_asked
-from linkgauge.errors import UsageError
+from linkgauge.app.verbosity import verbosity_options, verbosity_words
+from linkgauge.errors import Exit, UsageError
 
-_system = option(
-    "--system", default="", metavar="NAME|FILE", help="Judge by this system's wires, not those that the run stored."
+_system = option("--system", default="", metavar="NAME|FILE", help="System to judge by, in place of that of the run.")
+_limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows of a long table to show.")
+
+
+@command(
+    "findings",
+    exits=(Exit.SHORT,),
+    help="Report faults, performance losses and notes of a run, each with evidence and a fix.",
+    epilog="Example: linkgauge findings runs/2026-01-02 --notes",
 )
-_json = flag("--json", help="Print JSON.")
-_limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to show of a long table.")
-
-
-@command("findings", help="Faults, performance losses and notes of a run, each with evidence and a fix.")
 @run_argument()
 @_system
 @option("--notes/--no-notes", default=False, help="Show notes too, not only faults and losses.")
-@option("--evidence", type=click.IntRange(min=0), default=3, help="Lines of evidence of each finding.")
-@_json
-@flag("--rules", help="Name the rules that were asked as well.")
+@option("--evidence", type=click.IntRange(min=0), default=3, help="Lines of evidence to show of each finding.")
+@output_options()
+@flag("--rules", help="Name the rules that were applied.")
 @flag("--exit-code", help="End with 1 where there is a fault or a performance loss.")
 def findings_command(
-    run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool, exit_code: bool
+    run: Path, system: str, notes: bool, evidence: int, form: str, rules: bool, exit_code: bool
 ) -> int:
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.collector import uncollected
@@ -41,38 +46,40 @@ def findings_command(
     with uncollected():
         facts = load_subjects([run], system)[0].facts
         found = apply(facts)
-    if json:
-        click.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
+    if form != TABLE:
+        print_data([finding.as_json() for finding in found], form)
     else:
         out = terminal.console()
         terminal.print_findings(out, found, notes, evidence, facts.unjudged)
         if rules:
-            out.print(f"Rules asked: {in_words()}", markup=False)
+            out.print(f"Rules applied: {in_words()}", markup=False)
     return int(exit_code and any(finding.severity != "note" for finding in found))
 
 
-@command("compare", help="What changed between two runs: better, worse, same, or cannot tell.")
+@command(
+    "compare",
+    exits=(Exit.CANNOT_JUDGE,),
+    help="Compare two runs: what became better, worse or stayed the same.",
+    epilog="Example: linkgauge compare runs/before runs/after",
+)
 @argument(
     "runs",
     metavar="A B...",
     type=PATH,
     nargs=-1,
     required=True,
-    help="Run folders; each further one is compared with A.",
+    help="Run folders; each other one is compared with A.",
 )
-@option("--margin", type=FiniteRange(min=0.0), default=0.01, help="Smallest shift that counts, as a share.")
+@option("--margin", type=FiniteRange(min=0.0), default=0.01, help="Smallest change that counts, as a share.")
 @option("--level", type=FiniteRange(min=1e-6, max=0.5), default=0.05, help="False-discovery rate over all cases.")
-@option("--dependence", default="positive", help="positive (Benjamini and Hochberg) or any (Benjamini and Yekutieli).")
-@flag("--bootstrap", help="Show the hierarchical bootstrap's interval too.")
+@option("--dependence", default="positive", metavar="positive|any", help="Dependence of the cases.")
+@flag("--bootstrap", help="Show the interval of a hierarchical bootstrap too.")
 @_limit
-@_json
+@output_options()
 def compare_command(
-    runs: tuple[Path, ...], margin: float, level: float, dependence: str, bootstrap: bool, limit: int, json: bool
+    runs: tuple[Path, ...], margin: float, level: float, dependence: str, bootstrap: bool, limit: int, form: str
 ) -> int:
-    """Compare runs case by case, and pooled by device, pair and transport.
-
-    Exit status 3 where they have no case alike.
-    """
+    """Compare runs case by case, and pooled by device, pair and transport."""
     if len(runs) < 2:
         raise UsageError("compare needs two run folders or more: linkgauge compare BEFORE AFTER")
     if dependence not in ("positive", "any"):
@@ -87,7 +94,7 @@ def compare_command(
     first = load(runs[0])
     plain = []
     compared = 0
-    out = None if json else terminal.console()
+    out = None if form != TABLE else terminal.console()
     for path in runs[1:]:
         kind = cast(Literal["positive", "any"], dependence)
         with uncollected():
@@ -97,38 +104,43 @@ def compare_command(
             plain.append({"first": str(runs[0]), "second": str(path), **dataclasses.asdict(found)})
         else:
             terminal.print_comparison(out, found, (str(runs[0]), str(path)), limit)
-    if json:
-        click.echo(json_module.dumps(plain, indent=1))
+    if form != TABLE:
+        print_data(plain, form, rows=(row for one in plain for row in [*one["cases"], *one["failed"]]))
     return 0 if compared else 3
 
 
-@command("check", help="Judge whether a machine is as fast as it should be: PASS (exit 0), FAIL (1) or UNKNOWN (3).")
-@argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Run folders, one or many nodes' of them.")
+@command(
+    "check",
+    exits=(Exit.SHORT, Exit.CANNOT_JUDGE),
+    help="Judge whether a machine is as fast as it should be: PASS, FAIL or UNKNOWN.",
+    epilog="Example: linkgauge check runs/2026-01-02 --junit check.xml",
+)
+@argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Run folders, of one or several nodes.")
 @option(
     "--against",
     default="",
-    metavar="BASELINE|SYSTEM|RULES.toml",
-    help="What to judge by, if not by what is known of that kind of machine. Four runs or more also judge each other.",
+    metavar="FILE|SYSTEM",
+    help="Baseline, rules (TOML) or system to judge by.",
 )
 @option(
     "--tolerance",
     type=FiniteRange(min=0.0, max=0.9),
     default=0.05,
-    help="How far below the share that is known, or a system's, is still accepted.",
+    help="Share below the expected value that still passes.",
 )
 @option(
     "--margin",
     type=FiniteRange(min=0.0),
     default=None,
-    help="Against a baseline: smallest loss that counts, as a share; by default 0.01, on host devices 1.",
+    help="Smallest loss that counts, as a share, against a baseline.",
 )
-@option("--findings/--no-findings", default=True, help="Let faults among the findings count.")
+@option("--findings/--no-findings", default=True, help="Count faults of the findings, or not.")
 @_system
-@option("--junit", type=PATH, metavar="FILE", help="Write a JUnit file.")
-@option("--prometheus", type=PATH, metavar="FILE", help="Write Prometheus' textfile format.")
-@option("--page", type=PATH, metavar="FILE", help="Write a page of the fleet: who stands apart, at what, since when.")
+@option("--junit", type=PATH, metavar="FILE", help="File to write in JUnit's format.")
+@option("--prometheus", type=PATH, metavar="FILE", help="File to write in Prometheus' text format.")
+@option("--page", type=PATH, metavar="FILE", help="HTML file to write: which nodes differ, in what, since when.")
 @_limit
-@_json
+@output_options()
 def check_command(
     runs: tuple[Path, ...],
     against: str,
@@ -140,9 +152,9 @@ def check_command(
     prometheus: Path | None,
     page: Path | None,
     limit: int,
-    json: bool,
+    form: str,
 ) -> int:
-    """Judge runs, name what falls short worst first, and return the exit status."""
+    """Judge runs, name what fails worst first, and return the exit status."""
     from linkgauge.collector import uncollected
     from linkgauge.findings import exporters
     from linkgauge.findings.check import check
@@ -165,18 +177,24 @@ def check_command(
         from linkgauge.view.fleet_page import write_fleet
 
         write_fleet(page, subjects, result, times_of(against))
-    if json:
+    if form == JSON:
         click.echo(exporters.as_json(result.checked, result.findings))
+    elif form == CSV:
+        print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], form)
     else:
         terminal.print_check(terminal.console(), result.checked, result.standings, limit)
     return result.checked.exit_status
 
 
-@command("baseline", help="Make a baseline from five runs or more, for check --against.")
+@command(
+    "baseline",
+    help="Make a baseline of five runs or more, for 'linkgauge check --against'.",
+    epilog="Example: linkgauge baseline runs/night-* -o baseline.json",
+)
 @argument(
     "runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Runs of the same plan on the same machine."
 )
-@option("--out", "-o", type=PATH, required=True, metavar="FILE", help="Where to write it.")
+@option("--out", "-o", type=PATH, required=True, metavar="FILE", help="File to write.")
 def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     """Write a baseline file: what this machine measures, run by run."""
     from linkgauge.collector import uncollected
@@ -191,18 +209,23 @@ def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     click.echo(f"{out}: {len(made['cases'])} cases of {len(runs)} runs{left}")
 
 
-@command("advise", help="Which transport for which pattern, devices and size, and the settings to export.")
+@command(
+    "advise",
+    exits=(Exit.CANNOT_JUDGE,),
+    help="Recommend the mechanism and settings for each pattern, devices and size.",
+    epilog="Example: linkgauge advise runs/2026-01-02 --pattern allreduce",
+)
 @run_argument()
-@option("--pattern", default="", help="Patterns, separated by commas; all by default.")
+@option("--pattern", default="", metavar="NAMES", help="Patterns, separated by commas; all by default.")
 @option(
     "--tuned",
     multiple=True,
     type=PATH,
     metavar="FOLDER",
-    help="A search's run folder (linkgauge tune): what it has proved, too; may be repeated.",
+    help="Run folder of 'linkgauge tune', for its settings; repeatable.",
 )
-@_json
-def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], json: bool) -> int:
+@output_options()
+def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) -> int:
     """Print the best mechanism by range of sizes, with its margin; says where it does not matter.
 
     Of a search's run folder it prints the settings that were proved there.
@@ -219,8 +242,8 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], json: bool)
         wanted = set(pattern.split(","))
         found = [one for one in found if one.task.split()[0] in wanted]
         settings = [one for one in settings if wanted & {word.strip(",") for word in one.task.split()}]
-    if json:
-        click.echo(json_module.dumps([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], indent=1))
+    if form != TABLE:
+        print_data([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], form)
         return 0 if found or settings else 3
     if found:
         terminal.print_advice(terminal.console(), found)
@@ -235,19 +258,25 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], json: bool)
     return 0 if found or settings else 3
 
 
-@command("reproduce", help="A paper's figures, measured here; without a figure, the list of them.")
-@argument("figure", metavar="[PAPER[:FIGURE]]", default="", help="Such as sc24, sc24:3, openpower:table2.")
-@option("--out", "-o", type=PATH, metavar="DIR", help="The run folder to make.")
-@option("--of", "of_run", type=PATH, metavar="RUN", help="Do not measure: show this run beside the paper's numbers.")
-@flag("--dry-run", help="Show the plan's launches and cases; measure nothing.")
-@option("--system", default="", metavar="NAME|FILE", help="With --dry-run: for this machine.")
-@flag("--list", "list_only", help="List, even where one figure is named.")
+@command(
+    "reproduce",
+    exits=RUN_EXITS,
+    help="Measure a paper's figures here; without a figure, list them.",
+    epilog="Example: linkgauge reproduce sc24:3 --devices cuda",
+)
+@argument("figure", metavar="[PAPER[:FIGURE]]", default="", help="Figure, such as sc24, sc24:3, openpower:table2.")
+@option("--out", type=PATH, metavar="FOLDER", help="Run folder to make.")
+@option("--of", "of_run", type=PATH, metavar="RUN", help="Run to show beside the paper's numbers; measure nothing.")
+@flag("--dry-run", help="Print the plan's launches and cases; measure nothing.")
+@option("--system", default="", metavar="NAME|FILE", help="System to plan for, with --dry-run.")
+@flag("--list", "list_only", help="List the figures, even where one is named.")
+@verbosity_options("Print each case as it ends.")
 def reproduce_command(
     figure: str, out: Path | None, of_run: Path | None, dry_run: bool, system: str, list_only: bool, **launched: Any
 ) -> int:
-    """List the papers' figures, or measure one with the paper's sizes, warm-up and counts and show both numbers.
+    """List the papers' figures, or measure one with the paper's sizes and counts and show both numbers.
 
-    The launch options of 'linkgauge run' apply (--help-all).
+    Takes the launch options of 'linkgauge run' (--help-all names them).
     """
     from linkgauge.plan.papers import left_out
     from linkgauge.view import reproduce, terminal
@@ -280,7 +309,7 @@ def reproduce_command(
         else:
             hosts = asked_hosts(launched["nodes"], launched["hosts"])
             count = find_devices(launched["devices"]).count * max(1, len(hosts))
-        extra += _typed(launched)
+        extra += [*_typed(launched), *verbosity_words()]
         status = run_command(reproduce.run_arguments(one, count, extra))
         if dry_run or status not in (0, 4) or out is None:
             terminal.print_numbers(screen, one)
@@ -304,10 +333,10 @@ def reproduce_command(
 
 
 # Of `run`: how the figure's plan is launched here.
-_LAUNCHED = tuple(taken_over(one for one in run_as_asked.params if one.name in (
+_LAUNCHED = tuple(taken_over("run", (one for one in run_as_asked.params if one.name in (
     "devices", "threads", "mpi", "env", "bind", "thread_level", "launcher_args", "nodes", "fabric", "hosts",
     "time_limit", "memory_limit", "max_failures", "keep_going", "seed", "max_size", "placement",
-)))  # fmt: skip
+))))  # fmt: skip
 reproduce_command.params += _LAUNCHED
 
 

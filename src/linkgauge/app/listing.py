@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linkgauge.app.command_line import Group, flag, option
+from linkgauge.app.command_line import Group, option
+from linkgauge.app.output import TABLE, output_options, print_data
 
 list_command = Group(
     "list",
-    help="What is here: devices, transports, patterns, dimensions of a case, plans, MPI libraries.",
+    help="List devices, transports, patterns, dimensions, plans or MPI libraries.",
     epilog="Example: linkgauge list mpi",
     no_args_is_help=True,
 )
-devices_option = option("--devices", default="auto", help="auto, host:N, cuda, hip, sycl, or ordinals.")
-as_json_option = flag("--json", "as_json", help="As JSON.")
+devices_option = option(
+    "--devices", default="auto", metavar="WHICH", help="Devices: auto, cuda, cuda:0,2, hip, sycl, host:4."
+)
+form_option = output_options()
 
 
 _SHORT = 16  # letters of a cell that is not folded
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Rows as a table of the columns that have something, or as JSON with every key."""
-    if as_json:
-        print(json.dumps(rows, indent=1, default=str))
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: str = TABLE) -> None:
+    """Rows as a table of the columns that have something, or as JSON or CSV with every key."""
+    if form != TABLE:
+        print_data(rows, form)
         return
     from rich.console import Console
     from rich.table import Table
@@ -50,9 +52,9 @@ def _text(value: object) -> str:
 
 @list_command.command("devices", epilog="Example: linkgauge list devices --devices host:4")
 @devices_option
-@as_json_option
-def list_devices(devices: str, as_json: bool) -> None:
-    """The devices that a run would use, and why there are no others."""
+@form_option
+def list_devices(devices: str, form: str) -> None:
+    """List the devices that a run would use, and why there are no others."""
     from linkgauge.model.quantity import format_bytes
     from linkgauge.model.runtimes import GPU_RUNTIMES
     from linkgauge.run.devices import find_devices, probe
@@ -63,10 +65,8 @@ def list_devices(devices: str, as_json: bool) -> None:
         memory = int(info.get("memory_bytes", 0) or 0)
         row = {**info, "device": f"{found.kind}:{ordinal}", "memory": format_bytes(memory) if memory else ""}
         rows.append(row)
-    print_table(
-        "devices", ("device", "name", "pci_address", "numa_node", "memory", "architecture", "uuid"), rows, as_json
-    )
-    if not as_json and devices == "auto":
+    print_table("devices", ("device", "name", "pci_address", "numa_node", "memory", "architecture", "uuid"), rows, form)
+    if form == TABLE and devices == "auto":
         for kind in GPU_RUNTIMES:
             reason = probe(kind).reason
             if found.kind != kind and reason:
@@ -75,9 +75,9 @@ def list_devices(devices: str, as_json: bool) -> None:
 
 @list_command.command("transports", epilog="Example: linkgauge list transports")
 @devices_option
-@as_json_option
-def list_transports(devices: str, as_json: bool) -> None:
-    """Each transport: where it can run, else the reason why it cannot."""
+@form_option
+def list_transports(devices: str, form: str) -> None:
+    """List the transports: where each can run, or why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
     from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
@@ -110,15 +110,15 @@ def list_transports(devices: str, as_json: bool) -> None:
         }
         for transport, traits in TRANSPORTS.items()
     ]
-    if not as_json:
+    if form == TABLE:
         rows = [{**row, "library, or why not": row["library"] or row["reason"]} for row in rows]
-    print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, as_json)
+    print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, form)
 
 
 @list_command.command("patterns", epilog="Example: linkgauge list patterns --json")
-@as_json_option
-def list_patterns(as_json: bool) -> None:
-    """Each pattern: what it does, what its size means, who keeps its time, on how many devices it runs."""
+@form_option
+def list_patterns(form: str) -> None:
+    """List the patterns: what each does, what its size means, and on how many devices it runs."""
     from linkgauge.model.patterns import PATTERNS
 
     devices = {
@@ -140,26 +140,26 @@ def list_patterns(as_json: bool) -> None:
         }
         for info in PATTERNS.values()
     ]
-    print_table("patterns", ("pattern", "what", "size_means", "devices"), rows, as_json)
+    print_table("patterns", ("pattern", "what", "size_means", "devices"), rows, form)
 
 
 @list_command.command("dimensions", epilog="Example: linkgauge list dimensions")
-@as_json_option
-def list_dimensions(as_json: bool) -> None:
-    """Each dimension of a case, and its values: flag (--target-memory), plan's key and column have its name."""
+@form_option
+def list_dimensions(form: str) -> None:
+    """List the dimensions of a case and their values: option, plan key and column have the same name."""
     from linkgauge.model.case import DIMENSIONS
 
     rows = [
         {"dimension": name, "what": one.help, "values": one.expected, "group": one.group, "flag": one.flag}
         for name, one in DIMENSIONS.items()
     ]
-    print_table("dimensions", ("dimension", "what", "values"), rows, as_json)
+    print_table("dimensions", ("dimension", "what", "values"), rows, form)
 
 
 @list_command.command("plans", epilog="Example: linkgauge list plans")
-@as_json_option
-def list_plans(as_json: bool) -> None:
-    """The built-in plans, for --plan."""
+@form_option
+def list_plans(form: str) -> None:
+    """List the built-in plans, for --plan."""
     from linkgauge.plan.builtin import builtin_plan, file_of, names
 
     rows = []
@@ -167,13 +167,13 @@ def list_plans(as_json: bool) -> None:
         plan = builtin_plan(name)
         rows.append({"plan": name, "description": plan.description, "tables": len(plan.cases),
                      "file": str(file_of(name))})  # fmt: skip
-    print_table("plans", ("plan", "description"), rows, as_json)
+    print_table("plans", ("plan", "description"), rows, form)
 
 
 @list_command.command("mpi", epilog="Example: linkgauge list mpi")
-@as_json_option
-def list_mpi(as_json: bool) -> None:
-    """The MPI libraries of this machine in the order in which a run tries them, and why one cannot be used."""
+@form_option
+def list_mpi(form: str) -> None:
+    """List the MPI libraries here, in the order in which a run tries them."""
     from linkgauge.run.mpi_library import find_all
 
     rows = [
@@ -190,4 +190,4 @@ def list_mpi(as_json: bool) -> None:
         }
         for one in find_all()
     ]
-    print_table("MPI libraries", ("name", "abi", "found", "launcher", "library", "problem"), rows, as_json)
+    print_table("MPI libraries", ("name", "abi", "found", "launcher", "library", "problem"), rows, form)

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.app import run_options
+from linkgauge.app.output import TABLE
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.errors import Exit, UsageError
 from linkgauge.files import read_file
-from linkgauge.model.quantity import parse_size
+from linkgauge.model.quantity import format_duration, parse_size
 from linkgauge.plan.builtin import builtin_plan
+from linkgauge.plan.launches import estimated_s
 from linkgauge.plan.model import Plan, capped
 from linkgauge.run.binding import cores_by_rank, with_own_core
 from linkgauge.run.devices import DeviceSet, find_devices
@@ -33,11 +35,12 @@ from linkgauge.system.switches import Switches, of_text
 if TYPE_CHECKING:
     from linkgauge.app.run import Asked
 
+_SAID_FROM_S = 10.0  # shorter runs are over before their estimate is read
 _ANY_CORE = range(1 << 16)
 _MOST_FABRIC_BYTES = 1 << 28
 
 
-def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
+def new_run(asked: Asked, *, dry_run: bool = False, form: str = TABLE, report: bool = True) -> int:
     """Plan, and print the plan or measure it. Returns the exit status."""
     began = time.monotonic()
     if asked.out is not None:
@@ -50,7 +53,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         if asked.from_run is not None or asked.devices != "auto":
             raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
         plan = asked_plan(asked, given, described_devices(expected.system).kind)
-        print_plan(plan.name, prepare_on(plan, expected.system, given), as_json=as_json, expected=expected)
+        print_plan(plan.name, prepare_on(plan, expected.system, given), form=form, expected=expected)
         return 0
     devices = find_devices(asked.devices)
     reporter = reporter_for()
@@ -63,7 +66,7 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
 
         for launch in prepared.launches:  # of lists of cores only their form: they may be those of another node
             cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
-        print_plan(plan.name, prepared, as_json=as_json)
+        print_plan(plan.name, prepared, form=form)
         return 0
     job = None if asked.nodes or asked.hosts or asked.threads else hosts_of_job()
     if job is not None and len(job[0]) > 1:
@@ -101,6 +104,10 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
     limit_ns = plan.time_limit_ns
     limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
     limited = dataclasses.replace(prepared, max_failures=asked.max_failures, time_limit=limit, every_s=asked.every_s)
+    takes_s = estimated_s(prepared.launches, prepared.machine)
+    if takes_s >= _SAID_FROM_S:
+        count = sum(len(launch.cases) for launch in prepared.launches)
+        reporter.note(f"{count} cases in {len(prepared.launches)} launches, about {format_duration(takes_s * 1e9)}")
     status = measure(limited, folder, reporter)
     if status == Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
         return status

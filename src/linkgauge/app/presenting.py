@@ -6,9 +6,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from linkgauge.app.verbosity import QUIET, verbosity
 from linkgauge.files import why_nothing_starts
 from linkgauge.run.reporter import Reporter
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
 
 _LONGEST_REPORT_S = 1800
 
@@ -35,9 +40,10 @@ class MakingReport:
     def tell(self, reporter: Reporter) -> None:
         """Wait for it, and say where it is or in one line why there is none."""
         if why := self._why or self._ended():
-            reporter.note(f"no report: {why}; make it here or elsewhere with 'linkgauge report {self._path}'")
+            reporter.problem(f"no report: {why}; make it here or elsewhere with 'linkgauge report {self._path}'")
         else:
-            print(f"report: {self._path / 'report.html'}", flush=True)
+            if verbosity() != QUIET:
+                print(f"report: {self._path / 'report.html'}", flush=True)
 
     def _ended(self) -> str:
         """Wait for its end; why it made none, or empty."""
@@ -61,6 +67,15 @@ def _why(status: int, said: str) -> str:
     return lines[-1].removeprefix("linkgauge: error: ") if lines else f"its process ended with status {status}"
 
 
+def _print_verdict(run: Run) -> None:
+    """Print the run in a sentence and its verdict, no more."""
+    from linkgauge.view.answer import FirstLook
+    from linkgauge.view.judged import findings_of
+    from linkgauge.view.summary import sentence
+
+    print(sentence(FirstLook.of(run), findings_of(run)))
+
+
 def present(path: Path, reporter: Reporter, *, report: bool) -> None:
     """The summary table and the report of a run that has ended, where their parts are installed."""
     making = MakingReport(path) if report else None
@@ -69,11 +84,16 @@ def present(path: Path, reporter: Reporter, *, report: bool) -> None:
     console = Console()
     try:
         from linkgauge.store.run import load
-        from linkgauge.view.summary import print_summary
 
-        print_summary(load(path), console)
+        if verbosity() == QUIET:
+            _print_verdict(load(path))
+        else:
+            from linkgauge.view.summary import print_summary
+
+            print_summary(load(path), console)
     except ImportError as error:
-        reporter.note(f"no summary: {error}; see the tables with 'linkgauge show {path}'")
-    console.print(f"run folder: {path}", soft_wrap=True, markup=False, highlight=False)
+        reporter.problem(f"no summary: {error}; see the tables with 'linkgauge show {path}'")
+    if verbosity() != QUIET:
+        console.print(f"run folder: {path}", soft_wrap=True, markup=False, highlight=False)
     if making is not None:
         making.tell(reporter)

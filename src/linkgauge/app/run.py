@@ -1,4 +1,4 @@
-"""`linkgauge run` and `linkgauge list`."""
+"""`linkgauge run`: the command, and its options as they were typed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import click
 
 from linkgauge.app import run_options
 from linkgauge.app.command_line import PATH, command, flag, option
-from linkgauge.errors import UsageError
+from linkgauge.app.nccl_options import nccl_options, with_nccl_options
+from linkgauge.app.output import TABLE, output_options
+from linkgauge.app.verbosity import verbosity_options
+from linkgauge.errors import Exit, UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.quantity import parse_duration, parse_share
 from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
@@ -38,24 +41,29 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     )
 
 
-@command("run", epilog="Example: linkgauge run --pattern pingpong --size 8:16MiB:x8 --transport mpi,kernel")
-@option("--plan", metavar="NAME|FILE", panel=_PLAN, help="A plan of 'linkgauge list plans', or a plan file (TOML).")
-@flag("--quick", panel=_PLAN, help="The plan quick: a few seconds.")
-@flag("--full", panel=_PLAN, help="The plan full: an hour or more.")
-@option("--pairs", metavar="WHICH", panel=_PLAN, help=f"Pairs to measure: {', '.join(PAIRS[:6])}, ...")
+RUN_EXITS = (Exit.SOME_FAILED, Exit.NOTHING)
+
+
+@command(
+    "run", exits=RUN_EXITS, epilog="Example: linkgauge run --pattern pingpong --size 8:16MiB:x8 --transport mpi,kernel"
+)
+@option("--plan", metavar="NAME|FILE", panel=_PLAN, help="Plan: a name of 'linkgauge list plans', or a TOML file.")
+@flag("--quick", panel=_PLAN, help="Take the plan quick: a few seconds.")
+@flag("--full", panel=_PLAN, help="Take the plan full: an hour or more.")
+@option("--pairs", metavar="WHICH", panel=_PLAN, help=f"Pairs to measure: {', '.join(PAIRS[:4])}, ...")
 @option(
     "--placement",
     metavar="WHICH",
     panel=_PLAN,
     advanced=True,
-    help="Which devices --ranks takes of more: " + ", ".join(CHOICES) + ".",
+    help="Devices that --ranks takes of more: " + ", ".join(CHOICES) + ".",
 )
 @option(
     "--class-weights",
     metavar="0=1,3=3",
     panel=_PLAN,
     advanced=True,
-    help="With --service-class: weights of the classes at the network's ports, for fair shares.",
+    help="Weights of the service classes at the network's ports, with --service-class.",
 )
 @option(
     "--max-size",
@@ -68,7 +76,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     "--swap-roles",
     panel=_PLAN,
     advanced=True,
-    help="With --beside: also measure each background load, beside the case.",
+    help="Measure each background load as well, with the case as its load.",
 )
 @flag(
     "--concurrent-pairs",
@@ -81,7 +89,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     default=None,
     panel=_PLAN,
     advanced=True,
-    help="Record NCCL's algorithm, protocol, channels and multicast of each case, in separate untimed launches.",
+    help="Record what NCCL chose for each case, in untimed launches.",
 )
 @option(
     "--set",
@@ -90,7 +98,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     metavar="NAME=NUMBER",
     panel=_PLAN,
     advanced=True,
-    help="With --app: a parameter (n=64, n=32*ranks) or a preset; repeatable.",
+    help="Parameter of --app (n=64, n=32*ranks), or a preset; repeatable.",
 )
 @option(
     "--from",
@@ -102,7 +110,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     help="Measure cases of this run again, into a new run.",
 )
 @option(
-    "--cases", metavar="WHICH", multiple=True, panel=_PLAN, advanced=True, help="With --from: failed, or case keys."
+    "--cases", metavar="WHICH", multiple=True, panel=_PLAN, advanced=True, help="Cases of --from: failed, or case keys."
 )
 @option("--resume", metavar="RUN", type=PATH, panel=_PLAN, help="Resume a run that was interrupted.")
 @option(
@@ -110,22 +118,23 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     metavar="STATUSES",
     panel=_PLAN,
     advanced=True,
-    help="With --resume: measure cases of these statuses again, such as failed,hung.",
+    help="Measure cases of these statuses again, such as failed,hung; with --resume.",
 )
-@flag("--force", panel=_PLAN, advanced=True, help="With --resume: also where the machine or a version changed.")
+@flag("--force", panel=_PLAN, advanced=True, help="Resume even where the machine or a version changed.")
 @option(
     "--devices",
     metavar="WHICH",
     default="auto",
+    show_default=False,
     panel=_LAUNCH,
-    help="auto, cuda, hip, sycl, cuda:0,2, or host:N for CPU memory.",
+    help="Devices: auto (default), cuda, cuda:0,2, hip, host:4.",
 )
 @option(
     "--system",
     metavar="NAME|FILE",
     panel=_PLAN,
     advanced=True,
-    help="Judge by this system, not the discovered one; with --dry-run: plan for it.",
+    help="System to judge by, in place of the discovered one; with --dry-run, to plan for.",
 )
 @flag("--threads", panel=_LAUNCH, help="Run the ranks as threads of one process, without MPI.")
 @option(
@@ -133,14 +142,14 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     metavar="LIBRARY",
     multiple=True,
     panel=_LAUNCH,
-    help="An MPI prefix, libmpi, mpiexec, or name of 'linkgauge list mpi'; repeat to compare.",
+    help="MPI prefix, mpiexec, or name of 'linkgauge list mpi'.",
 )
 @option(
     "--env",
     metavar="NAME=A,B",
     multiple=True,
     panel=_LAUNCH,
-    help="A launch for each value; repeat for a product. NAME alone: its value here, not seen in ps.",
+    help="Environment: a launch for each value; repeatable.",
 )
 @option(
     "--bind",
@@ -154,7 +163,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     default=None,
     panel=_LAUNCH,
     advanced=True,
-    help="Whether devices may reach each other's memory directly.",
+    help="Let devices access each other's memory directly, or not.",
 )
 @option(
     "--thread-level",
@@ -163,18 +172,26 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     advanced=True,
     help="MPI thread level: single, funneled (default), serialized or multiple.",
 )
-@option("--launcher-args", metavar="ARGUMENTS", panel=_LAUNCH, advanced=True, help="More arguments of mpiexec or srun.")
-@option("--nodes", metavar="NUMBER|all", panel=_LAUNCH, help="Nodes of this job (Slurm, PBS, LSF, Flux) or of --hosts.")
+@option(
+    "--launcher-args", metavar="ARGUMENTS", panel=_LAUNCH, advanced=True, help="Arguments to add to mpiexec or srun."
+)
+@option("--nodes", metavar="NUMBER|all", panel=_LAUNCH, help="Number of nodes to use, of this job or of --hosts.")
 @option(
     "--fabric",
     type=PATH,
     metavar="FILE",
     panel=_LAUNCH,
     advanced=True,
-    help="Switches of the nodes: topology.conf, ibnetdiscover's output, or lines 'n0 s0=50Gb/s core'.",
+    help="Switches of the nodes: a topology.conf, or ibnetdiscover's output.",
 )
-@option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="Nodes to measure, reached by ssh.")
-@option("--repeat", callback=run_options.whole(1), metavar="NUMBER", panel=_RUN, help="Fresh launches of everything.")
+@option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="Nodes to measure, by name; ssh starts the ranks.")
+@option(
+    "--repeat",
+    callback=run_options.whole(1),
+    metavar="NUMBER",
+    panel=_RUN,
+    help="Repeat everything so many times, in fresh launches.",
+)
 @option(
     "--seed",
     callback=run_options.whole(0),
@@ -183,11 +200,15 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     advanced=True,
     help="Seed of the order of cases and of the data.",
 )
-@option(
-    "--out", metavar="FOLDER", type=PATH, panel=_RUN, help="The run folder to make, by default runs/DATE-TIME-PLAN."
-)
+@option("--out", metavar="FOLDER", type=PATH, panel=_RUN, help="Run folder to make; runs/DATE-TIME-PLAN by default.")
 @option("--time-limit", metavar="TIME", panel=_RUN, help="End within this time, such as 10m.")
-@option("--memory-limit", metavar="SHARE", panel=_RUN, advanced=True, help="Share of free memory, or a size: 50%.")
+@option(
+    "--memory-limit",
+    metavar="SHARE",
+    panel=_RUN,
+    advanced=True,
+    help="Share of free memory to use at most, or a size: 50%, 4GiB.",
+)
 @option(
     "--max-failures",
     callback=run_options.whole(1),
@@ -202,7 +223,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     metavar="nodes",
     panel=_RUN,
     advanced=True,
-    help="nodes: continue without nodes that do not answer; skip their cases.",
+    help="Continue without nodes that do not answer; skip their cases.",
 )
 @option(
     "--with",
@@ -211,20 +232,25 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     metavar="PEER=FOLDER",
     panel=_RUN,
     advanced=True,
-    help="Alternate osu, nccl-tests or nvbandwidth with the same cases afterwards; repeatable.",
+    help="Alternate with osu, nccl-tests or nvbandwidth afterwards; repeatable.",
 )
 @option("--report/--no-report", default=True, panel=_RUN, advanced=True, help="Make report.html in the run folder.")
 @flag("--dry-run", panel=_RUN, help="Print the cases, skips and estimates; measure nothing.")
-@flag("--json", "as_json", panel=_RUN, advanced=True, help="With --dry-run: print the cases as JSON.")
+@output_options(" of the cases, with --dry-run", panel=_RUN, advanced=True)
 @run_options.dimension_options
-def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int:
-    """Measure this machine into a run folder; print the verdict and make a report."""
+@nccl_options
+@verbosity_options("Print each case as it ends.")
+def run_command(report: bool, dry_run: bool, form: str, **words: Any) -> int:
+    """Measure this machine into a run folder; print the verdict and make a report.
+
+    Takes -b -e -f -g -w -n of nccl-tests. NO_COLOR=1 turns colors off.
+    """
     refuse_ranks(os.environ)
     dimensions = typed_dimensions(words)
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
-    if as_json and not dry_run:
-        raise UsageError("--json needs --dry-run: a run's results are printed by 'linkgauge show --json'")
+    if form != TABLE and not dry_run:
+        raise UsageError(f"-o {form} needs --dry-run: 'linkgauge show -o {form}' prints a run's results")
     if asked.nodes and not dry_run:
         enter_allocation(asked.nodes, asked.hosts)
     if asked.resume is not None:
@@ -233,16 +259,16 @@ def run_command(report: bool, dry_run: bool, as_json: bool, **words: Any) -> int
         return resume_run(asked, asked.resume, report=report)
     from linkgauge.app.new_run import new_run
 
-    return new_run(asked, dry_run=dry_run, as_json=as_json, report=report)
+    return new_run(asked, dry_run=dry_run, form=form, report=report)
 
 
 def typed_dimensions(words: dict[str, Any]) -> Mapping[str, Sequence[str]]:
     """What was typed of each dimension, taken out of a command line's `words`, with the settings of its applications.
 
     Raises:
-        UsageError: `--set` without `--app`, or not of its form.
+        UsageError: `--set` without `--app`, or not of its form; an option of nccl-tests beside ours of the same.
     """
-    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
+    dimensions = with_nccl_options({name: texts for name in DIMENSIONS if (texts := words.pop(name))}, words)
     return run_options.application_texts(dimensions, words.pop("settings"))
 
 

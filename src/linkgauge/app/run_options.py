@@ -47,7 +47,6 @@ def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], 
 
 _USUAL = ("transport", "pattern", "size", "ranks", "app")
 """Dimensions whose flags `--help` shows; `--help-all` shows all."""
-_METAVARS = {"transport": "NAMES", "pattern": "NAMES", "size": "SIZES", "ranks": "NUMBER", "app": "NAME|FILE"}
 
 
 def _completing(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -63,11 +62,9 @@ def _completing(choices: Sequence[str]) -> Callable[[click.Context, click.Parame
 def dimension_options(function: Decorated) -> Decorated:
     """`function` with a flag for each dimension, which may be repeated: texts, not yet read (`dimension_values`)."""
     for dimension in reversed(DIMENSIONS.values()):
-        choices = f" [{'|'.join(dimension.values.choices)}]" if 0 < len(dimension.values.choices) <= 6 else ""
-        metavar = _METAVARS.get(dimension.name, "VALUE")
-        add = option(dimension.flag, multiple=True, metavar=metavar, panel=dimension.group,
+        add = option(dimension.flag, multiple=True, metavar=dimension.values.metavar, panel=dimension.group,
                      shell_complete=_completing(dimension.values.choices), advanced=dimension.name not in _USUAL,
-                     help=dimension.help + choices)  # fmt: skip
+                     help=dimension.help)  # fmt: skip
         function = add(function)
     return function
 

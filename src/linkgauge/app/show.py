@@ -8,20 +8,21 @@ from typing import Any
 import click
 
 from linkgauge.app.command_line import PATH, command, flag, option, run_argument
+from linkgauge.app.output import TABLE, output_options, print_data
 
-unit_option = option("--unit", default="GB/s", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
+unit_option = option("--unit", default="GB/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
 
 
 @command("show", epilog="Example: linkgauge show runs/2026-01-02 --pattern allreduce")
 @run_argument()
 @flag("--all", "everything", help="Add every table: sizes by mechanism, pairs as matrices, limits, skipped cases.")
-@option("--pattern", help="Show every table of this pattern alone.")
+@option("--pattern", metavar="NAME", help="Show every table of this pattern alone.")
 @unit_option
-@option("--system", default="", metavar="NAME|FILE", help="Judge by this system's wires, not those of the run.")
-@flag("--derived", help="Show what is derived from curves alone: flat latency, n1/2, 95 %, blocks.")
-@flag("--json", "as_json", help="Print JSON: one object a case and lane, or with --derived one a curve.")
+@option("--system", default="", metavar="NAME|FILE", help="System to judge by, in place of that of the run.")
+@flag("--derived", help="Show what curves alone give: flat latency, n1/2, 95 %, blocks.")
+@output_options(": one object a case and lane, or a curve with --derived")
 def show_command(
-    run: Path, everything: bool, pattern: str | None, unit: str, system: str, derived: bool, as_json: bool
+    run: Path, everything: bool, pattern: str | None, unit: str, system: str, derived: bool, form: str
 ) -> None:
     """Show a run: the verdict, the peaks of each path and collective, and the findings."""
     from linkgauge.store.run import load
@@ -38,8 +39,8 @@ def show_command(
     results = Results(loaded)
     if pattern is not None:
         results.keep_pattern(pattern)
-    if as_json:
-        _print_json(results, pattern, derived)
+    if form != TABLE:
+        print_data(_rows(results, pattern, derived), form)
         return
     from rich.console import Console
 
@@ -78,10 +79,10 @@ def next_commands(run: Path) -> list[str]:
 
 @command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")
 @run_argument()
-@option("-o", "--output", type=PATH, help="Where to write it; report.html in the run folder by default.")
+@option("-o", "--output", type=PATH, metavar="FILE", help="File to write; report.html in the run folder by default.")
 @unit_option
 def report_command(run: Path, output: Path | None, unit: str) -> None:
-    """A run's report: one HTML file that opens offline."""
+    """Make a run's report: one HTML file that opens offline."""
     from linkgauge.store.run import load
     from linkgauge.view.report import write_report
 
@@ -94,16 +95,19 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
 @option(
     "--figure",
     required=True,
-    help="goodput, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, timeline, "
+    metavar="NAME",
+    help="Figure: goodput, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, timeline, "
     "distribution, shares; of applications scaling, kinds or ranks.",
 )
-@option("-o", "--output", type=PATH, help="Ends with .pdf, .svg, .png or .json; FIGURE.pdf by default.")
-@option("--pattern", default="", help="Only this pattern.")
-@option("--size", help="Only this size, such as 64KiB.")
-@option("--transport", multiple=True, help="Only this transport or mechanism; repeatable.")
-@option("--on", help="Only these devices, such as 0,1.")
-@option("--case", default="", help="Only the case of this key, or of a key that starts so.")
-@option("--quantity", default="", help="Of a matrix: goodput, latency, share or hops.")
+@option(
+    "-o", "--output", type=PATH, metavar="FILE", help="File to write: .pdf, .svg, .png or .json; FIGURE.pdf by default."
+)
+@option("--pattern", default="", metavar="NAME", help="Pattern to draw.")
+@option("--size", metavar="SIZE", help="Size to draw, such as 64KiB.")
+@option("--transport", multiple=True, metavar="NAME", help="Transport or mechanism to draw; repeatable.")
+@option("--on", metavar="ORDINALS", help="Devices to draw, such as 0,1.")
+@option("--case", default="", metavar="KEY", help="Case to draw, by its key or the beginning of it.")
+@option("--quantity", default="", metavar="NAME", help="Quantity of a matrix: goodput, latency, share or hops.")
 @unit_option
 def plot_command(
     run: Path,
@@ -117,7 +121,7 @@ def plot_command(
     quantity: str,
     unit: str,
 ) -> None:
-    """One figure of a run, fit to print."""
+    """Draw one figure of a run, fit to print."""
     from linkgauge.errors import UsageError
     from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
@@ -148,13 +152,9 @@ def plot_command(
         click.echo(f"note: {note}", err=True)
 
 
-def _print_json(results: Any, pattern: str | None, derived: bool) -> None:
-    import json
-
+def _rows(results: Any, pattern: str | None, derived: bool) -> list[Any]:
     if derived:
         from linkgauge.view.derived import derived_figures
 
-        print(json.dumps([one.plain() for one in derived_figures(results)], indent=1, default=str))
-        return
-    rows = [row for row in results.table.to_pylist() if pattern in (None, row["pattern"])]
-    print(json.dumps(rows, indent=1, default=str))
+        return [one.plain() for one in derived_figures(results)]
+    return [row for row in results.table.to_pylist() if pattern in (None, row["pattern"])]

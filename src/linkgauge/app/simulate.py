@@ -3,45 +3,103 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_module
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option
+from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.progress import Stages
+from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 
 _MOST_GPUS = 10_000_000
-_SAID_EVERY_S = 10
+_TRAFFIC, _WHERE, _OTHERS = "What is simulated", "Where it runs", "Other jobs"
 
 
-@command("simulate", help="What a whole cluster would give a pattern, by named routing rules.")
-@argument("system", metavar="SYSTEM|FILE", default=None, help="A described system, or a file of one, with its network.")
-@option("--pattern", default="alltoall", help="alltoall, allreduce, permutation, ...; one at a time.")
-@option("--size", default="2MiB", help="Size of the pattern, as in 'linkgauge run'.")
-@option("--gpus", default="", help="Counts of GPUs as 64,1024 or 8:4096:x2; by default doubling up to all.")
-@option("--algorithm", default="", help="Of a collective: ring, tree, halving, doubling, hierarchical, pairwise.")
-@option("--distribution", default="", help="Of alltoallv and halo; also classes:4,1;1,4 (docs/simulate.md).")
-@option("--placement", default="packed", help="packed, linear, random, shuffled, spread, groups:.., over:K, nodes:..")
-@option("--routing", default="", help="Rules as minimal,mixed:0.5,best; trees: static,best. All by default.")
-@option("--gpus-per-node", type=click.IntRange(min=0), default=0, help="Fewer GPUs of each node than it has.")
-@option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
-@option("--seed", type=click.IntRange(min=0), default=0, help="Of all that is drawn.")
-@option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A figure of the network, assumed by you.")
-@option("--beside", multiple=True, metavar="PATTERN:GPUS[:SIZE]", help="A job that goes on beside it, placed with it.")
-@option("--background", type=FiniteRange(0, 1), default=0.0, help="Fill this share of the other nodes with drawn jobs.")
-@option("--draws", type=click.IntRange(1, 1000), default=20, help="Of the background.")
-@flag("--pessimistic", help="With --beside: overfull ports hold back all that shares links with what goes there.")
-@option("--calibrate", type=PATH, metavar="RUN", help="A run on 2 to 8 nodes, for the library's factor.")
-@option("--paper", default="", metavar="FIGURE", help="A paper's figure: sc24:9, sc24:10, sc24:12 or sc24:13.")
-@flag("--figures", help="List the figures of a network that can be stated or set.")
-@flag("--no-what-if", help="Leave out other placements and more links.")
-@flag("--json", help="Print JSON: rates in bytes per second, times in seconds.")
-@option("--chart", type=PATH, metavar="FILE", help="Write the curves as .svg, .pdf, .png or .json.")
-@option("--html", type=PATH, metavar="FILE", help="Write a page that opens offline.")
-@option("--unit", default="Gb/s", help="Unit of the rates shown.")
+@command(
+    "simulate",
+    help="Simulate a whole cluster's bandwidth by placement and routing.",
+    epilog="Example: linkgauge simulate leonardo --pattern alltoall --gpus 64,1024",
+)
+@argument("system", metavar="SYSTEM|FILE", default=None, help="Described system, or a file of one, with its network.")
+@option(
+    "--pattern",
+    default="alltoall",
+    metavar="NAME",
+    panel=_TRAFFIC,
+    help="Pattern: alltoall, allreduce, permutation, ...",
+)
+@option("--size", default="2MiB", metavar="SIZE", panel=_TRAFFIC, help="Message size, as in 'linkgauge run'.")
+@option("--gpus", default="", metavar="COUNTS", panel=_WHERE, help="Numbers of GPUs: 64,1024 or 8:4096:x2.")
+@option(
+    "--algorithm",
+    default="",
+    metavar="NAME",
+    panel=_TRAFFIC,
+    help="Algorithm of a collective: ring, tree, halving, ...",
+)
+@option(
+    "--distribution",
+    default="",
+    metavar="NAME",
+    panel=_TRAFFIC,
+    help="Distribution of alltoallv and halo, as in 'linkgauge run'.",
+)
+@option(
+    "--placement",
+    default="packed",
+    metavar="WHICH",
+    panel=_WHERE,
+    help="Placement: packed, linear, random, spread, over:K, ...",
+)
+@option(
+    "--routing",
+    default="",
+    metavar="RULES",
+    panel=_WHERE,
+    help="Routing rules: minimal,mixed:0.5,best; all by default.",
+)
+@option(
+    "--gpus-per-node", type=click.IntRange(min=0), default=0, panel=_WHERE, help="GPUs to use of each node; 0 is all."
+)
+@option("--root", type=click.IntRange(min=0), default=0, panel=_TRAFFIC, help="Rank of the root.")
+@option("--seed", type=click.IntRange(min=0), default=0, panel=_WHERE, help="Seed of everything random.")
+@option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    panel=_WHERE,
+    help="Figure of the network to assume; repeatable.",
+)
+@option(
+    "--beside",
+    multiple=True,
+    metavar="PATTERN:GPUS[:SIZE]",
+    panel=_OTHERS,
+    help="Job that runs at the same time; repeatable.",
+)
+@option(
+    "--background",
+    type=FiniteRange(0, 1),
+    default=0.0,
+    panel=_OTHERS,
+    help="Share of the other nodes to fill with random jobs.",
+)
+@option("--draws", type=click.IntRange(1, 1000), default=20, panel=_OTHERS, help="Number of random backgrounds.")
+@flag("--pessimistic", panel=_OTHERS, help="Let congested ports hold back all that shares their links.")
+@option(
+    "--calibrate", type=PATH, metavar="RUN", panel=_TRAFFIC, help="Run on 2 to 8 nodes that gives the library's factor."
+)
+@option("--paper", default="", metavar="FIGURE", help="Figure of a paper: sc24:9, sc24:10, sc24:12 or sc24:13.")
+@flag("--figures", help="List the figures of a network that --set takes.")
+@flag("--no-what-if", help="Leave out other placements and additional links.")
+@output_options(": rates in bytes per second, times in seconds")
+@option("--chart", type=PATH, metavar="FILE", help="File for the curves: .svg, .pdf, .png or .json.")
+@option("--html", type=PATH, metavar="FILE", help="HTML file to write; it opens offline.")
+@option("--unit", default="Gb/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
+@verbosity_options("Print each stage.")
 def simulate_command(
     system: str | None,
     pattern: str,
@@ -63,7 +121,7 @@ def simulate_command(
     paper: str,
     figures: bool,
     no_what_if: bool,
-    json: bool,
+    form: str,
     chart: Path | None,
     html: Path | None,
     unit: str,
@@ -84,7 +142,7 @@ def simulate_command(
     if paper:
         if system is not None:
             raise UsageError("--paper names its systems itself: leave the system out")
-        _paper(paper, seed, json=json, chart=chart, html=html, unit=unit)
+        _paper(paper, seed, form=form, chart=chart, html=html, unit=unit)
         return
     if system is None:
         raise UsageError("name a system (linkgauge system lists the described ones), or ask for --figures")
@@ -104,10 +162,11 @@ def simulate_command(
         from linkgauge.store.run import load
 
         factor = calibrated(load(calibrate), fabric, request)
-    found = study(
-        fabric, request, gpu_counts, rules, where, per_node=gpus_per_node, factor=factor, what_if=not no_what_if,
-        others=others, told=_now_and_then(),
-    )  # fmt: skip
+    with Stages("simulate") as stages:
+        found = study(
+            fabric, request, gpu_counts, rules, where, per_node=gpus_per_node, factor=factor, what_if=not no_what_if,
+            others=others, told=stages.told,
+        )  # fmt: skip
     from linkgauge.view import simulated  # after what may be refused: charts' libraries take long to load
 
     if chart is not None:
@@ -116,15 +175,16 @@ def simulate_command(
         from linkgauge.simulate.papers import Curves
 
         _write(html, simulated.page([Curves(found, ())], simulated.title_of(found), unit))
-    if json:
-        click.echo(json_module.dumps(found.plain(), indent=1))
+    if form != TABLE:
+        data = found.plain()
+        print_data(data, form, rows=data["answers"])
         return
     from linkgauge.app.inert import InertConsole
 
     simulated.print_study(InertConsole(), found, unit)
 
 
-def _paper(figure: str, seed: int, *, json: bool, chart: Path | None, html: Path | None, unit: str) -> None:
+def _paper(figure: str, seed: int, *, form: str, chart: Path | None, html: Path | None, unit: str) -> None:
     """Simulate and show a paper's figure beside what the paper states of it."""
     from linkgauge.app.inert import InertConsole
     from linkgauge.simulate import papers
@@ -135,9 +195,11 @@ def _paper(figure: str, seed: int, *, json: bool, chart: Path | None, html: Path
     if figure == "sc24:12":
         if chart is not None or html is not None:
             raise UsageError("sc24:12 is a table: leave --chart and --html out")
-        mixes = papers.mixes(seed)
-        if json:
-            click.echo(json_module.dumps([dataclasses.asdict(mix) for mix in mixes], indent=1))
+        with Stages("simulate") as stages:
+            stages.stage(f"simulating {figure}")
+            mixes = papers.mixes(seed)
+        if form != TABLE:
+            print_data([dataclasses.asdict(mix) for mix in mixes], form)
             return
         console.print(f"{figure}: {words}")
         simulated.print_mixes(console, mixes, unit)
@@ -145,16 +207,18 @@ def _paper(figure: str, seed: int, *, json: bool, chart: Path | None, html: Path
             "The paper: the incast lowers the allreduce, on either service level; not where jobs share no switches."
         )
         return
-    found = papers.curves(figure, seed)
+    with Stages("simulate") as stages:
+        stages.stage(f"simulating {figure}")
+        found = papers.curves(figure, seed)
     if chart is not None:
         for one in found:
             name = chart.with_name(f"{chart.stem}-{one.study.fabric.name}-{one.study.request.pattern}{chart.suffix}")
             simulated.write_chart(one.study, unit, name, one.statements)
     if html is not None:
         _write(html, simulated.page(found, f"{figure}: {words}", unit))
-    if json:
+    if form != TABLE:
         rows = [{**one.study.plain(), "statements": one.statements, "prose": one.prose} for one in found]
-        click.echo(json_module.dumps(rows, indent=1))
+        print_data(rows, form, rows=(answer for row in rows for answer in row["answers"]))
         return
     console.print(f"{figure}: {words}")
     for one in found:
@@ -163,19 +227,6 @@ def _paper(figure: str, seed: int, *, json: bool, chart: Path | None, html: Path
             console.print(f"{text[0].upper()}{text[1:]}.")
         for line in one.prose:
             console.print(line)
-
-
-def _now_and_then() -> Callable[[str], None]:
-    """Says on stderr how far it is, every 10 s: a thousand draws take minutes."""
-    last = time.monotonic()
-
-    def told(words: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SAID_EVERY_S:
-            last = time.monotonic()
-            click.echo(f"linkgauge: {words}", err=True)
-
-    return told
 
 
 def _write(path: Path, page: str) -> None:

@@ -8,31 +8,39 @@ from typing import TYPE_CHECKING
 import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.output import CSV, JSON, output_options, print_data
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.system import Link, System, catalog
 from linkgauge.system.draw import matrix, svg
-from linkgauge.system.dump import to_json
+from linkgauge.system.dump import to_data, to_json
 from linkgauge.system.shipped import names
 from linkgauge.system.units import rate_units, show_rate
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_EXAMPLE = "Example: linkgauge system --here"
 
-@command("system", help="Devices, switches and links: discovered, described, drawn.")
-@argument("name", metavar="[NAME|FILE]", default=None, help="A described system, or a file of one.")
+
+@command("system", help="Discover, describe and draw devices, switches and links.", epilog=_EXAMPLE)
+@argument(
+    "name",
+    metavar="[NAME|FILE]",
+    default=None,
+    help="Described system, or a file of one; without it, the list of them.",
+)
 @flag("--here", help="Discover this machine.")
-@option("--recorded", type=PATH, help="Discover a recorded machine from its folder.")
-@flag("--json", help="Print the JSON form, which can be edited and loaded.")
-@option("--svg", "svg_file", type=PATH, metavar="FILE", help="Draw it into an SVG file.")
-@option("--record", type=PATH, help="With --here: store what discovery reads, into a new folder.")
-@option("--identities/--no-identities", default=False, help="With --record: keep UUIDs and serial numbers.")
-@option("--unit", default="GB/s", help="Unit of the rates shown.")
+@option("--recorded", type=PATH, metavar="FOLDER", help="Recorded machine to discover.")
+@output_options(", which can be edited and loaded")
+@option("--svg", "svg_file", type=PATH, metavar="FILE", help="SVG file to draw into.")
+@option("--record", type=PATH, metavar="FOLDER", help="New folder for what discovery reads, with --here.")
+@option("--identities/--no-identities", default=False, help="Keep UUIDs and serial numbers, with --record.")
+@option("--unit", default="GB/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
 def system_command(
     name: str | None,
     here: bool,
     recorded: Path | None,
-    json: bool,
+    form: str,
     svg_file: Path | None,
     record: Path | None,
     identities: bool,
@@ -61,8 +69,10 @@ def system_command(
         except OSError as error:
             raise EnvironmentLackingError(f"{svg_file}: cannot be written ({error.strerror})") from None
         click.echo(f"drawn in {svg_file}", err=True)
-    if json:
+    if form == JSON:
         click.echo(to_json(system), nl=False)
+    elif form == CSV:
+        print_data(to_data(system)["link"], form)
     elif svg_file is None:
         show(system, unit)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.output import CSV, JSON, output_options, print_data
 
-_LONGEST_CELL = 300  # characters of a text on the terminal; --csv and --json print all
-run_argument = argument("run", metavar="RUN", help="A run folder.")
+_LONGEST_CELL = 300  # characters of a text on the terminal; -o csv and -o json print all
+run_argument = argument("run", metavar="RUN", help="Run folder.")
 
 
 @command(
@@ -17,21 +18,18 @@ run_argument = argument("run", metavar="RUN", help="A run folder.")
     epilog="Example: linkgauge query RUN \"SELECT transport, size, median_ns FROM summary WHERE pattern = 'pingpong'\"",
 )
 @run_argument
-@argument("sql", metavar="SQL", help="One SELECT statement.")
-@flag("--json", "as_json", help="As JSON, one object a row.")
-@flag("--csv", "as_csv", help="As CSV.")
-@flag("--no-limit", help="Without the limits of a million rows, a minute and 2 GiB.")
-def query_command(run: str, sql: str, as_json: bool, as_csv: bool, no_limit: bool) -> None:
-    """SQL over a run's tables: cases, samples, observations, launches, summary."""
+@argument("sql", metavar="SQL", help="SELECT statement.")
+@output_options(": one object a row")
+@flag("--no-limit", help="Lift the limits of a million rows, a minute and 2 GiB.")
+def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
+    """Query a run's tables by SQL: cases, samples, observations, launches, summary."""
     from linkgauge.exchange.query import query
     from linkgauge.store.run import load
 
     table = query(load(run), sql, limited=not no_limit)
-    if as_json:
-        import json
-
-        print(json.dumps(table.to_pylist(), indent=1, default=str))
-    elif as_csv:
+    if form == JSON:
+        print_data(table.to_pylist(), form)
+    elif form == CSV:  # in batches: it may be a million rows
         import csv
         import sys
 
@@ -58,16 +56,16 @@ def query_command(run: str, sql: str, as_json: bool, as_csv: bool, no_limit: boo
             shown.add_row(*map(cell, row.values()))
         Console().print(shown)
         if table.num_rows > 1000:
-            print(f"the first 1000 of {table.num_rows} rows: --csv or --json prints all")
+            print(f"the first 1000 of {table.num_rows} rows: -o csv or --json prints all")
 
 
 @command("export", epilog="Example: linkgauge export RUN --format csv -o results.csv")
 @run_argument
-@option("--format", "form", default="csv", help="csv, json, nccl-tests or osu.")
-@flag("--anonymous", help="Without hosts, device identities, paths and the command line.")
-@option("-o", "--output", type=PATH, help="A file; by default it is printed.")
+@option("--format", "form", default="csv", metavar="NAME", help="Format: csv, json, nccl-tests or osu.")
+@flag("--anonymous", help="Leave out hosts, device identities, paths and the command line.")
+@option("-o", "--output", type=PATH, metavar="FILE", help="File to write; printed by default.")
 def export_command(run: str, form: str, anonymous: bool, output: Path | None) -> None:
-    """A run as CSV, JSON, or the tables that nccl-tests and OSU print."""
+    """Export a run as CSV, JSON, or the tables that nccl-tests and OSU print."""
     from linkgauge.exchange.export import export
     from linkgauge.store.folder import write_atomically
     from linkgauge.store.run import load
@@ -82,13 +80,13 @@ def export_command(run: str, form: str, anonymous: bool, output: Path | None) ->
 
 @command("import", epilog="Example: linkgauge import all_reduce.log osu_allgather.log --ranks 4 -o runs/imported")
 @argument("files", metavar="FILE...", type=PATH, nargs=-1, required=True, help="Logs of other tools.")
-@option("-o", "--out", "output", type=PATH, default=Path("imported"), help="The run folder to make.")
-@option("--ranks", type=int, help="How many ranks took part, where the log lacks it.")
-@option("--pattern", help="The pattern, where the log lacks it.")
-@option("--transport", help="The transport, where the log lacks it.")
-@option("--size", help="The size, such as 512MiB, where the log lacks it.")
-@option("--window", type=int, help="OSU's window, where it was not 64.")
-@option("--system", metavar="NAME|FILE", help="The machine that the logs are of: its wires are stored with the run.")
+@option("-o", "--out", "output", type=PATH, default=Path("imported"), metavar="FOLDER", help="Run folder to make.")
+@option("--ranks", type=int, help="Number of ranks, where the log lacks it.")
+@option("--pattern", metavar="NAME", help="Pattern, where the log lacks it.")
+@option("--transport", metavar="NAME", help="Transport, where the log lacks it.")
+@option("--size", metavar="SIZE", help="Size, such as 512MiB, where the log lacks it.")
+@option("--window", type=int, help="Window of OSU, where it was not 64.")
+@option("--system", metavar="NAME|FILE", help="System that the logs are of: its links are stored with the run.")
 def import_command(
     files: tuple[Path, ...],
     output: Path,
@@ -99,7 +97,7 @@ def import_command(
     window: int | None,
     system: str | None,
 ) -> None:
-    """Logs of nccl-tests, rccl-tests, OSU, nvbandwidth and blink as a run folder, marked with their origin."""
+    """Import logs of nccl-tests, rccl-tests, OSU, nvbandwidth or blink as a run folder."""
     from linkgauge.exchange.importers import Hints, import_files
     from linkgauge.model.quantity import parse_size
 

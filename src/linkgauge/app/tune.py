@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.app.command_line import FiniteRange, command, flag, option, taken_over
+from linkgauge.app.command_line import FiniteRange, command, option, taken_over
+from linkgauge.app.output import CSV, JSON, TABLE, output_options, print_data
+from linkgauge.app.progress import Stages
 from linkgauge.app.run import Asked, refuse_ranks, run_command, typed_dimensions
+from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import Exit, UsageError
 from linkgauge.model.quantity import format_size, parse_duration
 
@@ -25,23 +28,26 @@ if TYPE_CHECKING:
 
 _NOT_OF_A_SEARCH = (
     "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
-    "dry_run", "as_json", "full", "quick", "plan", "system", "swap_roles", "concurrent_pairs", "max_failures",
-    "keep_going",
+    "dry_run", "form", "json", "full", "quiet", "verbose", "quick", "plan", "system", "swap_roles", "concurrent_pairs",
+    "max_failures", "keep_going",
 )  # fmt: skip
 _SEARCH = "The search"
 
 
 @command(
     "tune",
-    epilog="Example: linkgauge tune --pattern allreduce --size 8:1MiB:x8 --transport mpi --devices host:2 --budget 5m",
+    exits=(Exit.SOME_FAILED,),
+    epilog="Example: linkgauge tune --pattern allreduce --size 8:1MiB:x8 --transport mpi --time-limit 5m",
 )
-@option("--budget", default="10m", metavar="TIME", panel=_SEARCH, help="Of wall time, over all sittings.")
+@option(
+    "--time-limit", default="10m", metavar="TIME", panel=_SEARCH, help="End within this time, over all resumed parts."
+)
 @option(
     "--settings",
     "among",
     metavar="WHICH",
     panel=_SEARCH,
-    help="Libraries or variables to choose among, comma-separated; by default those of the library in use.",
+    help="Libraries or variables to choose among; those in use by default.",
 )
 @option(
     "--guard",
@@ -49,7 +55,7 @@ _SEARCH = "The search"
     multiple=True,
     metavar='"PATTERN SIZE"',
     panel=_SEARCH,
-    help="A case that must not suffer; may be repeated. By default sizes below and above, and another pattern.",
+    help="Case that must not become slower; repeatable.",
 )
 @option(
     "--allow",
@@ -57,7 +63,7 @@ _SEARCH = "The search"
     default=1.0,
     metavar="PERCENT",
     panel=_SEARCH,
-    help="By so much other cases may become slower.",
+    help="Percent by which guard cases may become slower.",
 )
 @option(
     "--list",
@@ -66,41 +72,42 @@ _SEARCH = "The search"
     flag_value="all",
     metavar="[LIBRARY]",
     panel=_SEARCH,
-    help="Print the table of settings, in short, and search nothing.",
+    help="List a library's settings; search nothing.",
 )
-@flag("--json", "as_json", panel=_SEARCH, help="The answer, or with --list the table, as JSON.")
+@output_options(" of the answer, or of the table of --list", panel=_SEARCH)
+@verbosity_options("Print each stage.")
 def tune_command(
-    budget: str, among: str | None, guards: tuple[str, ...], allow: float, listed: str | None, as_json: bool,
+    time_limit: str, among: str | None, guards: tuple[str, ...], allow: float, listed: str | None, form: str,
     **words: Any,
 ) -> int:  # fmt: skip
-    """Find which settings to export for a pattern, by measuring a library's own, with proof, into a run folder.
+    """Find which settings of a library to export for a pattern, by measurement, with proof.
 
-    Takes the options of 'linkgauge run' too, such as --pattern, --size, --transport and --devices. The same command
-    with the same --out resumes an interrupted search and measures nothing twice.
+    Takes --pattern, --size, --transport, --devices and other options of 'linkgauge run' (--help-all names them). The
+    same command with the same --out resumes an interrupted search.
     """
     if listed is not None:
-        _list(listed, as_json)
+        _list(listed, form)
         return 0
     refuse_ranks(os.environ)
     began = time.monotonic()
-    budget_s = parse_duration(budget) / 1e9
+    budget_s = parse_duration(time_limit) / 1e9
     if budget_s < 5:
-        raise UsageError(f"--budget {budget}: expected 5 s or more")
+        raise UsageError(f"--time-limit {time_limit}: expected 5 s or more")
     dimensions = typed_dimensions(words)
     if not ({"pattern", "app"} & {*dimensions}) or ("app" not in dimensions and "transport" not in dimensions):
         raise UsageError("a search needs what it is for: expected --pattern and --transport, or --app")
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
     chosen = tuple(word for word in (among or "").split(",") if word)
-    return _search(asked, chosen, guards, allow / 100, budget_s, began, as_json)
+    return _search(asked, chosen, guards, allow / 100, budget_s, began, form)
 
 
-tune_command.params += taken_over(one for one in run_command.params if one.name not in _NOT_OF_A_SEARCH)
+tune_command.params += taken_over("run", (one for one in run_command.params if one.name not in _NOT_OF_A_SEARCH))
 
 
 def _search(
     asked: Asked, words: Sequence[str], guards: Sequence[str], allowed: float, budget_s: float, began: float,
-    as_json: bool,
+    form: str,
 ) -> int:  # fmt: skip
     from linkgauge.app import run_options
     from linkgauge.app.progress import reporter_for
@@ -121,14 +128,17 @@ def _search(
     factors = choice.factors()
     grid = math.prod(len(one.values) + 1 for one in factors)
     subject = _subject(wanted.cases)
-    reporter.note(f"{subject}: {len(factors)} settings with {grid:,} combinations, {budget_s:.0f} s")
+    reporter.note(f"{subject}: {len(factors)} settings with {grid:,} combinations, at most {budget_s:.0f} s")
     if not words:
         for why in choice.refused.values():
             if "does not read it" in why:
                 reporter.note(why)
-    bench = _bench(asked, wanted, choice, allowed, devices, budget_s, began, reporter)
+    stages = Stages("tune")
+    bench = _bench(asked, wanted, choice, allowed, devices, budget_s, began, reporter, stages)
     try:
-        found = tune(factors, bench, wanted.prepared.seed, allowed)
+        with stages:
+            stages.stage("searching", at_most_s=budget_s)
+            found = tune(factors, bench, wanted.prepared.seed, allowed)
     except InterruptedSearchError:
         reporter.note(f"interrupted: {bench.launches} launches kept in {bench.path}; resume: the same command with "
                       f"--out {bench.path}")  # fmt: skip
@@ -145,8 +155,11 @@ def _search(
         best = found.best
     text, data = page(found, choice, subject, chosen), plain(found, choice, subject, chosen)
     _hand_out(bench.path, text, data, choice.exports(best.config) if best else {}, wanted)
-    print(data if as_json else text, end="")
-    if not as_json:
+    if form == CSV:
+        print_data(json.loads(data)["tried"], form)
+    else:
+        print(data if form == JSON else text, end="")
+    if form == TABLE:
         lies = f"what to export: {bench.path / FOLDER}" if best else f"the page: {bench.path / FOLDER / PAGE}"
         print(f"run folder: {bench.path} ({bench.launches} launches); {lies}")
     return Exit.DONE if found.record.last_defaults() else Exit.SOME_FAILED
@@ -229,7 +242,7 @@ def _subject(cases: Sequence[Case]) -> str:
 
 def _bench(
     asked: Asked, wanted: Wanted, choice: Choice, allowed: float, devices: DeviceSet, budget_s: float, began: float,
-    reporter: Any,
+    reporter: Any, stages: Stages,
 ) -> FolderBench:  # fmt: skip
     from linkgauge.app.new_run import warn
     from linkgauge.plan.environment import shown
@@ -256,7 +269,7 @@ def _bench(
                         absent=prepared.machine.absent)  # fmt: skip
         folder = RunFolder.create(Path(out), {**info, KEY: {"asked": what, "spent_s": []}})
         warn(devices, prepared, reporter)
-    return FolderBench(folder, wanted, choice.environment, what, budget_s, began, reporter.note, choice.in_launch())
+    return FolderBench(folder, wanted, choice.environment, what, budget_s, began, stages.doing, choice.in_launch())
 
 
 def _hand_out(path: Path, text: str, data: str, environment: Mapping[str, str], wanted: Wanted) -> None:
@@ -270,7 +283,7 @@ def _hand_out(path: Path, text: str, data: str, environment: Mapping[str, str], 
     hand_out(path / FOLDER, found)
 
 
-def _list(which: str, as_json: bool) -> None:
+def _list(which: str, form: str) -> None:
     from linkgauge.app.listing import print_table
     from linkgauge.tune.table import SEEN, libraries, library
 
@@ -287,4 +300,4 @@ def _list(which: str, as_json: bool) -> None:
                 "needs": " ".join(f"{name}={value}" for name, value in setting.needs),
                 "only with": " ".join(f"{name}={value}" for name, value in setting.only_with),
             })  # fmt: skip
-    print_table("settings", ("setting", "default", "values", "what"), rows, as_json)
+    print_table("settings", ("setting", "default", "values", "what"), rows, form)

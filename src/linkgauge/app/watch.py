@@ -7,25 +7,29 @@ import os
 from typing import Any
 
 from linkgauge.app.command_line import command, option, taken_over
-from linkgauge.app.run import Asked, refuse_ranks, run_command, typed_dimensions
+from linkgauge.app.run import RUN_EXITS, Asked, refuse_ranks, run_command, typed_dimensions
+from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.model.quantity import parse_duration
 from linkgauge.plan.launches import MOST_REPEATS
 
 _NOT_OF_A_WATCH = (
     "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
-    "dry_run", "as_json", "full",
+    "dry_run", "form", "json", "full", "quiet", "verbose",
 )  # fmt: skip
 
 
-@command("watch", epilog="Example: linkgauge watch --every 5m --for 8h --pattern allreduce --size 64MiB")
-@option("--every", default="5m", metavar="TIME", help="From one round's begin to the next one's.")
-@option("--for", "for_", default="24h", metavar="TIME", help="As long as this; Ctrl-C ends it before and keeps it.")
+@command(
+    "watch", exits=RUN_EXITS, epilog="Example: linkgauge watch --every 5m --for 8h --pattern allreduce --size 64MiB"
+)
+@option("--every", default="5m", metavar="TIME", help="Time from the start of one round to the next.")
+@option("--for", "for_", default="24h", metavar="TIME", help="Time to go on; Ctrl-C ends it earlier and keeps all.")
+@verbosity_options("Print each case as it ends.")
 def watch_command(every: str, for_: str, **words: Any) -> int:
     """Measure the same cases again and again over hours, into one run folder.
 
-    Takes the options of 'linkgauge run' too; without any it repeats the plan quick. 'linkgauge run --resume RUN'
-    resumes a watch that was interrupted.
+    Takes the options of 'linkgauge run' (--help-all names them); without any it repeats the plan quick. 'linkgauge run
+    --resume RUN' resumes a watch that was interrupted.
     """
     refuse_ranks(os.environ)
     every_s, whole_s = (parse_duration(text) / 1e9 for text in (every, for_))
@@ -41,7 +45,7 @@ def watch_command(every: str, for_: str, **words: Any) -> int:
     asked.check()
     from linkgauge.app.new_run import new_run
 
-    return new_run(asked, dry_run=False, as_json=False, report=True)
+    return new_run(asked)
 
 
-watch_command.params += taken_over(one for one in run_command.params if one.name not in _NOT_OF_A_WATCH)
+watch_command.params += taken_over("run", (one for one in run_command.params if one.name not in _NOT_OF_A_WATCH))

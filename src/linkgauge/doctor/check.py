@@ -14,12 +14,16 @@ OK, WARNING, FAILING, NOT_CHECKED = "ok", "warning", "failing", "not checked"
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a check found. `cost`: what the condition costs a measurement; `remedy`: exactly what to do."""
+    """What a check found. `cost`: what the condition costs a measurement; `remedy`: exactly what to do.
+
+    `needs`: what a check that was skipped needs, such as a GPU.
+    """
 
     status: str
     finding: str
     cost: str = ""
     remedy: str = ""
+    needs: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,19 +55,25 @@ def ok(finding: str) -> Result:
     return Result(OK, finding)
 
 
-def not_checked(why: str) -> Result:
-    """It could not be looked at, or does not apply here; `why` says which."""
-    return Result(NOT_CHECKED, why)
+def not_checked(why: str, needs: str = "") -> Result:
+    """It could not be looked at, or does not apply here; `why` says which, `needs` what it needs."""
+    return Result(NOT_CHECKED, why, needs=needs)
 
 
-def run_checks(readers: Readers, *, quick_only: bool = False) -> list[tuple[Check, Result]]:
-    """All checks in their order. A check that itself fails is `not checked` with the error: it never stops anything."""
+def run_checks(
+    readers: Readers, doing: Callable[[str], None] = lambda text: None, *, quick_only: bool = False
+) -> list[tuple[Check, Result]]:
+    """All checks in their order. A check that itself fails is `not checked` with the error: it never stops anything.
+
+    `doing` hears what is checked.
+    """
     found = []
     for module in _MODULES:
         importlib.import_module(module)
     for one in CHECKS.values():
         if quick_only and not one.quick:
             continue
+        doing(f"checking {one.name.replace('_', ' ')}")
         try:
             result = one.look(readers)
         except Exception as error:  # a doctor that dies of a symptom helps nobody

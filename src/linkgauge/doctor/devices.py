@@ -24,7 +24,7 @@ def _gpus(readers: Readers) -> tuple[list[GpuFacts], Result | None]:
     amd = sum(readers.text(path) not in (None, "0") for path in readers.glob(_KFD))
     if amd:
         return [], not_checked(f"{amd} AMD GPU{'' if amd == 1 else 's'}: this check knows NVIDIA's alone")
-    return [], not_checked(f"no NVIDIA GPU: {why}")
+    return [], not_checked(why or "no NVIDIA GPU", "GPU")
 
 
 def _named(gpus: list[GpuFacts]) -> str:
@@ -169,7 +169,7 @@ def peer_access(readers: Readers) -> Result:
     """Ask the runtime for every pair; look at the IOMMU where it refuses."""
     refused = readers.refused_peers()
     if refused is None:
-        return not_checked("no GPU runtime here")
+        return _gpus(readers)[1] or not_checked("no GPU runtime here", "GPU")
     if not refused:
         return ok("every pair may")
     pairs = ", ".join(sorted(refused)[:8]) + (", ..." if len(refused) > 8 else "")

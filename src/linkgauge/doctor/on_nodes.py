@@ -26,7 +26,8 @@ from linkgauge.run.private_folder import remove_elsewhere
 from linkgauge.run.rank_words import say, shaped, words_of_ranks
 from linkgauge.system.rdma_ports import rdma_ports
 
-_TIMEOUT_S = 180
+MOST_S = 180
+"""How long all nodes together may take."""
 _GRAVE = {FAILING: 0, WARNING: 1, NOT_CHECKED: 2, OK: 3}
 _ROW = {"check": label, "status": one_of(tuple(_GRAVE)), **dict.fromkeys(("finding", "cost", "remedy"), text)}
 _SAID = {
@@ -60,7 +61,7 @@ def look_on_nodes(
 ) -> list[OnNodes]:
     """All checks and facts of these nodes. EnvironmentLackingError where one cannot be looked at."""
     command = [sys.executable, "-m", "linkgauge.doctor.on_nodes", devices, mpi.name]
-    words = words_of_ranks(mpi, len(hosts), command, launcher_args, timeout_s=_TIMEOUT_S, hosts=hosts)
+    words = words_of_ranks(mpi, len(hosts), command, launcher_args, timeout_s=MOST_S, hosts=hosts)
     said = shaped(words, table(_SAID, needed=_SAID))
     if isinstance(said, str):
         raise EnvironmentLackingError(f"the doctor cannot be started on {len(hosts)} nodes: {said}")

@@ -100,20 +100,22 @@ class StopRule:
     """When to stop sampling. Every rule is bounded by `time_ns`; `duration` samples as long as that."""
 
     rule: Literal["count", "interval", "duration"] = field(
-        default="interval", metadata=_of(Says.HOW_LONG, "When to stop sampling.", _STOP, one_of(STOP_RULES))
+        default="interval", metadata=_of(Says.HOW_LONG, "Rule that ends the sampling.", _STOP, one_of(STOP_RULES))
     )
     samples: int = field(  # count: how many; interval: at most this many
         default=1000,
-        metadata=_of(Says.HOW_LONG, "count: samples to take; interval: at most this many.", _STOP, count(1, 1_000_000)),
+        metadata=_of(Says.HOW_LONG, "Samples to take; at most, with the rule interval.", _STOP, count(1, 1_000_000)),
     )
     relative_half_width: float = field(  # interval: half width of the median's 95 % interval over the median
         default=0.025,
-        metadata=_of(Says.HOW_LONG, "interval: half width of the median's interval over the median.", _STOP,
+        metadata=_of(Says.HOW_LONG, "Half width of the median's interval as a share of it, for interval.", _STOP,
                      number_in(0, 1)),
     )  # fmt: skip
     time_ns: int = field(
         default=1_000_000_000,
-        metadata=_of(Says.HOW_LONG, "No longer than this; duration: as long as this.", _STOP, time_ns(1)),
+        metadata=_of(
+            Says.HOW_LONG, "Time to sample at most; the time to sample, with the rule duration.", _STOP, time_ns(1)
+        ),
     )
 
 
@@ -129,44 +131,44 @@ class Case:
 
     # fmt: off
     transport: str = field(metadata=_of(
-        Says.HOW, "Mechanisms: kernel, copy_engine, nccl, mpi, ...; see 'linkgauge list transports'.", _WHAT,
+        Says.HOW, "Mechanisms of 'linkgauge list transports', such as nccl.", _WHAT,
         one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, TRANSPORT_ALIASES)))
     pattern: str = field(metadata=_of(
-        Says.WHAT, "Patterns: pingpong, allreduce, ...; see 'linkgauge list patterns'.", _WHAT,
+        Says.WHAT, "Patterns of 'linkgauge list patterns', such as allreduce.", _WHAT,
         one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME, PATTERN_ALIASES)))
     size: int = field(metadata=_of(
         Says.SIZE, "Message sizes: 8, 64KiB, or a range 1:1GiB:x4.", _WHAT, SIZES, core="size_bytes"))
     size_asked: int = field(metadata={"says": Says.HOW_LONG, "core": ""})
     devices: tuple[int, ...] = field(metadata=_of(
-        Says.WHAT, "Ranks that take part, from the first.", _WHERE, RANKS, name="ranks", core=""))
+        Says.WHAT, "Ranks to use, from the first device on.", _WHERE, RANKS, name="ranks", core=""))
     variant: str = field(default="", metadata=_of(
-        Says.HOW, "Variant of the transport; 'default' is its own choice.", _WHAT, WORD))
+        Says.HOW, "Variant of the transport, or default.", _WHAT, WORD))
     ranks_per_device: int = field(default=1, metadata=_of(
-        Says.WHAT, "Ranks that drive one device.", _WHERE, count(1, 1024), core="", load=False))
+        Says.WHAT, "Number of ranks on each device.", _WHERE, count(1, 1024), core="", load=False))
     source_memory: str = field(default="device", metadata=_of(
-        Says.WHAT, "Memory kind sent from.", _WHERE, one_of(MEMORY_KINDS)))
+        Says.WHAT, "Memory to send from.", _WHERE, one_of(MEMORY_KINDS)))
     target_memory: str = field(default="device", metadata=_of(
-        Says.WHAT, "Memory kind received into.", _WHERE, one_of(MEMORY_KINDS)))
+        Says.WHAT, "Memory to receive into.", _WHERE, one_of(MEMORY_KINDS)))
     source_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "NUMA node of the source's host memory; -1 the nearest.", _WHERE, NODE, core=""))
+        Says.WHAT, "NUMA node of the source's host memory; -1 is the nearest.", _WHERE, NODE, core=""))
     target_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "NUMA node of the target's host memory; -1 the nearest.", _WHERE, NODE, core=""))
+        Says.WHAT, "NUMA node of the target's host memory; -1 is the nearest.", _WHERE, NODE, core=""))
     write_combined: bool = field(default=False, metadata=_of(
-        Says.HOW, "Pinned memory write-combined.", _WHERE, YES_OR_NO, core=""))
+        Says.HOW, "Write-combined pinned memory: yes or no.", _WHERE, YES_OR_NO, core=""))
     huge_pages: bool = field(default=False, metadata=_of(
-        Says.HOW, "Huge pages for host memory.", _WHERE, YES_OR_NO, core=""))
+        Says.HOW, "Huge pages for host memory: yes or no.", _WHERE, YES_OR_NO, core=""))
     cadence: str = field(default="isolated", metadata=_of(
-        Says.WHAT, "How operations are spaced and timed.", _TIMED, one_of(CADENCES)))
+        Says.WHAT, "Spacing and timing of operations.", _TIMED, one_of(CADENCES)))
     arrival: str = field(default="deadline", metadata=_of(
-        Says.WHAT, "When the ranks arrive.", _TIMED, one_of(ARRIVALS)))
+        Says.WHAT, "Arrival of the ranks at an operation.", _TIMED, one_of(ARRIVALS)))
     skew_ns: int = field(default=0, metadata=_of(
-        Says.WHAT, "skewed arrival: rank k arrives k times this later.", _TIMED, time_ns()))
+        Says.WHAT, "Delay of a skewed arrival: rank k arrives k times this later.", _TIMED, time_ns()))
     clock: str = field(default="host", metadata=_of(
-        Says.WHAT, "Host clock, or the device's events.", _TIMED, one_of(CLOCKS)))
+        Says.WHAT, "Clock that times: the host's, or the device's events.", _TIMED, one_of(CLOCKS)))
     window: int = field(default=1, metadata=_of(
-        Says.WHAT, "Messages in flight in one operation.", _WHAT, count(1, 1 << 20)))
+        Says.WHAT, "Number of messages in flight in one operation.", _WHAT, count(1, 1 << 20)))
     batch: int = field(default=20, metadata=_of(
-        Says.HOW, "Operations in one streaming or gated sample.", _TIMED, count(1, 1 << 20), load=True))
+        Says.HOW, "Number of operations in one streaming or gated sample.", _TIMED, count(1, 1 << 20), load=True))
     root: int = field(default=0, metadata=_of(
         Says.WHAT, "Root rank of rooted patterns.", _WHAT, count(0, expected="a rank")))
     datatype: str = field(default="float32", metadata=_of(
@@ -174,79 +176,78 @@ class Case:
     op: str = field(default="sum", metadata=_of(
         Says.WHAT, "Reduction.", _WHAT, one_of(OPS)))
     in_place: bool = field(default=False, metadata=_of(
-        Says.WHAT, "Collectives in place.", _WHAT, YES_OR_NO, load=False))
+        Says.WHAT, "In-place collectives: yes or no.", _WHAT, YES_OR_NO, load=False))
     distribution: str = field(default="", metadata=_of(
         Says.WHAT,
-        "alltoallv: uniform, zipf:1.2, blocks:2, moe:64:8, rows or file:PATH; halo: 2x2, with :open, :all; shift:2 or "
-        "shift:each.",
+        "Distribution of alltoallv (zipf:1.2, moe:64:8, file:PATH), halo (2x2) or shift.",
         _WHAT, DISTRIBUTION, later=True))
     path: str = field(default="", metadata=_of(
-        Says.HOW, "Path asked of the library: direct, pcie, host; 'default' is its own.", _WHAT, WORD, load=False))
+        Says.HOW, "Path that the library must take: direct, pcie, host, or default.", _WHAT, WORD, load=False))
     buffer: str = field(default="", metadata=_of(
-        Says.HOW, "ccl: who makes its buffers, and how the library knows them; ucx, ofi: plain or registered.", _WHAT,
+        Says.HOW, "Buffers of ccl, ucx and ofi: who allocates and registers them.", _WHAT,
         one_of(("plain", "allocated", "registered", "symmetric"), blank="plain")))
     algorithm: str = field(default="", metadata=_of(
-        Says.HOW, "Algorithm asked of the library; 'default' is its own.", _WHAT, WORD, load=False))
+        Says.HOW, "Algorithm that the library must take, or default.", _WHAT, WORD, load=False))
     initiator: str = field(default="sender", metadata=_of(
-        Says.HOW, "Who starts one-sided copies.", _WHAT, one_of(("sender", "receiver"))))
+        Says.HOW, "Rank that starts one-sided copies.", _WHAT, one_of(("sender", "receiver"))))
     host_leg: str = field(default="", metadata=_of(
-        Says.HOW, "staging: how bytes cross between hosts' buffers; default by mode.", _WHAT,
+        Says.HOW, "Copies of staging between two hosts' buffers.", _WHAT,
         one_of(("default", "mpi", "memcpy"), blank="default")))
     chunk: int = field(default=0, metadata=_of(
-        Says.HOW, "Pipelined variants: chunk size; 0 lets the transport choose. nixl: bytes of a descriptor; 0: a "
-        "message's.", _WHAT, SIZE, core="chunk_bytes"))
+        Says.HOW, "Chunk size of pipelined variants and nixl descriptors; 0 is automatic.", _WHAT, SIZE,
+        core="chunk_bytes"))
     blocks: int = field(default=0, metadata=_of(
-        Says.HOW, "kernel, nvshmem's device: thread blocks; 0 lets the transport choose.", _WHAT, count(0, 1 << 20)))
+        Says.HOW, "Number of thread blocks of kernel and nvshmem; 0 is automatic.", _WHAT, count(0, 1 << 20)))
     via: int = field(default=-1, metadata=_of(
-        Says.HOW, "Routed copies: the device the data goes through; -1 for none.", _WHAT,
+        Says.HOW, "Device that routed copies go through; -1 is none.", _WHAT,
         count(-1, expected="a device")))
     managed: str = field(default="", metadata=_of(
-        Says.HOW, "Use of managed memory: what its driver is told, and what moves its pages.", _WHERE,
+        Says.HOW, "Managed memory: the advice to the driver, and what moves its pages.", _WHERE,
         one_of(MANAGED_USES, blank="default"), later=True, core=""))
     source_device: int = field(default=-1, metadata=_of(
-        Says.WHAT, "stream_copy: whose memory is read: own, another device, or others for each other.", _WHERE, DEVICE,
+        Says.WHAT, "Memory that stream_copy reads: its own or that of another device.", _WHERE, DEVICE,
         later=True))
     target_device: int = field(default=-1, metadata=_of(
-        Says.WHAT, "stream_copy: whose memory is written: own, another device, or others for each other.", _WHERE,
+        Says.WHAT, "Memory that stream_copy writes: its own or that of another device.", _WHERE,
         DEVICE, later=True))
     cpu_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "cpu_stream: NUMA node of the cores that move the bytes; -1 the device's.", _WHERE, NODE,
+        Says.WHAT, "NUMA node of the cores of cpu_stream; -1 is the device's.", _WHERE, NODE,
         later=True))
     devices_per_node: int = field(default=0, metadata={"says": Says.HOW_LONG, "core": "", "later": True})
     groups: int = field(default=1, metadata=_of(
-        Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
+        Says.WHAT, "Number of equal groups of ranks that run a collective at the same time.", _WHERE,
         count(1, 1 << 19), later=True, load=False))
     beside: str = field(default="", metadata=_of(
-        Says.WHAT, "Background loads: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] [mpi=NAME] ..., separated by "
-        "'; '.", _WHAT, BESIDE, later=True, core="", load=False))
+        Says.WHAT, "Background loads, as 'mpi alltoall 1MiB on=2,3 duty=0.5'.", _WHAT, BESIDE,
+        later=True, core="", load=False))
     cpu_cores: str = field(default="", metadata=_of(
-        Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
+        Says.WHAT, "Cores of cpu_stream, as 0-3,8; those of its NUMA node by default.", _WHERE, CORES,
         later=True))
     service_class: str = field(default="", metadata=_of(
-        Says.HOW, "Class of its messages on the network: a service level, dscp:N or Slingshot's; default its own.",
+        Says.HOW, "Service class of the messages: a service level, dscp:N, or one of Slingshot.",
         _WHAT, SERVICE_CLASS, later=True, core=""))
     gpudirect: str = field(default="", metadata=_of(
-        Says.HOW, "GPUDirect RDMA between nodes, asked of the library by its own switch; default its own choice.",
+        Says.HOW, "GPUDirect RDMA between nodes, by the library's own switch.",
         _WHAT, one_of(("on", "off"), blank="default"), later=True, core="", load=False))
     handles: str = field(default="", metadata=_of(
-        Says.HOW, "copy_engine, kernel: how processes open each other's memory: ipc, or fabric (NVLink domains).",
+        Says.HOW, "Handles by which copy_engine and kernel open another process's memory.",
         _WHERE, one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
     app: str = field(default="", metadata=_of(
-        Says.WHAT, "An application of 'linkgauge apps', or a step file.", _WHAT, APP,
+        Says.WHAT, "Application: a name of 'linkgauge apps', or a step file.", _WHAT, APP,
         later=True, core="", load=False))
     collectives: str = field(default="", metadata=_of(
-        Says.HOW, "application: mechanism of its collectives; default that of its messages.", _WHAT,
+        Says.HOW, "Mechanism of an application's collectives; that of its messages by default.", _WHAT,
         one_of(("default", *TRANSPORTS), blank="default"), later=True, load=False))
     # The library's own during this case, NAME=VALUE NAME=VALUE as it takes them: of searches (linkgauge/tune) alone.
     settings: str = field(default="", metadata={"says": Says.HOW, "core": None, "later": True})
     copies: str = field(default="", metadata=_of(
-        Says.HOW, "application: mechanism of its copies and stand-in kernels, of --blocks; default the copy engine.",
+        Says.HOW, "Mechanism of an application's copies and emulated kernels.",
         _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
     verify: str = field(default="final", metadata=_of(
-        Says.HOW_LONG, "Operations whose data are checked: first and last (final), each, or N untimed ones more.",
+        Says.HOW_LONG, "Operations to check: final (the first and last), each, or N untimed ones more.",
         _TIMED, VERIFY, core=""))
     warmup: int = field(default=5, metadata=_of(
-        Says.HOW_LONG, "Operations before the first sample.", _TIMED, count(0, 1 << 30)))
+        Says.HOW_LONG, "Number of operations before the first sample.", _TIMED, count(0, 1 << 30)))
     stop: StopRule = field(default=StopRule(), metadata={"says": Says.HOW_LONG, "core": ""})
     # fmt: on
 

@@ -29,18 +29,22 @@ class WrongValueError(Exception):
     """A value that a dimension cannot take; the message says what was expected, not where it was written."""
 
 
+_LONGEST_METAVAR = 40
+
+
 @dataclasses.dataclass(frozen=True)
 class Values:
     """The values that a dimension can take.
 
     `parse` turns one written item into values; a flag's comma-separated text is one item for sizes, several for the
-    rest (`splits`). `expected` completes the sentence "expected ...".
+    rest (`splits`). `expected` completes the sentence "expected ...". `metavar` stands for a value in the help.
     """
 
     parse: Parse
     expected: str
     choices: tuple[str, ...] = ()
     splits: bool = True
+    metavar: str = "NAME"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +119,9 @@ def one_of(choices: Collection[str], blank: str = "") -> Values:
             raise WrongValueError(f"unknown value {_shown(item)}: expected one of {', '.join(choices)}")
         return (item,)
 
-    return Values(parse, f"one of {', '.join(choices)}", tuple(choices))
+    listed = "|".join(choices)
+    metavar = listed if len(listed) <= _LONGEST_METAVAR else "NAME"
+    return Values(parse, f"one of {', '.join(choices)}", tuple(choices), metavar=metavar)
 
 
 def one_of_or_all(
@@ -142,7 +148,7 @@ def one_of_or_all(
             raise WrongValueError(f"unknown {what} {_shown(item)}{near}: expected all or one of {', '.join(choices)}")
         return (found,)
 
-    return Values(parse, f"all or one of {', '.join(choices)}", tuple(choices))
+    return Values(parse, f"all or one of {', '.join(choices)}", tuple(choices), metavar="NAMES")
 
 
 def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "a whole number") -> Values:
@@ -160,7 +166,7 @@ def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "a whole numbe
             raise WrongValueError(f"wrong value {_shown(item)}: expected a whole number {limit}")
         return (number,)
 
-    return Values(parse, expected)
+    return Values(parse, expected, metavar="NUMBER")
 
 
 _FLAG_WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -174,7 +180,7 @@ def _flag(item: Any) -> tuple[Value, ...]:
     raise WrongValueError(f"wrong value {_shown(item)}: expected yes or no")
 
 
-YES_OR_NO = Values(_flag, "yes or no")
+YES_OR_NO = Values(_flag, "yes or no", metavar="yes|no")
 
 
 def number_in(low: float, high: float) -> Values:
@@ -190,7 +196,7 @@ def number_in(low: float, high: float) -> Values:
             raise WrongValueError(f"wrong value {_shown(item)}: expected {expected}")
         return (number,)
 
-    return Values(parse, expected)
+    return Values(parse, expected, metavar="NUMBER")
 
 
 def _quantity(parse_text: Callable[[str], Any], minimum: int, maximum: int, expected: str) -> Parse:
@@ -223,16 +229,18 @@ def _word(item: Any) -> tuple[Value, ...]:
 
 WORD = Values(_word, "a word")
 SIZE = Values(
-    _quantity(quantity.parse_size, 0, quantity.MAX_SIZE_BYTES, quantity.SIZE_EXPECTED), quantity.SIZE_EXPECTED
+    _quantity(quantity.parse_size, 0, quantity.MAX_SIZE_BYTES, quantity.SIZE_EXPECTED),
+    quantity.SIZE_EXPECTED,
+    metavar="SIZE",
 )
 SIZES = Values(_quantity(quantity.parse_sizes, 0, quantity.MAX_SIZE_BYTES, quantity.SIZES_EXPECTED),
-               quantity.SIZES_EXPECTED, splits=False)  # fmt: skip
+               quantity.SIZES_EXPECTED, splits=False, metavar="SIZES")  # fmt: skip
 
 
 def time_ns(minimum: int = 0) -> Values:
     """A time of at least `minimum` ns."""
     expected = quantity.TIME_EXPECTED
-    return Values(_quantity(_duration_or_ns, minimum, quantity.MAX_TIME_NS, expected), expected)
+    return Values(_quantity(_duration_or_ns, minimum, quantity.MAX_TIME_NS, expected), expected, metavar="TIME")
 
 
 EACH, FINAL = "each", "final"
@@ -249,7 +257,7 @@ def _verify(item: Any) -> tuple[Value, ...]:
         raise WrongValueError(f"wrong value {_shown(item)}: expected {_VERIFY_EXPECTED}") from None
 
 
-VERIFY = Values(_verify, _VERIFY_EXPECTED)
+VERIFY = Values(_verify, _VERIFY_EXPECTED, metavar="final|each|N")
 OTHERS = -2
 """In source_device and target_device: each device but those of the case, by turns."""
 _DEVICE_WORDS = {"own": -1, "others": OTHERS}
@@ -291,7 +299,7 @@ _DISTRIBUTION_EXPECTED = (
     "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, shift:2 or shift:each"
 )
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
-DEVICE = Values(_device, "own, others or a device")
+DEVICE = Values(_device, "own, others or a device", metavar="own|others|NUMBER")
 _CORES_EXPECTED = "cores such as 0-3,8"
 
 
@@ -308,7 +316,7 @@ def _cores(item: Any) -> tuple[Value, ...]:
     return (text.rstrip(","),)
 
 
-CORES = Values(_cores, _CORES_EXPECTED, splits=False)
+CORES = Values(_cores, _CORES_EXPECTED, splits=False, metavar="CORES")
 SLINGSHOT_CLASSES = ("dedicated_access", "low_latency", "bulk_data", "best_effort")
 MOST_LEVEL, MOST_DSCP = 15, 63
 _CLASS_EXPECTED = (
@@ -329,7 +337,7 @@ def _service_class(item: Any) -> tuple[Value, ...]:
     return (f"{match[1] or ''}{int(match[2])}" if match else text,)
 
 
-SERVICE_CLASS = Values(_service_class, _CLASS_EXPECTED)
+SERVICE_CLASS = Values(_service_class, _CLASS_EXPECTED, metavar="CLASS")
 _BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', separated by '; '"
 
 
@@ -360,7 +368,7 @@ def _ranks(item: Any) -> tuple[Value, ...]:
     return count(1, 1 << 20, _RANKS_EXPECTED).parse(item)
 
 
-RANKS = Values(_ranks, _RANKS_EXPECTED)
+RANKS = Values(_ranks, _RANKS_EXPECTED, metavar="NUMBER|SHARE|nodes")
 
 
 _APP_EXPECTED = (
@@ -397,6 +405,6 @@ def _app(item: Any) -> tuple[Value, ...]:
     return (item,)
 
 
-APP = Values(_app, _APP_EXPECTED)
-BESIDE = Values(_beside, _BESIDE_EXPECTED, splits=False)
+APP = Values(_app, _APP_EXPECTED, metavar="NAME|FILE")
+BESIDE = Values(_beside, _BESIDE_EXPECTED, splits=False, metavar="LOADS")
 NODE = count(-1, 4096, "a node")

@@ -29,6 +29,9 @@ from linkgauge.run.survivor import Survivor
 from linkgauge.store.folder import write_atomically
 from linkgauge.store.hold import LOCKED, MADE, Hold
 
+Progress = Callable[[str, int, int], None]
+"""Hears what is measured, and how many rounds of at most how many are done."""
+
 _ROUNDS = "rounds.json"
 _MOST_BYTES = 64 << 20
 _FIGURES = mapping(number(LEAST, MOST_NS))
@@ -83,25 +86,30 @@ def alternate(
     request: Request,
     tell: Callable[[str], None],
     after_round: Callable[[Outcome], None] = lambda outcome: None,
+    progress: Progress = lambda what, done, total: None,
 ) -> Outcome:
     """Measure rounds until every row holds, differs, or cannot be told: at least 9 and at most `max_pairs` of a row.
 
     From the tenth on only rows that are not settled are measured. A row that a side could not measure is left out with
-    the reason. `after_round` gets what is known after each. Raises EnvironmentLackingError where one side measures
+    the reason. `after_round` gets what is known after each; `progress` hears what is done.
+
+    Raises EnvironmentLackingError where one side measures
     nothing at all, UsageError where the output folder holds another comparison.
     """
     request.out.mkdir(mode=0o700, parents=True, exist_ok=True)
     hold = Hold(request.out)
     survivor, folders = Survivor(), PrivateFolders()
     try:
-        return _alternated(dataclasses.replace(request, own=folders.launch(0)), tell, after_round)
+        return _alternated(dataclasses.replace(request, own=folders.launch(0)), tell, after_round, progress)
     finally:
         folders.close()
         survivor.close()
         hold.release()
 
 
-def _alternated(request: Request, tell: Callable[[str], None], after_round: Callable[[Outcome], None]) -> Outcome:
+def _alternated(
+    request: Request, tell: Callable[[str], None], after_round: Callable[[Outcome], None], progress: Progress
+) -> Outcome:
     rounds, left_out, started_with = _stored(request)
     if rounds:
         tell(f"{len(rounds)} round{'s were' if len(rounds) > 1 else ' was'} kept from before")
@@ -116,7 +124,7 @@ def _alternated(request: Request, tell: Callable[[str], None], after_round: Call
             started_with, never = _look(request, rows, tell)
             left_out |= never
             rows = [row for row in rows if row.key not in never]
-        one, reasons = _round(request, rows, len(rounds))
+        one, reasons = _round(request, rows, len(rounds), progress)
         rounds.append(one)
         left_out.update({key: why for key, why in reasons.items() if not _has_pair(rounds, key)})
         _store(request, rounds, left_out, started_with)
@@ -124,7 +132,7 @@ def _alternated(request: Request, tell: Callable[[str], None], after_round: Call
         after_round(outcome)
         settled = sum(line.verdict != "more pairs" for line in outcome.lines)
         tell(
-            f"round {len(rounds)}: ours {one.ours_s:.1f} s, the peer {one.theirs_s:.1f} s; "
+            f"round {len(rounds)}: Linkgauge {one.ours_s:.1f} s, {request.peer} {one.theirs_s:.1f} s; "
             f"{settled} of {len(outcome.lines)} rows settled"
         )
     return Outcome(table(request, rounds), left_out)
@@ -154,13 +162,15 @@ def _has_pair(rounds: Sequence[Round], key: str) -> bool:
     return any(key in one.ours and key in one.theirs for one in rounds)
 
 
-def _round(request: Request, rows: Sequence[Row], number: int) -> tuple[Round, Reasons]:
+def _round(request: Request, rows: Sequence[Row], number: int, progress: Progress) -> tuple[Round, Reasons]:
     """Both sides once, the peer first in even rounds."""
     reasons: Reasons = {}
     figures: dict[str, Figures] = {}
     seconds: dict[str, float] = {}
     sides = {"theirs": measure_peer, "ours": measure_ours}
     for side in sorted(sides, reverse=number % 2 == 0):
+        name = "Linkgauge" if side == "ours" else request.peer
+        progress(f"round {number + 1}, {name}", number, request.max_pairs)
         start = time.monotonic()
         figures[side], missing = sides[side](request, rows, number)
         seconds[side] = time.monotonic() - start

@@ -100,18 +100,18 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
     )
     folder.compact(finish=True)
     for damage in folder.damages:
-        reporter.note(damage)
+        reporter.problem(damage)
     if status == Exit.INTERRUPTED:
         kept = _kept(folder)
-        reporter.note(
+        reporter.problem(
             f"{interrupts.words(runner.interrupted)}: {kept} of {kept + runner.left} cases kept in {folder.path}; "
             f"resume: linkgauge run --resume {folder.path}"
         )
         return status
     if status == Exit.NOTHING:
-        reporter.note(f"nothing was measured: {_why_nothing(runner)}")
+        reporter.problem(f"nothing was measured: {_why_nothing(runner)}")
     if runner.left:
-        reporter.note(
+        reporter.problem(
             f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): go on "
             f"with 'linkgauge run --resume {folder.path}'"
         )

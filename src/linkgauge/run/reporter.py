@@ -73,6 +73,10 @@ class Reporter:
         """Say something that is not part of the progress."""
         print(f"linkgauge: {text}", file=self._stream, flush=True)
 
+    def problem(self, text: str) -> None:
+        """Say what went wrong; a reporter that says no notes says this."""
+        self.note(text)
+
     def begin(self, case: Case) -> None:
         """A case begins."""
 
@@ -87,7 +91,7 @@ class Reporter:
             state.skipped += 1
         elif status != "ok":
             state.failed += 1
-            self.note(f"{case_text(case)}: {status}: {reason}")
+            self.problem(f"{case_text(case)}: {status}: {reason}")
         if goodput is not None and goodput > state.best_goodput:
             state.best_goodput, state.best = goodput, f"{goodput / 1e9:.3g} GB/s ({case_text(case)})"
         self.shown(case)

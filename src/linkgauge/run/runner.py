@@ -350,7 +350,7 @@ class Runner:
     def _without_its_job(self) -> bool:
         """Whether the batch system has ended the job, which then ends the run as a signal does."""
         if job_is_over():
-            self._reporter.note("the batch system has ended the job that this run is in")
+            self._reporter.problem("the batch system has ended the job that this run is in")
             self._interrupts, self._signal = self._interrupts + 1, self._signal or signal.SIGTERM
         return self._interrupts > 0
 
@@ -610,7 +610,7 @@ class Runner:
         one.give_back()
         for entry in one.entries.values():
             self._status(entry, one.planned, one.number, "failed", reason, end.evidence, of_launch=True)
-        self._reporter.note(f"{len(one.entries)} cases failed: {reason}")
+        self._reporter.problem(f"{len(one.entries)} cases failed: {reason}")
         one.entries.clear()
 
     def _skip_exhausted(self, one: Pending) -> None:
@@ -626,7 +626,7 @@ class Runner:
             self._status(entry, one.planned, one.number, "skipped", reason, {AFTER_FAILURES: True})
         for transport in sorted({entry.case.transport for entry in left_out.values()}):
             count = sum(entry.case.transport == transport for entry in left_out.values())
-            self._reporter.note(f"the {count} cases of {transport} that are left are skipped: it failed {limit} times")
+            self._reporter.problem(f"the other {count} cases of {transport} are skipped: it failed {limit} times")
 
     def _status(
         self,

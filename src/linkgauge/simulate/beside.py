@@ -118,12 +118,12 @@ def _flow_bytes(stage: Stage) -> float:
 
 def background(
     fabric: Fabric, gpus: int, request: Request, rule: Rule, placement: Placement, share: float, *, per_node: int = 0,
-    draws: int = DRAWS, told: Callable[[str], None] | None = None,
+    draws: int = DRAWS, told: Callable[[str, int, int], None] | None = None,
 ) -> Share:  # fmt: skip
     """A job beside jobs drawn to fill `share` of the other nodes: quantiles of its goodput over draws, paced.
 
     Each drawn job has 2 to 128 nodes (the logarithm drawn evenly) anywhere among those free, and does one of
-    BACKGROUND without end; `told` hears of each. UsageError as for `beside`.
+    BACKGROUND without end; `told` hears what is done, and how many of how many draws are. UsageError as for `beside`.
     """
     if not 0 < share <= 1 or not 1 <= draws <= 1000:
         raise UsageError("a background of other jobs: expected a share above 0, up to 1, and 1 to 1000 draws")
@@ -145,7 +145,7 @@ def background(
             seconds += count * (own / pace + wait)
         found.append(payload / seconds)
         if told is not None:
-            told(f"{rule}: draw {number + 1} of {draws}")
+            told(f"drawing other jobs, {rule}", number + 1, draws)
     low, middle, high = (float(np.quantile(found, q)) for q in (0.05, 0.5, 0.95))
     by_itself = payload / sum(c * (own + wait) for c, own, wait in zip(times, alone, waits, strict=True))
     return Share(str(rule), by_itself, middle, "paced", (low, middle, high))

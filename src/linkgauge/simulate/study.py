@@ -70,14 +70,20 @@ class Study:
 def study(
     fabric: Fabric, request: Request, counts: Sequence[int], rules: Sequence[Rule], placement: Placement | None = None,
     *, per_node: int = 0, factor: Calibration | None = None, what_if: bool = True, others: Others | None = None,
-    told: Callable[[str], None] | None = None,
+    told: Callable[[str, int, int], None] | None = None,
 ) -> Study:  # fmt: skip
-    """Simulate a pattern over counts of GPUs; `told` hears how far it is. UsageError, one line, for what cannot be."""
+    """Simulate a pattern over counts of GPUs. UsageError, one line, for what cannot be.
+
+    `told` hears what is done, and how many of how many parts are.
+    """
     placement = placement or Placement()
     if not 1 <= len(counts) <= MOST_COUNTS:
         raise UsageError(f"{len(counts)} counts of GPUs: expected 1 to {MOST_COUNTS}")
     curves = []
-    for count in sorted(set(counts)):
+    asked = sorted(set(counts))
+    for number, count in enumerate(asked):
+        if told is not None:
+            told(f"simulating {count:,} GPUs", number, len(asked))
         layout = laid_out(fabric, count, placement, per_node)
         curves.append(tuple(answers(layout, request, rules, None if factor is None else factor.factor)))
     elsewhere: list[WhatIf] = []
@@ -101,7 +107,7 @@ def study(
 
 def _shares(
     fabric: Fabric, request: Request, gpus: int, rules: Sequence[Rule], placement: Placement, per_node: int,
-    others: Others, told: Callable[[str], None] | None,
+    others: Others, told: Callable[[str, int, int], None] | None,
 ) -> list[Share]:  # fmt: skip
     from linkgauge.simulate.beside import background, job_and_loads
     from linkgauge.simulate.beside import beside as beside_loads

@@ -194,7 +194,7 @@ def _judged(
     unsure = {case: one for case, one in judging.items() if one.high > widest}
     problem = bad
     if not problem and len(pairs) < LEAST_PAIRS:
-        problem = f"{len(pairs)} fresh pairs: at least {LEAST_PAIRS} are needed, give it a larger budget"
+        problem = f"{len(pairs)} fresh pairs: at least {LEAST_PAIRS} are needed: give a longer --time-limit"
     if not problem and lost:
         problem = f"{lost[0]} mostly has no time with it"
     if not problem and p_value > LEVEL:
@@ -207,7 +207,7 @@ def _judged(
         one = unsure[case]
         problem = (
             f"whether {case} becomes slower is not known: {one.share:+.1%} ({one.low:+.1%} to {one.high:+.1%}), and at "
-            f"most {widest:.1%} may be left open: give it a larger budget, or a quieter machine"
+            f"most {widest:.1%} may be left open: give a longer --time-limit, or a quieter machine"
         )
     contributions = {name: paired_shift(_means(some)) for name, some in without.items() if some}
     checked: Counter[str] = Counter()

@@ -68,7 +68,10 @@ class _Quiet(Reporter):
 
 
 class FolderBench:
-    """A search's door to launches (tune/record.py, Bench). `budget_s` is of wall time, over all sittings."""
+    """A search's door to launches (tune/record.py, Bench). `budget_s` is of wall time, over all sittings.
+
+    `tell` hears which launch is measured.
+    """
 
     def __init__(
         self,
@@ -318,6 +321,7 @@ class FolderBench:
         if not self.measured_here:  # what is measured now may belie what was handed out
             withdraw(self.path / FOLDER)
         number = planned.number
+        self._tell(f"searching, launch {number + 1}")
         actual = self._highest = self._highest + 1
         if actual != number:
             self._folder.update_info(

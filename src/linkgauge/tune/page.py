@@ -75,9 +75,9 @@ def sentence(found: Found, subject: str, preset: Mapping[str, str] | None = None
     than = "your environment" if preset else "the default"
     more = ""
     if found.unfinished and found.record.known():
-        more = " The search is unfinished: a larger --budget tries more."
+        more = " The search is unfinished: a longer --time-limit tries more."
     elif found.unconfirmed:
-        more = f" There was no time to confirm {shown(found.unconfirmed)}: give a larger --budget."
+        more = f" There was no time to confirm {shown(found.unconfirmed)}: give a longer --time-limit."
     return _answer(found, subject, than) + more
 
 
@@ -88,7 +88,7 @@ def _answer(found: Found, subject: str, than: str) -> str:
         return f"{subject}: no launch of the default counts: {found.record.default_bad}."
     if best is None or best.gain is None:
         if not found.record.known() and not found.record.ruled_out:
-            return f"{subject}: the budget was spent by {launches} measurements of the default: give a larger --budget."
+            return f"{subject}: {launches} measurements of the default took all the time: give a longer --time-limit."
         why = f": {found.confirmed[0].problem}" if found.confirmed else ""
         return f"{subject}: nothing to export is proved to be faster than {than}{why} ({launches} measurements)."
     return (
@@ -144,7 +144,7 @@ def _data(one: Confirmed) -> list[str]:
         return []
     total, least = sum(one.checked.values()), min(one.checked.values())
     rate = missed_rate(least)
-    more = "; a longer --stop-time-ns or a larger --budget checks more" if least < checks_for(RAREST) else ""
+    more = "; a longer --stop-time-ns or a longer --time-limit checks more" if least < checks_for(RAREST) else ""
     return [
         f"  data: right in {total:,} of {total:,} operations checked, {least:,} or more of each case, each with new "
         "data",
@@ -183,7 +183,7 @@ def _tried(found: Found, choice: Choice) -> list[str]:
         lines.append(f"  once bad  default: {record.default_bad}")
     lines += [f"  rejected  {shown(tuple(sorted(bad)))}: {why}" for bad, why in record.ruled_out.items()]
     if found.untried:
-        why = "a larger --budget tries them" if found.unfinished else "the search went by their neighbors"
+        why = "a longer --time-limit tries them" if found.unfinished else "the search went by their neighbors"
         lines.append(f"Not tried; {why}:")
         lines += [f"  {name}={','.join(values)}" for name, values in found.untried.items()]
     if choice.refused:

@@ -7,7 +7,7 @@ import functools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalogue
@@ -145,10 +145,12 @@ def predictions(
     slow: SlowDowns | None = None,
     ends: Ends | None = None,
     on_host: bool = False,
+    advance: Callable[[], None] = lambda: None,
 ) -> list[Prediction]:
     """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
     where ranks share links, messages and collectives are its. `slow`: what overlap costs, where that was measured.
-    `ends`: the curves' intervals, which say how sure each is. `on_host`: the devices are host devices."""
+    `ends`: the curves' intervals, which say how sure each is. `on_host`: the devices are host devices. `advance`
+    is called after each."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
@@ -177,6 +179,7 @@ def predictions(
                     other, _ = predicted(app, count, curves, by, cluster, IN_TURNS)
                     one = dataclasses.replace(one, in_turns_ns=None if other is None else other.time_ns)
                 found.append(one)
+                advance()
     return found
 
 

@@ -16,6 +16,9 @@ from thorough import most
 if nixl := os.environ.get("LINKGAUGE_TEST_NIXL"):
     os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [nixl, os.environ.get("LD_LIBRARY_PATH")]))
 
+# Emulated GPUs have the same identity in all processes of tests, which run at the same time.
+os.environ["LINKGAUGE_DEVICE_HOLDS"] = f"-test-{os.getpid()}"
+
 # Where a test says no number of its own. No example has a time limit: a test says nothing of the machine's pace.
 hypothesis.settings.register_profile("linkgauge", max_examples=most(100, 25), deadline=None)
 hypothesis.settings.load_profile("linkgauge")

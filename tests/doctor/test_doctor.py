@@ -251,7 +251,14 @@ def test_gpus_of_others_are_not_said_to_be_none() -> None:
     for there, said in (({}, "NVML: Not Found"), (texts, "8 AMD GPUs: this check knows NVIDIA's alone")):
         results = found(FakeReaders(gpus=([], "NVML: Not Found"), visible=8, texts=there))
         for name in ("devices_hidden", "pcie_width", "clocks_capped", "device_affinity"):
-            assert (results[name].status, results[name].finding) == ("not checked", said)
+            if name == "devices_hidden" and there:  # those of either vendor are counted
+                assert (results[name].status, results[name].finding) == ("ok", "all 8 GPUs are visible")
+            else:
+                assert (results[name].status, results[name].finding) == ("not checked", said)
+    hiding = FakeReaders(gpus=([], "x"), visible=2, texts=texts, environment={"ROCR_VISIBLE_DEVICES": "0,1"})
+    hidden = found(hiding)["devices_hidden"]
+    assert (hidden.status, hidden.remedy) == ("warning", "unset ROCR_VISIBLE_DEVICES")
+    assert hidden.finding == "2 of 8 GPUs are visible (ROCR_VISIBLE_DEVICES=0,1)"
 
 
 @pytest.mark.parametrize(("name", "status", "word", "make"), CONDITIONS, ids=[f"{c[0]}-{c[2]}" for c in CONDITIONS])

@@ -117,7 +117,7 @@ def test_another_soname_a_missing_function_and_a_static_build_are_named(tmp_path
     ours, _ = two
     old = library(tmp_path / "old", NCCL % "1.3.5", "libnccl.so.1")
     peer = compiled(tmp_path / "one" / "all_reduce_perf", MAIN, str(old), f"-Wl,-rpath,{old.parent}")
-    with pytest.raises(EnvironmentLackingError, match=r"was built for libnccl\.so\.1, ours is .*libnccl\.so\.2"):
+    with pytest.raises(EnvironmentLackingError, match=r"was built for libnccl\.so\.1, Linkgauge's is .*libnccl\.so\.2"):
         shared(peer, [ours])
     newer = nccl(tmp_path / "newer", "2.29.1", NEWER)
     uses = "int ncclCommWindowRegister(void);\nint ncclMemAlloc(void);" + MAIN.replace(
@@ -127,7 +127,7 @@ def test_another_soname_a_missing_function_and_a_static_build_are_named(tmp_path
     with pytest.raises(EnvironmentLackingError, match=r"needs nccl\w+, nccl\w+, which our NCCL 2\.28\.9 .* does not"):
         shared(peer, [ours])
     static = compiled(tmp_path / "three" / "all_reduce_perf", NCCL % "2.27.3" + MAIN)
-    with pytest.raises(EnvironmentLackingError, match=r"has NCCL 2\.27\.3 linked into it, ours is 2\.28\.9"):
+    with pytest.raises(EnvironmentLackingError, match=r"has NCCL 2\.27\.3 linked into it, Linkgauge's is 2\.28\.9"):
         shared(static, [ours])
     same = compiled(tmp_path / "four" / "all_reduce_perf", NCCL % "2.28.9" + MAIN)
     assert shared(same, [ours]) == Shared()
@@ -194,7 +194,7 @@ def test_what_is_set_is_said_before_anything_is_measured_and_stored(
     request = request_for(peer.parent, out)
     figures, reasons = measure_peer(request, request.rows, 1)
     assert figures == {}
-    assert all("the peer ran version 2.27.3 of NCCL, ours is 2.28.9" in reason for reason in reasons.values())
+    assert all("the peer ran version 2.27.3 of NCCL, Linkgauge's is 2.28.9" in reason for reason in reasons.values())
 
 
 def test_where_no_environment_helps_nothing_is_measured(
@@ -231,7 +231,7 @@ def test_an_mpi_library_of_the_same_soname_is_shared_and_the_flag_for_another_is
     other = compiled(tmp_path / "osu_bw", main, str(debian.library), f"-Wl,-rpath,{debian.library.parent}")
     with pytest.raises(EnvironmentLackingError) as lacking:
         shared(other, [our_mpi(ours)])
-    assert f"osu_bw was built for libmpich.so.12, ours is {ours.library}: remedy: --mpi debian, or" in str(
+    assert f"osu_bw was built for libmpich.so.12, Linkgauge's is {ours.library}: remedy: --mpi debian, or" in str(
         lacking.value
     )
 
@@ -250,7 +250,7 @@ def test_our_nccl_is_what_a_launch_would_load(monkeypatch: pytest.MonkeyPatch) -
 def test_another_version_of_nccl_in_a_log_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "_our_ccl", lambda devices: LibraryVersion("2.28.9", "/opt/nccl/lib/libnccl.so.2"))
     reason = why_other_nccl("2.27.3", "cuda")
-    assert "the peer ran version 2.27.3 of NCCL, ours is 2.28.9 (/opt/nccl/lib/libnccl.so.2)" in reason
+    assert "the peer ran version 2.27.3 of NCCL, Linkgauge's is 2.28.9 (/opt/nccl/lib/libnccl.so.2)" in reason
     assert reason.endswith("LD_LIBRARY_PATH=/opt/nccl/lib")
     assert why_other_nccl("2.28.9", "cuda") == ""
     assert why_other_nccl("", "cuda") == ""

@@ -74,7 +74,7 @@ _KINDS = ("device", "pageable", "pinned", "managed")
     metavar="allocated|plain",
     panel=_WHAT,
     advanced=True,
-    help="Buffers of Linkgauge beside nccl-tests: allocated by NCCL, or plain.",
+    help="Buffers beside nccl-tests: allocated by NCCL, or plain.",
 )
 @option(
     "--bind",
@@ -142,6 +142,8 @@ def against_command(
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import MIN_PAIRS, Request, rows_of
+    from linkgauge.run.device_hold import held
+    from linkgauge.run.devices import find_devices
     from linkgauge.run.hosts import asked_hosts
     from linkgauge.run.measure import default_out
 
@@ -187,6 +189,7 @@ def against_command(
         max_pairs=pairs,
         time_limit_s=parse_duration(time_limit) / 1e9 if time_limit else None,
     )
+    here = None if places else find_devices(devices)
     known = Outcome([], {})
 
     def keep(outcome: Outcome) -> None:
@@ -195,7 +198,7 @@ def against_command(
         write_rows(results, [row_of(line) for line in known.lines])
 
     try:
-        with Stages("against") as stages:
+        with Stages("against") as stages, held(here, results, note=stages.note):
             seconds = 2 * _ROW_S * len(rows)
             stages.expect(f"{MIN_PAIRS} to {pairs} rounds of {len(rows)} rows", seconds * min(pairs, MIN_PAIRS))
             keep(alternate(request, stages.note, keep, stages.told))

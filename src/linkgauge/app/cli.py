@@ -236,11 +236,12 @@ def _run(arguments: Sequence[str], root: click.Command) -> int:
     except StandardOutputError as error:
         return _not_printed(error)
     except OSError as error:
-        # A name that can be none on this system; what else can happen to a file, its own command says.
-        if error.filename is None or error.errno not in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP):
+        # What can happen to every name; what else can happen to a file, its own command says.
+        if error.filename is None or error.errno not in _OF_ANY_NAME:
             raise
-        report_error(f"'{os.fsdecode(error.filename)}' names no file: {error.strerror}")
-        return Exit.BAD_INPUT
+        status, said = _OF_ANY_NAME[error.errno]
+        report_error(f"'{os.fsdecode(error.filename)}' {said.format(error.strerror)}")
+        return status
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return Exit.BAD_INPUT
@@ -248,6 +249,15 @@ def _run(arguments: Sequence[str], root: click.Command) -> int:
         within = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "linkgauge"
         report_error(f"{error.format_message().rstrip('.')}. See '{within} --help'")
         return Exit.BAD_INPUT
+
+
+_NO_NAME = (Exit.BAD_INPUT, "names no file: {}")
+_NO_ACCESS = (Exit.LACKING, "cannot be used: {}: ask its owner for access, or name another")
+_OF_ANY_NAME = {
+    errno.ENAMETOOLONG: _NO_NAME, errno.ENOTDIR: _NO_NAME, errno.ELOOP: _NO_NAME, errno.EACCES: _NO_ACCESS,
+    errno.EPERM: _NO_ACCESS, errno.EROFS: _NO_ACCESS,
+    errno.ENOSPC: (Exit.LACKING, "cannot be written: {}: free some space, or name another"),
+}  # fmt: skip
 
 
 def main() -> NoReturn:

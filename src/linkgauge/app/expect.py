@@ -391,7 +391,7 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
     if "measured_ns" in case:
         console.print(f"  measured {latency_words(float(case['measured_ns']), found)}")
     if not found:
-        console.print("  no figure of this system supports a ceiling here")
+        console.print("  no limit is known: this system's description lacks a figure for it")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=False)
     table.add_column(no_wrap=True)

@@ -335,7 +335,7 @@ def reproduce_command(
 # Of `run`: how the figure's plan is launched here.
 _LAUNCHED = tuple(taken_over("run", (one for one in run_as_asked.params if one.name in (
     "devices", "threads", "mpi", "env", "bind", "thread_level", "launcher_args", "nodes", "fabric", "hosts",
-    "time_limit", "memory_limit", "max_failures", "keep_going", "seed", "max_size", "placement",
+    "time_limit", "memory_limit", "max_failures", "keep_going", "wait", "seed", "max_size", "placement",
 ))))  # fmt: skip
 reproduce_command.params += _LAUNCHED
 

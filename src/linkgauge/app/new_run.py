@@ -20,6 +20,7 @@ from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.launches import estimated_s
 from linkgauge.plan.model import Plan, capped
 from linkgauge.run.binding import cores_by_rank, with_own_core
+from linkgauge.run.device_hold import held
 from linkgauge.run.devices import DeviceSet, find_devices
 from linkgauge.run.fallback import KEY, found_steps, library_of
 from linkgauge.run.hosts import asked_hosts, hosts_of_job
@@ -77,38 +78,42 @@ def new_run(asked: Asked, *, dry_run: bool = False, form: str = TABLE, report: b
     for bind, words in crowded.items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
     out = asked.out or default_out(plan.name)
-    info = run_info(
-        arguments=sys.argv[1:],
-        plan_name=plan.name,
-        asked={
-            "devices": asked.devices,
-            "time_limit": asked.time_limit,
-            "memory_limit": str(plan.memory_limit),
-            "library_choices": plan.library_choices,
-            "every_s": asked.every_s,
-            **({"class_weights": dict(plan.class_weights)} if plan.class_weights else {}),
-        },
-        devices=devices,
-        mpis=list(prepared.mpis.values()),
-        seed=plan.seed,
-        absent=prepared.machine.absent,
-    )
-    info["system"] = system_data(asked.system, devices)
-    steps = found_steps(prepared.mpis.values(), prepared.without_mpi)
-    info |= {KEY: [step.as_row() for step in steps]} if steps else {}
-    folder = RunFolder.create(out, info)
-    write_launches(folder.path, prepared.launches)
-    for step in steps:
-        reporter.note(str(step))
-    warn(devices, prepared, reporter)
-    limit_ns = plan.time_limit_ns
-    limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
-    limited = dataclasses.replace(prepared, max_failures=asked.max_failures, time_limit=limit, every_s=asked.every_s)
-    takes_s = estimated_s(prepared.launches, prepared.machine)
-    if takes_s >= _SAID_FROM_S:
-        count = sum(len(launch.cases) for launch in prepared.launches)
-        reporter.note(f"{count} cases in {len(prepared.launches)} launches, about {format_duration(takes_s * 1e9)}")
-    status = measure(limited, folder, reporter)
+    here = devices if not any(launch.settings.hosts for launch in prepared.launches) else None
+    with held(here, out, asked.wait_s(), reporter.note):
+        info = run_info(
+            arguments=sys.argv[1:],
+            plan_name=plan.name,
+            asked={
+                "devices": asked.devices,
+                "time_limit": asked.time_limit,
+                "memory_limit": str(plan.memory_limit),
+                "library_choices": plan.library_choices,
+                "every_s": asked.every_s,
+                **({"class_weights": dict(plan.class_weights)} if plan.class_weights else {}),
+            },
+            devices=devices,
+            mpis=list(prepared.mpis.values()),
+            seed=plan.seed,
+            absent=prepared.machine.absent,
+        )
+        info["system"] = system_data(asked.system, devices)
+        steps = found_steps(prepared.mpis.values(), prepared.without_mpi)
+        info |= {KEY: [step.as_row() for step in steps]} if steps else {}
+        folder = RunFolder.create(out, info)
+        write_launches(folder.path, prepared.launches)
+        for step in steps:
+            reporter.note(str(step))
+        warn(asked, devices, prepared, reporter)
+        limit_ns = plan.time_limit_ns
+        limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
+        limited = dataclasses.replace(
+            prepared, max_failures=asked.max_failures, time_limit=limit, every_s=asked.every_s
+        )
+        takes_s = estimated_s(prepared.launches, prepared.machine)
+        if takes_s >= _SAID_FROM_S:
+            count = sum(len(launch.cases) for launch in prepared.launches)
+            reporter.note(f"{count} cases in {len(prepared.launches)} launches, about {format_duration(takes_s * 1e9)}")
+        status = measure(limited, folder, reporter)
     if status == Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
         return status
     present(folder.path, reporter, report=report and not asked.peers)
@@ -155,13 +160,14 @@ def _switches(path: Path | None) -> Switches | None:
     return of_text(text.decode(errors="replace"), str(path))
 
 
-def warn(devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
+def warn(asked: Asked, devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
     """The doctor's first look: it warns and never stops the run."""
     try:
         from linkgauge.doctor.stage import warnings_before_run
     except ImportError:
         return
-    for text in warnings_before_run(devices, prepared):
+    gpus_asked = asked.devices.partition(":")[0] != "host"
+    for text in warnings_before_run(devices, prepared, gpus_asked=gpus_asked):
         reporter.note(f"warning: {text}")
 
 

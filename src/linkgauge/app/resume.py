@@ -1,4 +1,4 @@
-"""`linkgauge run --resume RUN`: go on where a run stopped, with its own plan."""
+"""`linkgauge run --resume RUN`: resume a run where it stopped, with its own plan."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.machine import PlanMachine
+from linkgauge.run.device_hold import held
 from linkgauge.run.devices import find_devices
 from linkgauge.run.fallback import end_of, started_in, taken_of
 from linkgauge.run.hosts import asked_hosts, hosts_of_job
@@ -66,7 +67,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     )
     changed = changes(folder.info, present_info)
     if changed and not asked.force:
-        raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force goes on all the same")
+        raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force resumes it all the same")
     reporter = reporter_for()
     whole_again(folder, reporter)
     relaunched = folder.info.get("relaunched", {})
@@ -109,7 +110,9 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         curves=curves,
         nodes=nodes,
     )
-    status = measure(prepared, folder, reporter)
+    here = devices if not any(launch.settings.hosts for launch in launches) else None
+    with held(here, folder.path, asked.wait_s(), reporter.note):
+        status = measure(prepared, folder, reporter)
     if status != Exit.INTERRUPTED:
         present(folder.path, reporter, report=report)
     return status

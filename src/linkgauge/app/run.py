@@ -184,6 +184,9 @@ RUN_EXITS = (Exit.SOME_FAILED, Exit.NOTHING)
     advanced=True,
     help="Switches of the nodes: a topology.conf, or ibnetdiscover's output.",
 )
+@option(
+    "--wait", metavar="TIME", panel=_LAUNCH, advanced=True, help="Time to wait for GPUs that another run uses: 10m."
+)
 @option("--hosts", metavar="A,B|FILE", panel=_LAUNCH, help="Nodes to measure, by name; ssh starts the ranks.")
 @option(
     "--repeat",
@@ -316,6 +319,7 @@ class Asked:
     memory_limit: str | None = None
     max_failures: int = _MAX_FAILURES
     keep_going: str | None = None
+    wait: str | None = None
     system: str | None = None
     concurrent_pairs: bool = False
     swap_roles: bool = False
@@ -367,7 +371,7 @@ class Asked:
                 raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
         other = self.plan or self.quick or self.full or self.from_run or self.dimensions or self.out or self.repeat
         if self.resume is not None and other:
-            raise UsageError("--resume goes on with that run's own plan: leave out other plans, dimensions and --out")
+            raise UsageError("--resume continues that run's own plan: leave out other plans, dimensions and --out")
         if self.from_run is not None and (self.plan or self.quick or self.full or self.dimensions):
             raise UsageError("--from takes its cases from that run: leave out other plans and dimensions")
 
@@ -391,6 +395,10 @@ class Asked:
     def settled_time_limit_s(self) -> float | None:
         """--time-limit in seconds; None without one."""
         return None if self.time_limit is None else _positive_time(self.time_limit) / 1e9
+
+    def wait_s(self) -> float:
+        """--wait in seconds; 0 without one."""
+        return 0.0 if self.wait is None else parse_duration(self.wait) / 1e9
 
     def launcher_words(self) -> tuple[str, ...]:
         """--launcher-args, split as a shell would."""

@@ -111,7 +111,9 @@ def _search(
 ) -> int:  # fmt: skip
     from linkgauge.app import run_options
     from linkgauge.app.progress import reporter_for
+    from linkgauge.run.device_hold import held
     from linkgauge.run.devices import find_devices
+    from linkgauge.run.measure import default_out
     from linkgauge.tune.choice import choose, preset_in
     from linkgauge.tune.confirm import tune
     from linkgauge.tune.exports import FOLDER, PAGE
@@ -134,17 +136,19 @@ def _search(
             if "does not read it" in why:
                 reporter.note(why)
     stages = Stages("tune")
-    bench = _bench(asked, wanted, choice, allowed, devices, budget_s, began, reporter, stages)
+    out = asked.out or default_out("tune")
+    here = None if wanted.settings.hosts else devices
     try:
-        with stages:
+        with held(here, out, asked.wait_s(), reporter.note), stages:
+            bench = _bench(asked, out, wanted, choice, allowed, devices, budget_s, began, reporter, stages)
             stages.stage("searching", at_most_s=budget_s)
             found = tune(factors, bench, wanted.prepared.seed, allowed)
+            for one in found.confirmed:
+                bench.unread(one.config)  # their own launches tell of what the search had as settings of cases alone
     except InterruptedSearchError:
-        reporter.note(f"interrupted: {bench.launches} launches kept in {bench.path}; resume: the same command with "
+        reporter.problem(f"interrupted: {bench.launches} launches kept in {bench.path}; resume: the same command with "
                       f"--out {bench.path}")  # fmt: skip
         return Exit.INTERRUPTED
-    for one in found.confirmed:
-        bench.unread(one.config)  # their own launches tell of what the search had as settings of cases alone
     choice = choice.with_read(bench.read_in_launches)
     found = with_proof(found, choice)
     best = found.best
@@ -241,17 +245,16 @@ def _subject(cases: Sequence[Case]) -> str:
 
 
 def _bench(
-    asked: Asked, wanted: Wanted, choice: Choice, allowed: float, devices: DeviceSet, budget_s: float, began: float,
-    reporter: Any, stages: Stages,
+    asked: Asked, out: Path, wanted: Wanted, choice: Choice, allowed: float, devices: DeviceSet, budget_s: float,
+    began: float, reporter: Any, stages: Stages,
 ) -> FolderBench:  # fmt: skip
     from linkgauge.app.new_run import warn
     from linkgauge.plan.environment import shown
     from linkgauge.run.info import run_info
-    from linkgauge.run.measure import check_out, default_out, whole_again
+    from linkgauge.run.measure import check_out, whole_again
     from linkgauge.store.folder import RunFolder
     from linkgauge.tune.launches import KEY, FolderBench
 
-    out = asked.out or default_out("tune")
     what = json.dumps({
         "its cases": [case.case_key for case in (*wanted.cases, *wanted.guards)], "--mpi": wanted.settings.mpi,
         "environment": shown(choice.preset), "settings": [[name, *one.values] for name, one in choice.known.items()],
@@ -268,7 +271,7 @@ def _bench(
                         mpis=list(prepared.mpis.values()), seed=prepared.seed,
                         absent=prepared.machine.absent)  # fmt: skip
         folder = RunFolder.create(Path(out), {**info, KEY: {"asked": what, "spent_s": []}})
-        warn(devices, prepared, reporter)
+        warn(asked, devices, prepared, reporter)
     return FolderBench(folder, wanted, choice.environment, what, budget_s, began, stages.doing, choice.in_launch())
 
 

@@ -22,7 +22,7 @@ def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
         return why, Exit.LACKING
     where = _written(error, arguments)
     kept = f"please report it with {where}" if where else "please report it; no file could be written of where it was"
-    return f"unforeseen, and a mistake of Linkgauge's own: {type(error).__name__}{_of(error)}: {kept}", Exit.UNFORESEEN
+    return f"a bug in Linkgauge: {type(error).__name__}{_of(error)}: {kept}", Exit.UNFORESEEN
 
 
 def _of(error: Exception) -> str:

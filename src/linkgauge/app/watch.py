@@ -23,7 +23,7 @@ _NOT_OF_A_WATCH = (
     "watch", exits=RUN_EXITS, epilog="Example: linkgauge watch --every 5m --for 8h --pattern allreduce --size 64MiB"
 )
 @option("--every", default="5m", metavar="TIME", help="Time from the start of one round to the next.")
-@option("--for", "for_", default="24h", metavar="TIME", help="Time to go on; Ctrl-C ends it earlier and keeps all.")
+@option("--for", "for_", default="24h", metavar="TIME", help="Time to continue; Ctrl-C ends it earlier and keeps all.")
 @verbosity_options("Print each case as it ends.")
 def watch_command(every: str, for_: str, **words: Any) -> int:
     """Measure the same cases again and again over hours, into one run folder.

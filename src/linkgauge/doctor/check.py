@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from linkgauge.doctor.readers import Readers
@@ -61,17 +61,21 @@ def not_checked(why: str, needs: str = "") -> Result:
 
 
 def run_checks(
-    readers: Readers, doing: Callable[[str], None] = lambda text: None, *, quick_only: bool = False
+    readers: Readers,
+    doing: Callable[[str], None] = lambda text: None,
+    *,
+    quick_only: bool = False,
+    also: Collection[str] = (),
 ) -> list[tuple[Check, Result]]:
     """All checks in their order. A check that itself fails is `not checked` with the error: it never stops anything.
 
-    `doing` hears what is checked.
+    `doing` hears what is checked. `also`: those that are looked at though they are not quick.
     """
     found = []
     for module in _MODULES:
         importlib.import_module(module)
     for one in CHECKS.values():
-        if quick_only and not one.quick:
+        if quick_only and not one.quick and one.name not in also:
             continue
         doing(f"checking {one.name.replace('_', ' ')}")
         try:

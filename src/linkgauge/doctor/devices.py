@@ -21,10 +21,13 @@ def _gpus(readers: Readers) -> tuple[list[GpuFacts], Result | None]:
     found, why = readers.gpus()
     if found:
         return found, None
-    amd = sum(readers.text(path) not in (None, "0") for path in readers.glob(_KFD))
-    if amd:
+    if amd := _amd_gpus(readers):
         return [], not_checked(f"{amd} AMD GPU{'' if amd == 1 else 's'}: this check knows NVIDIA's alone")
     return [], not_checked(why or "no NVIDIA GPU", "GPU")
+
+
+def _amd_gpus(readers: Readers) -> int:
+    return sum(readers.text(path) not in (None, "0") for path in readers.glob(_KFD))
 
 
 def _named(gpus: list[GpuFacts]) -> str:
@@ -35,19 +38,20 @@ def _named(gpus: list[GpuFacts]) -> str:
 def devices_hidden(readers: Readers) -> Result:
     """Compare the driver's own count with what programs see."""
     gpus, none = _gpus(readers)
-    if none:
+    count = len(gpus) or _amd_gpus(readers)
+    if none and not count:
         return none
     seen = readers.visible_devices()
     hiding = {name: readers.environment[name] for name in _HIDING if name in readers.environment}
     if seen is None:
         return not_checked("the runtime was not asked")
-    if seen >= len(gpus):
-        return ok(f"all {len(gpus)} GPUs are visible")
+    if seen >= count:
+        return ok(f"all {count} GPUs are visible")
     why = ", ".join(f"{name}={value}" for name, value in hiding.items())
     if why:
-        return Result(WARNING, f"{seen} of {len(gpus)} GPUs are visible ({why})",
+        return Result(WARNING, f"{seen} of {count} GPUs are visible ({why})",
                       "the hidden ones are not measured", f"unset {' '.join(hiding)}")  # fmt: skip
-    return Result(FAILING, f"{seen} of {len(gpus)} GPUs are visible, and no variable hides them",
+    return Result(FAILING, f"{seen} of {count} GPUs are visible, and no variable hides them",
                   "GPUs are not measured", "docker run --gpus all; look at nvidia-smi -L")  # fmt: skip
 
 
@@ -225,7 +229,9 @@ def mpi_with_gpus(readers: Readers) -> Result:
                       "--env MPICH_GPU_SUPPORT_ENABLED=1")  # fmt: skip
     kind = next((kind for kind in GPU_RUNTIMES if RUNTIMES[kind].vendor == gpus[0].vendor), "")
     if settings := mpi_on_devices(kind, readers.mpi.dialect):
-        return ok(f"{readers.mpi.name} does where it is told to, as runs tell it ({settings[0][0]}={settings[0][1]})")
+        return ok(
+            f"{readers.mpi.name} takes GPU memory with the variable that runs set ({settings[0][0]}={settings[0][1]})"
+        )
     knows = readers.mpi_knows_gpus()
     if knows is None:
         return not_checked(f"{readers.mpi.name} does not say")

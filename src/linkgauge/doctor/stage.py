@@ -12,13 +12,19 @@ if TYPE_CHECKING:
     from linkgauge.run.prepared import Prepared
 
 
-def warnings_before_run(devices: DeviceSet, prepared: Prepared) -> list[str]:
-    """One line for each quick check that does not say ok: finding, cost and remedy."""
+_ASKED = ("devices_hidden",)
+
+
+def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: bool = False) -> list[str]:
+    """One line for each quick check that does not say ok: finding, cost and remedy.
+
+    `gpus_asked`: GPUs were looked for, so that how many are hidden costs no further process.
+    """
     of_node = (launch.settings.ranks // max(len(launch.settings.hosts), 1) for launch in prepared.launches)
     ranks = max(of_node, default=devices.count)
     mpi = next(iter(prepared.mpis.values()), None)
     said = []
-    for one, result in run_checks(Readers(mpi=mpi, ranks=ranks), quick_only=True):
+    for one, result in run_checks(Readers(mpi=mpi, ranks=ranks), quick_only=True, also=_ASKED if gpus_asked else ()):
         if one.name == "mpi_library" and mpi is None:
             continue  # threads mode needs none
         if result.status in (WARNING, FAILING):

@@ -351,10 +351,10 @@ _TABLE = (
         host_end="source", host_ways=("out", "into")),
     # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
     PatternTraits(
-        "host_to_device_beside", "from host memory into the first device while other copies go on",
+        "host_to_device_beside", "from host memory into the first device while other copies run",
         "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="source", alone="host_to_device"),
     PatternTraits(
-        "device_to_host_beside", "from the first device into host memory while other copies go on",
+        "device_to_host_beside", "from the first device into host memory while other copies run",
         "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="target", alone="device_to_host"),
     PatternTraits(
         "local_copy", "a copy inside the device's own memory", "bytes copied", "lanes",

@@ -296,7 +296,7 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
-    names = ("test", "ranks", "memory", "size", "ours, ns", "spread", "peer, ns", "spread", "ratio of", "ratio",
+    names = ("test", "ranks", "memory", "size", "Linkgauge, ns", "spread", "peer, ns", "spread", "ratio of", "ratio",
              "95 % interval", "pairs", "verdict")  # fmt: skip
     table = Table(*names, box=None)
     for row in rows:

@@ -102,8 +102,8 @@ def why_other_nic(ours: Ours, loaded: str) -> str:
     if not loaded or _same_file(Path(loaded), ours.file):
         return ""
     return (
-        f"the MPI library of our ranks has brought {loaded}, the peer loads {ours.file}: expected one on both sides; "
-        f"remedy: LD_LIBRARY_PATH={Path(loaded).parent}"
+        f"the MPI library of our ranks has brought {loaded}, the peer loads {ours.file}: expected one on both "
+        f"sides; remedy: LD_LIBRARY_PATH={Path(loaded).parent}"
     )
 
 
@@ -126,7 +126,7 @@ def shared(program: Path, libraries: Sequence[Ours]) -> Shared:
         folder = ours.file.parent
         if not _same_file(folder / soname, ours.file):
             raise EnvironmentLackingError(
-                f"{program.name} was built for {soname}, ours is {ours.file}: {_remedy(program, ours, file)}"
+                f"{program.name} was built for {soname}, Linkgauge's is {ours.file}: {_remedy(program, ours, file)}"
             )
         folders.append(str(folder))
         said.append(f"our {ours.title} ({folder / soname}) in place of {file or 'none'}")
@@ -150,7 +150,7 @@ def _check_loaded(program: Path, ours: Ours, path: str) -> None:
             f"by the RPATH of {rpath}, which goes before LD_LIBRARY_PATH" if rpath else "whatever LD_LIBRARY_PATH is"
         )
         raise EnvironmentLackingError(
-            f"{program.name} loads {linked[1]} {cause}, ours is {ours.file}: {_remedy(program, ours, linked[1])}"
+            f"{program.name} loads {linked[1]} {cause}, Linkgauge's is {ours.file}: {_remedy(program, ours, linked[1])}"
         )
     missing = re.findall(rf"undefined symbol: ({ours.prefix}\w+)", _ldd(program, path, "-r"))
     if missing:
@@ -173,7 +173,7 @@ def _check_static(program: Path, ours: Ours) -> None:
         return
     if version != ours.version:
         raise EnvironmentLackingError(
-            f"{program.name} has NCCL {version} linked into it, ours is {ours.version} ({ours.file}): "
+            f"{program.name} has NCCL {version} linked into it, Linkgauge's is {ours.version} ({ours.file}): "
             f"{_remedy(program, ours, None)}"
         )
 
@@ -235,8 +235,8 @@ def why_other_nccl(theirs: str, runtime: str) -> str:
     if not ours.version or theirs == ours.version:
         return ""
     return (
-        f"the peer ran version {theirs} of NCCL, ours is {ours.version} ({ours.file}): expected one on both sides; "
-        f"remedy: LD_LIBRARY_PATH={Path(ours.file).parent}"
+        f"the peer ran version {theirs} of NCCL, Linkgauge's is {ours.version} ({ours.file}): expected one on both "
+        f"sides; remedy: LD_LIBRARY_PATH={Path(ours.file).parent}"
     )
 
 

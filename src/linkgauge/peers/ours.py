@@ -110,7 +110,7 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
                 figures[row.key] = _estimate(run, measured, row)
                 reasons.pop(row.key, None)
             elif row.key not in figures:
-                reasons[row.key] = f"ours: {measured.status}: {measured.reason}"
+                reasons[row.key] = f"Linkgauge: {measured.status}: {measured.reason}"
     return figures, reasons
 
 

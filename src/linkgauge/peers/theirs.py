@@ -177,7 +177,7 @@ def measure_peer(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
                 others = next((one.case.ranks for one in cases if one.evidence.get("test") == row.test.name), row.ranks)
                 missing = f"{log.name} has no row of {row.peer_size} bytes"
                 if others != row.ranks:
-                    missing = f"{row.test.name} took {others} devices, ours {row.ranks}: give --ranks as many"
+                    missing = f"{row.test.name} took {others} devices, Linkgauge {row.ranks}: give --ranks as many"
                 reasons.setdefault(row.key, failure or missing)
     return figures, reasons
 

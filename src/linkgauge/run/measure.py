@@ -55,7 +55,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     except LinkgaugeError as error:
         _close_quietly(folder)
         raise EnvironmentLackingError(
-            f"{error}; what was measured is intact in {folder.path}: go on with 'linkgauge run --resume {folder.path}'"
+            f"{error}; what was measured is intact in {folder.path}: resume with 'linkgauge run --resume {folder.path}'"
         ) from None
     finally:
         folders.close()
@@ -112,8 +112,8 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
         reporter.problem(f"nothing was measured: {_why_nothing(runner)}")
     if runner.left:
         reporter.problem(
-            f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): go on "
-            f"with 'linkgauge run --resume {folder.path}'"
+            f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): "
+            f"resume: linkgauge run --resume {folder.path}"
         )
     return status
 

@@ -180,7 +180,7 @@ class Nodes:
         if len(found) == len(asked):
             raise EnvironmentLackingError(f"no node answers; {asked[0]}: {found[asked[0]]}")
         for host, why in found.items():
-            self._note(f"warning: node {host} does not answer, and the run goes on without it: {why}")
+            self._note(f"warning: node {host} does not answer, and the run continues without it: {why}")
         self.gone |= found
         return bool(found)
 
@@ -296,7 +296,7 @@ def _check_places(found: tuple[Node, ...] | str, ranks: int, hosts: Sequence[str
     if [node.ranks for node in found] != wanted:
         are = "; ".join(f"{node.host}: {', '.join(map(str, node.ranks[:8]))}" for node in found[:8]) or "all here"
         same = "" if len(found) >= len(hosts) else "; hosts that share a boot id are one node"
-        raise EnvironmentLackingError(f"ranks are not on {named} in turn, {each} on each, but on {are}{same}")
+        raise EnvironmentLackingError(f"ranks are not on {named} in this order, {each} on each, but on {are}{same}")
 
 
 def _check(node: Node, devices: DeviceSet) -> None:

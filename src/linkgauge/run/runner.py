@@ -411,7 +411,9 @@ class Runner:
             hosts = one.planned.settings.hosts or [node.host for node in self._nodes_of(one)]
             return LoadLaunches(hosts, self._machine, make, self._token)
         except OSError as error:
-            raise EnvironmentLackingError(f"no port for the loads' launches to be told by: {error.strerror}") from None
+            raise EnvironmentLackingError(
+                f"no port to control the background loads' launches: {error.strerror}"
+            ) from None
 
     def _follow(self, launch: Launch, on_record: Callable[[Record], None]) -> LaunchEnd:
         self._launch = launch
@@ -598,7 +600,7 @@ class Runner:
             return
         if end.blamed is None:
             if one.entries and not self._stopping():
-                self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch goes on")
+                self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch continues")
             return
         if one.entries.pop(end.blamed.key, None) is not None:
             evidence = {**end.evidence, **({} if end.blamed.step is None else end.blamed.step.evidence(None))}

@@ -114,9 +114,15 @@ def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dic
     elif not runtime.gpus and threads:
         absent["ccl"] = f"{runtime.ccl}'s ranks are processes of their own; leave out --threads"
     elif ccl_library(kind) is None and not _loads(runtime.ccl_file):
-        absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
+        lacking = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
+        # Who asks for NCCL on a machine without GPUs is not helped by a library for host devices.
+        absent["ccl"] = (
+            lacking
+            if runtime.gpus
+            else f"no GPU here: NCCL and RCCL need one ({runtime.ccl} for host devices: no {runtime.ccl_file})"
+        )
     if not RUNTIMES[kind].kernels:
-        absent["kernel"] = f"{kind} devices have no kernels of ours; copy_engine and staging copy there"
+        absent["kernel"] = f"{kind} devices run no kernels of Linkgauge; copy_engine and staging copy there"
     for transport, library in NIC_LIBRARIES.items():
         if library.runtime not in ("", kind):
             absent[transport] = f"{library.name} needs {library.runtime} devices; here are {kind} devices"

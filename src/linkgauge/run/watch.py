@@ -179,7 +179,7 @@ class LaunchWatch:
                 "hung", f"no rank's heartbeat moved for {quiet:.1f} s (the limit was {limits.quiet_s:.1f} s)"
             )
         if now - self._began_at > limits.total_s:
-            words = f"went on for {now - self._began_at:.1f} s, past its budget of {limits.total_s:.1f} s"
+            words = f"took {now - self._began_at:.1f} s, longer than its limit of {limits.total_s:.1f} s"
             if silent:
                 whose = f"rank{'s' if len(silent) > 1 else ''} {', '.join(map(str, silent))}"
                 words += f"; no heartbeat of {whose} came here, from another node by TCP, to tell slow from hung"

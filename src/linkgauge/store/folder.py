@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,12 +83,18 @@ class RunFolder:
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
         """Open an existing run folder. RunFolderError where it is none, or is of a version that cannot be read."""
         path = Path(path)
-        if not os.path.exists(path):
-            raise RunFolderError(f"{path}: no such run folder")
-        if not os.path.isdir(path):
+        try:
+            is_folder = stat.S_ISDIR(os.stat(path).st_mode)
+        except FileNotFoundError:
+            raise RunFolderError(f"{path}: no such run folder: give the one that 'linkgauge run' printed") from None
+        except PermissionError as error:  # of a folder above it
+            raise RunFolderError(f"{path}: {error.strerror}: ask its owner to let you read it (chmod)") from None
+        if not is_folder:
             raise RunFolderError(f"{path}: not a folder: give the run folder that 'linkgauge run' printed")
         if not os.path.lexists(path / "run.json"):
-            raise RunFolderError(f"{path}: not a run folder (it has no run.json)")
+            raise RunFolderError(
+                f"{path}: not a run folder (it has no run.json): give the one that 'linkgauge run' printed"
+            )
         stored = read_json(path / "run.json", _MAX_INFO_BYTES, "that of a run", INFO, RunFolderError, links=False)
         folder = cls(path, schema.migrate(stored, str(path)))
         folder._version = stored["format_version"]

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,54 @@ def test_its_script_is_the_same_by_command_and_by_variable(shell: str) -> None:
     assert "Usage" not in by_command.stdout
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=by_command.stdout, text=True, check=True)
+
+
+# What each shell runs when somebody presses the key, with the words of a command line: it prints what it would offer.
+BY_SHELL = {
+    "bash": """eval "$(linkgauge completion bash)"; compopt() { :; }
+               COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 ))
+               "$(complete -p linkgauge | sed -E 's/.*-F ([^ ]+).*/\\1/')" linkgauge
+               printf '%s\n' "${COMPREPLY[@]}" """,
+    "zsh": """compdef() { function=$1 }; compadd() { print -rl -- $completions }
+              _describe() { print -rl -- ${completions_with_descriptions%%:*} }
+              eval "$(linkgauge completion zsh)"; words=("$@"); CURRENT=$#; $function""",
+    "fish": """linkgauge completion fish | source
+               complete -C (string join ' ' -- $argv) | string split -f1 \\t""",
+}
+
+
+@pytest.mark.parametrize("shell", [*BY_SHELL])
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("linkgauge che", ["check"]),
+        ("linkgauge run --swap", ["--swap-roles"]),
+        ("linkgauge run --transport nc", ["nccl"]),
+        ("linkgauge run --transport copy_engine,mp", ["copy_engine,mpi"]),
+        ("linkgauge run --pattern allr", ["allreduce"]),
+        ("linkgauge expect --pattern allr", ["allreduce"]),
+        ("linkgauge simulate lum", ["lumi-g"]),
+        ("linkgauge run --plan qui", ["quick"]),
+        ("linkgauge list plans -o c", ["csv"]),
+        ("linkgauge show run", ["runs/old", "runs/new"]),
+        ("linkgauge compare runs/old runs/n", ["runs/new"]),
+    ],
+)
+def test_a_shell_completes(shell: str, typed: str, offered: list[str], tmp_path: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "linkgauge").write_text(f'#!/bin/sh\nexec {sys.executable} -m linkgauge "$@"\n')
+    (tmp_path / "linkgauge").chmod(0o755)
+    for name in ("old", "new"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").touch()
+    (tmp_path / "runs" / "else").mkdir()
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path),
+                   "PYTHONPATH": os.pathsep.join(sys.path)}  # fmt: skip
+    words = [program, "-c", BY_SHELL[shell], *([] if shell == "fish" else [shell]), *typed.split()]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert sorted(done.stdout.split()) == sorted(offered), done.stderr
 
 
 def test_what_no_shell_asks_is_an_error() -> None:

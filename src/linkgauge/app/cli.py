@@ -83,13 +83,15 @@ COMMANDS: tuple[CommandEntry, ...] = tuple(
 )
 
 
-class _Commands(Group):
+class Commands(Group):
     """The table's commands, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in the table's order."""
         return [entry.name for entry in COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
         for entry in COMMANDS:
             if entry.name == cmd_name:
                 found: click.Command = getattr(importlib.import_module(entry.module), f"{entry.name}_command")
@@ -113,17 +115,23 @@ class _Commands(Group):
         found = [CompletionItem(entry.name, help=entry.help) for entry in COMMANDS if entry.name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def panels(self) -> list[tuple[str, list[CommandEntry]]]:
+        """The commands under their titles."""
+        return [(panel, [*entries]) for panel, entries in itertools.groupby(COMMANDS, key=lambda entry: entry.panel)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for panel, entries in itertools.groupby(COMMANDS, key=lambda entry: entry.panel):
+        """The commands under their titles, each with its line of help."""
+        for panel, entries in self.panels():
             with formatter.section(panel):
                 formatter.write_dl([(entry.name, entry.help) for entry in entries])
 
-    def exit_words(self) -> str:
+    @property
+    def statuses(self) -> list[Exit]:
         """Every status there is: what each command's own help has a part of."""
-        return "; ".join(f"{status:d} {status.words}" for status in Exit)
+        return [*Exit]
 
 
-ROOT = _Commands(
+ROOT = Commands(
     "linkgauge",
     help="Measure every path that data can take between GPUs and host memory, as a share of what the links allow.",
     epilog="Colors: none with NO_COLOR=1 or without a terminal; progress then comes as lines on standard error.\n"

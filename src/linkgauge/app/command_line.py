@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import math
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from linkgauge.errors import Exit, brief, nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
@@ -30,7 +33,21 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class Argument(click.Argument):
+class _Completed(click.Parameter):
+    """A parameter for whose word a shell is offered the names that there are, and run folders."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Those that go on as this one does; click's own where its type or its author knows better."""
+        if self._custom_shell_complete is None and not isinstance(self.type, click.Choice):
+            from linkgauge.app.completing import words_for
+
+            found = words_for(self, incomplete)
+            if found is not None:
+                return found
+        return super().shell_complete(ctx, incomplete)
+
+
+class Argument(_Completed, click.Argument):
     """An argument with a line of help."""
 
     panel = "Arguments"
@@ -45,18 +62,21 @@ class Argument(click.Argument):
         return self.make_metavar(ctx), self.help or ""
 
 
-class Option(click.Option):
+class Option(_Completed, click.Option):
     """An option that stands under `panel` in the help, with its default where it has one.
 
     One that is `advanced` stands in `--help-all` alone.
     """
 
-    def __init__(self, *names: Any, panel: str = "Options", advanced: bool = False, **settings: Any) -> None:
-        """Click's settings."""
+    def __init__(
+        self, *names: Any, panel: str = "Options", advanced: bool = False, choices: Sequence[str] = (), **settings: Any
+    ) -> None:
+        """Click's settings; `choices` are offered to a shell."""
         settings.setdefault("show_default", settings.get("default") not in (None, ""))
         super().__init__(*names, **settings)
         self.panel = panel
         self.advanced = advanced
+        self.choices = choices
         self.owner = ""
         """The command whose help explains it, where another command takes it over."""
         if self.metavar is None and isinstance(self.type, (click.types.IntParamType, click.types.FloatParamType)):
@@ -72,7 +92,9 @@ class Option(click.Option):
         return extra
 
 
-class _Grouped(click.Command):
+class Grouped(click.Command):
+    """What our commands and groups have in common: grouped options, exit statuses, the nearest option's name."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words left over; click's own parser leaves out of its errors whose options these are."""
         try:
@@ -132,14 +154,16 @@ class _Grouped(click.Command):
     exits: tuple[Exit, ...] = ()
     """The exit statuses that it has beside those of every command."""
 
-    def exit_words(self) -> str:
-        """What each of its exit statuses means."""
-        return "; ".join(f"{status:d} {status.words}" for status in sorted({*_USUAL_EXITS, *self.exits}))
+    @property
+    def statuses(self) -> list[Exit]:
+        """Every exit status that it has."""
+        return sorted({*_USUAL_EXITS, *self.exits})
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The exit statuses, then the example on one line however long, so that it can be copied."""
         formatter.write_paragraph()
-        formatter.write_text(f"Exit status: {self.exit_words()}.")
+        words = "; ".join(f"{status:d} {status.words}" for status in self.statuses)
+        formatter.write_text(f"Exit status: {words}.")
         if self.epilog:
             formatter.write(f"{self.epilog}\n")
 
@@ -164,11 +188,11 @@ _HELP_ALL = Option(
 )  # fmt: skip
 
 
-class Command(_Grouped):
+class Command(Grouped):
     """A command whose help shows its options in groups."""
 
 
-class Group(_Grouped, click.Group):
+class Group(Grouped, click.Group):
     """A command of commands, each with its whole line of help."""
 
     command_class = Command

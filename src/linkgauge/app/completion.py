@@ -27,5 +27,8 @@ def answer(root: click.Command, asked: str) -> int:
         expected = ", ".join(f"{one}_source" for one in SHELLS)
         raise UsageError(f"{COMPLETE}='{asked}': expected one of {expected}")
     completion = kind(root, {}, "linkgauge", COMPLETE)
-    print(completion.source() if what == "source" else completion.complete())
+    said = completion.source() if what == "source" else completion.complete()
+    if shell == "fish" and what == "source":  # click's splits a word of a list at each of its commas
+        said = said.replace('string split ","', 'string split -m 1 ","')
+    print(said)
     return 0

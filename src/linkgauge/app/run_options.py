@@ -49,21 +49,11 @@ _USUAL = ("transport", "pattern", "size", "ranks", "app")
 """Dimensions whose flags `--help` shows; `--help-all` shows all."""
 
 
-def _completing(choices: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """For the shell: the words that go on as the last of a list does."""
-
-    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{word}" for word in choices if word.startswith(last)]
-
-    return complete
-
-
 def dimension_options(function: Decorated) -> Decorated:
     """`function` with a flag for each dimension, which may be repeated: texts, not yet read (`dimension_values`)."""
     for dimension in reversed(DIMENSIONS.values()):
         add = option(dimension.flag, multiple=True, metavar=dimension.values.metavar, panel=dimension.group,
-                     shell_complete=_completing(dimension.values.choices), advanced=dimension.name not in _USUAL,
+                     choices=dimension.values.choices, advanced=dimension.name not in _USUAL,
                      help=dimension.help)  # fmt: skip
         function = add(function)
     return function

@@ -116,7 +116,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
         (["run", "--plan", "p" * 5000], ["no plan 'ppp", "(5000 characters)"]),
         (["run", "--plan", "p" * 5000 + ".toml"], ["File name too long"]),
         (["run", "--out", "o" * 5000, "--quick"], ["File name too long"]),
-        (["run", "--json", "--quick"], ["--json", "--dry-run"]),
+        (["run", "--json", "--quick"], ["-o json", "--dry-run"]),
         (["run", "--devices", "host:2", "--pattern", "pingpong", "--bind", "1-0"], ["1-0", "expected nearest"]),
         (["run", "--devices", "host:2", "--quick", "--dry-run", "--bind", "1-0"], ["1-0", "expected nearest"]),
         (["run", "--devices", "host:2", "--quick", "--dry-run", "--bind", "0:0:0"], ["3 lists of cores: expected 2"]),

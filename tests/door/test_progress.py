@@ -63,13 +63,13 @@ def test_what_is_said_otherwise_counts_too() -> None:
     stream = io.StringIO()
     stages, clock = stages_of(stream)
     with stages:
-        stages.expect("9 to 31 rounds of 12 rows", 216)
+        stages.note("9 to 31 rounds of 12 rows, about 3 m 36 s for 9")
         stages.stage("searching", at_most_s=600.0)
         pass_time(stages, clock, 8)
         stages.note("round 1: Linkgauge 4.0 s, osu 3.9 s; 0 of 12 rows settled")
         pass_time(stages, clock, 9)
     assert stream.getvalue().splitlines() == [
-        "linkgauge: 9 to 31 rounds of 12 rows, about 3 m 36 s",
+        "linkgauge: 9 to 31 rounds of 12 rows, about 3 m 36 s for 9",
         "linkgauge: round 1: Linkgauge 4.0 s, osu 3.9 s; 0 of 12 rows settled",
     ]
     assert stages.words() == "searching: 17 s of at most 600 s"

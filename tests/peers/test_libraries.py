@@ -110,7 +110,7 @@ def test_an_rpath_that_goes_first_is_named_before_anything_is_measured(tmp_path:
     with pytest.raises(EnvironmentLackingError) as lacking:
         shared(peer, [ours])
     assert f"loads {theirs.file} by the RPATH of {peer}, which goes before LD_LIBRARY_PATH" in str(lacking.value)
-    assert f"ours is {ours.file}: remedy: build all_reduce_perf with the shared library" in str(lacking.value)
+    assert f"Linkgauge's is {ours.file}: remedy: build all_reduce_perf with the shared library" in str(lacking.value)
 
 
 def test_another_soname_a_missing_function_and_a_static_build_are_named(tmp_path: Path, two: tuple[Ours, Ours]) -> None:

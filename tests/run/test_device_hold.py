@@ -93,5 +93,15 @@ def test_a_command_within_a_run_is_no_other_run(tmp_path: Path) -> None:
         pass
 
 
+def test_a_run_that_the_holder_has_started_is_no_other_run(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with held(gpus("GPU-a", "GPU-b"), tmp_path):
+        started = f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, '-c', {HOLDER!r}]))"
+        for code in (HOLDER, started):
+            done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, env=environment, check=False)  # fmt: skip
+            assert (done.returncode, done.stdout) == (0, "held\n"), done.stderr
+
+
 def test_tests_have_a_space_of_their_own() -> None:
     assert str(os.getpid()) in os.environ[SPACE]

@@ -15,7 +15,6 @@ from linkgauge.errors import UsageError
 from linkgauge.plan.environment import given_variable
 
 _WHAT, _LAUNCH, _TIMED = "What to measure", "How it is launched", "How it is timed"
-_ROW_S = 1.0  # about what a side takes for a row of a round: the default stop rule's time
 _KINDS = ("device", "pageable", "pinned", "managed")
 
 
@@ -141,7 +140,7 @@ def against_command(
     from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
-    from linkgauge.peers.request import MIN_PAIRS, Request, rows_of
+    from linkgauge.peers.request import Request, rows_of
     from linkgauge.run.device_hold import held
     from linkgauge.run.devices import find_devices
     from linkgauge.run.hosts import asked_hosts
@@ -199,8 +198,6 @@ def against_command(
 
     try:
         with Stages("against") as stages, held(here, results, note=stages.note):
-            seconds = 2 * _ROW_S * len(rows)
-            stages.expect(f"{MIN_PAIRS} to {pairs} rounds of {len(rows)} rows", seconds * min(pairs, MIN_PAIRS))
             keep(alternate(request, stages.note, keep, stages.told))
     finally:  # also of one that was ended
         table = [row_of(line) for line in known.lines]

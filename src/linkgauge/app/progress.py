@@ -178,10 +178,6 @@ class Stages:
         while not self._over.wait(_LOOKED_EVERY_S if self._bar is None else _DRAWN_EVERY_S):
             self.look()
 
-    def expect(self, text: str, seconds: float) -> None:
-        """Say beforehand how much there is to do, and about how long it takes."""
-        self.note(f"{text}, about {format_duration(seconds * 1e9)}")
-
     def stage(self, what: str, total: int = 0, unit: str = "", *, at_most_s: float | None = None) -> None:
         """Something begins that has `total` parts (0: unknown), each a `unit`, or takes `at_most_s`."""
         with self._lock:

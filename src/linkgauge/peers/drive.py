@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.model.quantity import format_size
+from linkgauge.model.quantity import format_duration, format_size
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
 from linkgauge.peers.catalogue import peer_tests
@@ -33,6 +33,7 @@ Progress = Callable[[str, int, int], None]
 """Hears what is measured, and how many rounds of at most how many are done."""
 
 _ROUNDS = "rounds.json"
+_ROW_S = 1.0  # about what a side takes for a row of a round: the default stop rule's time
 _MOST_BYTES = 64 << 20
 _FIGURES = mapping(number(LEAST, MOST_NS))
 _ROUND = {"ours": _FIGURES, "theirs": _FIGURES, "ours_s": number(0.0), "theirs_s": number(0.0)}
@@ -124,6 +125,7 @@ def _alternated(
             started_with, never = _look(request, rows, tell)
             left_out |= never
             rows = [row for row in rows if row.key not in never]
+            tell(_estimate(request, len(rows), len(rounds)))
         one, reasons = _round(request, rows, len(rounds), progress)
         rounds.append(one)
         left_out.update({key: why for key, why in reasons.items() if not _has_pair(rounds, key)})
@@ -136,6 +138,13 @@ def _alternated(
             f"{settled} of {len(outcome.lines)} rows settled"
         )
     return Outcome(table(request, rounds), left_out)
+
+
+def _estimate(request: Request, rows: int, done: int) -> str:
+    """How many rounds there will be, and about how long the fewest of them take."""
+    few, most = (max(count - done, 1) for count in (min(MIN_PAIRS, request.max_pairs), request.max_pairs))
+    rounds = f"{few} to {most} rounds" if few < most else f"at most {most} round{'s' if most > 1 else ''}"
+    return f"{rounds} of {rows} rows, about {format_duration(2e9 * _ROW_S * rows * few)} for {few}"
 
 
 def _look(request: Request, rows: Sequence[Row], tell: Callable[[str], None]) -> tuple[list[dict[str, str]], Reasons]:

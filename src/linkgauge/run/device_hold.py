@@ -21,6 +21,7 @@ from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, one_line
 from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.owner import stat_fields
 from linkgauge.run.devices import DeviceSet
 
 SPACE = "LINKGAUGE_DEVICE_HOLDS"
@@ -103,10 +104,21 @@ def _take(devices: DeviceSet | None, sockets: dict[str, socket.socket]) -> Holde
             one.listen(8)
         except OSError:
             one.close()
-            return _holder(name, device)
+            holder = _holder(name, device)
+            if holder.pid in _ancestors():  # 'linkgauge against' has started this run, and waits for it
+                continue
+            return holder
         sockets[name] = one
         _mine.add(name)
     return None
+
+
+def _ancestors() -> list[int]:
+    """Return the processes that have started this one, as far as this PID namespace shows."""
+    found = [os.getppid()]
+    while found[-1] > 1 and (fields := stat_fields(found[-1])):
+        found.append(int(fields[1]))
+    return [pid for pid in found if pid > 1]
 
 
 def _close(sockets: dict[str, socket.socket]) -> None:

@@ -80,7 +80,7 @@ def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
             continue
         console.print(Text.assemble((f"{result.status:<12}", colors[result.status]), f"{name}: {result.finding}"),
                       soft_wrap=True)  # fmt: skip
-        _print_cost(console, result.cost, result.remedy)
+        _print_cost(console, result.cost, result.fix)
     if verbosity() == QUIET:
         return
     for (needs, why), names in skipped.items():
@@ -155,12 +155,12 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
         for status, finding, on in one.found:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             console.print(Text(f"{'':12}{_hosts_text(on)}: {said}"), soft_wrap=True)
-        _print_cost(console, one.cost, one.remedy)
+        _print_cost(console, one.cost, one.fix)
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]
             console.print(Text(f"{status:<12}{one.name}, on all {len(names)}: {finding}"), soft_wrap=True)
-            _print_cost(console, one.cost, one.remedy)
+            _print_cost(console, one.cost, one.fix)
     alike = [one for one in found if not one.differs]
     well, not_looked = (sum(one.status == status for one in alike) for status in (OK, NOT_CHECKED))
     rest = f", {not_looked} were skipped on all" if not_looked else ""
@@ -172,9 +172,9 @@ def _hosts_text(hosts: Sequence[str]) -> str:
     return ", ".join(hosts[:_SHOWN]) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")
 
 
-def _print_cost(console: Console, cost: str, remedy: str) -> None:
+def _print_cost(console: Console, cost: str, fix: str) -> None:
     from rich.text import Text
 
-    for word, text in (("impact", cost), ("fix", remedy)):
+    for word, text in (("impact", cost), ("fix", fix)):
         if text:
             console.print(Text(f"{'':12}{word}: {text}"), soft_wrap=True)

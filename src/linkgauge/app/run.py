@@ -358,7 +358,7 @@ class Asked:
             for peer in self.peers:
                 named_peer(peer)
             if self.resume is not None:
-                raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")
+                raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge crosscheck'")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
         if self.max_size is not None and "size" in self.dimensions:

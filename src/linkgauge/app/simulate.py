@@ -74,14 +74,14 @@ _TRAFFIC, _WHERE, _OTHERS = "What is simulated", "Where it runs", "Other jobs"
     help="Figure of the network to assume; repeatable.",
 )
 @option(
-    "--beside",
+    "--background",
     multiple=True,
     metavar="PATTERN:GPUS[:SIZE]",
     panel=_OTHERS,
     help="Job that runs at the same time; repeatable.",
 )
 @option(
-    "--background",
+    "--background-share",
     type=FiniteRange(0, 1),
     default=0.0,
     panel=_OTHERS,
@@ -113,8 +113,8 @@ def simulate_command(
     root: int,
     seed: int,
     settings: tuple[str, ...],
-    beside: tuple[str, ...],
-    background: float,
+    background: tuple[str, ...],
+    background_share: float,
     draws: int,
     pessimistic: bool,
     calibrate: Path | None,
@@ -145,17 +145,17 @@ def simulate_command(
         _paper(paper, seed, form=form, chart=chart, html=html, unit=unit)
         return
     if system is None:
-        raise UsageError("name a system (linkgauge system lists the described ones), or ask for --figures")
+        raise UsageError("name a system (linkgauge topology lists the described ones), or ask for --figures")
     fabric = of_system(catalog.load(system), dict(parse_setting(text) for text in settings))
     request = Request(pattern, parse_size(size), algorithm, distribution, root, seed)
     gpu_counts = _counts(gpus, fabric.nodes * (gpus_per_node or fabric.gpus))
     rules = parse_rules(routing, fabric)
     where = parse_placement(placement, seed)
-    if (beside and background) or (pessimistic and not beside):
-        raise UsageError("--beside and --background exclude each other, and --pessimistic goes with --beside")
+    if (background and background_share) or (pessimistic and not background):
+        raise UsageError("--background and --background-share exclude each other, and --pessimistic goes with --background")
     others = None
-    if beside or background:
-        others = Others(tuple(parse_load(text) for text in beside), background, draws, pessimistic)
+    if background or background_share:
+        others = Others(tuple(parse_load(text) for text in background), background_share, draws, pessimistic)
     factor = None
     if calibrate is not None:
         from linkgauge.simulate.calibrate import calibrate as calibrated

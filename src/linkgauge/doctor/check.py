@@ -14,7 +14,7 @@ OK, WARNING, FAILING, NOT_CHECKED = "ok", "warning", "failing", "not checked"
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a check found. `cost`: what the condition costs a measurement; `remedy`: exactly what to do.
+    """What a check found. `cost`: what the condition costs a measurement; `fix`: exactly what to do.
 
     `needs`: what a check that was skipped needs, such as a GPU.
     """
@@ -22,7 +22,7 @@ class Result:
     status: str
     finding: str
     cost: str = ""
-    remedy: str = ""
+    fix: str = ""
     needs: str = ""
 
 

@@ -16,7 +16,7 @@ _ASKED = ("devices_hidden",)
 
 
 def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: bool = False) -> list[str]:
-    """One line for each quick check that does not say ok: finding, cost and remedy.
+    """One line for each quick check that does not say ok: finding, cost and fix.
 
     `gpus_asked`: GPUs were looked for, so that how many are hidden costs no further process.
     """
@@ -28,5 +28,5 @@ def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: b
         if one.name == "mpi_library" and mpi is None:
             continue  # threads mode needs none
         if result.status in (WARNING, FAILING):
-            said.append(f"{result.finding}: {result.cost}; remedy: {result.remedy}")
+            said.append(f"{result.finding}: {result.cost}; fix: {result.fix}")
     return said

@@ -211,17 +211,17 @@ class Case:
         Says.WHAT, "Memory that stream_copy writes: its own or that of another device.", _WHERE,
         DEVICE, later=True))
     cpu_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "NUMA node of the cores of cpu_stream; -1 is the device's.", _WHERE, NODE,
+        Says.WHAT, "NUMA node of the cores of host_stream; -1 is the device's.", _WHERE, NODE,
         later=True))
     devices_per_node: int = field(default=0, metadata={"says": Says.HOW_LONG, "core": "", "later": True})
     groups: int = field(default=1, metadata=_of(
         Says.WHAT, "Number of equal groups of ranks that run a collective at the same time.", _WHERE,
         count(1, 1 << 19), later=True, load=False))
-    beside: str = field(default="", metadata=_of(
+    background: str = field(default="", metadata=_of(
         Says.WHAT, "Background loads, as 'mpi alltoall 1MiB on=2,3 duty=0.5'.", _WHAT, BESIDE,
         later=True, core="", load=False))
     cpu_cores: str = field(default="", metadata=_of(
-        Says.WHAT, "Cores of cpu_stream, as 0-3,8; those of its NUMA node by default.", _WHERE, CORES,
+        Says.WHAT, "Cores of host_stream, as 0-3,8; those of its NUMA node by default.", _WHERE, CORES,
         later=True))
     service_class: str = field(default="", metadata=_of(
         Says.HOW, "Service class of the messages: a service level, dscp:N, or one of Slingshot.",
@@ -288,8 +288,8 @@ class Case:
         plain["ranks"] = self.ranks
         plain["stop_rule"] = stop.rule
         plain["stop_samples"] = stop.samples
-        plain["stop_relative_half_width"] = stop.relative_half_width
-        plain["stop_time_ns"] = stop.time_ns
+        plain["ci_width"] = stop.relative_half_width
+        plain["max_time_ns"] = stop.time_ns
         return plain
 
     @functools.cached_property  # asked for some ten times, at 60 us each
@@ -305,7 +305,7 @@ class Case:
     def on_devices(self, ordinal_of: Callable[[int], int]) -> Case:
         """The same case on other devices: every ordinal that it names goes through `ordinal_of`.
 
-        Its loads keep theirs: model/beside.py moves them too.
+        Its loads keep theirs: model/background.py moves them too.
         """
 
         def moved(device: int) -> int:
@@ -327,8 +327,8 @@ class Case:
         stop = StopRule(
             rule=dimensions["stop_rule"],
             samples=dimensions["stop_samples"],
-            relative_half_width=dimensions["stop_relative_half_width"],
-            time_ns=dimensions["stop_time_ns"],
+            relative_half_width=dimensions["ci_width"],
+            time_ns=dimensions["max_time_ns"],
         )
         return cls(devices=tuple(dimensions["devices"]), stop=stop, **values)
 

@@ -105,7 +105,7 @@ def _take(devices: DeviceSet | None, sockets: dict[str, socket.socket]) -> Holde
         except OSError:
             one.close()
             holder = _holder(name, device)
-            if holder.pid in _ancestors():  # 'linkgauge against' has started this run, and waits for it
+            if holder.pid in _ancestors():  # 'linkgauge crosscheck' has started this run, and waits for it
                 continue
             return holder
         sockets[name] = one

@@ -114,7 +114,7 @@ def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dic
     elif not runtime.gpus and threads:
         absent["ccl"] = f"{runtime.ccl}'s ranks are processes of their own; leave out --threads"
     elif ccl_library(kind) is None and not _loads(runtime.ccl_file):
-        lacking = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
+        lacking = f"{runtime.ccl_file} was not found; fix: {runtime.ccl_fix}"
         # Who asks for NCCL on a machine without GPUs is not helped by a library for host devices.
         absent["ccl"] = (
             lacking
@@ -127,7 +127,7 @@ def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dic
         if library.runtime not in ("", kind):
             absent[transport] = f"{library.name} needs {library.runtime} devices; here are {kind} devices"
         elif not any((folder / library.file).is_file() for folder in library_folders()) and not _loads(library.file):
-            absent[transport] = f"{library.file} was not found; remedy: {library.remedy}"
+            absent[transport] = f"{library.file} was not found; fix: {library.fix}"
     if mpi:
         absent["mpi"] = mpi
     elif threads:

@@ -1,4 +1,4 @@
-"""`linkgauge system`: show, draw, dump or record a machine, described or at hand."""
+"""`linkgauge topology`: show, draw, dump or record a machine, described or at hand."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from linkgauge.system.units import rate_units, show_rate
 if TYPE_CHECKING:
     from rich.console import Console
 
-_EXAMPLE = "Example: linkgauge system --here"
+_EXAMPLE = "Example: linkgauge topology --here"
 
 
-@command("system", help="Discover, describe and draw devices, switches and links.", epilog=_EXAMPLE)
+@command("topology", help="Discover, describe and draw devices, switches and links.", epilog=_EXAMPLE)
 @argument(
     "name",
     metavar="[NAME|FILE]",
@@ -36,7 +36,7 @@ _EXAMPLE = "Example: linkgauge system --here"
 @option("--record", type=PATH, metavar="FOLDER", help="New folder for what discovery reads, with --here.")
 @option("--identities/--no-identities", default=False, help="Keep UUIDs and serial numbers, with --record.")
 @option("--unit", default="GB/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
-def system_command(
+def topology_command(
     name: str | None,
     here: bool,
     recorded: Path | None,
@@ -57,7 +57,7 @@ def system_command(
         from linkgauge.system.record import record as store
 
         written = store(record, identities=identities)
-        click.echo(f"{len(written)} files in {record}; play back with: linkgauge system --recorded {record}", err=True)
+        click.echo(f"{len(written)} files in {record}; play back with: linkgauge topology --recorded {record}", err=True)
     if name is None and not here and recorded is None:
         for known in names():
             click.echo(f"{known:18} {catalog.load(known).title}")

@@ -1,4 +1,4 @@
-"""`linkgauge against`: alternate with an installed benchmark, by its own estimator."""
+"""`linkgauge crosscheck`: alternate with an installed benchmark, by its own estimator."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _KINDS = ("device", "pageable", "pinned", "managed")
 
 
 @command(
-    "against",
-    epilog="Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 "
+    "crosscheck",
+    epilog="Example: linkgauge crosscheck osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 "
     "--devices host:2",
 )
 @argument(
@@ -108,7 +108,7 @@ _KINDS = ("device", "pageable", "pinned", "managed")
 )
 @output_options()
 @verbosity_options("Print each stage.")
-def against_command(
+def crosscheck_command(
     peer: str,
     tests: str,
     size: str,
@@ -137,7 +137,7 @@ def against_command(
     ratio's confidence interval is narrow enough.
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
-    from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
+    from linkgauge.peers.catalog import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import Request, rows_of
@@ -156,7 +156,7 @@ def against_command(
     if name not in BETWEEN_NODES and (hosts or nodes or window):
         theirs = ", ".join(BETWEEN_NODES)
         raise UsageError(f"--hosts, --nodes and --window are of {theirs}: leave them out with {name}")
-    results = out or default_out(name, Path("against"))
+    results = out or default_out(name, Path("crosscheck"))
     places = asked_hosts(nodes, hosts)
     if places and bind != "none":
         raise UsageError("--bind core is of one node's cores: leave it out with --hosts and --nodes")

@@ -1,4 +1,4 @@
-"""Every command of ours and every flag that a text names is one that the real parser takes: a remedy can be followed.
+"""Every command of ours and every flag that a text names is one that the real parser takes: a fix can be followed.
 
 Looked at are the literals of the sources, all help, the README, and the pages under docs/ but those of measurements,
 which say what was typed when they were made.

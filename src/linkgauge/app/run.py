@@ -68,7 +68,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     "--swap-roles",
     panel=_PLAN,
     advanced=True,
-    help="With --beside: also measure each background load, beside the case.",
+    help="With --background: also measure each background load, beside the case.",
 )
 @flag(
     "--concurrent-pairs",
@@ -242,7 +242,7 @@ def typed_dimensions(words: dict[str, Any]) -> Mapping[str, Sequence[str]]:
     Raises:
         UsageError: `--set` without `--app`, or not of its form.
     """
-    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
+    dimensions = {name: texts for name, one in DIMENSIONS.items() if (texts := words.pop(one.key))}
     return run_options.application_texts(dimensions, words.pop("settings"))
 
 
@@ -328,7 +328,7 @@ class Asked:
             for peer in self.peers:
                 named_peer(peer)
             if self.resume is not None:
-                raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")
+                raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge crosscheck'")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
         if self.max_size is not None and "size" in self.dimensions:

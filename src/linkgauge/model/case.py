@@ -109,11 +109,13 @@ class StopRule:
     relative_half_width: float = field(  # interval: half width of the median's 95 % interval over the median
         default=0.025,
         metadata=_of(Says.HOW_LONG, "interval: half width of the median's interval over the median.", _STOP,
-                     number_in(0, 1)),
+                     number_in(0, 1), name="ci_width"),
     )  # fmt: skip
     time_ns: int = field(
         default=1_000_000_000,
-        metadata=_of(Says.HOW_LONG, "No longer than this; duration: as long as this.", _STOP, time_ns(1)),
+        metadata=_of(
+            Says.HOW_LONG, "No longer than this; duration: as long as this.", _STOP, time_ns(1), name="max_time_ns"
+        ),
     )
 
 
@@ -210,17 +212,17 @@ class Case:
         Says.WHAT, "stream_copy: whose memory is written: own, another device, or others for each other.", _WHERE,
         DEVICE, later=True))
     cpu_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "cpu_stream: NUMA node of the cores that move the bytes; -1 the device's.", _WHERE, NODE,
+        Says.WHAT, "host_stream: NUMA node of the cores that move the bytes; -1 the device's.", _WHERE, NODE,
         later=True))
     devices_per_node: int = field(default=0, metadata={"says": Says.HOW_LONG, "core": "", "later": True})
     groups: int = field(default=1, metadata=_of(
         Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
         count(1, 1 << 19), later=True, load=False))
-    beside: str = field(default="", metadata=_of(
+    background: str = field(default="", metadata=_of(
         Says.WHAT, "Background loads: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] [mpi=NAME] ..., separated by "
         "'; '.", _WHAT, BESIDE, later=True, core="", load=False))
     cpu_cores: str = field(default="", metadata=_of(
-        Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
+        Says.WHAT, "host_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
         later=True))
     service_class: str = field(default="", metadata=_of(
         Says.HOW, "Class of its messages on the network: a service level, dscp:N or Slingshot's; default its own.",
@@ -287,8 +289,8 @@ class Case:
         plain["ranks"] = self.ranks
         plain["stop_rule"] = stop.rule
         plain["stop_samples"] = stop.samples
-        plain["stop_relative_half_width"] = stop.relative_half_width
-        plain["stop_time_ns"] = stop.time_ns
+        plain["ci_width"] = stop.relative_half_width
+        plain["max_time_ns"] = stop.time_ns
         return plain
 
     @functools.cached_property  # asked for some ten times, at 60 us each
@@ -304,7 +306,7 @@ class Case:
     def on_devices(self, ordinal_of: Callable[[int], int]) -> Case:
         """The same case on other devices: every ordinal that it names goes through `ordinal_of`.
 
-        Its loads keep theirs: model/beside.py moves them too.
+        Its loads keep theirs: model/background.py moves them too.
         """
 
         def moved(device: int) -> int:
@@ -326,8 +328,8 @@ class Case:
         stop = StopRule(
             rule=dimensions["stop_rule"],
             samples=dimensions["stop_samples"],
-            relative_half_width=dimensions["stop_relative_half_width"],
-            time_ns=dimensions["stop_time_ns"],
+            relative_half_width=dimensions["ci_width"],
+            time_ns=dimensions["max_time_ns"],
         )
         return cls(devices=tuple(dimensions["devices"]), stop=stop, **values)
 
@@ -369,7 +371,10 @@ def _written() -> dict[str, Dimension]:
 
 
 DIMENSIONS: dict[str, Dimension] = _written()
-"""How each dimension is written, by name: the stop rule's are `stop_*`; devices are asked for by how many `ranks`."""
+"""How each dimension is written, by column: the stop rule's are `stop_*`, `ci_width` and `max_time_ns`.
+
+Devices are asked for by how many `ranks`.
+"""
 
 
 def held_apart(*compared: str) -> tuple[str, ...]:

@@ -58,9 +58,14 @@ class Dimension:
         return self.values.expected
 
     @property
+    def key(self) -> str:
+        """A plan's spelling: the column's without its unit, since what is written has one (`max_time = "50ms"`)."""
+        return self.name.removesuffix("_ns")
+
+    @property
     def flag(self) -> str:
         """The command line's spelling."""
-        return "--" + self.name.replace("_", "-")
+        return "--" + self.key.replace("_", "-")
 
     def from_text(self, text: str) -> tuple[Value, ...]:
         """Values of a flag's text; UsageError naming the flag, what was read, and what was expected."""
@@ -334,7 +339,7 @@ _BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=
 
 
 def _beside(item: Any) -> tuple[Value, ...]:
-    """Text of loads; what it says is for model/beside.py to read."""
+    """Text of loads; what it says is for model/background.py to read."""
     if not isinstance(item, str) or not item.isprintable() or len(item) > 1 << 12:
         raise WrongValueError(f"wrong value {_shown(item)}: expected {_BESIDE_EXPECTED}")
     return ("" if item == "none" else item,)

@@ -271,7 +271,8 @@ def typed_dimensions(words: dict[str, Any]) -> Mapping[str, Sequence[str]]:
     Raises:
         UsageError: `--set` without `--app`, or not of its form; an option of nccl-tests beside ours of the same.
     """
-    dimensions = with_nccl_options({name: texts for name in DIMENSIONS if (texts := words.pop(name))}, words)
+    typed = {name: texts for name, one in DIMENSIONS.items() if (texts := words.pop(one.key))}
+    dimensions = with_nccl_options(typed, words)
     return run_options.application_texts(dimensions, words.pop("settings"))
 
 

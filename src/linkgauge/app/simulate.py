@@ -152,7 +152,9 @@ def simulate_command(
     rules = parse_rules(routing, fabric)
     where = parse_placement(placement, seed)
     if (background and background_share) or (pessimistic and not background):
-        raise UsageError("--background and --background-share exclude each other, and --pessimistic goes with --background")
+        raise UsageError(
+            "--background and --background-share exclude each other, and --pessimistic goes with --background"
+        )
     others = None
     if background or background_share:
         others = Others(tuple(parse_load(text) for text in background), background_share, draws, pessimistic)

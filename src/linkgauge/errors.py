@@ -37,9 +37,9 @@ class Exit(enum.IntEnum):
 
 _EXIT_WORDS = {
     Exit.DONE: "done",
-    Exit.SHORT: "FAIL",
+    Exit.FAIL: "FAIL",
     Exit.BAD_INPUT: "wrong input",
-    Exit.CANNOT_JUDGE: "UNKNOWN",
+    Exit.UNKNOWN: "UNKNOWN",
     Exit.SOME_FAILED: "some cases failed",
     Exit.LACKING: "cannot run here",
     Exit.NOTHING: "no case was measured",

@@ -32,7 +32,7 @@ def test_every_command_with_json_has_the_forms() -> None:
 
 
 FORMED = (
-    "list patterns", "list dimensions", "list plans", "apps", "system hgx-h200-4",
+    "list patterns", "list dimensions", "list plans", "apps", "topology hgx-h200-4",
     "expect hgx-h200-4 --pattern allreduce", "simulate alps --gpus 8,16 --no-what-if",
     "run --dry-run --devices host:2 --pattern pingpong --size 8 --transport staging",
 )  # fmt: skip

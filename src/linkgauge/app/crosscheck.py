@@ -197,7 +197,7 @@ def crosscheck_command(
         write_rows(results, [row_of(line) for line in known.lines])
 
     try:
-        with Stages("against") as stages, held(here, results, note=stages.note):
+        with Stages("crosscheck") as stages, held(here, results, note=stages.note):
             keep(alternate(request, stages.note, keep, stages.told))
     finally:  # also of one that was ended
         table = [row_of(line) for line in known.lines]

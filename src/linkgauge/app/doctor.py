@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-@command("doctor", exits=(Exit.SHORT,), epilog="Example: linkgauge doctor --mpi /opt/openmpi")
+@command("doctor", exits=(Exit.FAIL,), epilog="Example: linkgauge doctor --mpi /opt/openmpi")
 @option("--mpi", metavar="LIBRARY", help="MPI library that a run would use.")
 @option("--devices", default="auto", metavar="WHICH", help="Devices that a run would use.")
 @option("--nodes", metavar="NUMBER|all", help="Nodes of this job to compare: a number, or all.")

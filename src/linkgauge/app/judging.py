@@ -23,7 +23,7 @@ _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows of
 
 @command(
     "findings",
-    exits=(Exit.SHORT,),
+    exits=(Exit.FAIL,),
     help="Report faults, performance losses and notes of a run, each with evidence and a fix.",
     epilog="Example: linkgauge findings runs/2026-01-02 --notes",
 )
@@ -58,7 +58,7 @@ def findings_command(
 
 @command(
     "compare",
-    exits=(Exit.CANNOT_JUDGE,),
+    exits=(Exit.UNKNOWN,),
     help="Compare two runs: what became better, worse or stayed the same.",
     epilog="Example: linkgauge compare runs/before runs/after",
 )
@@ -111,7 +111,7 @@ def compare_command(
 
 @command(
     "check",
-    exits=(Exit.SHORT, Exit.CANNOT_JUDGE),
+    exits=(Exit.FAIL, Exit.UNKNOWN),
     help="Judge whether a machine is as fast as it should be: PASS, FAIL or UNKNOWN.",
     epilog="Example: linkgauge check runs/2026-01-02 --junit check.xml",
 )
@@ -211,7 +211,7 @@ def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
 
 @command(
     "advise",
-    exits=(Exit.CANNOT_JUDGE,),
+    exits=(Exit.UNKNOWN,),
     help="Recommend the mechanism and settings for each pattern, devices and size.",
     epilog="Example: linkgauge advise runs/2026-01-02 --pattern allreduce",
 )

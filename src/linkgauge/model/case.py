@@ -114,7 +114,10 @@ class StopRule:
     time_ns: int = field(
         default=1_000_000_000,
         metadata=_of(
-            Says.HOW_LONG, "Time to sample at most; the time to sample, with the rule duration.", _STOP, time_ns(1),
+            Says.HOW_LONG,
+            "Time to sample at most; the time to sample, with the rule duration.",
+            _STOP,
+            time_ns(1),
             name="max_time_ns",
         ),
     )

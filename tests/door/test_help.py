@@ -10,6 +10,7 @@ import pytest
 from linkgauge.app import cli
 from linkgauge.app.command_line import EVERY_OPTION, Command
 from linkgauge.errors import Exit
+from linkgauge.system.shipped import names
 
 WIDTH = 120
 _LONGEST_WORDS = 25
@@ -95,3 +96,15 @@ def test_options_of_run_are_explained_once(name: str) -> None:
     assert "--seed" in every
     assert "--seed" not in explained
     assert len(every.splitlines()) <= 60
+
+
+def test_the_examples_name_systems_that_there_are() -> None:
+    """That each example is parsed is a test of its own (test_named_commands.py)."""
+    named = {}
+    for context, command in COMMANDS:
+        words = (command.epilog or "").removeprefix("Example: linkgauge ").split()
+        arguments = [one for one in command.params if isinstance(one, click.Argument)]
+        if words[1:] and not words[1].startswith("-") and arguments and "SYSTEM" in (arguments[0].metavar or ""):
+            named[context.command_path] = words[1]
+    assert len(named) >= 2
+    assert set(named.values()) <= set(names()), named

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 
+_FROM, _WHAT, _ON = "Where the curves come from", "What to predict", "On a described system"
+
+
 @command("apps", epilog="Example: linkgauge run --app llh --set n=64 --devices host:2")
 @output_options(" with parameters and sources")
 def apps_command(form: str) -> None:
@@ -116,37 +119,75 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 
 @command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")
 @argument("app", metavar="APP|FILE|all|seen", help="Applications, separated by commas; seen: those of --curves.")
-@option("--from", "from_run", type=PATH, metavar="RUN", help="Run whose curves predict, as of --plan applications.")
-@option("--system", metavar="NAME|FILE", help="System whose links give the least time, in place of a run.")
-@option("--curves", metavar="NAME|FILE", help="Published curves in place of a run, such as tartan-summitdev.")
-@option("--measured", type=PATH, metavar="RUN", help="Run that measured the applications; that of --from by default.")
-@option("--overlap", type=PATH, metavar="RUN", help="Run of --plan overlap; that of --from by default.")  # fmt: skip
+@option(
+    "--from",
+    "from_run",
+    type=PATH,
+    metavar="RUN",
+    panel=_FROM,
+    help="Run whose curves predict, as of --plan applications.",
+)
+@option("--system", metavar="NAME|FILE", panel=_FROM, help="System whose links give the least time, in place of a run.")
+@option(
+    "--curves", metavar="NAME|FILE", panel=_FROM, help="Published curves in place of a run, such as tartan-summitdev."
+)
+@option(
+    "--measured",
+    type=PATH,
+    metavar="RUN",
+    panel=_FROM,
+    help="Run that measured the applications; that of --from by default.",
+)
+@option("--overlap", type=PATH, metavar="RUN", panel=_FROM, help="Run of --plan overlap; that of --from by default.")
 @option(
     "--set",
     "settings",
     multiple=True,
     metavar="NAME=NUMBER",
+    panel=_WHAT,
     help="Parameter (n=64, n=32*ranks), or preset; repeatable.",
 )
-@option("--ranks", default="", metavar="LIST", help="Numbers of ranks: 4 or 1:8:x2; all by default.")
-@option("--transport", metavar="NAMES", help="Transports to predict; all that are known by default.")
-@option("--collectives", default="", metavar="TRANSPORT", help="Mechanism of collectives; that of messages by default.")
-@option("--copies", default="", metavar="copy_engine|kernel", help="Mechanism of copies and emulated kernels.")
-@option("--blocks", type=click.IntRange(min=0), default=0, help="Thread blocks of an emulated kernel; 0 sets no limit.")
-@flag("--between-nodes", help="Place each rank on a node of its own, with --system.")
-@option("--routing", metavar="RULE", help="Routing rule of 'linkgauge simulate', with --system: best, ...")
-@option("--placement", default="packed", metavar="WHICH", help="Placement of the ranks, with --routing.")
+@option("--ranks", default="", metavar="LIST", panel=_WHAT, help="Numbers of ranks: 4 or 1:8:x2; all by default.")
+@option("--transport", metavar="NAMES", panel=_WHAT, help="Transports to predict; all that are known by default.")
 @option(
-    "--latency", "latencies", multiple=True, metavar="KIND=TIME", help="Least time of a kind of step, with --system."
+    "--collectives",
+    default="",
+    metavar="TRANSPORT",
+    panel=_WHAT,
+    help="Mechanism of collectives; that of messages by default.",
+)
+@option(
+    "--copies", default="", metavar="copy_engine|kernel", panel=_WHAT, help="Mechanism of copies and emulated kernels."
+)
+@option(
+    "--blocks",
+    type=click.IntRange(min=0),
+    default=0,
+    panel=_WHAT,
+    help="Thread blocks of an emulated kernel; 0 sets no limit.",
+)
+@flag("--between-nodes", panel=_ON, help="Place each rank on a node of its own, with --system.")
+@option("--routing", metavar="RULE", panel=_ON, help="Routing rule of 'linkgauge simulate', with --system: best, ...")
+@option("--placement", default="packed", metavar="WHICH", panel=_ON, help="Placement of the ranks, with --routing.")
+@option(
+    "--latency",
+    "latencies",
+    multiple=True,
+    metavar="KIND=TIME",
+    panel=_ON,
+    help="Least time of a kind of step, with --system.",
 )
 @option(
     "--faster",
     "factors",
     multiple=True,
     metavar="KIND=NUMBER",
+    panel=_WHAT,
     help="Factor for a kind of step that is faster: message=2.",
 )
-@option("--statistic", default="median", metavar="median|q1|p5|min", help="Statistic of what was measured.")
+@option(
+    "--statistic", default="median", metavar="median|q1|p5|min", panel=_WHAT, help="Statistic of what was measured."
+)
 @output_options(": times in ns")
 @verbosity_options("Print each stage.")
 def predict_command(

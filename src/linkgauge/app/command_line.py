@@ -16,6 +16,7 @@ from linkgauge.errors import Exit, brief, nearest
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+_COMMON = "Options"
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 COMPLETE = "_LINKGAUGE_COMPLETE"
@@ -69,7 +70,7 @@ class Option(_Completed, click.Option):
     """
 
     def __init__(
-        self, *names: Any, panel: str = "Options", advanced: bool = False, choices: Sequence[str] = (), **settings: Any
+        self, *names: Any, panel: str = _COMMON, advanced: bool = False, choices: Sequence[str] = (), **settings: Any
     ) -> None:
         """Click's settings; `choices` are offered to a shell."""
         settings.setdefault("show_default", settings.get("default") not in (None, ""))
@@ -140,7 +141,9 @@ class Grouped(click.Command):
             record = parameter.get_help_record(ctx)
             shown = not getattr(parameter, "owner", "") and (every or not getattr(parameter, "advanced", False))
             if record is not None and shown:
-                found.setdefault(getattr(parameter, "panel", "Options"), []).append(record)
+                found.setdefault(getattr(parameter, "panel", _COMMON), []).append(record)
+        if _COMMON in found:  # what many commands have comes last
+            found[_COMMON] = found.pop(_COMMON)
         return found
 
     def taken_over(self, ctx: click.Context) -> dict[str, list[str]]:

@@ -40,23 +40,42 @@ _SIMULATED_SIZE = 1 << 30  # where none is asked for: as good as without latenci
 _MOST_NODES = 1_000_000
 
 
+_SYSTEM, _CASE = "Which system", "What to compute"
+
+
 @command(
     "expect",
     help="Compute what a system's links allow, by named rules.",
-    epilog="Example: linkgauge expect dgx-h200 --pattern allreduce",
+    epilog="Example: linkgauge expect hgx-h200-8 --pattern allreduce",
 )
 @argument("system", metavar="[SYSTEM|RUN]", default=None, help="Described system, a file of one, or a run folder.")
-@flag("--here", help="Discover this machine.")
-@option("--system", "system_name", default="", metavar="NAME|FILE", help="System to judge a run by.")
-@option("--pattern", default="all", metavar="NAMES", help="Patterns, separated by commas, or all.")
+@flag("--here", panel=_SYSTEM, help="Discover this machine.")
+@option("--system", "system_name", default="", metavar="NAME|FILE", panel=_SYSTEM, help="System to judge a run by.")
+@option("--pattern", default="all", metavar="NAMES", panel=_CASE, help="Patterns, separated by commas, or all.")
 @option(
-    "--devices", default="", metavar="ORDINALS", help="Devices, such as 0,1,4-7, one for each rank; all by default."
+    "--devices",
+    default="",
+    metavar="ORDINALS",
+    panel=_CASE,
+    help="Devices, such as 0,1,4-7, one for each rank; all by default.",
 )
-@option("--transport", default="", metavar="NAME", help="Transport; without it, the links alone.")
-@option("--size", default="", metavar="SIZE", help="Size, such as 64MiB; limits of memory depend on it.")
-@option("--distribution", default="", metavar="NAME", help="Distribution of alltoallv and halo, as in 'linkgauge run'.")
-@option("--nodes", type=click.IntRange(min=1), default=1, help="Number of nodes of this kind, joined by its network.")
-@option("--root", type=click.IntRange(min=0), default=0, help="Rank of the root.")
+@option("--transport", default="", metavar="NAME", panel=_CASE, help="Transport; without it, the links alone.")
+@option("--size", default="", metavar="SIZE", panel=_CASE, help="Size, such as 64MiB; limits of memory depend on it.")
+@option(
+    "--distribution",
+    default="",
+    metavar="NAME",
+    panel=_CASE,
+    help="Distribution of alltoallv and halo, as in 'linkgauge run'.",
+)
+@option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=1,
+    panel=_SYSTEM,
+    help="Number of nodes of this kind, joined by its network.",
+)
+@option("--root", type=click.IntRange(min=0), default=0, panel=_CASE, help="Rank of the root.")
 @flag("--rules", help="List the rules: formula, source and limits.")
 @flag("--schedule", help="Show the schedule that reaches each limit: trees or paths.")
 @flag("--fits", help="Show latency and rate fitted to a run's sweeps.")

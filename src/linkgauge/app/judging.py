@@ -109,6 +109,9 @@ def compare_command(
     return 0 if compared else 3
 
 
+_BY, _FILES = "What to judge by", "Files to write"
+
+
 @command(
     "check",
     exits=(Exit.FAIL, Exit.UNKNOWN),
@@ -120,25 +123,34 @@ def compare_command(
     "--against",
     default="",
     metavar="FILE|SYSTEM",
+    panel=_BY,
     help="Baseline, rules (TOML) or system to judge by.",
 )
 @option(
     "--tolerance",
     type=FiniteRange(min=0.0, max=0.9),
     default=0.05,
+    panel=_BY,
     help="Share below the expected value that still passes.",
 )
 @option(
     "--margin",
     type=FiniteRange(min=0.0),
     default=None,
-    help="Smallest loss that counts, as a share, against a baseline.",
+    panel=_BY,
+    help="Smallest loss against a baseline that counts, as a share; 0.01 by default.",
 )
-@option("--findings/--no-findings", default=True, help="Count faults of the findings, or not.")
+@option("--findings/--no-findings", default=True, panel=_BY, help="Count faults of the findings, or not.")
 @_system
-@option("--junit", type=PATH, metavar="FILE", help="File to write in JUnit's format.")
-@option("--prometheus", type=PATH, metavar="FILE", help="File to write in Prometheus' text format.")
-@option("--page", type=PATH, metavar="FILE", help="HTML file to write: which nodes differ, in what, since when.")
+@option("--junit", type=PATH, metavar="FILE", panel=_FILES, help="File to write in JUnit's format.")
+@option("--prometheus", type=PATH, metavar="FILE", panel=_FILES, help="File to write in Prometheus' text format.")
+@option(
+    "--page",
+    type=PATH,
+    metavar="FILE",
+    panel=_FILES,
+    help="HTML file to write: which nodes differ, in what, since when.",
+)
 @_limit
 @output_options()
 def check_command(

@@ -20,7 +20,7 @@ _TRAFFIC, _WHERE, _OTHERS = "What is simulated", "Where it runs", "Other jobs"
 @command(
     "simulate",
     help="Simulate a whole cluster's bandwidth by placement and routing.",
-    epilog="Example: linkgauge simulate leonardo --pattern alltoall --gpus 64,1024",
+    epilog="Example: linkgauge simulate leonardo-booster --pattern alltoall --gpus 64,1024",
 )
 @argument("system", metavar="SYSTEM|FILE", default=None, help="Described system, or a file of one, with its network.")
 @option(

@@ -261,6 +261,11 @@ def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, cls=Option, **settings)
 
 
+def unit_option(default: str = "GB/s") -> Callable[[Decorated], Decorated]:
+    """A decorator that adds `--unit`, that of the rates shown."""
+    return option("--unit", default=default, metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
+
+
 def flag(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """A decorator that adds an option without a value: True where it is given."""
     return option(*names, is_flag=True, **settings)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from linkgauge.app.command_line import argument, command, flag, option
+from linkgauge.app.command_line import argument, command, flag, option, unit_option
 from linkgauge.app.output import TABLE, output_options, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
@@ -80,7 +80,7 @@ _SYSTEM, _CASE = "Which system", "What to compute"
 @flag("--schedule", help="Show the schedule that reaches each limit: trees or paths.")
 @flag("--fits", help="Show latency and rate fitted to a run's sweeps.")
 @output_options(": rates in bytes per second")
-@option("--unit", default="GB/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
+@unit_option()
 @verbosity_options("Print each stage.")
 def expect_command(
     system: str | None,

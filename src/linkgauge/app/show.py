@@ -7,17 +7,15 @@ from typing import Any
 
 import click
 
-from linkgauge.app.command_line import PATH, command, flag, option, run_argument
+from linkgauge.app.command_line import PATH, command, flag, option, run_argument, unit_option
 from linkgauge.app.output import TABLE, output_options, print_data
-
-unit_option = option("--unit", default="GB/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
 
 
 @command("show", epilog="Example: linkgauge show runs/2026-01-02 --pattern allreduce")
 @run_argument()
 @flag("--all", "everything", help="Add every table: sizes by mechanism, pairs as matrices, limits, skipped cases.")
 @option("--pattern", metavar="NAME", help="Show every table of this pattern alone.")
-@unit_option
+@unit_option()
 @option("--system", default="", metavar="NAME|FILE", help="System to judge by, in place of that of the run.")
 @flag("--derived", help="Show what curves alone give: flat latency, n1/2, 95 %, blocks.")
 @output_options(": one object a case and lane, or a curve with --derived")
@@ -80,7 +78,7 @@ def next_commands(run: Path) -> list[str]:
 @command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")
 @run_argument()
 @option("-o", "--output", type=PATH, metavar="FILE", help="File to write; report.html in the run folder by default.")
-@unit_option
+@unit_option()
 def report_command(run: Path, output: Path | None, unit: str) -> None:
     """Make a run's report: one HTML file that opens offline."""
     from linkgauge.store.run import load
@@ -108,7 +106,7 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
 @option("--on", metavar="ORDINALS", help="Devices to draw, such as 0,1.")
 @option("--case", default="", metavar="KEY", help="Case to draw, by its key or the beginning of it.")
 @option("--quantity", default="", metavar="NAME", help="Quantity of a matrix: goodput, latency, share or hops.")
-@unit_option
+@unit_option()
 def plot_command(
     run: Path,
     figure: str,

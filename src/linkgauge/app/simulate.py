@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option
+from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, unit_option
 from linkgauge.app.output import TABLE, output_options, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
@@ -98,7 +98,7 @@ _TRAFFIC, _WHERE, _OTHERS = "What is simulated", "Where it runs", "Other jobs"
 @output_options(": rates in bytes per second, times in seconds")
 @option("--chart", type=PATH, metavar="FILE", help="File for the curves: .svg, .pdf, .png or .json.")
 @option("--html", type=PATH, metavar="FILE", help="HTML file to write; it opens offline.")
-@option("--unit", default="Gb/s", metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
+@unit_option("Gb/s")
 @verbosity_options("Print each stage.")
 def simulate_command(
     system: str | None,

@@ -82,7 +82,7 @@ def test_standard_output_that_is_closed_or_full(words: str, stored: Path, tmp_pa
         assert said in done.stderr
 
 
-@pytest.mark.parametrize("words", ["show RUN", "system lumi-g", "expect alps", "findings RUN", "run --help"])
+@pytest.mark.parametrize("words", ["show RUN", "topology lumi-g", "expect alps", "findings RUN", "run --help"])
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_any_locale_prints(words: str, encoding: str, stored: Path, tmp_path: Path) -> None:
     asked = [str(stored) if word == "RUN" else word for word in words.split()]
@@ -103,7 +103,7 @@ def test_an_error_keeps_its_own_status_and_line(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
-    for words in ("expect --rules", "system lumi-g", "list plans"):  # by click, and by rich
+    for words in ("expect --rules", "topology lumi-g", "list plans"):  # by click, and by rich
         done = shell(f"{{ sleep 0.2; $LG {words}; echo status $? >&2; }} | true", tmp_path)
         assert done.stderr == "status 0\n"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def apps_command(as_json: bool) -> None:
     """Applications by what they communicate, a sentence each; 'linkgauge run --app NAME' measures them."""
     from linkgauge.app.listing import print_table
-    from linkgauge.apps.catalogue import builtin, names
+    from linkgauge.apps.catalog import builtin, names
 
     files = [builtin(name) for name in names()]
     if as_json:
@@ -71,15 +71,15 @@ def convert_command(
 
 
 def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) -> None:
-    from linkgauge.apps import catalogue
+    from linkgauge.apps import catalog
     from linkgauge.apps.chakra import write_chakra
     from linkgauge.model.case import DIMENSIONS
 
     (text,) = run_options.application_texts({"app": [app]}, settings)["app"]
     asked = str(DIMENSIONS["app"].from_text(text)[0])
-    if reason := catalogue.why_not_here(asked, ranks):
+    if reason := catalog.why_not_here(asked, ranks):
         raise UsageError(f"--ranks {ranks}: {reason}")
-    lost = write_chakra(catalogue.program(asked, ranks), folder, catalogue.asked(asked).file.name)
+    lost = write_chakra(catalog.program(asked, ranks), folder, catalog.asked(asked).file.name)
     click.echo(f"traces of {ranks} ranks: {folder}")
     _say_lost(lost)
 
@@ -120,7 +120,7 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
     "--curves", metavar="NAME|FILE", help="Published curves of messages instead, by several ways: tartan-summitdev."
 )
 @option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
-@option("--overlap", type=PATH, metavar="RUN", help="A run that has what collectives and stand-in kernels cost each "
+@option("--overlap", type=PATH, metavar="RUN", help="A run that has what collectives and emulated kernels cost each "
         "other, as of --plan overlap; by default the one of --from.")  # fmt: skip
 @option(
     "--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter, as n=64, or n=32*ranks; a preset."
@@ -128,8 +128,8 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 @option("--ranks", default="", metavar="LIST", help="How many, as 4 or 1:8:x2; by default all of the run or system.")
 @option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
 @option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
-@option("--copies", default="", help="Mechanism of copies and stand-in kernels: kernel; by default the copy engine.")
-@option("--blocks", type=click.IntRange(min=0), default=0, help="With --copies kernel: thread blocks of a stand-in "
+@option("--copies", default="", help="Mechanism of copies and emulated kernels: kernel; by default the copy engine.")
+@option("--blocks", type=click.IntRange(min=0), default=0, help="With --copies kernel: thread blocks of an emulated "
         "kernel; 0: as many as it likes.")  # fmt: skip
 @flag("--between-nodes", help="With --system: each rank on a node of its own.")
 @option("--routing", metavar="RULE", help="With --system: ranks share its cluster's links, as by 'linkgauge "
@@ -159,7 +159,7 @@ def predict_command(
             )
         _by_published(app, curves, system, settings, ranks, latencies, factors, as_json=as_json)
         return
-    from linkgauge.apps import catalogue
+    from linkgauge.apps import catalog
     from linkgauge.expect.curves import Faster
     from linkgauge.expect.slow_downs import SlowDowns
     from linkgauge.model.case import DIMENSIONS
@@ -179,7 +179,7 @@ def predict_command(
     named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
     listed = run_options.counts("--ranks", ranks) if ranks else []
     for one in named:
-        catalogue.asked(one, max(listed, default=1))
+        catalog.asked(one, max(listed, default=1))
     other = str(DIMENSIONS["collectives"].from_text(collectives)[0]) if collectives else ""
     copied = str(DIMENSIONS["copies"].from_text(copies)[0]) if copies else ""
     if statistic not in ("median", "q1", "p5", "min"):

@@ -109,8 +109,7 @@ class WatchedRuntime final : public ForwardingRuntime {
 
  private:
   void called(const char* name) {
-    if (fail_next_.exchange(false))
-      throw RuntimeCallError(name, "injected", 1, -1, "a test requested this failure");
+    if (fail_next_.exchange(false)) throw RuntimeCallError(name, "injected", 1, -1, "a test requested this failure");
   }
 
   bool is_copy(KernelHandle kernel) {

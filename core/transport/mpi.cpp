@@ -294,13 +294,13 @@ class MpiTransport final : public Transport {
     }
     if (variant == kNeighborhood) {
       if (spec.traffic.pattern != Pattern::kHalo) return variant + " is a variant of halo only";
-      return spec.traffic.window == 1 ? "" : variant + " has one message to each neighbour; leave --window out";
+      return spec.traffic.window == 1 ? "" : variant + " has one message to each neighbor; leave --window out";
     }
     if (variant == kHaloDatatypes)
       return spec.traffic.pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";
     if (is_one_sided(spec.mechanism)) {
       if (context.group->node_count() == 1) return "";
-      return "mpi " + variant + " tells of completion in shared memory, so its ranks must be on one node";
+      return "mpi " + variant + " signals completion in shared memory, so its ranks must be on one node";
     }
     return "mpi has no variant '" + variant +
            "'; its variants are two_sided, put, get, composed, "

@@ -35,7 +35,7 @@ def _systems() -> Sequence[str]:
 
 
 def _applications() -> Sequence[str]:
-    from linkgauge.apps.catalogue import names
+    from linkgauge.apps.catalog import names
 
     return names()
 

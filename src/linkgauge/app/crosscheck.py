@@ -137,7 +137,7 @@ def crosscheck_command(
     ratio's confidence interval is narrow enough.
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
-    from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
+    from linkgauge.peers.catalog import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import Request, rows_of
@@ -210,7 +210,7 @@ def crosscheck_command(
             if words := checked_so_far(results):
                 click.echo(f"Linkgauge: {words}; the benchmark's operations were not checked here.")
         if table and out is None:
-            click.echo(f"results: {results}; --out {results} resumes this comparison", err=True)
+            click.echo(f"results: {results}; --out {results} continues this comparison", err=True)
 
 
 def _ranks(text: str) -> list[int]:

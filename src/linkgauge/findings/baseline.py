@@ -197,7 +197,7 @@ def _judged(
     for i, (key, measure) in enumerate(known.items()):
         slower, beyond = (math.expm1(float(x)) for x in (found.shift[i], found.shift[i] - found.usual_level))
         short = bool(rates[i] <= level) and min(slower, beyond) >= margins[i]
-        usual = math.exp(float(found.centre[i]))
+        usual = math.exp(float(found.center[i]))
         limit = usual * math.exp(float(reaches[i]))
         reason = f"{slower:+.1%} against the middle of {len(entries[i].medians_ns)} runs"
         if abs(found.usual_level) >= _MARGIN:
@@ -249,7 +249,7 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Cal
     ordinals = {uuid: ordinal for ordinal, uuid in there.items()}
     mapping = {ordinal: ordinals.get(uuid, -1) for ordinal, uuid in here.items()}
     notes = [
-        f"device {o} ({here[o]}) is not one of the baseline's: its cases could not be judged"
+        f"device {o} ({here[o]}) is not one of the baseline's: its cases are unknown"
         for o, t in mapping.items()
         if t < 0
     ]

@@ -267,7 +267,7 @@ def drifting(facts: Facts) -> Iterable[Finding]:
     )  # fmt: skip
 
 
-@rule("times that lie on several levels", reads_samples=True)
+@rule("multimodal times", reads_samples=True)
 def multimodal(facts: Facts) -> Iterable[Finding]:
     """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
     found = []
@@ -279,19 +279,19 @@ def multimodal(facts: Facts) -> Iterable[Finding]:
                 break
     if not found:
         return
-    found.sort(key=lambda item: -item[1].modes[-1].centre / item[1].modes[0].centre)
+    found.sort(key=lambda item: -item[1].modes[-1].center / item[1].modes[0].center)
     measure, modes = found[0]
-    levels = ", ".join(f"{time_text(m.centre)} ({m.share:.0%})" for m in modes.modes)
+    levels = ", ".join(f"{time_text(m.center)} ({m.share:.0%})" for m in modes.modes)
     yield Finding(
         "multimodal",
         "note",
         "the run",
-        f"{len(found)} case{'s lie' if len(found) > 1 else ' lies'} on several levels; most apart: "
+        f"{len(found)} case{'s are' if len(found) > 1 else ' is'} multimodal; most apart: "
         f"{measure.label} at {size_text(measure.size)}: {levels}"
         + (", one change: a step in time." if modes.changes == 1 else "."),
         tuple(
             Evidence(
-                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.centre) for x in found_modes.modes)}",
+                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.center) for x in found_modes.modes)}",
                 (m.case_key,),
             )
             for m, found_modes in found[:12]

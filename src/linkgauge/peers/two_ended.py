@@ -19,7 +19,7 @@ from pathlib import Path
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers import both_ends
-from linkgauge.peers.catalogue import Counts, PeerTest
+from linkgauge.peers.catalog import Counts, PeerTest
 from linkgauge.peers.launch import PeerLaunch, find_program, our_nic, started
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard
@@ -149,7 +149,7 @@ def _memory(request: Request, row: Row, family: _Family) -> Words:
     if not request.hosts:
         raise EnvironmentLackingError(f"both ends of {row.test.name} take device 0 of their node: expected --hosts")
     if request.runtime != "cuda" or kind not in family.memory:
-        raise EnvironmentLackingError(f"{request.peer} has no option for {kind} memory of {request.runtime} here")
+        raise EnvironmentLackingError(f"{request.peer} has no option for {kind} memory of {request.runtime}")
     return family.memory[kind]
 
 

@@ -85,7 +85,7 @@ class Runner:
         self._failures: dict[str, int] = {}
         self._interrupts = 0
         self._signal = 0
-        self._signalled_at = 0.0
+        self._signaled_at = 0.0
         self._launch: Launch | None = None
         self._told_of_compiling = False
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
@@ -199,7 +199,7 @@ class Runner:
         self._interrupts += 1
         self._signal = self._signal or number
         if self._interrupts == 1:
-            self._signalled_at = time.monotonic()
+            self._signaled_at = time.monotonic()
             signal.setitimer(signal.ITIMER_REAL, _LAST_WAIT_S, _REST_S)
         if self._launch is not None:
             if self._interrupts == 1:
@@ -411,9 +411,7 @@ class Runner:
             hosts = one.planned.settings.hosts or [node.host for node in self._nodes_of(one)]
             return LoadLaunches(hosts, self._machine, make, self._token)
         except OSError as error:
-            raise EnvironmentLackingError(
-                f"no port to control the background loads' launches: {error.strerror}"
-            ) from None
+            raise EnvironmentLackingError(f"no port for the launches of background loads: {error.strerror}") from None
 
     def _follow(self, launch: Launch, on_record: Callable[[Record], None]) -> LaunchEnd:
         self._launch = launch
@@ -549,7 +547,7 @@ class Runner:
             return
         limit, time_now = self._prepared.time_limit, time.monotonic()
         over = limit is not None and time_now >= limit.cut
-        over |= self._interrupts > 0 and time_now >= self._signalled_at + _LAST_CASE_S
+        over |= self._interrupts > 0 and time_now >= self._signaled_at + _LAST_CASE_S
         # Ranks that have not met cannot be asked to end after the case in hand.
         if watch.launch_record is None or over:
             self._launch.abort()

@@ -283,7 +283,7 @@ def _note(spec: WorkerSpec, rank: int, reason: str, kind: NoteKind) -> None:
 
 
 def _end_now(status: int) -> NoReturn:
-    # Not sys.exit: finalising MPI or a device runtime waits for ranks that may never come.
+    # Not sys.exit: finalizing MPI or a device runtime waits for ranks that may never come.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -359,8 +359,8 @@ def run_process(spec: WorkerSpec) -> None:
 
     word = token.heard(world)
     if spec.lines and not word:
-        _note(spec, rank, "the launcher passed no standard input to rank 0, which needs it to reach the "
-              "parent: leave out launcher arguments that close it (--launcher-args)", NoteKind.START)  # fmt: skip
+        _note(spec, rank, "the launcher passed no standard input on to rank 0, which names how to call the "
+              "parent: leave out launcher arguments that say so (--launcher-args)", NoteKind.START)  # fmt: skip
         _end_now(EXIT_START)
     spec = dataclasses.replace(spec, token=word)
 

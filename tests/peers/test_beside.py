@@ -11,7 +11,7 @@ import pytest
 
 from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
-from linkgauge.peers import beside
+from linkgauge.peers import alternate
 from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.drive import Line, Outcome, Side, named_peer
 from linkgauge.peers.request import Request, ratio_of_pairs
@@ -22,7 +22,7 @@ def case(transport: str, pattern: str, size: int, ranks: int = 2, **changes: Any
 
 
 def rows(cases: list[Case], peer: str) -> list[tuple[str, int, tuple[str, str], int]]:
-    return [(row.test.name, row.ranks, row.memory, row.size) for row in beside.rows_of_cases(cases, peer)]
+    return [(row.test.name, row.ranks, row.memory, row.size) for row in alternate.rows_of_cases(cases, peer)]
 
 
 def test_cases_become_the_peers_tests_of_the_same_measurement() -> None:
@@ -95,11 +95,11 @@ def test_one_table_and_file_for_all_peers(
         return Outcome([Line(row, Side(101.0, 0.0), Side(100.0, 0.0), ratio, "holds") for row in request.rows], {})
 
     monkeypatch.setattr("linkgauge.store.run.load", lambda path: Run())
-    monkeypatch.setattr(beside, "alternate", alternated)
+    monkeypatch.setattr(alternate, "alternate", alternated)
     monkeypatch.setenv("COLUMNS", "140")
     told: list[str] = []
     folders = [f"nccl-tests={tmp_path}", f"osu={tmp_path}", f"nvbandwidth={tmp_path}"]
-    beside.measure_alternating(tmp_path, folders, mpi="", devices="cuda", bind="none", tell=told.append)
+    alternate.measure_alternating(tmp_path, folders, mpi="", devices="cuda", bind="none", tell=told.append)
     table = json.loads((tmp_path / "with" / "ratios.json").read_text())
     assert [(row["peer"], row["test"], row["size"]) for row in table] == [
         ("nccl-tests", "all_reduce_perf", 1 << 20), ("osu", "osu_latency", 8)

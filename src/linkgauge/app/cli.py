@@ -57,7 +57,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("report", "show", "Make a run's report: one HTML file that opens offline."),
         ("plot", "show", "Draw one figure of a run, fit to print."),
         ("query", "tables", "Query a run's tables by SQL."),
-        ("export", "tables", "Export a run as CSV, JSON or another tool's output."),
+        ("export", "tables", "Export a run as CSV, Parquet, JSON or another tool's output."),
         ("import", "tables", "Import another tool's output as a run folder."),
     ),
     "Judge": (

@@ -61,23 +61,36 @@ def query_command(run: str, sql: str, as_json: bool, as_csv: bool, no_limit: boo
             print(f"the first 1000 of {table.num_rows} rows: --csv or --json prints all")
 
 
-@command("export", epilog="Example: linkgauge export RUN --format csv -o results.csv")
+@command("export", epilog="Example: linkgauge export RUN --tidy -o results.parquet")
 @run_argument
-@option("--format", "form", default="csv", help="csv, json, nccl-tests or osu.")
+@option("--format", "form", help="csv, parquet, json, nccl-tests or osu; by default as the output's name ends, or csv.")
+@flag("--tidy", help="One row a case, 16 columns, in microseconds and GB/s: csv or parquet.")
 @flag("--anonymous", help="Without hosts, device identities, paths and the command line.")
 @option("-o", "--output", type=PATH, help="A file; by default it is printed.")
-def export_command(run: str, form: str, anonymous: bool, output: Path | None) -> None:
-    """A run as CSV, JSON, or the tables that nccl-tests and OSU print."""
-    from linkgauge.exchange.export import export
+def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, output: Path | None) -> None:
+    """Export a run as CSV, Parquet, JSON, or the tables that nccl-tests and OSU print."""
+    from linkgauge.exchange.export import FORMATS, export, export_parquet
     from linkgauge.store.folder import write_atomically
     from linkgauge.store.run import load
 
-    text = export(load(run), form, anonymous)
+    ending = output.suffix.lstrip(".") if output is not None else ""
+    form = form or (ending if ending in FORMATS else "csv")
+    loaded = load(run)
+    table = None
+    if tidy:
+        from linkgauge.view.ceilings import Ceilings
+        from linkgauge.view.results import Results
+        from linkgauge.view.tidy import tidy as tidy_table
+
+        table = tidy_table(Results(loaded), Ceilings(loaded))
     if output is None:
-        print(text, end="")
+        print(export(loaded, form, anonymous, table), end="")
+        return
+    if form == "parquet":
+        write_atomically(output, export_parquet(loaded, anonymous, table))
     else:
-        write_atomically(output, text.encode("utf-8"))
-        print(output)
+        write_atomically(output, export(loaded, form, anonymous, table).encode("utf-8"))
+    print(output)
 
 
 @command("import", epilog="Example: linkgauge import all_reduce.log osu_allgather.log --ranks 4 -o runs/imported")

@@ -1,4 +1,4 @@
-"""A run in other forms: CSV, JSON, and the tables that nccl-tests and OSU print."""
+"""A run in other forms: CSV, Parquet, JSON, and the tables that nccl-tests and OSU print."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from linkgauge.store.run import Run
 
-FORMATS = ("csv", "json", "nccl-tests", "osu")
+FORMATS = ("csv", "parquet", "json", "nccl-tests", "osu")
+TABLE_FORMATS = ("csv", "parquet")
+"""The forms that a table has which is not the summary."""
 Row = dict[str, Any]
 
 # Keys of run.json and of ranks whose values name a machine, a person or a place.
@@ -29,23 +33,24 @@ _NAMING = re.compile(
 )
 
 
-def export(run: Run, form: str, anonymous: bool = False) -> str:
-    """Return a run as text in one of FORMATS, from its summary.
+def export(run: Run, form: str, anonymous: bool = False, table: pa.Table | None = None) -> str:
+    """Return a run as text in one of FORMATS but parquet, from its summary or from `table`.
 
     With `anonymous` hosts, device identities, process ids, paths and the command line are left out, and such names are
     replaced wherever else they occur. UsageError for an unknown form, or where nothing in the run has that form.
     """
     from linkgauge.stats.attempts import last_attempts
-    from linkgauge.stats.summary import summarise
 
     if form not in FORMATS:
         raise UsageError(f"unknown format '{form}': expected one of {', '.join(FORMATS)}")
-    rows: list[Row] = summarise(run).to_pylist()
+    if table is not None and form not in TABLE_FORMATS:
+        raise UsageError(f"--tidy takes --format {' or '.join(TABLE_FORMATS)}, not '{form}'")
+    if form == "parquet":
+        raise UsageError("parquet is not text: name a file, such as -o results.parquet")
     hide = _Hider(run) if anonymous else None
-    if hide is not None:
-        rows = [hide.row(row) for row in rows]
+    rows, names = _rows(run, hide, table)
     if form == "csv":
-        return _csv(rows, summarise(run).column_names)
+        return _csv(rows, names)
     if form == "json":
         launches = run.launches.to_pylist()
         info = dict(run.info)
@@ -58,6 +63,30 @@ def export(run: Run, form: str, anonymous: bool = False) -> str:
     if not text:
         raise UsageError(f"no case of this run has the form of {form}")
     return text
+
+
+def export_parquet(run: Run, anonymous: bool = False, table: pa.Table | None = None) -> bytes:
+    """Return the summary, or `table`, as a Parquet file's bytes; `anonymous` as `export` takes it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from linkgauge.stats.summary import summarise
+
+    kept = summarise(run) if table is None else table
+    if anonymous:
+        rows, _ = _rows(run, _Hider(run), kept)
+        kept = pa.Table.from_pylist(rows, kept.schema)
+    out = pa.BufferOutputStream()
+    pq.write_table(kept, out)
+    return bytes(out.getvalue())
+
+
+def _rows(run: Run, hide: _Hider | None, table: pa.Table | None) -> tuple[list[Row], list[str]]:
+    from linkgauge.stats.summary import summarise
+
+    kept = summarise(run) if table is None else table
+    rows: list[Row] = kept.to_pylist()
+    return [hide.row(row) for row in rows] if hide is not None else rows, kept.column_names
 
 
 def _csv(rows: list[Row], names: list[str]) -> str:

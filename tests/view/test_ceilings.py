@@ -56,7 +56,7 @@ def test_a_system_that_cannot_be_read_stops_nothing(tmp_path: Path, system: Any)
     run = run_on(tmp_path / "run", system)
     ceilings = Ceilings(run)
     assert all(ceilings.of(row) == [] for row in Results(run).rows)
-    assert "No ceilings" in report_html(run, findings=())
+    assert "No limits" in report_html(run, findings=())
 
 
 def test_a_system_that_is_none_is_refused_at_the_door(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.ceilings import CeilingLine, Ceilings
@@ -109,13 +110,35 @@ def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -
         assert shown == sorted(set(shown), reverse=shown[0] > shown[-1])
 
 
-def test_ceilings_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
-    _, rows = rich.panels[0]
-    ceilings = TenGigabytes(rich_run)
-    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", ceilings), fields=("rule", "value", "from"))
-    assert {(limit["rule"], limit["value"]) for limit in limits} == {("max_flow", 80.0), ("payload_share", 72.0)}
-    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", ceilings), fields=("rule", "value", "from"))
-    assert {(limit["rule"], limit["value"]) for limit in latency} == {("payload_share", 5.0)}
+def test_a_chart_has_one_limit_line_and_the_other_limits_where_it_is_pointed_at(rich: Results, rich_run: Run) -> None:
+    for _, rows in rich.panels:
+        ceilings = TenGigabytes(rich_run)
+        factor = PATTERNS[rows[0]["pattern"]].shown_factor(rows[0]["ranks"])
+        chart = charts_curves.rate_over_size(rich, rows, "Gb/s", ceilings)
+        (limit,) = values(chart, fields=("value", "others"))
+        assert limit["value"] == pytest.approx(80 * factor)
+        assert limit["text"].startswith("limit: ")
+        assert limit["text"].endswith(" Gb/s (max_flow)")
+        assert limit["others"].startswith("payload_share (")
+        dots = values(chart, fields=("limit", "mechanism"))
+        for dot in dots:
+            share = float(dot["limit"].split(" % of ")[0])
+            assert share == pytest.approx(100 * dot["goodput"] / limit["value"], rel=6e-3)
+        (least,) = values(charts_curves.latency_over_size(rich, rows, "GB/s", ceilings), fields=("value", "others"))
+        assert least["value"] == 5.0
+        assert least["text"] == "limit: 5.00 µs (payload_share)"
+
+
+def test_busbw_is_that_of_nccl_tests(rich: Results) -> None:
+    for first, rows in rich.panels:
+        if first["pattern"] not in ("allreduce", "alltoall"):
+            with pytest.raises(UsageError, match="has no busbw"):
+                charts_curves.busbw_over_size(rich, rows, "GB/s")
+            continue
+        drawn = values(charts_curves.busbw_over_size(rich, rows, "GB/s"), fields=("goodput", "mechanism"))
+        for row in rows:
+            dot = next(one for one in drawn if (one["size"], one["mechanism"]) == (row["size"], rich.label(row)))
+            assert dot["goodput"] == pytest.approx(row["busbw_bytes_per_s"] / GB, rel=1e-4)
 
 
 def test_matrix_cells_are_the_pairs(rich: Results, rich_run: Run) -> None:

@@ -76,7 +76,7 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["plot", "{run}", "--figure", "goodput", "-o", "x.bmp"], "ends with one of"),
         (["plot", "{run}", "--figure", "goodput", "--size", "8MB"], "not a size"),
         (["plot", "{run}", "--figure", "goodput", "--on", "a,b"], "are not devices"),
-        (["plot", "{run}", "--figure", "shares"], "no ceilings"),
+        (["plot", "{run}", "--figure", "shares"], "no limits"),
         (["plot", "{run}", "--figure", "matrix", "--quantity", "hops"], "needs the system"),
         (["query", "{run}", "DROP TABLE cases"], "one SELECT"),
         (["export", "{run}", "--format", "xml"], "unknown format 'xml'"),

@@ -89,14 +89,15 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
     print(write_report(loaded, output or loaded.path / "report.html", unit))
 
 
-@command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --figure goodput --pattern pingpong -o fig.pdf")
+@command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --slide -o allreduce.png")
 @run_argument()
 @option(
     "--figure",
-    required=True,
-    help="goodput, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, timeline, "
-    "distribution, shares; of applications scaling, kinds or ranks.",
+    default="",
+    help="goodput, busbw, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, timeline, "
+    "distribution, shares; of applications scaling, kinds or ranks. By default what says most of the run.",
 )
+@flag("--slide", help="16:9 with a title that says the peak: busbw for collectives, one limit line.")
 @option("-o", "--output", type=PATH, help="Ends with .pdf, .svg, .png or .json; FIGURE.pdf by default.")
 @option("--pattern", default="", help="Only this pattern.")
 @option("--size", help="Only this size, such as 64KiB.")
@@ -108,6 +109,7 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
 def plot_command(
     run: Path,
     figure: str,
+    slide: bool,
     output: Path | None,
     pattern: str,
     size: str | None,
@@ -122,7 +124,7 @@ def plot_command(
     from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
     from linkgauge.view.ceilings import Ceilings
-    from linkgauge.view.figures import Selection, draw, write_figure
+    from linkgauge.view.figures import Selection, default_figure, draw, write_figure
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
 
@@ -140,8 +142,9 @@ def plot_command(
         unit=unit,
     )
     loaded = load(run)
-    spec, note = draw(Results(loaded), Ceilings(loaded), figure, selection)
-    path = output or Path(f"{figure}.pdf")
+    results, ceilings = Results(loaded), Ceilings(loaded)
+    spec, note = draw(results, ceilings, figure, selection, slide)
+    path = output or Path(f"{figure or default_figure(results, ceilings, selection)}.pdf")
     write_figure(spec, path)
     print(path)
     if note:

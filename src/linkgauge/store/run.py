@@ -73,6 +73,12 @@ class Run:
         """How many cases of the run have no status since what was measured lay where a journal is damaged."""
         return len(self._lost(self.cases))
 
+    @property
+    def damages(self) -> list[str]:
+        """What of the run's journals cannot be read any more, a sentence each; empty for a whole run folder."""
+        _ = self.cases  # journals are read, and looked at, for these
+        return self._folder.damages
+
     @staticmethod
     def _lost(cases: pa.Table) -> set[tuple[Any, ...]]:
         """Return the cases that were lost and that no later attempt has measured again."""

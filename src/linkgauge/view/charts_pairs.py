@@ -122,7 +122,7 @@ def _quantity(quantity: str, unit: str, ceilings: Ceilings | None) -> tuple[Call
     if quantity == "goodput":
         return lambda row: _scaled(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit]), f"goodput ({unit})"
     if quantity == "share":
-        return lambda row: _share(row, ceilings), "share of the least bound (%)"
+        return lambda row: _share(row, ceilings), "% of limit"
     hops = _hops(ceilings)
     return lambda row: hops.get(pair_of(row)) if ceilings and ceilings.on_one_node(row) else None, "hops"
 

@@ -210,6 +210,24 @@ def devices_text(devices: list[int], pattern: str = "") -> str:
     return f"devices {' '.join(map(str, devices))}"
 
 
+def machine_words(run: Run) -> tuple[str, list[str]]:
+    """Return the hosts of a run, at most four, and its devices by kind: `node7`, `4 x NVIDIA H200`."""
+    hosts: list[str] = []
+    names: dict[str, str] = {}
+    for launch in run.launches.select(["ranks"]).to_pylist():
+        for rank in launch["ranks"] or []:
+            if rank["host"]:
+                hosts.append(rank["host"])
+            if rank["device_name"]:
+                names[f"{rank['host']}/{rank['device_uuid'] or rank['device_ordinal']}"] = rank["device_name"]
+    where = (
+        ", ".join(list(dict.fromkeys(hosts))[:4])
+        or str(run.info.get("machine", {}).get("host", ""))
+        or run.path.resolve().name
+    )
+    return where, [f"{list(names.values()).count(name)} x {name}" for name in dict.fromkeys(names.values())]
+
+
 def best_of(rows: list[Row]) -> tuple[Row | None, list[Row]]:
     """Return the fastest of the rows of one size, and those that cannot be told from it.
 

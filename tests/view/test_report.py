@@ -230,7 +230,7 @@ def test_what_measures_a_picture_finds_what_is_wrong_with_it(tmp_path: Path) -> 
     page = (
         '<html><body><svg width="300" height="100"><text x="10" y="60">one</text><text x="20" y="62">two</text>'
         '<g class="mark-rule role-mark"><line x1="0" x2="300" y1="20" y2="20"/></g><text x="10" y="25">limit: 4</text>'
-        '<rect class="box" x="100" y="70" width="20" height="20"/><text class="model" x="78" y="84">H100 HBM3</text>'
+        '<rect class="box" x="100" y="70" width="20" height="20"/><text class="model" x="68" y="84">H100 HBM3</text>'
         '<text x="280" y="90">over the edge</text></svg></body></html>'
     )
     found = measured(page, tmp_path, 800)

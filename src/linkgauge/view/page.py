@@ -64,9 +64,12 @@ class Page:
         """Add a line of explanation."""
         self.html(f'<p class="hint">{escape(text)}</p>')
 
-    def chart(self, chart: charts.Chart, caption: str, file_name: str, max_width: int = 0, height: int = 0) -> None:
+    def chart(
+        self, chart: charts.Chart, caption: str, file_name: str, max_width: int = 0, height: int = 0, min_width: int = 0
+    ) -> None:
         """Add a chart that takes the width there is, up to `max_width` pixels where that is not 0.
 
+        Where the page is narrower than `min_width`, the chart scrolls.
         A chart of one point is left out: it would say less than its row of the table.
         """
         if height:
@@ -79,9 +82,11 @@ class Page:
         self._datasets.update(datasets)
         spec["usermeta"] = {"datasets": sorted(datasets)}
         style = f' style="max-width:{max_width}px"' if max_width else ""
+        least = f' style="min-width:{min_width}px"' if min_width else ""
         self.html(
             f"<figure{style}><figcaption>{escape(caption)}</figcaption>"
-            f'<div class="chart" data-chart="{len(self._charts)}" data-file="{escape(file_name)}"></div></figure>'
+            f'<div class="scroll"><div class="chart"{least} data-chart="{len(self._charts)}" '
+            f'data-file="{escape(file_name)}"></div></div></figure>'
         )
         self._charts.append(spec)
 

@@ -52,7 +52,7 @@ def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
             color=alt.Color("slower:Q", title="slower than siblings (%)", scale=scale, legend=charts.gradient_legend()),
             tooltip=[alt.Tooltip(name) for name in ("node:N", "task:N", "slower:Q", "cases:Q")],
         )
-        .properties(height=height)
+        .properties(height=height, padding={"left": 5, "right": 40, "top": 5, "bottom": 5})  # room for the last name
     )
 
 

@@ -20,7 +20,7 @@ from linkgauge.exchange.nccl_form import printed
 from linkgauge.exchange.other_names import NCCL_PROGRAMS
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Run
 from synthetic import Noise, make_case, make_run
 
@@ -30,7 +30,7 @@ TOLD = ("pattern", "transport", "ranks", "size", "in_place", "datatype", "op", "
 def figures(run: Run) -> dict[tuple[Any, ...], tuple[float, float, float]]:
     """Of each collective by what a table tells of it: µs by the mean, algbw and busbw by it in GB/s."""
     found = {}
-    for row in summarise(run).to_pylist():
+    for row in summarize(run).to_pylist():
         if row["lane"] == -1 and row["status"] == "ok" and row["pattern"] in NCCL_PROGRAMS:
             by_mean = row["median_ns"] / row["mean_ns"] / 1e9
             rates = (row["algbw_bytes_per_s"] * by_mean, row["busbw_bytes_per_s"] * by_mean)
@@ -93,7 +93,7 @@ def test_any_collectives_come_back_whole(tmp_path_factory: pytest.TempPathFactor
 def test_every_rank_is_listed_where_devices_have_several(tmp_path: Path) -> None:
     case = dataclasses.replace(make_case("mpi", "allreduce", 4096), devices=(0, 0, 1, 1), ranks_per_device=2)
     back = there_and_back(linkgauge.load(make_run(tmp_path / "run", cases=[case], samples=5)), tmp_path)
-    assert {row["ranks"] for row in summarise(back).to_pylist()} == {4}
+    assert {row["ranks"] for row in summarize(back).to_pylist()} == {4}
 
 
 def test_groups_are_told_apart(tmp_path: Path) -> None:
@@ -131,4 +131,4 @@ def test_numbers_have_the_digits_that_fit(value: float, width: int, text: str) -
 def test_a_table_comes_back_as_the_transport_that_it_is_of(tmp_path: Path) -> None:
     cases = [make_case(name, "allreduce", 4096) for name in ("ccl", "kernel")]
     back = there_and_back(linkgauge.load(make_run(tmp_path / "run", cases=cases, samples=5)), tmp_path)
-    assert sorted({row["transport"] for row in summarise(back).to_pylist()}) == ["ccl", "kernel"]
+    assert sorted({row["transport"] for row in summarize(back).to_pylist()}) == ["ccl", "kernel"]

@@ -70,7 +70,7 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["show", "{run}/nowhere"], "no such run folder"),
         (["show", "{run}", "--unit", "MiB"], "unknown unit"),
-        (["show", "{run}", "--pattern", "chase"], "has no pattern 'chase'"),
+        (["show", "{run}", "--pattern", "pointer_chase"], "has no pattern 'pointer_chase'"),
         (["report", "{run}", "-o", "/proc/none/r.html"], "cannot write"),
         (["plot", "{run}", "--figure", "pie"], "unknown figure 'pie'"),
         (["plot", "{run}", "--figure", "goodput", "-o", "x.bmp"], "ends with one of"),

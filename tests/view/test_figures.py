@@ -15,7 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.store.run import Run
 from linkgauge.view import charts
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.figures import FIGURES, Selection, default_figure, draw
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run, pair_cases
@@ -26,9 +26,9 @@ pytest.importorskip("vl_convert")
 SIZES = (4096, 1 << 20, 1 << 28)
 
 
-def results_of(path: Path, cases: list[Case], **more: Any) -> tuple[Results, Ceilings]:
+def results_of(path: Path, cases: list[Case], **more: Any) -> tuple[Results, Limits]:
     run = linkgauge.load(make_run(path, cases=cases, samples=20, **more))
-    return Results(run), Ceilings(run)
+    return Results(run), Limits(run)
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def results_of(path: Path, cases: list[Case], **more: Any) -> tuple[Results, Cei
     ],
 )
 def test_without_a_name_the_figure_is_what_says_most(tmp_path: Path, cases: list[Case], expected: str) -> None:
-    results, ceilings = results_of(tmp_path / "run", cases)
-    assert default_figure(results, ceilings, Selection()) == expected
-    spec, _ = draw(results, ceilings, "", Selection())
+    results, limits = results_of(tmp_path / "run", cases)
+    assert default_figure(results, limits, Selection()) == expected
+    spec, _ = draw(results, limits, "", Selection())
     assert charts.points_of(spec) > 1
 
 
 def test_the_selection_chooses_among_the_figures(known_machine: Results) -> None:
-    ceilings = Ceilings(known_machine.run)
-    assert default_figure(known_machine, ceilings, Selection()) == "busbw"
-    assert default_figure(known_machine, ceilings, Selection(pattern="pingpong")) == "goodput"
-    spec, note = draw(known_machine, ceilings, "", Selection())
+    limits = Limits(known_machine.run)
+    assert default_figure(known_machine, limits, Selection()) == "busbw"
+    assert default_figure(known_machine, limits, Selection(pattern="pingpong")) == "goodput"
+    spec, note = draw(known_machine, limits, "", Selection())
     assert spec["title"]["text"].startswith("allreduce · 4 devices")
     assert "alltoall" in note
 
@@ -64,14 +64,14 @@ def test_plot_needs_no_figure(known_run: Run, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_slide_says_the_peak_and_has_one_limit(known_machine: Results) -> None:
-    ceilings = Ceilings(known_machine.run)
-    spec, _ = draw(known_machine, ceilings, "", Selection(), slide=True)
+    limits = Limits(known_machine.run)
+    spec, _ = draw(known_machine, limits, "", Selection(), slide=True)
     rows = [row for row in known_machine.rows if row["pattern"] == "allreduce" and row["ranks"] == 4]
     best = max(rows, key=lambda row: row["busbw_bytes_per_s"])
     said = re.fullmatch(r"allreduce · 4 devices: (\d+) GB/s busbw, (\d+) % of limit", spec["title"]["text"])
     assert said is not None, spec["title"]["text"]
     assert float(said[1]) == pytest.approx(best["busbw_bytes_per_s"] / 1e9, rel=5e-3)
-    bound = ceilings.least_bound(best)
+    bound = limits.limit_of(best)
     assert bound is not None
     assert bound.goodput_bytes_per_s
     assert float(said[2]) == pytest.approx(100 * best["goodput_bytes_per_s"] / bound.goodput_bytes_per_s, abs=0.6)
@@ -87,10 +87,10 @@ def test_a_figure_of_several_charts_is_no_slide(known_machine: Results) -> None:
 def test_no_text_of_a_slide_lies_on_another(known_machine: Results, tmp_path: Path) -> None:
     import vl_convert
 
-    ceilings, page, drawn = Ceilings(known_machine.run), [], []
+    limits, page, drawn = Limits(known_machine.run), [], []
     for name in ("", *FIGURES):
         try:
-            spec, _ = draw(known_machine, ceilings, name, Selection(), slide=True)
+            spec, _ = draw(known_machine, limits, name, Selection(), slide=True)
         except UsageError:
             continue  # of another kind of run
         svg = vl_convert.vegalite_to_svg(spec)

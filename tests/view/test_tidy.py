@@ -10,13 +10,13 @@ import pytest
 
 from linkgauge.app.cli import run_command
 from linkgauge.store.run import Run
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.tidy import COLUMNS, tidy
 
 
 def test_every_case_has_one_row_with_its_figures(rich: Results) -> None:
-    rows = tidy(rich, Ceilings(rich.run)).to_pylist()
+    rows = tidy(rich, Limits(rich.run)).to_pylist()
     measured = {row["case_key"]: row for row in rich.rows}
     assert sorted(row["case_key"] for row in rows) == sorted([*measured, *(row["case_key"] for row in rich.others)])
     for row in rows:
@@ -36,7 +36,7 @@ def test_every_case_has_one_row_with_its_figures(rich: Results) -> None:
 
 
 def test_a_limit_and_its_share_are_on_the_rate_that_is_shown(known_machine: Results) -> None:
-    rows = tidy(known_machine, Ceilings(known_machine.run)).to_pylist()
+    rows = tidy(known_machine, Limits(known_machine.run)).to_pylist()
     shared = [row for row in rows if row["percent_of_limit"] is not None]
     assert {"allreduce", "unidirectional"} <= {row["pattern"] for row in shared}
     for row in shared:

@@ -78,11 +78,11 @@ def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, outp
     loaded = load(run)
     table = None
     if tidy:
-        from linkgauge.view.ceilings import Ceilings
+        from linkgauge.view.limits import Limits
         from linkgauge.view.results import Results
         from linkgauge.view.tidy import tidy as tidy_table
 
-        table = tidy_table(Results(loaded), Ceilings(loaded))
+        table = tidy_table(Results(loaded), Limits(loaded))
     if output is None:
         print(export(loaded, form, anonymous, table), end="")
         return

@@ -70,9 +70,9 @@ def export_parquet(run: Run, anonymous: bool = False, table: pa.Table | None = N
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
-    kept = summarise(run) if table is None else table
+    kept = summarize(run) if table is None else table
     if anonymous:
         rows, _ = _rows(run, _Hider(run), kept)
         kept = pa.Table.from_pylist(rows, kept.schema)
@@ -82,9 +82,9 @@ def export_parquet(run: Run, anonymous: bool = False, table: pa.Table | None = N
 
 
 def _rows(run: Run, hide: _Hider | None, table: pa.Table | None) -> tuple[list[Row], list[str]]:
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
-    kept = summarise(run) if table is None else table
+    kept = summarize(run) if table is None else table
     rows: list[Row] = kept.to_pylist()
     return [hide.row(row) for row in rows] if hide is not None else rows, kept.column_names
 

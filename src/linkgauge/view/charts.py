@@ -1,4 +1,4 @@
-"""What all charts share: colours, axes, texts, and the rows that they draw. Altair is imported when a chart is made.
+"""What all charts share: colors, axes, texts, and the rows that they draw. Altair is imported when a chart is made.
 
 Each chart is one function in a `charts_*` module, from a Results to an altair chart; the report and `linkgauge plot`
 use the same ones. Numbers are in the units of the axis, rounded to five digits so that a report stays small.
@@ -23,8 +23,8 @@ from linkgauge.view.units import RATE_UNITS, Row, size_text
 # One of altair's chart classes. They are only known once altair is imported, which not every installation has.
 Chart: TypeAlias = Any
 
-# Okabe and Ito's colours, which all kinds of colour vision tell apart; a transport has the same one everywhere.
-TRANSPORT_COLOURS = {
+# Okabe and Ito's colors, which all kinds of color vision tell apart; a transport has the same one everywhere.
+TRANSPORT_COLORS = {
     "staging": "#7F7F7F",
     "copy_engine": "#E69F00",
     "kernel": "#009E73",
@@ -39,7 +39,7 @@ TRANSPORT_COLOURS = {
 }
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-CEILING_COLOUR = "#444444"
+LIMIT_COLOR = "#444444"
 _LEGEND_WIDTH = 340  # pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
@@ -215,14 +215,14 @@ def short(value: float | None, factor: float = 1.0) -> float | None:
 
 
 def gradient_legend(**more: Any) -> Any:
-    """Return a legend of a colour scale that lies below the chart: beside it, it would take the cells' width."""
+    """Return a legend of a color scale that lies below the chart: beside it, it would take the cells' width."""
     return altair().Legend(orient="bottom", direction="horizontal", gradientLength=180, titleLimit=260, **more)
 
 
 def mechanism_encoding(results: Results, shown: Sequence[str] | None = None, narrow: bool = False) -> dict[str, Any]:
-    """Return the colour, dash and shape of mechanisms, one legend for the three: the transport gives the colour.
+    """Return the color, dash and shape of mechanisms, one legend for the three: the transport gives the color.
 
-    `shown` are the labels of the chart; the colour of one never depends on which others are there. `narrow`: names one
+    `shown` are the labels of the chart; the color of one never depends on which others are there. `narrow`: names one
     below the other, since the names of the chart's rows take most of its width.
     """
     every = list(results.mechanisms.values())
@@ -232,11 +232,11 @@ def mechanism_encoding(results: Results, shown: Sequence[str] | None = None, nar
 def encoding_of(every: Sequence[str], labels: Sequence[str], narrow: bool = False) -> dict[str, Any]:
     """Return `mechanism_encoding` of these labels, each a transport and more, among all that may be drawn."""
     alt = altair()
-    colours, dashes, shapes = [], [], []
+    colors, dashes, shapes = [], [], []
     for label in labels:
         transport = transport_of(label)
         place = [one for one in every if transport_of(one) == transport].index(label)
-        colours.append(colour_of(transport))
+        colors.append(color_of(transport))
         dashes.append(_DASHES[place % len(_DASHES)])
         shapes.append(_SHAPES[(order_of(transport) + place) % len(_SHAPES)])
     # About seven pixels a letter, and the symbol: what is wider than a chart would be cut.
@@ -250,7 +250,7 @@ def encoding_of(every: Sequence[str], labels: Sequence[str], narrow: bool = Fals
     )
     field = "mechanism:N"
     return {
-        "color": alt.Color(field, scale=alt.Scale(domain=list(labels), range=colours), legend=legend),
+        "color": alt.Color(field, scale=alt.Scale(domain=list(labels), range=colors), legend=legend),
         "strokeDash": alt.StrokeDash(field, scale=alt.Scale(domain=list(labels), range=dashes), legend=legend),
         "shape": alt.Shape(field, scale=alt.Scale(domain=list(labels), range=shapes), legend=legend),
     }
@@ -261,9 +261,9 @@ def transport_of(label: str) -> str:
     return label.split(" ", 1)[0]
 
 
-def colour_of(transport: str) -> str:
-    """Return the colour that a transport has everywhere."""
-    return TRANSPORT_COLOURS.get(transport, "#882255")
+def color_of(transport: str) -> str:
+    """Return the color that a transport has everywhere."""
+    return TRANSPORT_COLORS.get(transport, "#882255")
 
 
 def size_axis(sizes: Iterable[int]) -> Any:
@@ -287,7 +287,7 @@ def log_y(field: str, title: str, values: Iterable[float], padding: int = 8) -> 
     known = [value for value in values if value > 0]
     decades = math.log10(max(known) / min(known)) if known else 0.0
     label = DECADE_LABEL if decades >= 2 else HALF_DECADE_LABEL if decades >= 0.7 else "format(datum.value, '~g')"
-    # Lines at the decades alone, where there are several: those between would be a grey wall behind the curves.
+    # Lines at the decades alone, where there are several: those between would be a gray wall behind the curves.
     exponents = range(math.floor(math.log10(min(known))), math.ceil(math.log10(max(known))) + 2) if known else ()
     ticks = {"values": [10.0**one for one in exponents]} if decades >= 2 else {"tickCount": 6}
     axis = alt.Axis(labelExpr=label, labelOverlap=True, labelSeparation=2, **ticks)

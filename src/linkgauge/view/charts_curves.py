@@ -8,7 +8,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
@@ -16,30 +16,30 @@ from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
 SMALL_BYTES = 4096  # the sizes of the panel of small ones
 
 
-def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def latency_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
     title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
-    limit = _least_time(rows, ceilings)
+    limit = _least_time(rows, limits)
     return _lines(results, data, _y("median", title, data, limit), "q1", "q3", limit)
 
 
-def goodput_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return the median goodput in `unit` over size, both axes logarithmic. UsageError for rows that have none."""
-    data = _rates(results, rows, unit, ceilings, 1.0)
+    data = _rates(results, rows, unit, limits, 1.0)
     ways = ", sum of both ways" if PATTERNS[rows[0]["pattern"]].both_ways else ""
-    limit = drawn_limit(rows, ceilings, unit, 1.0)
+    limit = drawn_limit(rows, limits, unit, 1.0)
     y = _y("goodput", f"goodput ({unit}{ways})", data, limit)
     return _lines(results, data, y, "goodput_q3", "goodput_q1", limit)
 
 
-def busbw_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def busbw_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return the bus bandwidth of one of nccl-tests' collectives over size. UsageError for other rows."""
     if not has_busbw(rows[0]):
         raise UsageError(f"{rows[0]['pattern']} has no busbw: 'linkgauge plot --figure goodput' shows its goodput")
     factor = shown_factor(rows[0])
-    data = _rates(results, rows, unit, ceilings, factor)
-    limit = drawn_limit(rows, ceilings, unit, factor)
+    data = _rates(results, rows, unit, limits, factor)
+    limit = drawn_limit(rows, limits, unit, factor)
     return _lines(results, data, _y("goodput", f"busbw ({unit})", data, limit), "goodput_q3", "goodput_q1", limit)
 
 
@@ -54,17 +54,17 @@ def shown_factor(row: Row) -> float:
 
 
 def rate_over_size(
-    results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None, plain: bool = False
+    results: Results, rows: list[Row], unit: str, limits: Limits | None = None, plain: bool = False
 ) -> Chart:
     """Return busbw over size of nccl-tests' collectives, goodput of all else, on a logarithmic axis.
 
     `plain`: on a straight axis from zero, on which the share of the limit can be read off: for a slide.
     """
-    chart = (busbw_over_size if has_busbw(rows[0]) else goodput_over_size)(results, rows, unit, ceilings)
+    chart = (busbw_over_size if has_busbw(rows[0]) else goodput_over_size)(results, rows, unit, limits)
     if not plain:
         return chart
     factor = shown_factor(rows[0])
-    data, limit = _rates(results, rows, unit, ceilings, factor), drawn_limit(rows, ceilings, unit, factor)
+    data, limit = _rates(results, rows, unit, limits, factor), drawn_limit(rows, limits, unit, factor)
     top = 1.12 * max([row["goodput_q1"] for row in data] + ([limit["value"]] if limit else []))
     alt = charts.altair()
     title = f"{'busbw' if has_busbw(rows[0]) else 'goodput'} ({unit})"
@@ -73,7 +73,7 @@ def rate_over_size(
 
 
 def _rates(
-    results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None, factor: float
+    results: Results, rows: list[Row], unit: str, limits: Limits | None, factor: float
 ) -> list[dict[str, Any]]:
     """Return the rows as they are drawn, goodput times `factor`, each with its own limit for who points at it."""
     data = []
@@ -82,16 +82,16 @@ def _rates(
             continue
         for name in ("goodput", "goodput_q1", "goodput_q3"):
             drawn[name] = charts.short(drawn[name], factor)
-        drawn["limit"] = _limit_words(row, ceilings, unit, factor)
+        drawn["limit"] = _limit_words(row, limits, unit, factor)
         data.append(drawn)
     if not data:
         raise UsageError(f"{rows[0]['pattern']} has no goodput: 'linkgauge plot --figure latency' shows its times")
     return data
 
 
-def _limit_words(row: Row, ceilings: Ceilings | None, unit: str, factor: float) -> str:
+def _limit_words(row: Row, limits: Limits | None, unit: str, factor: float) -> str:
     """Return a row's share of its own limit: `87 % of 450 GB/s (max_flow)`; empty where it has none."""
-    bound = ceilings.least_bound(row) if ceilings is not None else None
+    bound = limits.limit_of(row) if limits is not None else None
     if bound is None or not bound.goodput_bytes_per_s or row["goodput_bytes_per_s"] is None:
         return ""
     share = digits(100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s)
@@ -113,10 +113,10 @@ def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
     return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", None, picking=False)
 
 
-def goodput_figure(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def goodput_figure(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return goodput over size with the latency of small sizes beside it, as the papers draw it."""
     alt = charts.altair()
-    main = goodput_over_size(results, rows, unit, ceilings).properties(width=420, height=300)
+    main = goodput_over_size(results, rows, unit, limits).properties(width=420, height=300)
     if len({row["size"] for row in rows if row["size"] <= SMALL_BYTES}) < 2:
         return alt.hconcat(main)
     small = small_sizes(results, rows, unit).properties(width=170, height=300)
@@ -166,19 +166,19 @@ def _lines(
     return alt.layer(*layers)
 
 
-def drawn_limit(rows: list[Row], ceilings: Ceilings | None, unit: str, factor: float) -> dict[str, Any] | None:
+def drawn_limit(rows: list[Row], limits: Limits | None, unit: str, factor: float) -> dict[str, Any] | None:
     """Return the one limit that a chart draws: the least upper bound of the mechanism that may reach most.
 
     What other mechanisms may reach, and what other rules say, is in the texts that pointing at a line or point shows.
     """
-    bounds = [found for row in rows if ceilings is not None and (found := ceilings.least_bound(row)) is not None]
+    bounds = [found for row in rows if limits is not None and (found := limits.limit_of(row)) is not None]
     drawn = max(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
-    if ceilings is None or drawn is None or not drawn.goodput_bytes_per_s:
+    if limits is None or drawn is None or not drawn.goodput_bytes_per_s:
         return None
     scale = factor / RATE_UNITS[unit]
     others: dict[str, float] = {}
     for row in rows:
-        for line in ceilings.of(row):
+        for line in limits.of(row):
             if line.goodput_bytes_per_s and 0 < line.goodput_bytes_per_s < 0.999 * drawn.goodput_bytes_per_s:
                 others.setdefault(f"{line.rule} ({line.kind})", line.goodput_bytes_per_s)
     said = sorted(others.items(), key=lambda item: -item[1])[:_MOST_OTHERS]
@@ -189,12 +189,12 @@ def drawn_limit(rows: list[Row], ceilings: Ceilings | None, unit: str, factor: f
     }
 
 
-def _least_time(rows: list[Row], ceilings: Ceilings | None) -> dict[str, Any] | None:
+def _least_time(rows: list[Row], limits: Limits | None) -> dict[str, Any] | None:
     """Return the least time that was measured or is typical of the lowest layer; None where no rule tells of one.
 
     A bound's least time lies orders of magnitude below the curves, and would only shrink them.
     """
-    lines = [line for row in rows if ceilings is not None for line in ceilings.of(row)]
+    lines = [line for row in rows if limits is not None for line in limits.of(row)]
     told = [line for line in lines if line.latency_ns and not line.binds]
     least = min(told, key=lambda line: line.latency_ns or 0.0, default=None)
     if least is None or not least.latency_ns:
@@ -214,13 +214,13 @@ def _limit_line(limit: dict[str, Any], x: Any, below: bool) -> list[Any]:
         [alt.Tooltip("others:N", title="others")] if limit["others"] else []
     )
     y = alt.Y("value:Q")
-    rule = alt.Chart(data).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR, strokeWidth=1.4)
+    rule = alt.Chart(data).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR, strokeWidth=1.4)
     # A line of one pixel is hard to point at.
     wide = alt.Chart(data).mark_rule(strokeWidth=13, opacity=0.001)
     start = x.to_dict(validate=False)["scale"]["domain"][0]
     text = alt.Chart(data).mark_text(
         align="left", baseline="top" if below else "bottom", dy=4 if below else -3, fontSize=11,
-        color=charts.CEILING_COLOUR,
+        color=charts.LIMIT_COLOR,
     )  # fmt: skip
     at = alt.X("start:Q")
     return [
@@ -259,7 +259,7 @@ def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Cha
 def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart:
     """Return how many times faster mechanism `of` is than `against`, over size and number of devices.
 
-    Colours are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
+    Colors are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
     """
     alt = charts.altair()
     times: dict[tuple[int, int, str], float] = {}
@@ -303,7 +303,7 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
     return alt.layer(cells, text).properties(height=max(70, 34 * len(counts)))
 
 
-def share_of_peak(results: Results, ceilings: Ceilings, unit: str, most_tasks: int = 0) -> Chart | None:
+def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int = 0) -> Chart | None:
     """Return for each task the peak of every mechanism as a share of the least bound that the system gives.
 
     None where no row has a bound. With `most_tasks` there are no more tasks than that, each with its best mechanism
@@ -319,7 +319,7 @@ def share_of_peak(results: Results, ceilings: Ceilings, unit: str, most_tasks: i
                 best[results.label(row)] = row
         own = []
         for label, row in best.items():
-            bound = ceilings.least_bound(row)
+            bound = limits.limit_of(row)
             if bound is not None and bound.goodput_bytes_per_s:
                 share = 100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s
                 factor = shown_factor(row) / RATE_UNITS[unit]
@@ -361,6 +361,6 @@ def share_of_peak(results: Results, ceilings: Ceilings, unit: str, most_tasks: i
         ],
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text=alt.Text("text:N"))
-    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR)
+    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR)
     layers: list[Any] = [bars, text, full.encode(x=alt.X("at:Q"))]
     return alt.layer(*layers).properties(height=max(60, 17 * len(data) + 10 * len(tasks)))

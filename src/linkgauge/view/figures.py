@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps.catalogue import label
+from linkgauge.apps.catalog import label
 from linkgauge.errors import UsageError
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
@@ -22,7 +22,7 @@ from linkgauge.view import (
     charts_spread,
 )
 from linkgauge.view.between import DISTANCES
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.results import Results, is_pair, machine_words
@@ -62,9 +62,9 @@ class _Source:
     """
 
     def __init__(
-        self, results: Results, ceilings: Ceilings, selection: Selection, *, slide: bool = False, telling: bool = False
+        self, results: Results, limits: Limits, selection: Selection, *, slide: bool = False, telling: bool = False
     ) -> None:
-        self.results, self.ceilings, self.selection = results, ceilings, selection
+        self.results, self.limits, self.selection = results, limits, selection
         self.slide, self.telling = slide, telling
 
     def keeps(self, row: Row, by_size: bool = True) -> bool:
@@ -119,12 +119,12 @@ def _over_size(
 ) -> Callable[[_Source], Drawn]:
     def figure(source: _Source) -> Drawn:
         rows, note = source.panel(fits=fits)
-        unit, ceilings = source.selection.unit, source.ceilings
+        unit, limits = source.selection.unit, source.limits
         if source.slide and draw is not charts_curves.latency_over_size:
-            chart = charts_curves.rate_over_size(source.results, rows, unit, ceilings, plain=True)
+            chart = charts_curves.rate_over_size(source.results, rows, unit, limits, plain=True)
             title, subtitle = _message(source, rows)
             return Drawn(chart, title, note, subtitle)
-        return Drawn(draw(source.results, rows, unit, ceilings), source.results.title(rows[0]), note)
+        return Drawn(draw(source.results, rows, unit, limits), source.results.title(rows[0]), note)
 
     return figure
 
@@ -143,7 +143,7 @@ def _message(source: _Source, rows: list[Row]) -> tuple[str, str]:
     best = max(rows, key=lambda row: row["goodput_bytes_per_s"] or 0)
     rate = charts_curves.shown_factor(best) * (best["goodput_bytes_per_s"] or 0) / RATE_UNITS[unit]
     words = f"{digits(rate)} {unit}{' busbw' if charts_curves.has_busbw(best) else ''}"
-    bound = source.ceilings.least_bound(best)
+    bound = source.limits.limit_of(best)
     if bound is not None and bound.goodput_bytes_per_s and best["goodput_bytes_per_s"]:
         words += f", {100 * best['goodput_bytes_per_s'] / bound.goodput_bytes_per_s:.0f} % of limit"
     host, devices = machine_words(source.results.run)
@@ -190,9 +190,9 @@ def _matrix(source: _Source) -> Drawn:
     quantity = source.selection.quantity or "goodput"
     if quantity not in charts_pairs.QUANTITIES:
         raise UsageError(f"unknown quantity '{quantity}': expected one of {', '.join(charts_pairs.QUANTITIES)}")
-    if quantity in ("share", "hops") and source.ceilings.system is None:
+    if quantity in ("share", "hops") and source.limits.system is None:
         raise UsageError(f"quantity '{quantity}' needs the system that the run was measured on, which run.json lacks")
-    chart = charts_pairs.pair_matrix(source.results, rows, source.selection.unit, quantity, source.ceilings)
+    chart = charts_pairs.pair_matrix(source.results, rows, source.selection.unit, quantity, source.limits)
     return Drawn(chart, _pair_title(source, rows))
 
 
@@ -213,7 +213,7 @@ def _all_at_once(kind: str) -> Callable[[_Source], Drawn]:
 def _topology(source: _Source) -> Drawn:
     rows = source.matrix()
     unit = source.selection.unit
-    chart = charts_pairs.topology(rows, unit, source.ceilings)
+    chart = charts_pairs.topology(rows, unit, source.limits)
     return Drawn(chart, f"{_pair_title(source, rows)} · {unit}")
 
 
@@ -283,7 +283,7 @@ _SLIDE_TASKS = 12
 
 def _shares(source: _Source) -> Drawn:
     most = _SLIDE_TASKS if source.slide else 0
-    chart = charts_curves.share_of_peak(source.results, source.ceilings, source.selection.unit, most)
+    chart = charts_curves.share_of_peak(source.results, source.limits, source.selection.unit, most)
     if chart is None:
         raise UsageError("no limits: run.json does not say on what system the run was measured")
     return Drawn(chart.properties(width=460), "peak goodput as % of limit")
@@ -345,10 +345,10 @@ FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
 }
 
 
-def default_figure(results: Results, ceilings: Ceilings, selection: Selection) -> str:
+def default_figure(results: Results, limits: Limits, selection: Selection) -> str:
     """Return the figure that says most of a run's selection: of applications where their time goes, else a curve over
     size, else pairs as a matrix, shares of limits, or what one size's samples are like."""
-    source = _Source(results, ceilings, selection, telling=True)
+    source = _Source(results, limits, selection, telling=True)
     kept = [row for row in results.rows if source.keeps(row)]
     if applications.measured(kept):
         return "kinds" if step_times(results.run) else "scaling"
@@ -359,13 +359,13 @@ def default_figure(results: Results, ceilings: Ceilings, selection: Selection) -
         return "latency" if not rated else "busbw" if charts_curves.has_busbw(first[0]) else "goodput"
     if any(source.keeps(one) for one, _ in results.matrices):
         return "matrix"
-    if len(kept) > 1 and any(ceilings.least_bound(row) for row in kept):
+    if len(kept) > 1 and any(limits.limit_of(row) for row in kept):
         return "shares"
     return "boxes"
 
 
 def draw(
-    results: Results, ceilings: Ceilings, name: str, selection: Selection, slide: bool = False
+    results: Results, limits: Limits, name: str, selection: Selection, slide: bool = False
 ) -> tuple[dict[str, Any], str]:
     """Return a figure as a Vega-Lite specification, and a note on what it leaves out.
 
@@ -377,8 +377,8 @@ def draw(
     if not results.rows:
         raise UsageError("this run has no case with figures")
     with charts.drawing():
-        source = _Source(results, ceilings, selection, slide=slide, telling=not name)
-        drawn = FIGURES[name or default_figure(results, ceilings, selection)][0](source)
+        source = _Source(results, limits, selection, slide=slide, telling=not name)
+        drawn = FIGURES[name or default_figure(results, limits, selection)][0](source)
         spec = charts.spec_of(charts.themed(drawn.chart, drawn.title, drawn.subtitle, slide=slide), validate=False)
         return charts.sixteen_by_nine(spec, name) if slide else spec, drawn.note
 

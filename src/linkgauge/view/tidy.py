@@ -11,7 +11,7 @@ from linkgauge.view.units import Row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.limits import Limits
 
 # Each column, its type and what it holds; docs/run-folder.md (Tidy table) has the same list.
 COLUMNS = (
@@ -23,7 +23,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def tidy(results: Results, ceilings: Ceilings) -> pa.Table:
+def tidy(results: Results, limits: Limits) -> pa.Table:
     """Return one row a case (of repeats their median, as tables show them), those without figures with nulls.
 
     `latency` and its 95 % interval are those of the first screen: of ping-pongs half the round trip. The limit is on
@@ -31,7 +31,7 @@ def tidy(results: Results, ceilings: Ceilings) -> pa.Table:
     """
     import pyarrow as pa
 
-    rows = [_figures(results, ceilings, row) for row in results.rows]
+    rows = [_figures(results, limits, row) for row in results.rows]
     rows += [_name(row) | {"samples": 0} for row in results.others]
     types = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
     return pa.table({name: pa.array([row.get(name) for row in rows], types[kind]) for name, kind in COLUMNS})
@@ -50,7 +50,7 @@ def _name(row: Row) -> dict[str, Any]:
     }
 
 
-def _figures(results: Results, ceilings: Ceilings, row: Row) -> dict[str, Any]:
+def _figures(results: Results, limits: Limits, row: Row) -> dict[str, Any]:
     half = row["latency_ns"] / row["median_ns"] if row["median_ns"] else 1.0
     found = _name(row) | {"mechanism": results.label(row), "samples": row["samples"]}
     for name, column in (("", "latency_ns"), ("low_", "interval_low_ns"), ("high_", "interval_high_ns")):
@@ -60,7 +60,7 @@ def _figures(results: Results, ceilings: Ceilings, row: Row) -> dict[str, Any]:
     for name in ("goodput", "algbw", "busbw") if traits.algorithm_factor is not None else ("goodput",):
         value = row[f"{name}_bytes_per_s"]
         found[f"{name}_gb_per_s"] = None if value is None else value / 1e9
-    bound = ceilings.least_bound(row)
+    bound = limits.limit_of(row)
     if bound is not None and bound.goodput_bytes_per_s and row["goodput_bytes_per_s"]:
         factor = traits.shown_factor(row["ranks"] // row["groups"])
         found["limit_gb_per_s"] = bound.goodput_bytes_per_s * factor / 1e9

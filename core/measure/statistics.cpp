@@ -47,9 +47,9 @@ double quantile(std::vector<double>& values, double share) {  // reorders
 
 // Correlation of a series of mean 0 with itself `lag` later, over its variance; the sum is over n, which keeps the
 // sequence positive definite.
-double lagged(std::span<const double> centerd, double sum_of_squares, std::size_t lag) {
+double lagged(std::span<const double> centered, double sum_of_squares, std::size_t lag) {
   double sum = 0;
-  for (std::size_t i = lag; i < centerd.size(); ++i) sum += centerd[i] * centerd[i - lag];
+  for (std::size_t i = lag; i < centered.size(); ++i) sum += centered[i] * centered[i - lag];
   return sum / sum_of_squares;
 }
 
@@ -63,13 +63,13 @@ double center(std::vector<double>& values) {  // returns the sum of squares abou
   return sum;
 }
 
-// Integrated autocorrelation time by the initial monotone sequence. `centerd` has mean 0.
-double time_by_sequence(std::span<const double> centerd, double sum_of_squares) {
+// Integrated autocorrelation time by the initial monotone sequence. `centered` has mean 0.
+double time_by_sequence(std::span<const double> centered, double sum_of_squares) {
   double total = 0;
   double before = std::numeric_limits<double>::infinity();
-  for (std::size_t lag = 0; lag + 1 <= centerd.size() / 2; lag += 2) {
-    const double even = lag == 0 ? 1.0 : lagged(centerd, sum_of_squares, lag);
-    const double pair = std::min(before, even + lagged(centerd, sum_of_squares, lag + 1));
+  for (std::size_t lag = 0; lag + 1 <= centered.size() / 2; lag += 2) {
+    const double even = lag == 0 ? 1.0 : lagged(centered, sum_of_squares, lag);
+    const double pair = std::min(before, even + lagged(centered, sum_of_squares, lag + 1));
     if (pair <= 0) break;
     total += pair;
     before = pair;
@@ -79,20 +79,20 @@ double time_by_sequence(std::span<const double> centerd, double sum_of_squares) 
 
 // The same for a long series: correlation within blocks shows in the variance of their means, correlation among blocks
 // in their own sequence.
-double time_by_blocks(std::span<const double> centerd, double sum_of_squares) {
-  const std::size_t block = (centerd.size() + kMostForLags - 1) / kMostForLags;
-  if (block == 1) return time_by_sequence(centerd, sum_of_squares);
+double time_by_blocks(std::span<const double> centered, double sum_of_squares) {
+  const std::size_t block = (centered.size() + kMostForLags - 1) / kMostForLags;
+  if (block == 1) return time_by_sequence(centered, sum_of_squares);
   std::vector<double> means;
-  for (std::size_t first = 0; first + block <= centerd.size(); first += block) {
-    means.push_back(std::accumulate(centerd.begin() + static_cast<std::ptrdiff_t>(first),
-                                    centerd.begin() + static_cast<std::ptrdiff_t>(first + block), 0.0) /
+  for (std::size_t first = 0; first + block <= centered.size(); first += block) {
+    means.push_back(std::accumulate(centered.begin() + static_cast<std::ptrdiff_t>(first),
+                                    centered.begin() + static_cast<std::ptrdiff_t>(first + block), 0.0) /
                     static_cast<double>(block));
   }
   const double count = static_cast<double>(means.size());
   const double block_squares = center(means);
   if (block_squares <= 0) return 1;
   const double within =
-      static_cast<double>(block) * (block_squares / count) / (sum_of_squares / static_cast<double>(centerd.size()));
+      static_cast<double>(block) * (block_squares / count) / (sum_of_squares / static_cast<double>(centered.size()));
   return std::max(1.0, within * time_by_sequence(means, block_squares));
 }
 
@@ -102,8 +102,8 @@ double cautious_correlation(double rho, double n) {
   return std::clamp(rho + (1 + 3 * rho) / n + std::sqrt(std::max(0.0, 1 - rho * rho) / n), 0.0, kMostCorrelated);
 }
 
-// Ranks with ties at their mean, centerd.
-std::vector<double> centerd_ranks(std::span<const double> series) {
+// Ranks with ties at their mean, centered.
+std::vector<double> centered_ranks(std::span<const double> series) {
   std::vector<std::size_t> order(series.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return series[a] < series[b]; });
@@ -167,7 +167,7 @@ double effective_size_about(std::span<const double> series, double center_value)
   double time = time_by_blocks(indicator, squares);
   if (n <= kMostForRanks) {
     time = std::max(time, time_by_chain_model(lagged(indicator, squares, 1), count));
-    std::vector<double> ranks = centerd_ranks(series);
+    std::vector<double> ranks = centered_ranks(series);
     const double rank_squares = center(ranks);
     time = std::max(time, time_by_gaussian_model(lagged(ranks, rank_squares, 1), count));
   }

@@ -80,7 +80,9 @@ def collectives(draw: st.DrawFn) -> Case:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(collectives(), min_size=1, max_size=8, unique_by=lambda case: case.case_key), st.integers(0, 99))
-def test_any_collectives_come_back_whole(tmp_path_factory: pytest.TempPathFactory, cases: list[Case], seed: int) -> None:
+def test_any_collectives_come_back_whole(
+    tmp_path_factory: pytest.TempPathFactory, cases: list[Case], seed: int
+) -> None:
     folder = tmp_path_factory.mktemp("back")
     scale = 10.0 ** (seed % 7)  # from some µs to ten seconds
     run = make_run(

@@ -16,8 +16,8 @@ from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
-from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.charts_spread import noisiest
+from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import Row
 from synthetic import make_case, make_run
@@ -29,7 +29,10 @@ class TenGigabytes(Limits):
     """A system on which everything is bounded by 10 GB/s."""
 
     def of(self, row: Row) -> list[LimitLine]:
-        return [LimitLine("max_flow", "upper bound", 10e9, None, ""), LimitLine("payload_share", "typical", 9e9, 5e3, "")]
+        return [
+            LimitLine("max_flow", "upper bound", 10e9, None, ""),
+            LimitLine("payload_share", "typical", 9e9, 5e3, ""),
+        ]
 
 
 def values(chart: Any, **required: Any) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.store.run import Run
 from linkgauge.view import charts
-from linkgauge.view.limits import Limits
 from linkgauge.view.figures import FIGURES, Selection, default_figure, draw
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run, pair_cases
 

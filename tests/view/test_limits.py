@@ -14,8 +14,8 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import RunFolderError
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
-from linkgauge.view.limits import Limits
 from linkgauge.view.judged import findings_of
+from linkgauge.view.limits import Limits
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import linkgauge
+from drawn_texts import dumped, measured
 from linkgauge.errors import DamagedRunWarning, EnvironmentLackingError, UsageError
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.store.run import Run
 from linkgauge.view import charts
 from linkgauge.view.report import report_html, write_report
 from linkgauge.view.results import Results
-from drawn_texts import dumped, measured
 from synthetic import make_case, make_run
 
 pytest.importorskip("altair")
@@ -279,7 +279,9 @@ def test_the_choices_of_libraries_are_folded_below_the_curves(tmp_path: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("linkgauge.view.report.chosen_ranges", lambda results, rows: chosen)
         text = report_html(linkgauge.load(path), findings=())
-    assert text.index('id="patterns"') < text.index('id="spread"') < text.index('id="chosen"') < text.index('id="cases"')
+    assert (
+        text.index('id="patterns"') < text.index('id="spread"') < text.index('id="chosen"') < text.index('id="cases"')
+    )
     folded = text[text.index('id="chosen"') : text.index('id="cases"')]
     assert folded.index("<details>") < folded.index("NVLS") < folded.index("</details>")
 
@@ -314,6 +316,8 @@ def test_a_damaged_run_says_so_before_its_figures(tmp_path: Path) -> None:
 def test_an_imported_run_has_its_sentence_and_its_origin() -> None:
     run = linkgauge.load(Path(__file__).parent.parent / "findings" / "imported_nccl_tests")
     text = report_html(run, findings=())
-    assert text.count("&quot;imported&quot;: true") == 1 + text[text.index('id="machine"') :].count("&quot;imported&quot;: true")
+    assert text.count("&quot;imported&quot;: true") == 1 + text[text.index('id="machine"') :].count(
+        "&quot;imported&quot;: true"
+    )
     (said,) = re.findall(r'<p class="sentence">(.*?)</p>', text)
     assert "imported" not in said

@@ -51,9 +51,7 @@ def test_numbers_say_their_unit_in_their_name() -> None:
         assert kind == "string" or name.endswith(endings) or name in ("samples", "percent_of_limit")
 
 
-def test_csv_and_parquet_hold_the_same_rows(
-    rich_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_csv_and_parquet_hold_the_same_rows(rich_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import pyarrow.parquet as pq
 
     path = str(rich_run.path)

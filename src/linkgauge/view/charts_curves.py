@@ -8,8 +8,8 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts
-from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
 
@@ -72,9 +72,7 @@ def rate_over_size(
     return _lines(results, data, y, "goodput_q3", "goodput_q1", limit, picking=False)
 
 
-def _rates(
-    results: Results, rows: list[Row], unit: str, limits: Limits | None, factor: float
-) -> list[dict[str, Any]]:
+def _rates(results: Results, rows: list[Row], unit: str, limits: Limits | None, factor: float) -> list[dict[str, Any]]:
     """Return the rows as they are drawn, goodput times `factor`, each with its own limit for who points at it."""
     data = []
     for row, drawn in zip(rows, charts.chart_rows(results, rows, unit), strict=True):

@@ -48,7 +48,12 @@ def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
         .mark_rect()
         .encode(
             x=alt.X("task:O", title=None, scale=alt.Scale(domain=tasks), axis=x),
-            y=alt.Y("node:O", title=None, scale=alt.Scale(domain=rows), axis=alt.Axis(labelOverlap=True, labelLimit=_NODE_LABEL)),
+            y=alt.Y(
+                "node:O",
+                title=None,
+                scale=alt.Scale(domain=rows),
+                axis=alt.Axis(labelOverlap=True, labelLimit=_NODE_LABEL),
+            ),
             color=alt.Color("slower:Q", title="slower than siblings (%)", scale=scale, legend=charts.gradient_legend()),
             tooltip=[alt.Tooltip(name) for name in ("node:N", "task:N", "slower:Q", "cases:Q")],
         )
@@ -76,8 +81,7 @@ def drift_chart(moments: Sequence[Moment], apart: Sequence[str]) -> Chart:
     base = alt.Chart(charts.data(data)).encode(
         x=alt.X("start:T", title="start of the run (UTC)", scale=alt.Scale(type="utc"), axis=axis),
         y=alt.Y("slower:Q", title="slower (%)", scale=alt.Scale(zero=True)),
-        color=alt.Color("shown:N", title=None, scale=scale,
-                        legend=alt.Legend(orient="top", columns=2, labelLimit=130)),
+        color=alt.Color("shown:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=2, labelLimit=130)),
         detail=alt.Detail("host:N"),
         tooltip=[alt.Tooltip("host:N"), alt.Tooltip("start:T"), alt.Tooltip("slower:Q"), alt.Tooltip("cases:Q")],
     )
@@ -191,7 +195,12 @@ def _drift(
     worst = sorted((host for host in last if abs(last[host].share) >= LEAST_SHARE), key=lambda host: -last[host].share)
     apart = list(dict.fromkeys([*(one.name for one in nodes if one.outlier and one.name in last), *worst]))
     shown = [dataclasses.replace(one, host=hosts.get(one.host, one.host)) for one in found]
-    page.chart(drift_chart(shown, [hosts.get(one, one) for one in apart[:MOST_COLORED]]), "runs over time", "fleet-drift", height=300)
+    page.chart(
+        drift_chart(shown, [hosts.get(one, one) for one in apart[:MOST_COLORED]]),
+        "runs over time",
+        "fleet-drift",
+        height=300,
+    )
 
 
 def _standings(page: Page, standings: Sequence[Standing]) -> None:

@@ -44,7 +44,8 @@ window.setTimeout(() => {
       if (own && (at.left < own.left || at.right > own.right)) found.wide.push([name, text.textContent]);
     }
     // A name that a curve or another line runs through cannot be read.
-    const lines = Array.from(svg.querySelectorAll(".mark-line.role-mark path, .mark-rule.role-mark line")).filter((one) =>
+    const drawn = svg.querySelectorAll(".mark-line.role-mark path, .mark-rule.role-mark line");
+    const lines = Array.from(drawn).filter((one) =>
       Number(getComputedStyle(one).opacity) * Number(one.getAttribute("opacity") || 1) > 0.01);
     for (const { words, box, one } of boxes.filter((each) => /^limit: |bound\\)/.test(each.words))) {
       for (const line of lines) {

@@ -304,8 +304,8 @@ def test_a_damaged_run_says_so_before_its_figures(tmp_path: Path) -> None:
     content = bytearray(journal.read_bytes())
     content[len(content) // 2] ^= 0x40
     journal.write_bytes(bytes(content))
+    run = linkgauge.load(path)
     with pytest.warns(DamagedRunWarning):
-        run = linkgauge.load(path)
         text = report_html(run, findings=())
     assert "The run folder is damaged; 1 case lost." in text
     assert f"linkgauge run --resume {path}" in text

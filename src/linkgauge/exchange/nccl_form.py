@@ -60,7 +60,8 @@ def _table(group: list[Row], apart: str, ranks: list[dict[str, Any]]) -> Iterato
         sizes.setdefault(row["size"] * blocks, {})[bool(row["in_place"])] = row
     library = f", {first['library']}" if first["library"] else ""
     yield f"# Collective test starting: {program}\n"
-    yield f"# by Linkgauge, {first['transport']}{library}{apart}, cadence {first['cadence']}, launch {first['launch']}\n"
+    yield f"# by Linkgauge, {first['transport']}{library}{apart}, cadence {first['cadence']}, "
+    yield f"launch {first['launch']}\n"
     yield f"# nThread 1 nGpus {n} minBytes {min(sizes)} maxBytes {max(sizes)} step: {_step(list(sizes))} "
     yield f"warmup iters: {first['warmup']} iters: {_iterations(group)} agg iters: 1 "
     yield f"validation: {int(all(row['verified'] for row in group))} graph: 0 unalign: 0\n#\n"
@@ -102,7 +103,7 @@ def _iterations(group: Sequence[Row]) -> int:
 
 
 def _devices(first: Row, ranks: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each rank, with host, PCI address and name where the launch had one rank a device and says so."""
+    """Yield a line for each rank, with host, PCI address and name where the launch had one rank a device."""
     known = {rank["device_ordinal"]: rank for rank in ranks}
     if len(known) != len(ranks) or len(set(first["devices"])) != first["ranks"]:
         known = {}

@@ -170,8 +170,8 @@ def _tried(found: Found, choice: Choice) -> list[str]:
     changing = ", ".join(found.survivors) or "none found"
     lines = [
         f"Settings that change the time: {changing}",
-        f"Tried, time against the default ({record.count(DEFAULT)} measurements of it, noise of one {record.noise():.1%}; "
-        "minus is faster):",
+        f"Tried, time against the default ({record.count(DEFAULT)} measurements of it, noise of one "
+        f"{record.noise():.1%}; minus is faster):",
     ]
     best = found.best.config if found.best else None
     known = sorted(record.known(), key=lambda config: record.effect(config).change)

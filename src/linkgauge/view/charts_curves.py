@@ -315,7 +315,7 @@ def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int =
             rate = row["goodput_bytes_per_s"]
             if rate is not None and rate > (best.get(results.label(row), {}).get("goodput_bytes_per_s") or 0):
                 best[results.label(row)] = row
-        own = []
+        own: list[dict[str, Any]] = []
         for label, row in best.items():
             bound = limits.limit_of(row)
             if bound is not None and bound.goodput_bytes_per_s:

@@ -57,8 +57,8 @@ class Drawn:
 class _Source:
     """What the figures choose from.
 
-    `slide`: for a slide, on which there is one chart and little text. `telling`: of several tasks the one that says most
-    of the machine is shown, in place of the first.
+    `slide`: for a slide, on which there is one chart and little text. `telling`: of several tasks the one that
+    says most of the machine is shown, in place of the first.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ def _sized(draw: Callable[[_Source], Drawn]) -> Callable[[_Source], Drawn]:
 
 
 def _message(source: _Source, rows: list[Row]) -> tuple[str, str]:
-    """Return a slide's title, which says the peak and its share of the limit, and by what and on what it was reached."""
+    """Return a slide's title, which says the peak and its share of the limit, and a line on what reached it where."""
     unit = source.selection.unit
     best = max(rows, key=lambda row: row["goodput_bytes_per_s"] or 0)
     rate = charts_curves.shown_factor(best) * (best["goodput_bytes_per_s"] or 0) / RATE_UNITS[unit]

@@ -176,7 +176,8 @@ def _tasks(page: Page, subjects: Sequence[Subject], names: dict[str, str]) -> No
         return
     page.heading(2, "Nodes by task", "tasks")
     page.note(
-        "Each node's last run: how much longer a task's cases take than on the median node. The slowest nodes are on top."
+        "Each node's last run: how much longer a task's cases take than on the median node. The slowest nodes are on"
+        " top."
     )
     tasks = len({cell.task for cell in found})
     width = _NODE_LABEL + _TASK_STEP * tasks + _TASK_LABEL

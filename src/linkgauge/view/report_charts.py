@@ -166,8 +166,8 @@ def patterns(page: Page, results: Results, limits: Limits, unit: str) -> None:
     """Add each task over sizes, and its spread at a chosen size; what was measured at one size alone is folded."""
     page.heading(2, "Curves", "patterns")
     page.note(
-        "Lines are medians, bands quartiles, the dashed line the limit. Click a name to highlight it; point at a dot for"
-        " its numbers and its share of the limit. Spread: a box shows the quartiles, its whiskers the 5th and 95th"
+        "Lines are medians, bands quartiles, the dashed line the limit. Click a name to highlight it, point at a dot"
+        " for its numbers and its share of the limit. Spread: a box shows the quartiles, its whiskers the 5th and 95th"
         " percentile, its notch the median's 95 % interval, the diamond the mean."
     )
     alone = []

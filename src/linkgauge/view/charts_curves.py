@@ -202,6 +202,7 @@ def _least_time(rows: list[Row], limits: Limits | None) -> dict[str, Any] | None
 
 
 _MOST_OTHERS = 8
+_LEAST_SHARE = 1.0  # %
 
 
 def _limit_line(limit: dict[str, Any], x: Any, below: bool) -> list[Any]:
@@ -332,7 +333,9 @@ def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int =
                         "goodput": charts.short(row["goodput_bytes_per_s"], factor),
                     }
                 )
-        data += sorted(own, key=lambda item: -item["share"])[:1] if most_tasks else own
+        best_share = sorted(own, key=lambda item: -item["share"])[:1]
+        # A task of small sizes alone has no peak to show.
+        data += [item for item in best_share if item["share"] >= _LEAST_SHARE] if most_tasks else own
         if most_tasks and len(data) == most_tasks:
             break
     if not data:

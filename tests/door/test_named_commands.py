@@ -1,7 +1,7 @@
 """Every command of ours and every flag that a text names is one that the real parser takes: a remedy can be followed.
 
-Looked at are the literals of the sources, all help, the README, and the pages under docs/ but those of measurements,
-which say what was typed when they were made.
+Read are the literals of the sources, all help, the README, and the pages below docs/ except docs/results/, whose records
+name the commands of their day.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from linkgauge.app import cli
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "linkgauge"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != ROOT / "docs" / "results"),
+]
 # Flags of programs that are not ours: whose.
 OTHERS = {
     "--showtopo": "rocm-smi's",

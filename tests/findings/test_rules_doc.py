@@ -1,4 +1,4 @@
-"""docs/findings.md tells the rules that there are, and the rules tell the findings that their table names."""
+"""docs/reference/findings.md tells the rules that there are, and the rules tell the findings that their table names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOLD = {name for rule in RULES for name in rule.tells}
 
 
 def test_the_table_of_rules_is_that_of_the_code() -> None:
-    page = Path(__file__).parents[2] / "docs" / "findings.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "findings.md"
     rows = [f"| `{rule.name}` | {rule.looks_for} | {', '.join(f'`{name}`' for name in rule.tells)} |" for rule in RULES]
     before, heading, after = page.read_text(encoding="utf-8").partition(
         "| rule | looks for | findings |\n| --- | --- | --- |\n"

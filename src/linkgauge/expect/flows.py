@@ -278,7 +278,7 @@ def allreduce_trees(wires: Wires, names: Sequence[str], *, in_network: bool = Fa
     Maximise the sum of lambda_v over roots v. Each arc's capacity is split into a reducing and a broadcasting part;
     for every proper set S the broadcasting capacity leaving S and the reducing capacity entering S are at least
     the sum of lambda over S, written as a flow of the whole from the roots to each device (docs/definitions.md,
-    Ceilings). A vertex that cannot repeat or add data gets parts that balance: what leaves is what entered.
+    Limits). A vertex that cannot repeat or add data gets parts that balance: what leaves is what entered.
 
     `in_network` says that switches which can repeat or add are used for it. A tree then branches in some set of them,
     each of which it reaches like a device: the parts are sums over such sets, each a packing of trees (a single part

@@ -306,7 +306,7 @@ def overlap_rows(place: int, times: Mapping[str, int]) -> list[Row]:
 
 
 class Observer:
-    """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
+    """The observations of one rank: rows as docs/reference/run-folder.md has them, without the identity."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ def must_cross(case: Case, nodes: Sequence[str]) -> int:
 
     Of messages between named ranks those whose ends are on two nodes. What is repeated or added up on the way crosses
     once for each node but one: a broadcast's and a reduction's buffer, an allgather's and a reduce_scatter's total; an
-    allreduce's twice (docs/definitions.md, Ceilings).
+    allreduce's twice (docs/definitions.md, Limits).
     """
     size = len(nodes) // case.groups
     groups = [nodes[first : first + size] for first in range(0, len(nodes), size)]

@@ -1,4 +1,4 @@
-"""Tables of what several cases tell together: sizes and blocks, choices, overlap, NUMA nodes. docs/statistics.md."""
+"""Tables of what several cases tell together: sizes and blocks, choices, overlap, NUMA nodes. docs/explanation/statistics.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every command of ours and every flag that a text names is one that the real parser takes: a remedy can be followed.
 
-Read are the literals of the sources, all help, the README, and the pages below docs/ except docs/results/, whose records
-name the commands of their day.
+Read are the literals of the sources, all help, the README, and the pages below docs/ except docs/results/, whose
+records name the commands of their day.
 """
 
 from __future__ import annotations

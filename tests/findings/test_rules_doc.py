@@ -1,4 +1,4 @@
-"""The pages on findings name rules and findings that there are, and rules report the findings that their table names."""
+"""The pages on findings name rules and findings that there are, and rules report the findings of their table."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def count(what: str, baseline: Baseline, subjects: Iterable[Subject], hit: Slowe
     named: list[str] = []
     for subject in subjects:
         verdicts, _, _ = check_baseline(subject, baseline)
-        mine = [v for v in verdicts if v.outcome == "short" and (hit is None or v.case_key in hit or not v.case_key)]
+        mine = [v for v in verdicts if v.outcome == "fail" and (hit is None or v.case_key in hit or not v.case_key)]
         total += 1
         short += bool(mine)
         named += [f"{v.what} {v.reason.split(';')[0]}" for v in mine[:2]]

@@ -262,7 +262,7 @@ bool mps_runs() {
 
 }  // namespace
 
-std::string why_not_chase(const RankContext& context, const CaseSpec& spec) {
+std::string why_not_pointer_chase(const RankContext& context, const CaseSpec& spec) {
   if (spec.mechanism.transport != "kernel") return "chase is a kernel's; its transport is kernel";
   if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kInTurn) {
     return "chase has no variant '" + spec.mechanism.variant + "'; its variant is in_turn";
@@ -297,7 +297,7 @@ std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& sp
   return "";
 }
 
-std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec) {
+std::unique_ptr<Operation> make_pointer_chase(const RankContext& context, const CaseSpec& spec) {
   return std::make_unique<Chase>(context, spec);
 }
 

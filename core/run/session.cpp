@@ -411,7 +411,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         result.load = keep_on(*operation, group, *job.everyone, spec.timing, *job.pace, line, settings);
         result.load.number = std::max(job.number, 1);
       } else {
-        result.measurement = measure_beside(*operation, job, settings);
+        result.measurement = measure_alternating(*operation, job, settings);
         const auto timed = [](const Sample& one) { return one.phase == Phase::kSample; };
         const std::vector<Sample>& samples = result.measurement.samples;
         result.steps =
@@ -429,7 +429,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
 }
 
 // The measured job's samples, from when all loads are at their rate; they keep on until it has them.
-Measurement Session::measure_beside(Operation& operation, const Job& job, SamplerSettings settings) {
+Measurement Session::measure_alternating(Operation& operation, const Job& job, SamplerSettings settings) {
   Group& group = *job.group;
   if (job.loads == 0 && job.spec->jobs.lines.empty()) return sample(operation, group, job.spec->timing, settings);
   LoadControl control(*job.lines, *job.everyone);

@@ -20,7 +20,7 @@ _KINDS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal
 
 
 class NvmlAbsentError(EnvironmentLackingError):
-    """NVML cannot be asked here; the message says why, and the remedy where there is one."""
+    """NVML cannot be asked here; the message says why, and the fix where there is one."""
 
 
 def open_nvml() -> Any:
@@ -30,7 +30,7 @@ def open_nvml() -> Any:
             try:
                 import pynvml
             except ImportError:
-                raise NvmlAbsentError("nvidia-ml-py is not installed; remedy: pip install nvidia-ml-py") from None
+                raise NvmlAbsentError("nvidia-ml-py is not installed; fix: pip install nvidia-ml-py") from None
             library: Any = pynvml
             try:
                 library.nvmlInit()

@@ -204,7 +204,7 @@ stop_samples = 20
 transport = "kernel"
 pattern = "allreduce"
 size = "64KiB"
-beside = "copy_engine local_copy 1MiB on=same"
+background = "copy_engine local_copy 1MiB on=same"
 stop_rule = "count"
 stop_samples = 30
 """

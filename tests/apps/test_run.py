@@ -18,7 +18,7 @@ from program import linkgauge
 from thorough import most
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
-FEW = ("--stop-rule", "count", "--stop-samples", "3", "--stop-time-ns", "10s", "--warmup", "1", "--no-report")
+FEW = ("--stop-rule", "count", "--stop-samples", "3", "--max-time", "10s", "--warmup", "1", "--no-report")
 SOME = "llh,hit,csm,pipeline,fsdp,kv_cache,halo_stencil"
 
 
@@ -83,20 +83,20 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
 def test_pictures_of_applications(tmp_path: Path) -> None:
     pytest.importorskip("altair")
     from linkgauge.view import charts
-    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.limits import Limits
     from linkgauge.view.figures import Selection, draw
     from linkgauge.view.report import report_html
     from linkgauge.view.results import Results
 
     asked = ("--app", "brq,csm", "--transport", "copy_engine,staging", "--ranks", "1,2")
     found, _ = run(tmp_path, *asked, "--devices", "host:2", "--threads")
-    results, ceilings = Results(found), Ceilings(found)
-    spec, _ = draw(results, ceilings, "scaling", Selection())
+    results, limits = Results(found), Limits(found)
+    spec, _ = draw(results, limits, "scaling", Selection())
     values = [one for part in spec["datasets"].values() for one in part]
     assert {(one["asked"], one["ranks"], one["mechanism"]) for one in values} == {
         (name, ranks, by) for name in ("brq", "csm") for ranks in (1, 2) for by in ("copy_engine", "staging")
     }
-    spec, _ = draw(results, ceilings, "kinds", Selection())
+    spec, _ = draw(results, limits, "kinds", Selection())
     (bars,) = spec["datasets"].values()
     by_case: dict[str, float] = {}
     for one in bars:
@@ -104,7 +104,7 @@ def test_pictures_of_applications(tmp_path: Path) -> None:
     assert len(by_case) == 8
     for name in ("brq · 1", "brq · 2", "csm · 1", "csm · 2"):
         assert max(share for case, share in by_case.items() if case.startswith(name)) == pytest.approx(100, abs=0.1)
-    spec, note = draw(results, ceilings, "ranks", Selection(transports=("staging",)))
+    spec, note = draw(results, limits, "ranks", Selection(transports=("staging",)))
     (spans,) = spec["datasets"].values()
     assert {one["rank"] for one in spans} == {0, 1}
     assert min(one["begin"] for one in spans) == 0

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 RATE = 100 * MBIT
-COUNTED = ["--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "60s", "--transport", "mpi"]
+COUNTED = ["--stop-rule", "count", "--stop-samples", "8", "--max-time", "60s", "--transport", "mpi"]
 
 
 def linkgauge(
@@ -164,7 +164,7 @@ def test_bytes_that_nodes_pass_through_shared_memory_are_no_figure_of_the_networ
         assert f"between nodes: {told} cases by memory that nodes share: no figures of the network" in shown
         told = json.loads(linkgauge(cluster, "findings", "run", "--json").stdout)
         listed = told["findings"] if isinstance(told, dict) else told
-        assert [one["severity"] for one in listed if one["rule"] == "not_by_network"] == ["fault"]
+        assert [one["severity"] for one in listed if one["rule"] == "bypassed_network"] == ["fault"]
 
 
 def test_hosts_that_are_one_node_or_none_end_the_run_before_it_begins(cluster: Cluster) -> None:
@@ -254,7 +254,7 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     out = cluster.folder / f"node-{signal}"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,256KiB", "--stop-rule", "duration",
-             "--stop-time-ns", "3s"]  # fmt: skip
+             "--max-time", "3s"]  # fmt: skip
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     try:
@@ -278,7 +278,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         hosts = ["--hosts", "n0,n1,n2"]
         words = ["run", "--no-report", "--out", str(out), *hosts, "--devices", "host:1", "--transport", "mpi",
                  "--pattern", "unidirectional,allreduce", "--size", "64KiB", "--keep-going", "nodes",
-                 "--stop-rule", "duration", "--stop-time-ns", "2s"]  # fmt: skip
+                 "--stop-rule", "duration", "--max-time", "2s"]  # fmt: skip
         run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True,
                             env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
@@ -338,7 +338,7 @@ def test_an_interrupted_or_killed_run_goes_on_where_its_hosts_are_given_again(si
     out = cluster.folder / f"interrupted-{signal}"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,128KiB", "--stop-rule", "duration",
-             "--stop-time-ns", "2s"]  # fmt: skip
+             "--max-time", "2s"]  # fmt: skip
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     try:
@@ -376,7 +376,7 @@ def command_lines() -> set[str]:
 def test_values_of_env_reach_other_nodes_and_stand_in_no_command_line(family: str, cluster: Cluster) -> None:
     out, word = cluster.folder / f"env-{family}", "hunter2-abcdefgh"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
-             "--pattern", "allreduce", "--size", "8", "--stop-rule", "duration", "--stop-time-ns", "1s",
+             "--pattern", "allreduce", "--size", "8", "--stop-rule", "duration", "--max-time", "1s",
              "--mpi", library(family), "--env", "MY_TOKEN"]  # fmt: skip
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.PIPE, text=True,

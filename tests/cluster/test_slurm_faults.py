@@ -33,7 +33,7 @@ pytestmark = [
 NODES = 4
 SIZES = "8,64KiB,128KiB"
 RUN = ["run", "--no-report", "--nodes", "all", "--mpi", "srun", "--devices", "host:1", "--transport", "mpi",
-       "--pattern", "allreduce", "--size", SIZES, "--stop-rule", "duration", "--stop-time-ns", "3s"]  # fmt: skip
+       "--pattern", "allreduce", "--size", SIZES, "--stop-rule", "duration", "--max-time", "3s"]  # fmt: skip
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_load_that_is_a_step_of_its_own_goes_on_beside_the_measured_one(slurm:
     out = slurm.cluster.folder / "run"
     words = ["run", "--no-report", "--nodes", "all", "--mpi", "srun", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "unidirectional", "--size", "256KiB", "--pairs", "first", "--stop-rule", "count",
-             "--stop-samples", "3", "--beside", "mpi unidirectional 256KiB on=2,1 mpi=same"]  # fmt: skip
+             "--stop-samples", "3", "--background", "mpi unidirectional 256KiB on=2,1 mpi=same"]  # fmt: skip
     done = slurm.cluster.run("login", ["salloc", f"-N{NODES}", sys.executable, "-m", "linkgauge", *words, "--out",
                              str(out)], timeout_s=300,
                              env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every command of ours and every flag that a text names is one that the real parser takes: a remedy can be followed.
+"""Every command of ours and every flag that a text names is one that the real parser takes: a fix can be followed.
 
 Read are the literals of the sources, all help, the README, and the pages below docs/ except docs/results/, whose
 records name the commands of their day.

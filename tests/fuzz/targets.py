@@ -468,7 +468,7 @@ Switch\t36 "S-02"\t\t# "leaf" enhanced port 0 lid 4 lmc 0
 """
 _PROVED = {"environment": {"UCX_RNDV_THRESH": "16384"}, "proved": True, "problem": "", "pairs": 14,
            "change": {"share": -0.48, "low": -0.5, "high": -0.46}}  # fmt: skip
-_ROW = {"check": "cores", "status": "ok", "finding": "4 cores", "cost": "", "remedy": "", "what": "x"}
+_ROW = {"check": "cores", "status": "ok", "finding": "4 cores", "cost": "", "fix": "", "what": "x"}
 
 
 def _answers() -> Iterator[bytes]:

@@ -444,11 +444,11 @@ def commands_of_file(generator: random.Random, out: Path) -> tuple[str, list[lis
         path = out / ("system.json" if data.lstrip()[:1] == b"{" else "system.toml")
         path.write_bytes(data)
         system = str(path)
-        return kind, [["system", system], ["expect", system], ["check", run, "--against", system],
+        return kind, [["topology", system], ["expect", system], ["check", run, "--against", system],
                       ["findings", run, "--system", system]]  # fmt: skip
     if kind == "machine":
         told = _machine(generator, out / "machine")
-        words = ["system", "--recorded", str(out / "machine")]
+        words = ["topology", "--recorded", str(out / "machine")]
         return f"machine: {told}", [words, [*words, "--json"]]
     if kind == "resume":
         path = out / "resumed"

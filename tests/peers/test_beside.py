@@ -99,7 +99,7 @@ def test_one_table_and_file_for_all_peers(
     monkeypatch.setenv("COLUMNS", "140")
     told: list[str] = []
     folders = [f"nccl-tests={tmp_path}", f"osu={tmp_path}", f"nvbandwidth={tmp_path}"]
-    beside.measure_beside(tmp_path, folders, mpi="", devices="cuda", bind="none", tell=told.append)
+    beside.measure_alternating(tmp_path, folders, mpi="", devices="cuda", bind="none", tell=told.append)
     table = json.loads((tmp_path / "with" / "ratios.json").read_text())
     assert [(row["peer"], row["test"], row["size"]) for row in table] == [
         ("nccl-tests", "all_reduce_perf", 1 << 20), ("osu", "osu_latency", 8)

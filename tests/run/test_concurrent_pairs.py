@@ -30,7 +30,7 @@ window = 2
 pairs = "ordered"
 stop_rule = "count"
 stop_samples = 5
-stop_time_ns = "20s"
+max_time = "20s"
 """
 
 
@@ -109,7 +109,7 @@ size = "60KiB"
 groups = [1, 2]
 stop_rule = "count"
 stop_samples = 5
-stop_time_ns = "20s"
+max_time = "20s"
 """
 
 

@@ -43,7 +43,7 @@ size = "8:32KiB:x8"
 pairs = "first"
 devices = [[0, 1]]
 stop_rule = "duration"
-stop_time_ns = "1s"
+max_time = "1s"
 """
 CASES = 2 * 2 * 5
 CONFIGURATION = f"""

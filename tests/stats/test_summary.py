@@ -243,8 +243,8 @@ def test_no_number_where_there_is_none(tmp_path: Path) -> None:
     assert row["median_ns"] is None
     assert row["goodput_bytes_per_s"] is None
     row = write(
-        tmp_path / "chase",
-        make_case("kernel", "chase", 4096),
+        tmp_path / "pointer_chase",
+        make_case("kernel", "pointer_chase", 4096),
         {"rank": 0, "sample": np.arange(9), "ns": np.full(9, 700)},
     )
     assert (row["latency_ns"], row["goodput_bytes_per_s"]) == (700, None)
@@ -273,7 +273,7 @@ def test_an_unjudged_case_has_no_figures(tmp_path: Path) -> None:
 
 
 def test_the_summary_is_the_same_before_and_after_compaction(tmp_path: Path) -> None:
-    cases = [make_case(t, p, 4096) for t in ("mpi", "ccl") for p in PATTERNS if p not in ("floor", "chase")]
+    cases = [make_case(t, p, 4096) for t in ("mpi", "ccl") for p in PATTERNS if p not in ("empty_op", "pointer_chase")]
     kept = {}
     for compact in (False, True):
         path = make_run(tmp_path / f"run{compact}", cases=cases, samples=30, compact=compact, noise=Noise(rho=0.4))

@@ -149,7 +149,7 @@ def test_nvbandwidth_matrices(tmp_path: Path) -> None:
     rate = {
         (row["pattern"], row["transport"], tuple(row["devices"]), row["initiator"]): row["goodput_bytes_per_s"] / 1e9
         for row in rows
-        if row["pattern"] != "chase"
+        if row["pattern"] != "pointer_chase"
     }
     assert rate["host_to_device", "copy_engine", (1,), "sender"] == pytest.approx(55.0, rel=1e-5)
     # The row's device reads from the column's, or writes to it.
@@ -157,14 +157,14 @@ def test_nvbandwidth_matrices(tmp_path: Path) -> None:
     assert rate["unidirectional", "kernel", (0, 1), "sender"] == pytest.approx(330, rel=1e-5)
     assert rate["bidirectional", "copy_engine", (0, 1), "receiver"] == pytest.approx(770, rel=1e-5)
     assert rate["one_to_all", "copy_engine", (0, 1), "sender"] == pytest.approx(300, rel=1e-5)
-    assert all(row["size"] == 512 << 20 for row in rows if row["pattern"] != "chase")
+    assert all(row["size"] == 512 << 20 for row in rows if row["pattern"] != "pointer_chase")
     # One flow, with the other device's beside it.
-    assert rate["device_to_host_beside", "copy_engine", (1, 0), "sender"] == pytest.approx(50, rel=1e-5)
+    assert rate["device_to_host_contended", "copy_engine", (1, 0), "sender"] == pytest.approx(50, rel=1e-5)
     assert len(rows) == 14
     assert any("'bad' is not a rate" in problem for problem in problems)
     assert any("host_device_latency_sm: 'odd' is not a latency" in problem for problem in problems)
     # The row's GPU walks through memory of the column's; a host's memory is walked by the column's.
-    latencies = {(tuple(row["devices"]), row["source_memory"]): row for row in rows if row["pattern"] == "chase"}
+    latencies = {(tuple(row["devices"]), row["source_memory"]): row for row in rows if row["pattern"] == "pointer_chase"}
     assert {who: row["latency_ns"] for who, row in latencies.items()} == pytest.approx(
         {((0, 1), "device"): 900, ((1, 0), "device"): 950, ((0,), "pinned"): 765.25}
     )

@@ -24,7 +24,7 @@ def look_at(path: Path) -> FirstLook:
 
 def drawn(look: FirstLook) -> ElementTree.Element:
     assert look.node is not None
-    return ElementTree.fromstring(node_svg(look.ceilings.system, look.node, "GB/s"))
+    return ElementTree.fromstring(node_svg(look.limits.system, look.node, "GB/s"))
 
 
 @pytest.fixture(scope="module")
@@ -127,13 +127,13 @@ def test_the_picture_holds_every_figure_in_words_and_nothing_overlaps_a_box(tmp_
     assert look.node is not None
     picture = drawn(look)
     words = " ".join("".join(element.itertext()) for element in picture.iter())
-    for device in look.ceilings.system.devices:
+    for device in look.limits.system.devices:
         assert device.name in words
     described = next(element.text or "" for element in picture.iter() if element.tag == "desc")
     assert described.count("%") == len([end for end in look.node.told if end.share is not None])
-    assert len(list(texts(look.ceilings.system, look.node, "GB/s"))) == described.count(";") + 1
+    assert len(list(texts(look.limits.system, look.node, "GB/s"))) == described.count(";") + 1
     boxes = [_rectangle(one) for one in picture.iter("rect") if one.get("class") == "box"]
-    assert len(boxes) == len(look.ceilings.system.devices)
+    assert len(boxes) == len(look.limits.system.devices)
     for place, one in enumerate(boxes):
         for other in boxes[:place]:
             assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]

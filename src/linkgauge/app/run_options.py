@@ -146,10 +146,10 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     """
     if not values:
         return plan
-    if "beside" in values:  # what is wrong in it is the flag's, not the plan's
-        values = {**values, "beside": named_jobs(values["beside"], plan.jobs, "--beside")}
+    if "background" in values:  # what is wrong in it is the flag's, not the plan's
+        values = {**values, "background": named_jobs(values["background"], plan.jobs, "--background")}
     # A device that is typed is to be there.
-    typed = any(name in values for name in ("beside", "via", "source_device", "target_device", "ranks"))
+    typed = any(name in values for name in ("background", "via", "source_device", "target_device", "ranks"))
     plan = dataclasses.replace(plan, any_machine=plan.any_machine and not typed)
     chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:

@@ -198,6 +198,6 @@ def words_of(dimensions: Mapping[str, Any]) -> str:
         "" if memories == ["device", "device"] else f"{' to '.join(dict.fromkeys(memories))} memory",
         "" if app else size_text(int(dimensions["size"])),
         where,
-        f"beside {dimensions['beside']}" if dimensions.get("beside") else "",
+        f"beside {dimensions['background']}" if dimensions.get("background") else "",
     ]
     return " ".join(word for word in words if word)

@@ -65,7 +65,7 @@ def in_words() -> str:
 
 _ALIKE = (
     "throttled", "other_processes", "host_staging", "path_by_hops", "anti_locality", "copy_engine_cap",
-    "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_far", "not_by_network",
+    "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_below_limit", "bypassed_network",
 )  # fmt: skip
 """Rules whose alarms of one run have one cause more often than several."""
 _CAUSES = ("throttled", "other_processes")

@@ -313,6 +313,6 @@ def untold(rows: Sequence[dict[str, Any]]) -> str:
     ours, peers = (max(row[key] for row in wide) for key in ("ours_spread", "peer_spread"))
     return (
         f"{len(wide)} of {len(rows)} rows are undecided: the launches differ too much (IQR/median: Linkgauge's up to "
-        f"{ours:.0%}, the peer's {peers:.0%}); remedy: more --iterations, --pairs up to {MAX_PAIRS}, with "
+        f"{ours:.0%}, the peer's {peers:.0%}); fix: more --iterations, --pairs up to {MAX_PAIRS}, with "
         "--mpi also --bind core"
     )

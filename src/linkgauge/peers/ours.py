@@ -198,7 +198,7 @@ def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:
         "warmup": counts.warmup,
         "stop_rule": "count",
         "stop_samples": max(1, counts.iterations // batch),
-        "stop_time_ns": "20s",
+        "max_time_ns": "20s",
     }
     if PATTERNS[case["pattern"]].pair:
         case |= {"pairs": "first"}

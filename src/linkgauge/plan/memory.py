@@ -6,7 +6,7 @@ import dataclasses
 
 from linkgauge.apps import catalogue
 from linkgauge.apps.program import message_buffers
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, halo_buffer_bytes, sent_and_received
 from linkgauge.model.quantity import Share, format_bytes
@@ -83,9 +83,9 @@ def _application(case: Case) -> MemoryNeed:
 
 def memory_need(case: Case) -> MemoryNeed:
     """Upper estimate for a case and its loads, which may be on one device."""
-    if not case.beside:
+    if not case.background:
         return _need(case)
-    needs = [_need(case), *(_need(load.case) for load in loads_of(case.beside))]
+    needs = [_need(case), *(_need(load.case) for load in loads_of(case.background))]
     sums = zip(*(dataclasses.astuple(need) for need in needs), strict=True)
     return MemoryNeed(*(sum(values) for values in sums))
 
@@ -155,7 +155,7 @@ def over_limit(case: Case, machine: PlanMachine, limit: Share) -> str:
     if need.shm_bytes > machine.shm_free_bytes:
         return (
             f"may need {format_bytes(need.shm_bytes)} in /dev/shm, of which {format_bytes(machine.shm_free_bytes)} are "
-            f"free; remedy: a larger /dev/shm (docker run --shm-size)"
+            f"free; fix: a larger /dev/shm (docker run --shm-size)"
         )
     return ""
 

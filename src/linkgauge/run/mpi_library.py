@@ -255,7 +255,7 @@ def _from_launcher(launcher: Path, source: str) -> MpiInstallation | None:
 def default_installation() -> MpiInstallation:
     """The one that a run uses unless told otherwise: the wheel of MPICH, else the first usable one found.
 
-    EnvironmentLackingError where there is none, with the remedy.
+    EnvironmentLackingError where there is none, with the fix.
     """
     first = next(_wheel_files(), None)
     if first is not None:
@@ -269,7 +269,7 @@ def default_installation() -> MpiInstallation:
             return dataclasses.replace(found, passed_over=tuple((one.title, one.problem) for one in everything[:place]))
     why = f" ({everything[0].problem})" if everything else ""
     raise EnvironmentLackingError(
-        f"no usable MPI library{why}: remedy: pip install mpich, or --mpi PREFIX, or measure without one by --threads"
+        f"no usable MPI library{why}: fix: pip install mpich, or --mpi PREFIX, or measure without one by --threads"
     )
 
 

@@ -253,7 +253,7 @@ def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row
 
 
 LOAD, LOAD_TIME, LOAD_STRETCH = "load", "time_of_operation", "stretch"
-_STRETCH_MOMENTS = ("alone", "", "beside")  # the core's numbers (core/measure/load.h)
+_STRETCH_MOMENTS = ("alone", "", "background")  # the core's numbers (core/measure/load.h)
 
 
 def load_rows(load: Mapping[str, Any]) -> list[Row]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.model.beside import LoadCase, own_launches
+from linkgauge.model.background import LoadCase, own_launches
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.environment import shown

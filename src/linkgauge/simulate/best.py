@@ -53,7 +53,7 @@ class _Ways:
 
 
 def best(fabric: Fabric, asked: Demand, floor: float) -> Best:
-    """The least time, `floor` being what ports and domains take (seconds). Errors: none but a solver that fails."""
+    """The least time, `empty_op` being what ports and domains take (seconds). Errors: none but a solver that fails."""
     cut, what = _cuts(fabric, asked)
     if fabric.groups < 2 or not asked.between.any():
         links = fabric_links(fabric, asked, Rule("minimal"))

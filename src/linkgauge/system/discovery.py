@@ -55,7 +55,7 @@ def discover(
     root = Path("/") if folder is None else folder
     if folder is not None and not (folder / "sys/devices").is_dir():
         raise UsageError(
-            f"{folder}: is no recorded machine: it has no folder sys/devices (linkgauge system --here --record)"
+            f"{folder}: is no recorded machine: it has no folder sys/devices (linkgauge topology --here --record)"
         )
     answers = nvml_answers
     if answers is None and not hosts_only:

@@ -39,7 +39,7 @@ TRANSPORT_COLOURS = {
 }
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-CEILING_COLOUR = "#444444"
+LIMIT_COLOUR = "#444444"
 _LEGEND_WIDTH = 340  # pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 

@@ -12,7 +12,7 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.switches import CLASSES, NODE
 from linkgauge.view import charts
 from linkgauge.view.between import DISTANCES
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results, pair_of
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits
@@ -23,7 +23,7 @@ QUANTITIES = ("latency", "goodput", "share", "hops")
 
 
 def pair_matrix(
-    results: Results, rows: list[Row], unit: str, quantity: str = "goodput", ceilings: Ceilings | None = None
+    results: Results, rows: list[Row], unit: str, quantity: str = "goodput", limits: Limits | None = None
 ) -> Chart:
     """Return the ordered pairs of one pattern, mechanism and size as a heat map, a row a source.
 
@@ -32,7 +32,7 @@ def pair_matrix(
     cell is a switch's by a switch's, or else a block's by a block's, and shows its worst pair, which the middle hides.
     """
     alt = charts.altair()
-    value, name = _quantity(quantity, unit, ceilings)
+    value, name = _quantity(quantity, unit, limits)
     reverse = quantity in ("latency", "hops")
     every = sorted({device for row in rows for device in row["devices"]})
     ends_are, blocks = _blocks(results, every)
@@ -116,31 +116,31 @@ def cell_width(devices: int) -> int:
     return 64 if devices <= 4 else 46 if devices <= 8 else 26
 
 
-def _quantity(quantity: str, unit: str, ceilings: Ceilings | None) -> tuple[Callable[[Row], float | None], str]:
+def _quantity(quantity: str, unit: str, limits: Limits | None) -> tuple[Callable[[Row], float | None], str]:
     if quantity == "latency":
         return lambda row: row["latency_ns"] / 1e3, "latency (µs)"
     if quantity == "goodput":
         return lambda row: _scaled(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit]), f"goodput ({unit})"
     if quantity == "share":
-        return lambda row: _share(row, ceilings), "share of the least bound (%)"
-    hops = _hops(ceilings)
-    return lambda row: hops.get(pair_of(row)) if ceilings and ceilings.on_one_node(row) else None, "hops"
+        return lambda row: _share(row, limits), "share of the least bound (%)"
+    hops = _hops(limits)
+    return lambda row: hops.get(pair_of(row)) if limits and limits.on_one_node(row) else None, "hops"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _share(row: Row, ceilings: Ceilings | None) -> float | None:
-    bound = ceilings.least_bound(row) if ceilings is not None else None
+def _share(row: Row, limits: Limits | None) -> float | None:
+    bound = limits.limit_of(row) if limits is not None else None
     if bound is None or row["goodput_bytes_per_s"] is None or not bound.goodput_bytes_per_s:
         return None
     return float(100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s)
 
 
-def _hops(ceilings: Ceilings | None) -> dict[tuple[int, ...], int]:
+def _hops(limits: Limits | None) -> dict[tuple[int, ...], int]:
     """Return the number of links on a shortest path between each two devices of the run's system."""
-    system = ceilings.system if ceilings is not None else None
+    system = limits.system if limits is not None else None
     if system is None:
         return {}
     ordinals = {device.name: device.ordinal for device in system.devices if device.ordinal is not None}
@@ -152,7 +152,7 @@ def _hops(ceilings: Ceilings | None) -> dict[tuple[int, ...], int]:
     }
 
 
-def topology(rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def topology(rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return the devices on a circle, an arrow for each measured ordered pair, coloured and labelled by its goodput.
 
     Where the run's system is described its links are drawn in grey below, with switches and hosts in the middle.
@@ -161,8 +161,8 @@ def topology(rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Ch
     devices = sorted({device for row in rows for device in row["devices"]})
     place = _circle(devices)
     arrows = _arrows(rows, place, unit)
-    joined = ceilings is not None and all(ceilings.on_one_node(row) for row in rows)
-    drawn = [*_wires(ceilings if joined else None, place)]
+    joined = limits is not None and all(limits.on_one_node(row) for row in rows)
+    drawn = [*_wires(limits if joined else None, place)]
     frame = alt.Scale(domain=[-1.45, 1.45])
     # Gradients need one mark for each arrow: a line of two points.
     lines = [
@@ -250,9 +250,9 @@ def _arrows(rows: list[Row], place: dict[int, tuple[float, float]], unit: str) -
     return made
 
 
-def _wires(ceilings: Ceilings | None, place: dict[int, tuple[float, float]]) -> list[Any]:
+def _wires(limits: Limits | None, place: dict[int, tuple[float, float]]) -> list[Any]:
     """Return the described links in grey, and what is no device as small squares inside the circle."""
-    system = ceilings.system if ceilings is not None else None
+    system = limits.system if limits is not None else None
     if system is None:
         return []
     alt = charts.altair()

@@ -124,8 +124,8 @@ def _sentence(result: CheckResult) -> str:
 
 
 def _short(page: Page, result: CheckResult) -> None:
-    page.heading(2, "Failed checks", "short")
-    told = [one for one in result.checked.verdicts if one.outcome != "holds"]
+    page.heading(2, "Failed checks", "fail")
+    told = [one for one in result.checked.verdicts if one.outcome != "pass"]
     if not told:
         page.html("<p>Nothing.</p>")
         return

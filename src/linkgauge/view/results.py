@@ -98,9 +98,9 @@ class Results:
     @functools.cached_property
     def kinds(self) -> Kinds:
         """The devices of the run, and the classes that its cases fall into."""
-        from linkgauge.view.ceilings import Ceilings
+        from linkgauge.view.limits import Limits
 
-        return Kinds(self.run, Ceilings(self.run).system)
+        return Kinds(self.run, Limits(self.run).system)
 
     @functools.cached_property
     def mechanisms(self) -> dict[Key, str]:

@@ -189,9 +189,9 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
             {"gpus": counts[-1], "goodput": charts.short(value, scale), "words": text} for text, value in statements
         ]
         ruled = alt.Chart(charts.data(said))
-        parts.append(ruled.mark_rule(color=charts.CEILING_COLOUR, strokeDash=[6, 4]).encode(y="goodput:Q"))
+        parts.append(ruled.mark_rule(color=charts.LIMIT_COLOUR, strokeDash=[6, 4]).encode(y="goodput:Q"))
         parts.append(
-            ruled.mark_text(align="right", dy=10, dx=-4, color=charts.CEILING_COLOUR, fontSize=11).encode(
+            ruled.mark_text(align="right", dy=10, dx=-4, color=charts.LIMIT_COLOUR, fontSize=11).encode(
                 x=x, y="goodput:Q", text="words:N"
             )
         )
@@ -264,7 +264,7 @@ def print_mixes(console: Console, found: Sequence[Mix], unit: str) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for name in ("placement", "aggressor", "rule"):
         table.add_column(name, no_wrap=True)
-    for name in ("alone", "beside", "at worst"):
+    for name in ("alone", "background", "at worst"):
         table.add_column(f"{name}, {unit}", justify="right")
     for mix in found:
         for perfect, worst in zip(mix.perfect, mix.pessimistic, strict=True):

@@ -14,7 +14,7 @@ from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, ro
 from linkgauge.peers.request import Request, Row, rows_of
 
 
-def measure_beside(
+def measure_alternating(
     run: Path, peers: Sequence[str], *, mpi: str, devices: str, bind: str, tell: Callable[[str], None]
 ) -> None:
     """Drive each `PEER=FOLDER` beside the run in the folder `run`; prints one table and keeps it as `with/ratios.json`.

@@ -143,7 +143,8 @@ def jobs(out: Path, rate: float) -> None:
         (pattern, size), fabric = own.split(), out / f"fabric-{number}"
         fabric.write_text(layout.fabric_file())
         with Cluster(layout) as cluster:
-            words = ["--pattern", pattern, "--size", size, "--ranks", ranks, "--background", beside, "--stop-samples", "27",
+            words = ["--pattern", pattern, "--size", size, "--ranks", ranks, "--background", beside,
+                     "--stop-samples", "27",
                      "--fabric", str(fabric)]  # fmt: skip
             (found,) = interferences(run(cluster, out / f"jobs-{number}", hosts, words))
             shown = cluster.run("login", [sys.executable, "-m", "linkgauge", "show", str(out / f"jobs-{number}")],

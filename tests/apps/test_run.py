@@ -83,8 +83,8 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
 def test_pictures_of_applications(tmp_path: Path) -> None:
     pytest.importorskip("altair")
     from linkgauge.view import charts
-    from linkgauge.view.limits import Limits
     from linkgauge.view.figures import Selection, draw
+    from linkgauge.view.limits import Limits
     from linkgauge.view.report import report_html
     from linkgauge.view.results import Results
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import linkgauge.system as systems
 from linkgauge.errors import UsageError
-from linkgauge.expect import limits, cuts, flows
+from linkgauge.expect import cuts, flows, limits
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.system import Figure, Link, Node, System

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from linkgauge.model.case import Case
-from linkgauge.store import schema
+from linkgauge.store import older, schema
 from linkgauge.store.run import Run, load
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -255,7 +255,7 @@ def _case_of(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _whole_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    whole = {**_usual(), **case, "evidence": json.dumps(case["evidence"])}
+    whole = {**_usual(), **older.dimensions(case), "evidence": json.dumps(case["evidence"])}
     return {**whole, "case_key": Case.from_dimensions(whole).case_key}
 
 

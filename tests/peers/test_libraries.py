@@ -231,9 +231,7 @@ def test_an_mpi_library_of_the_same_soname_is_shared_and_the_flag_for_another_is
     other = compiled(tmp_path / "osu_bw", main, str(debian.library), f"-Wl,-rpath,{debian.library.parent}")
     with pytest.raises(EnvironmentLackingError) as lacking:
         shared(other, [our_mpi(ours)])
-    assert f"osu_bw was built for libmpich.so.12, ours is {ours.library}: fix: --mpi debian, or" in str(
-        lacking.value
-    )
+    assert f"osu_bw was built for libmpich.so.12, ours is {ours.library}: fix: --mpi debian, or" in str(lacking.value)
 
 
 def test_our_nccl_is_what_a_launch_would_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,9 @@ def test_nvbandwidth_matrices(tmp_path: Path) -> None:
     assert any("'bad' is not a rate" in problem for problem in problems)
     assert any("host_device_latency_sm: 'odd' is not a latency" in problem for problem in problems)
     # The row's GPU walks through memory of the column's; a host's memory is walked by the column's.
-    latencies = {(tuple(row["devices"]), row["source_memory"]): row for row in rows if row["pattern"] == "pointer_chase"}
+    latencies = {
+        (tuple(row["devices"]), row["source_memory"]): row for row in rows if row["pattern"] == "pointer_chase"
+    }
     assert {who: row["latency_ns"] for who, row in latencies.items()} == pytest.approx(
         {((0, 1), "device"): 900, ((1, 0), "device"): 950, ((0,), "pinned"): 765.25}
     )

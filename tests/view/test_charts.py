@@ -15,8 +15,8 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
-from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.charts_spread import noisiest
+from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import Row
 from synthetic import make_case, make_run
@@ -28,7 +28,10 @@ class TenGigabytes(Limits):
     """A system on which everything is bounded by 10 GB/s."""
 
     def of(self, row: Row) -> list[LimitLine]:
-        return [LimitLine("max_flow", "upper bound", 10e9, None, ""), LimitLine("payload_share", "typical", 9e9, 5e3, "")]
+        return [
+            LimitLine("max_flow", "upper bound", 10e9, None, ""),
+            LimitLine("payload_share", "typical", 9e9, 5e3, ""),
+        ]
 
 
 def values(chart: Any, **required: Any) -> list[dict[str, Any]]:
@@ -111,10 +114,10 @@ def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -
 
 def test_limits_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
     _, rows = rich.panels[0]
-    limits = TenGigabytes(rich_run)
-    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", limits), fields=("rule", "value", "from"))
+    known = TenGigabytes(rich_run)
+    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", known), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in limits} == {("max_flow", 80.0), ("payload_share", 72.0)}
-    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", limits), fields=("rule", "value", "from"))
+    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", known), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in latency} == {("payload_share", 5.0)}
 
 

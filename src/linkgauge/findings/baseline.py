@@ -172,9 +172,7 @@ def check_baseline(
         if key not in known and key[0] not in left_out:
             reason = f"in the baseline's {len(entry.medians_ns)} runs and not measured, or not ok, in this one"
             verdicts.append(
-                subject.verdict(
-                    "unknown", entry.words, reason, baseline.place, case_key=key[0], devices=entry.devices
-                )
+                subject.verdict("unknown", entry.words, reason, baseline.place, case_key=key[0], devices=entry.devices)
             )
     return verdicts, notes, unknown
 

@@ -346,7 +346,8 @@ _TABLE = (
         "device_to_host", "from each device into host memory, at once", "per device", "slowest",
         _each, _one, _whole, _each, host_end="target", host_ways=("out",)),
     PatternTraits(
-        "host_device_bidirectional", "between host memory and each device, both ways at once", "per device, each way", "slowest",
+        "host_device_bidirectional", "between host memory and each device, both ways at once",
+        "per device, each way", "slowest",
         lambda m, n, w, d="": Fraction(2 * n * m), _one, _whole, lambda m, n, w, d="": Fraction(2 * n * m),
         host_end="source", host_ways=("out", "into")),
     # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
@@ -363,7 +364,8 @@ _TABLE = (
         "stream_copy", "a copy in each device's memory or any other that it reaches, at once", "bytes copied",
         "slowest", _each, _one, _whole, _each, own_memory=True),
     PatternTraits(
-        "host_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written", "lanes",
+        "host_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written",
+        "lanes",
         _whole, _one, _whole, _whole, ranks="first", own_memory=True, by_cores=True),
     # Alone through its own or pinned memory; of two the first walks through memory of the second.
     PatternTraits(

@@ -8,8 +8,8 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts
-from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
 
@@ -20,8 +20,8 @@ def latency_over_size(results: Results, rows: list[Row], unit: str, limits: Limi
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
     title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
-    limits = _limits(rows, limits, unit, latency=True)
-    return _lines(results, data, _y("median", title, data, limits), "q1", "q3", limits)
+    lines = _limits(rows, limits, unit, latency=True)
+    return _lines(results, data, _y("median", title, data, lines), "q1", "q3", lines)
 
 
 def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
@@ -30,9 +30,9 @@ def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limi
     data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
     if not data:
         raise UsageError(f"{rows[0]['pattern']} has no goodput: 'linkgauge plot --figure latency' shows its times")
-    limits = _limits(rows, limits, unit, latency=False)
-    y = _y("goodput", f"goodput ({unit}{ways})", data, limits)
-    return _lines(results, data, y, "goodput_q3", "goodput_q1", limits)
+    lines = _limits(rows, limits, unit, latency=False)
+    y = _y("goodput", f"goodput ({unit}{ways})", data, lines)
+    return _lines(results, data, y, "goodput_q3", "goodput_q1", lines)
 
 
 def _y(field: str, title: str, data: list[dict[str, Any]], limits: list[dict[str, Any]]) -> Any:
@@ -117,9 +117,13 @@ def _limits(rows: list[Row], limits: Limits | None, unit: str, latency: bool) ->
         least = limits.limit_of(row)
         top = least.goodput_bytes_per_s if least is not None else None
         for line in limits.of(row):
-            if not latency and ((line.kind == "upper bound" and line != least) or _above(line.goodput_bytes_per_s, top)):
+            if not latency and (
+                (line.kind == "upper bound" and line != least) or _above(line.goodput_bytes_per_s, top)
+            ):
                 continue
-            if latency and line.kind == "upper bound":  # a least time, orders below the curves: it would only shrink them
+            if (
+                latency and line.kind == "upper bound"
+            ):  # a least time, orders below the curves: it would only shrink them
                 continue
             value = line.latency_ns if latency else line.goodput_bytes_per_s
             drawn = charts.short(value, 1e-3 if latency else 1 / RATE_UNITS[unit])

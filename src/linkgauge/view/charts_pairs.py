@@ -12,8 +12,8 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.switches import CLASSES, NODE
 from linkgauge.view import charts
 from linkgauge.view.between import DISTANCES
-from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, pair_of
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits
 

@@ -11,8 +11,8 @@ from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.schema import identity_of
 from linkgauge.view import applications, charts_at_once, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_columns, task_words
-from linkgauge.view.limits import Limits
 from linkgauge.view.charts_spread import noisiest
+from linkgauge.view.limits import Limits
 from linkgauge.view.node_picture import STEPS, colour_class, node_svg, summary_text, texts
 from linkgauge.view.page import Page, escape
 from linkgauge.view.reached import FullPairs

@@ -19,9 +19,9 @@ from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.limits import Limits
 from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
 from linkgauge.view.units import Row, count_text, digits, range_text, rate_text, size_text
 

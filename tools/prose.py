@@ -25,7 +25,7 @@ WORDS = {
     r"nothing odd": "no problems found",
     r"falls? short|fell short": "fails",
     r"(?:could not|cannot) (?:be )?judged?": "unknown, and why",
-    r"limits?": "limit",
+    r"ceilings?": "limit",
     r"least bounds?": "limit",
     r"constructive": "achievable schedule",
     r"the middle one": "the median",

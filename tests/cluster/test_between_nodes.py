@@ -297,7 +297,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
             run.kill()
             run.wait()
         assert run.returncode == 4, said
-        assert f"node {lost} does not answer, and the run goes on without it" in said
+        assert f"node {lost} does not answer, and the run continues without it" in said
         at = int(lost[1])
         rows = list(load(out).rows())
         skipped = [row for row in rows if row.status == "skipped"]

@@ -46,7 +46,7 @@ def check_system(
     verdicts = []
     for one in held:
         measure = one.measure
-        seen = f"{one.entry.share.value:.1%} was seen, {1 - tolerance:.0%} of that is asked"
+        seen = f"{one.entry.share.value:.1%} was measured there, {1 - tolerance:.0%} of that is required"
         reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)}; {seen}"
         verdicts.append(
             subject.verdict(

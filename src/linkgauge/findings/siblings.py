@@ -274,7 +274,7 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         if share / max(1e-9, 1 - measure.half_width) >= LEAST_OF_LIMIT:
             continue
         allowed = f"{share:.0%} of {rate_text(limit)}, what the links allow ({bound.rule})"
-        reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is asked"
+        reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is required"
         verdicts.append(
             subject.verdict(
                 "fail", case_words(measure), reason, "its limits", measure,

@@ -11,11 +11,11 @@ import itertools
 import numpy as np
 import pytest
 from causes import facts_of
-from linkgauge.findings.localize import slow_elements
 from planting import MIB, World
 
 from linkgauge.expect.network import Network
 from linkgauge.findings.finding import Finding
+from linkgauge.findings.localize import slow_elements
 from linkgauge.model.case import Case
 from linkgauge.stats.launches import Places
 from linkgauge.system import catalog

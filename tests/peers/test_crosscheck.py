@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from linkgauge.peers.catalog import peer_tests
 
 from executables import python_program
+from linkgauge.peers.catalog import peer_tests
 from program import linkgauge
 from thorough import most
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linkgauge.peers.catalog import PEERS, peer_tests
 
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers import both_ends, drive, launch
+from linkgauge.peers.catalog import PEERS, peer_tests
 from linkgauge.peers.drive import alternate, row_of, untold
 from linkgauge.peers.launch import find_program
 from linkgauge.peers.ours import ESTIMATORS, plan_text

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from linkgauge.peers.catalog import TWO_ENDED, peer_tests
 
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.peers import two_ended
+from linkgauge.peers.catalog import TWO_ENDED, peer_tests
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.theirs import launches_of, measure_peer
 from linkgauge.run import mpi_library

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from linkgauge.peers.catalog import peer_tests
 
 from linkgauge.model.case import MANAGED_USES, Case
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import Request, rows_of
 from linkgauge.stats.interference import interferences

@@ -216,7 +216,7 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "library_choice",
             "loss",
-            f"{own.transport} {own.pattern} on {_devices(own)}",
+            f"{facts.shown(own.transport)} {own.pattern} on {_devices(own)}",
             f"{own.label} on {_devices(own)} chooses badly at {sizes}: {best.case.algorithm} takes "
             f"{time_text(best.time_ns)} where its own choice takes "
             f"{time_text(own.time_ns)} at {size_text(own.size)}.",
@@ -328,7 +328,7 @@ def _set_apart(measure: Measure) -> bool:
 def _devices(measure: Measure) -> str:
     numbers = measure.devices
     if len(numbers) == 1:
-        return f"device {numbers[0]}"
+        return f"{measure.noun} {numbers[0]}"
     if len(numbers) == 2:
         return f"{numbers[0]}-{numbers[1]}"
-    return f"{len(numbers)} devices"
+    return f"{len(numbers)} {measure.noun}s"

@@ -15,6 +15,7 @@ from linkgauge.apps import catalogue
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.beside import beside_text
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
@@ -39,7 +40,7 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
     kinds = Kinds(results.run, None if ceilings is None else ceilings.system)
     for panels in _alike_panels(results, kinds):
         first, rows = panels[0]
-        members = Members([row for _, own in panels for row in own], results.label)
+        members = Members([row for _, own in panels for row in own], results.label, results.kinds.noun)
         kind = PATTERNS[first["pattern"]].latency_words
         yield Text(_panel_title(results, panels), style="bold")
         shown = members.middle
@@ -84,7 +85,8 @@ def _panel_title(results: Results, panels: list[tuple[Row, list[Row]]]) -> str:
     first = panels[0][0]
     if len(panels) == 1:
         return results.title(first)
-    return results.title(first, devices_words=together(tuple(one["devices"]) for one, _ in panels))
+    where = together((tuple(one["devices"]) for one, _ in panels), noun=results.kinds.noun)
+    return results.title(first, devices_words=where)
 
 
 def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Iterator[Text]:
@@ -219,7 +221,7 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
         for name in ("status", "case", "reason"):
             table.add_column(name, overflow="fold")
         for row in wrong:
-            table.add_row(Text(row["status"], style="red"), Text(case_text(row)), Text(row["reason"] or ""))
+            table.add_row(Text(row["status"], style="red"), Text(case_text(row, results)), Text(row["reason"] or ""))
         yield table
     skipped = [row for row in results.others if row["status"] == "skipped" and not left_out_of(row["evidence"])]
     if skipped:
@@ -228,7 +230,7 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
         table.add_column("transport", overflow="fold")
         table.add_column("reason", overflow="fold")
         for count, transports, reason in skip_reasons(skipped):
-            table.add_row(str(count), Text(", ".join(transports)), Text(reason))
+            table.add_row(str(count), Text(", ".join(map(results.shown, transports))), Text(reason))
         yield table
 
 
@@ -269,12 +271,15 @@ def left_out_text(results: Results) -> str:
     return f"{count_text(counts.total(), 'size')} of curves left out: {', '.join(parts)}"
 
 
-def case_text(row: Row) -> str:
-    """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
-    name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
+def case_text(row: Row, results: Results) -> str:
+    """Return a case in a few words: `nccl allreduce 1 MiB, 4 GPUs`; of one on an MPI library, of which."""
+    library = row.get("library") if TRANSPORTS[row["transport"]].by_mpi else ""
+    parts = ", ".join(filter(None, (row["variant"], library)))
+    noun = results.kinds.noun
+    name = results.shown(row["transport"]) + (f" ({parts})" if parts else "")
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'])}"
-    where = devices_text(row["devices"], row["pattern"])
+        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
+    where = devices_text(row["devices"], row["pattern"], noun)
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
     return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['beside'] or '')}"
 

@@ -10,7 +10,17 @@ from typing import Any, Literal, cast
 
 import click
 
-from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, run_argument, taken_over
+from linkgauge.app.command_line import (
+    PATH,
+    FiniteRange,
+    argument,
+    command,
+    flag,
+    option,
+    run_argument,
+    runs_argument,
+    taken_over,
+)
 from linkgauge.app.run import run_command as run_as_asked
 from linkgauge.errors import UsageError
 
@@ -47,7 +57,7 @@ def findings_command(
     else:
         out = terminal.console()
         cases = ((measure.pattern, measure.devices) for measure in facts.measures)
-        unseen = unseen_of(cases, facts.devices, facts.launches)
+        unseen = unseen_of(cases, facts.devices, facts.launches, {one.name for one in facts.observations})
         terminal.print_findings(out, found, notes=notes, evidence=evidence, unjudged=facts.unjudged, unseen=unseen)
         if rules:
             out.print(f"Rules asked: {in_words()}", markup=False)
@@ -106,7 +116,7 @@ def compare_command(
 
 
 @command("check", help="Judge whether a machine is as fast as it should be: PASS (exit 0), FAIL (1) or UNKNOWN (3).")
-@argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Run folders, one or many nodes' of them.")
+@runs_argument("Run folders, one or many nodes' of them")
 @option(
     "--against",
     default="",

@@ -37,7 +37,7 @@ def device_counts(facts: Facts) -> Iterable[Finding]:
             "device_counts",
             "loss",
             f"{one.label} on {numbers} {facts.noun}s",
-            f"{one.label} on {numbers} of {max(counts)} {facts.noun}s falls out of line by {depth:.0%}: bus bandwidth "
+            f"{one.label} on {numbers} of {max(counts)} {facts.noun}s is {depth:.0%} below the trend: busbw "
             f"by count at "
             f"{size_text(one.size)}: {around}.",
             tuple(Evidence(f"{m.ranks} {facts.noun}s: {rate_text(m.bus)}", (m.case_key,)) for m in low),

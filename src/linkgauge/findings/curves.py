@@ -176,7 +176,7 @@ def _step(before: Measure, after: Measure, expected: float, jump: float, stands_
         "latency_step",
         "loss",
         f"{after.label} on {_devices(after)} at {size_text(after.size)}",
-        f"{after.label} on {_devices(after)} jumps by {time_text(jump)} between {size_text(before.size)} and "
+        f"{after.label} on {_devices(after)} steps up by {time_text(jump)} between {size_text(before.size)} and "
         f"{size_text(after.size)}, beyond what "
         f"the bytes explain ({time_text(after.time_ns)} where {time_text(expected)} was to be expected): a "
         f"switch of protocol.",
@@ -306,7 +306,9 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
         first = order[0][1]
         best = first.time_ns
         share = PATTERNS[first.pattern].latency_share
-        texts = [f"{name} {time_text(m.time_ns * share)} ({m.time_ns / best:.2g} times)" for name, m in order]
+        texts = [f"{name} {time_text(m.time_ns * share)}" for name, m in order]
+        texts = [text + (f" ({_times(m.time_ns / best)})" if m is not first else "")
+                 for text, (_, m) in zip(texts, order, strict=True)]  # fmt: skip
         where = f"{first.pattern} of {size_text(first.size)} on {_devices(first)}"
         yield Finding(
             "small_message_overhead",
@@ -323,6 +325,10 @@ def _set_apart(measure: Measure) -> bool:
     """Return whether a measure is of a set-up of its own, which is no plain use of its transport."""
     elsewhere = max(measure.case.via, measure.case.source_device, measure.case.target_device) >= 0
     return elsewhere or bool(measure.case.managed) or measure.case.blocks > 0
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g}x" if ratio < 100 else f"{ratio:.0f}x"
 
 
 def _devices(measure: Measure) -> str:

@@ -258,8 +258,8 @@ def drifting(facts: Facts) -> Iterable[Finding]:
         "drifting",
         "loss" if way == "slower" and common else "note",
         "the run" if len(kept) > 1 else f"{worst.label} at {size_text(worst.size)}",
-        f"{len(kept)} of {tested} series drift while they are measured, {way} by {share:.0%} (middle "
-        f"one){where}; most: {worst.label} at "
+        f"{len(kept)} of {tested} series drift while they are measured, {way} by {share:.0%} "
+        f"(median){where}; most: {worst.label} at "
         f"{size_text(worst.size)}, {drift.share:+.0%}.",
         (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {len(m.devices)} {facts.noun}s: {d.share:+.1%} "
         f"({d.low:+.1%} to "
@@ -292,7 +292,7 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
         "several_modes",
         "note",
         "the run",
-        f"{len(found)} case{'s lie' if len(found) > 1 else ' lies'} on several levels; most apart: "
+        f"{len(found)} case{'s are' if len(found) > 1 else ' is'} multimodal; most apart: "
         f"{measure.label} at {size_text(measure.size)}: {levels}"
         + (", one change: a step in time." if modes.changes == 1 else "."),
         tuple(
@@ -303,7 +303,7 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
             for m, found_modes in found[:12]
         ),
         0.9,
-        "A median between two levels describes neither: look at the case's distribution in the report before "
+        "A median between two modes describes neither: look at the case's distribution in the report before "
         "comparing it.",
         0.0,
     )

@@ -83,7 +83,7 @@ def _pairs(look: FirstLook, unit: str) -> list[str]:
     device = look.kinds.noun
     if len(pairs.rows) == 1:
         ((a, b),) = pairs.rows
-        return [f"{device} {a} to {b} {_of_limit(pairs, [(a, b)], unit)}"]
+        return [f"{device} {a} to {b}: {_of_limit(pairs, [(a, b)], unit)}"]
     if len(pairs.classes) == 1:
         return [_one_class(pairs, device, unit)]
     return [_several(pairs, device, unit)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -316,15 +317,19 @@ def findings_table(findings: Sequence[Any]) -> Group:
     for first, *others in by_kind([finding for finding in findings if finding.severity != "note"]):
         parts.append(Text(f"{first.severity}: {first.sentence}", style=styles.get(first.severity, "bold")))
         for item in list(first.evidence)[:3]:
-            parts.append(Text(f"  {getattr(item, 'text', str(item))}"))
+            parts.append(_indented(f"Evidence: {getattr(item, 'text', str(item))}"))
         if first.remedy:
-            parts.append(Text(f"  Fix: {first.remedy}"))
+            parts.append(_indented(f"Fix: {first.remedy}"))
         if others:
-            parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
+            parts.append(_indented(f"{len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:
-        more = " more" if parts else ""
-        parts.append(Text(f"{count_text(notes, 'note')}{more}: linkgauge findings --notes", style="dim"))
+        noun = "more note" if parts else "note"
+        parts.append(Text(f"{count_text(notes, noun)}: linkgauge findings --notes", style="dim"))
     return Group(*parts)
+
+
+def _indented(text: str, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 2), expand=False)
 
 
 def derived(results: Results, width: int, unit: str) -> list[RenderableType]:

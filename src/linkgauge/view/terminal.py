@@ -117,14 +117,18 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     out.print(_text(f"{len(found.cases)} cases: {counts}."))
     if found.only_first or found.only_second:
         out.print(_text(f"Without a partner: {found.only_first} of the first run, {found.only_second} of the second."))
-    for words, reason in found.failed:
-        out.print(Text("worse ", style=_STYLES["worse"]) + _text(f"{words}: {reason}"))
+    for words, how in found.failed:
+        out.print(Text("worse ", style=_STYLES["worse"]) + _text(f"{words}: {how}"))
     pools = [p for p in found.pools if p.comparison.verdict in ("worse", "better") or p.kind == "run"]
     if pools:
-        table = _table("pooled", "cases", "verdict", "shift", "95 % interval", "why")
+        table = _table("pooled", "cases", "verdict", "shift", "95 % interval")
         for pool in pools:
-            table.add_row(_text(pool.name), str(pool.cases), *_shift(pool.comparison), _text(pool.comparison.reason))
+            table.add_row(_text(pool.name), str(pool.cases), *_shift(pool.comparison))
         out.print(table)
+        for why in dict.fromkeys(pool.comparison.reason for pool in pools if pool.comparison.reason):
+            of = ", ".join(pool.name for pool in pools if pool.comparison.reason == why)
+            out.print(_text(f"{of}: {why}", "dim"))
+        out.print()
     told = sorted(
         (c for c in found.cases if c.comparison.verdict != "same"),
         key=lambda c: (
@@ -145,11 +149,11 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
         boot = (
             [f"{case.bootstrap.low:+.1%} to {case.bootstrap.high:+.1%}" if case.bootstrap else ""] if resampled else []
         )
-        why = [] if alike else [_text(case.comparison.reason)]
-        table.add_row(_text(case.words), a, b, *_shift(case.comparison), *boot, *why)
+        reason = [] if alike else [_text(case.comparison.reason)]
+        table.add_row(_text(case.words), a, b, *_shift(case.comparison), *boot, *reason)
     out.print(table)
-    if alike and (reason := reasons.pop()):
-        out.print(_text(f"Each of these: {reason}", "dim"))
+    if alike and (common := reasons.pop()):
+        out.print(_text(f"Each of these: {common}", "dim"))
     if len(told) > limit:
         out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
 
@@ -159,8 +163,14 @@ def _shift(comparison: Comparison) -> tuple[Text, str, str]:
     if comparison.shift is None:
         return verdict, "-", "-"
     if min(comparison.repeats) < LEAST_REPEATS:  # the range of a few ratios is no interval
-        return verdict, f"{comparison.shift.share:+.2%}", "-"
-    return verdict, f"{comparison.shift.share:+.2%}", f"{comparison.shift.low:+.1%} to {comparison.shift.high:+.1%}"
+        return verdict, _percent(comparison.shift.share), "-"
+    ends = (comparison.shift.low, comparison.shift.high)
+    return verdict, _percent(comparison.shift.share), " to ".join(map(_percent, ends))
+
+
+def _percent(share: float) -> str:
+    """Return a share with its sign, in percent with a digit behind the point below 10 %: `+0.3%`, `+28%`."""
+    return f"{share:+.1%}" if abs(share) < 0.0995 else f"{share:+.0%}"
 
 
 def _table(*columns: str) -> Table:
@@ -247,7 +257,8 @@ def _grouped(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 def _what(group: Sequence[Verdict]) -> str:
     if len(group) == 1:
         return group[0].what
-    return f"{group[0].task} on {members_text(sorted(verdict.devices for verdict in group), group[0].noun)}"
+    where = members_text(sorted(verdict.devices for verdict in group), group[0].noun)
+    return f"{group[0].task} on {where} ({len(group)} checks)"
 
 
 def _quantities(group: Sequence[Verdict]) -> str:

@@ -39,7 +39,12 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
     run = look.results.run
     launches = run.launches.to_pylist()
     limited = limited_line(info, launches, {row["transport"] for row in look.results.rows})
-    lines += ["", "## Not covered", "", *filter(None, (limited, unseen_line(look) or "Everything was observed."))]
+    lines += [
+        "",
+        "## Not covered",
+        "",
+        *filter(None, (limited, unseen_line(look) or "Nothing that Linkgauge looks at was left out.")),
+    ]
     named = [f"{name}: {machine[key]}" for name, key in _MACHINE if machine.get(key)]
     versions = [f"{name} {value}" for name, value in dict(info.get("versions") or {}).items() if name in _VERSIONS]
     lines += ["", "## Run", "", _plain("; ".join([*named, *versions, *_libraries(launches)]) + ".")]

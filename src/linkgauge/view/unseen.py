@@ -13,26 +13,35 @@ if TYPE_CHECKING:
 
 _OBSERVATIONS = {
     "other processes": ("other_processes",),
-    "temperature and throttling": ("temperature", "throttle_reasons"),
-    "NVLink errors": ("nvlink_dl_replay_errors", "nvlink_dl_recovery_errors", "nvlink_dl_crc_errors"),
-}
+    "temperature": ("temperature",),
+    "throttling": ("throttle_reasons", "power_violation", "thermal_violation"),
+    "NVLink errors": (
+        "nvlink_dl_replay_errors", "nvlink_dl_recovery_errors", "nvlink_dl_crc_errors", "nvlink_crc_flit_errors",
+        "nvlink_replay_errors", "nvlink_recovery_errors",
+    ),
+}  # fmt: skip
 """What a reader expects to be watched, and the observations it needs (docs/run-folder.md)."""
 
 
 def unseen_line(look: FirstLook) -> str:
     """Return what `unseen_of` says of a run's first look."""
     cases = ((row["pattern"], row["devices"]) for row in look.results.rows)
-    return unseen_of(cases, look.kinds.devices, look.results.run.launches.to_pylist())
+    run = look.results.run
+    return unseen_of(cases, look.kinds.devices, run.launches.to_pylist(), run.observations["name"].unique().to_pylist())
 
 
 def unseen_of(
-    cases: Iterable[tuple[str, Sequence[int]]], devices: Collection[int], launches: Sequence[Mapping[str, Any]]
+    cases: Iterable[tuple[str, Sequence[int]]],
+    devices: Collection[int],
+    launches: Sequence[Mapping[str, Any]],
+    observed: Collection[str],
 ) -> str:
     """Return `Not judged: ...; not observed: ...` for what an all-clear does not cover; empty where it covers all.
 
-    `cases` are pattern and devices of what was measured, `devices` those of the run.
+    `cases` are pattern and devices of what was measured, `devices` those of the run, `observed` the names of what was
+    observed.
     """
-    absent, unobserved = list(_without_case(list(cases), devices, launches)), list(_not_observed(launches))
+    absent, unobserved = list(_without_case(list(cases), devices, launches)), list(_not_observed(launches, observed))
     parts = [f"not judged, since not measured: {', '.join(absent)}"] if absent else []
     if unobserved:
         parts.append(f"not observed: {', '.join(unobserved)}")
@@ -62,11 +71,11 @@ def _without_case(
         yield "host copies"
 
 
-def _not_observed(launches: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what some rank on a GPU could not observe."""
+def _not_observed(launches: Sequence[Mapping[str, Any]], observed: Collection[str]) -> Iterator[str]:
+    """Yield what no rank observed, or what some rank on a GPU could not."""
     if not any(rank.get("device_kind") != "host" for launch in launches for rank in launch["ranks"] or ()):
         return
     absent = set().union(*map(not_observed, launches))
     for words, names in _OBSERVATIONS.items():
-        if "NVML" in absent or absent.issuperset(names):
+        if "NVML" in absent or not {*names} & {*observed} or absent.issuperset(names):
             yield words

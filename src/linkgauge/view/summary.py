@@ -221,7 +221,7 @@ def print_first_screen(look: FirstLook, findings: Sequence[Finding], console: Co
     run = results.run
     if limited := limited_line(run.info, run.launches.to_pylist(), {row["transport"] for row in results.rows}):
         console.print(limited, markup=False, highlight=False)
-    for line in filter(None, (unseen_line(look), *look.ceilings.notes)):
+    for line in filter(None, (unseen_line(look), *look.limits.notes)):
         console.print(Text(line, style="dim"))
 
 

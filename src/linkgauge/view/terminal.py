@@ -27,8 +27,8 @@ from linkgauge.view.reproduce import Effect, Row
 from linkgauge.view.units import count_text
 
 _STYLES = {
-    "fault": "bold red", "loss": "yellow", "note": "dim", "short": "bold red",
-    "cannot judge": "yellow", "holds": "green",
+    "fault": "bold red", "loss": "yellow", "note": "dim", "fail": "bold red",
+    "unknown": "yellow", "pass": "green",
     "worse": "bold red", "better": "green", "same": "dim", "cannot tell": "yellow",
 }  # fmt: skip
 
@@ -79,8 +79,8 @@ def print_findings(
                 if len(finding.evidence) > evidence:
                     more = f"and {len(finding.evidence) - evidence} more, with the cases: --json"
                     _indented(out, Text(more, style="dim"))
-        for remedy in dict.fromkeys(finding.remedy for finding in kind):
-            _indented(out, Text("Fix: ", style="bold") + _text(remedy))
+        for fix in dict.fromkeys(finding.fix for finding in kind):
+            _indented(out, Text("Fix: ", style="bold") + _text(fix))
         out.print()
     out.print(_text(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
     if unseen:
@@ -187,12 +187,12 @@ def _table(*columns: str) -> Table:
 
 def print_check(out: Console, checked: Checked, standings: Sequence[Standing], limit: int) -> None:
     """Print a check: the verdict with its counts, what failed and what is unknown, and the fleet where there is one."""
-    style = {0: _STYLES["holds"], 1: _STYLES["short"], 3: _STYLES["cannot judge"]}[checked.exit_status]
+    style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
     word, _, counts = verdict_words(checked).partition(":")
     out.print(Text(word, style=style) + Text(f":{counts}."))
     for note in checked.notes:
         out.print(_text(note))
-    told = _grouped([v for v in checked.verdicts if v.outcome != "holds"])
+    told = _grouped([v for v in checked.verdicts if v.outcome != "pass"])
     for group in told[:limit]:
         worst = group[0]
         source = f"[{worst.source}]" if worst.source and worst.source != FINDINGS else ""
@@ -215,7 +215,7 @@ def verdict_words(checked: Checked) -> str:
 
 def failed_words(checked: Checked) -> Iterator[str]:
     """Yield a line for each requirement that was missed, but those that are findings."""
-    for group in _grouped([v for v in checked.verdicts if v.outcome == "short" and v.source != FINDINGS]):
+    for group in _grouped([v for v in checked.verdicts if v.outcome == "fail" and v.source != FINDINGS]):
         yield f"{_short_words(group, checked)}: {group[0].reason}"
 
 
@@ -228,12 +228,12 @@ def _short_words(group: Sequence[Verdict], checked: Checked) -> str:
     return text if len({one.run for one in checked.verdicts}) == 1 else f"{text} ({worst.host or worst.run})"
 
 
-_OUTCOMES: dict[Outcome, str] = {"short": "FAIL", "cannot judge": "UNKNOWN", "holds": "PASS"}
+_OUTCOMES: dict[Outcome, str] = {"fail": "FAIL", "unknown": "UNKNOWN", "pass": "PASS"}
 
 
 def _counts(checked: Checked) -> str:
     """Return how many checks ended how, those of the verdict first: `6 of 14 checks failed, 8 passed`."""
-    outcomes: dict[Outcome, str] = {"short": "failed", "cannot judge": "unknown", "holds": "passed"}
+    outcomes: dict[Outcome, str] = {"fail": "failed", "unknown": "unknown", "pass": "passed"}
     counts = {word: checked.count(name) for name, word in outcomes.items()}
     judged = sum(counts.values())
     if not judged:
@@ -283,7 +283,7 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     out.print(Text(f"The fleet: {nodes} nodes, {devices} devices, {outliers} outliers.", style="bold"))
     table = _table("", "kind", "slower", "deviations", "cases", "identity", "run")
     for one in standings[: max(outliers, min(limit, 10))]:
-        style = _STYLES["short"] if one.outlier else ""
+        style = _STYLES["fail"] if one.outlier else ""
         table.add_row(
             _text(one.name, style),
             one.kind,

@@ -32,7 +32,7 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
     for finding in alarms:
         lines += ["", f"**{finding.rule}** ({finding.confidence:.0%} sure): {_plain(finding.sentence)}", ""]
         lines += [f"- Evidence: {_plain(item.text)}" for item in finding.evidence[:3]]
-        lines += [f"- Fix: {_plain(finding.remedy)}"]
+        lines += [f"- Fix: {_plain(finding.fix)}"]
     lines += ["", "## Devices", "", *_devices(info, facts)]
     lines += ["", "## Measured and limit", "", *_numbers(look)]
     lines += ["", "## Error counters", "", *_counters(facts)]

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.apps import catalog
+from linkgauge.apps import catalogue
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
@@ -21,9 +21,9 @@ from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.limits import Limits
 from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
 from linkgauge.view.units import Row, count_text, digits, range_text, rate_text, size_text
 
@@ -279,7 +279,7 @@ def case_text(row: Row, results: Results) -> str:
     noun = results.kinds.noun
     name = results.shown(row["transport"]) + (f" ({parts})" if parts else "")
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
+        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
     where = devices_text(row["devices"], row["pattern"], noun)
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
     return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '')}"

@@ -197,7 +197,7 @@ def print_check(out: Console, checked: Checked, standings: Sequence[Standing], l
         worst = group[0]
         source = f"[{worst.source}]" if worst.source and worst.source != FINDINGS else ""
         out.print()
-        head = Text(f"{_OUTCOMES[worst.outcome]}  ", style=_STYLES[worst.outcome])
+        head = Text(f"{worst.outcome.upper()}  ", style=_STYLES[worst.outcome])
         out.print(head + _text(_short_words(group, checked), "bold"))
         _indented(out, Text(" ").join(filter(None, (_text(worst.reason), _text(source, "dim")))))
     if len(told) > limit:
@@ -226,9 +226,6 @@ def _short_words(group: Sequence[Verdict], checked: Checked) -> str:
     text = _what(group) + (f": {measured}" if measured else "")
     text += f", {'at most' if worst.unit == 'ns' else 'at least'} {required} required" if required else ""
     return text if len({one.run for one in checked.verdicts}) == 1 else f"{text} ({worst.host or worst.run})"
-
-
-_OUTCOMES: dict[Outcome, str] = {"fail": "FAIL", "unknown": "UNKNOWN", "pass": "PASS"}
 
 
 def _counts(checked: Checked) -> str:

@@ -135,7 +135,7 @@ def collective_below_limit(facts: Facts) -> Iterable[Finding]:
             ),
             0.7,
             "Compare with the direct algorithms (transport kernel, copy_engine) and with other settings of the "
-            "library; a bound need not be "
+            "library; a limit need not be "
             "reachable, see 'linkgauge expect' for schedules that are.",
             1 - share,
         )

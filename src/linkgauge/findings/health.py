@@ -102,7 +102,9 @@ def throttled(facts: Facts) -> Iterable[Finding]:
             facts.subject_name(subject),
             f"{facts.subject_name(subject)} throttled: {words}. Figures of these cases say what it does when hot or "
             f"capped, not what it can do.",
-            tuple(Evidence(reason, tuple(dict.fromkeys(k))) for reason, k in by_reason.items()),
+            tuple(
+                Evidence(f"{reason} in {len(set(k))} cases", tuple(dict.fromkeys(k))) for reason, k in by_reason.items()
+            ),
             0.97,
             "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and "
             "measure again.",

@@ -215,7 +215,7 @@ def _guards(
 
 def _subject(cases: Sequence[Case], kind: str = "") -> str:
     """What is tuned, in words; `kind` is the devices' runtime, by whose library `ccl` is called."""
-    from linkgauge.apps.catalogue import label
+    from linkgauge.apps.catalog import label
     from linkgauge.model.background import beside_text
     from linkgauge.model.runtimes import RUNTIMES
 

@@ -18,7 +18,7 @@ from linkgauge.findings import (
     interference,
     known,
     limiting,
-    localise,
+    localize,
     locality,
     moments,
     periods,
@@ -30,7 +30,7 @@ from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
 
 _MODULES = (
-    crossing, moments, localise, health, interference, collectives, locality, known, ways, curves, periods, blocks,
+    crossing, moments, localize, health, interference, collectives, locality, known, ways, curves, periods, blocks,
     limiting,
 )  # fmt: skip
 RULES: tuple[Rule, ...] = tuple(

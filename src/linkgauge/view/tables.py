@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
@@ -279,7 +279,7 @@ def case_text(row: Row, results: Results) -> str:
     noun = results.kinds.noun
     name = results.shown(row["transport"]) + (f" ({parts})" if parts else "")
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
+        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
     where = devices_text(row["devices"], row["pattern"], noun)
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
     return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '')}"

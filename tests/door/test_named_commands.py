@@ -1,7 +1,7 @@
 """Every command of ours and every flag that a text names is one that the real parser takes: a fix can be followed.
 
-Looked at are the literals of the sources, all help, the README, and the pages under docs/ but those of measurements,
-which say what was typed when they were made.
+Read are the literals of the sources, all help, the README, and the pages below docs/ except docs/results/, whose
+records name the commands of their day.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from linkgauge.app import cli
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "linkgauge"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent != ROOT / "docs" / "results"),
+]
 # Flags of programs that are not ours: whose.
 OTHERS = {
     "--showtopo": "rocm-smi's",
@@ -35,6 +39,7 @@ OTHERS = {
                      "--overcommit", "--delimiter", "--expand", "--requires"), "Slurm's and Flux's"),
     **dict.fromkeys(("--cpunodebind", "--cpus", "--ulimit", "--ipc", "--shm-size", "--cap-add", "--security-opt"),
                     "numactl's and containers'"),
+    **dict.fromkeys(("--rm", "--network", "--device", "--nv", "--rocm"), "docker's and Apptainer's"),
     **dict.fromkeys(("--native", "--pid"), "py-spy's"),
     **dict.fromkeys(("--device-as-default-execution-space", "--gpu-architecture", "--include-path", "--offload-arch",
                      "--relocatable-device-code", "--std"), "of device compilers"),

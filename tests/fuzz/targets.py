@@ -25,7 +25,8 @@ from unittest import mock
 
 import tool_traces
 from cluster.layout import Layout
-from linkgauge.apps import catalog, matching, program
+from linkgauge.apps import catalog as applications
+from linkgauge.apps import matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
 from linkgauge.doctor import on_nodes
@@ -161,7 +162,7 @@ def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def sealed(head: bytes, payload: bytes = b"", version: int = 1) -> bytes:
-    """A journal record of any header and payload, whose checksums hold (docs/run-folder.md, Journal)."""
+    """A journal record of any header and payload, whose checksums hold (docs/reference/run-folder.md, Journal)."""
     prefix = struct.pack("<4sHHIQ", b"LGJ1", version, 0, len(head), len(payload))
     body = prefix + struct.pack("<I", zlib.crc32(prefix)) + head + payload
     return body + struct.pack("<I", zlib.crc32(body))
@@ -292,7 +293,7 @@ def step_file(data: bytes) -> None:
             text = data.decode()
         except UnicodeDecodeError:
             return
-        _on_ranks(catalog.parse(text, "fuzzed"))
+        _on_ranks(applications.parse(text, "fuzzed"))
 
 
 def _on_ranks(file: StepFile) -> None:
@@ -304,7 +305,7 @@ def _on_ranks(file: StepFile) -> None:
         for rank in range(ranks):
             program.amounts(made, rank)
             program.core_program(made, rank)
-    again = catalog.parse(as_toml(file.document), "fuzzed")
+    again = applications.parse(as_toml(file.document), "fuzzed")
     assert again.document == file.document, "written and read again it is another file"
 
 

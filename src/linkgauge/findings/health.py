@@ -275,7 +275,7 @@ def drifting(facts: Facts) -> Iterable[Finding]:
     )  # fmt: skip
 
 
-@rule("times that lie on several levels", reads_samples=True)
+@rule("multimodal times", reads_samples=True)
 def multimodal(facts: Facts) -> Iterable[Finding]:
     """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
     found = []

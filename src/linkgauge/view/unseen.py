@@ -20,7 +20,7 @@ _OBSERVATIONS = {
         "nvlink_replay_errors", "nvlink_recovery_errors",
     ),
 }  # fmt: skip
-"""What a reader expects to be watched, and the observations it needs (docs/run-folder.md)."""
+"""What a reader expects to be watched, and the observations it needs (docs/reference/run-folder.md)."""
 
 
 def unseen_line(look: FirstLook) -> str:

@@ -24,12 +24,12 @@ from linkgauge.stats.crossing import Crossing, crossings, must_cross
 from linkgauge.stats.launches import Places
 from linkgauge.stats.summary import summarise
 from linkgauge.store.run import Run, load
+from patience import PATIENCE_S
 from thorough import thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one"),
-    pytest.mark.timeout(300),
 ]
 RATE = 100 * MBIT
 COUNTED = ["--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "60s", "--transport", "mpi"]
@@ -39,7 +39,7 @@ def linkgauge(
     cluster: Cluster, *words: str, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of linkgauge on the node without ranks."""
-    return cluster.run("login", [sys.executable, "-m", "linkgauge", *words], cwd=cluster.folder, timeout_s=200,
+    return cluster.run("login", [sys.executable, "-m", "linkgauge", *words], cwd=cluster.folder, timeout_s=PATIENCE_S,
                        env={"PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})})  # fmt: skip
 
 
@@ -258,13 +258,13 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and not _begun(out, 2):
             time.sleep(0.05)
         time.sleep(0.5)
         for process in processes_of(cluster, "n1", "linkgauge.run.worker"):
             cluster.run("fabric", ["kill", f"-{signal}", process])
-        assert run.wait(150) == 4
+        assert run.wait(PATIENCE_S) == 4
     finally:
         run.kill()
         run.wait()
@@ -285,14 +285,14 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         entry = cluster.folder / f"{lost}.pid"
         pid = entry.read_text()
         try:
-            until = time.monotonic() + 60
+            until = time.monotonic() + PATIENCE_S
             while time.monotonic() < until and not _begun(out, 2):
                 time.sleep(0.05)
             processes = processes_of(cluster, lost, "linkgauge.run.worker")
             entry.unlink()  # by which nodes are entered
             for process in processes:
                 cluster.run("fabric", ["kill", "-KILL", process])
-            _, said = run.communicate(timeout=150)
+            _, said = run.communicate(timeout=PATIENCE_S)
         finally:
             run.kill()
             run.wait()
@@ -342,12 +342,12 @@ def test_an_interrupted_or_killed_run_goes_on_where_its_hosts_are_given_again(si
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and not _begun(out, 2):
             time.sleep(0.05)
         for process in processes_of(cluster, "login", out.name):
             cluster.run("fabric", ["kill", f"-{signal}", process])
-        run.wait(60)
+        run.wait(PATIENCE_S)
     finally:
         run.kill()
         run.wait()

@@ -18,7 +18,6 @@ from thorough import thorough
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one"),
-    pytest.mark.timeout(300),
 ]
 RATE = 50 * MBIT
 BY_TCP = ("MPIR_CVAR_CH4_NETMOD=ofi", "FI_PROVIDER=tcp", "MPIR_CVAR_NOLOCAL=1")  # UCX's halves what goes both ways

@@ -17,6 +17,7 @@ import pytest
 
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.store.run import load
+from patience import PATIENCE_S
 from run.on_a_node import namespaces_may_be_made
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most
@@ -127,7 +128,7 @@ def test_between_nodes_they_reach_where_other_handles_do_not(tmp_path: Path, han
     }
     driver = Path(__file__).with_name("measure_across.py")
     done = subprocess.run([sys.executable, str(driver), str(tmp_path)], env=environment, capture_output=True, text=True,
-                          check=False, timeout=300, stdin=subprocess.DEVNULL)  # fmt: skip
+                          check=False, timeout=PATIENCE_S, stdin=subprocess.DEVNULL)  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = [row for row in load(tmp_path / "run").rows() if len(set(row.case.devices)) > 1]
     chases = [row for row in rows if row.case.pattern == "chase"]

@@ -16,6 +16,7 @@ from linkgauge.model.case import Case
 from linkgauge.plan.library_settings import runtime_settings
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.run import load
+from patience import PATIENCE_S
 
 FOLDERS = os.environ.get("LINKGAUGE_TEST_ONECCL", "")
 PATTERNS = ("allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather", "scatter",
@@ -51,7 +52,7 @@ def test_every_pattern_is_verified(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     command = [sys.executable, "-m", "linkgauge", "run", "--devices", "host:2", "--plan", "plan.toml", "--out", "run",
                "--no-report", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s"]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_S,
                           env={**os.environ, "LD_LIBRARY_PATH": FOLDERS}, stdin=subprocess.DEVNULL)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     loaded = load(tmp_path / "run")

@@ -128,7 +128,7 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     """`nohup linkgauge run`: the terminal goes, the run does not."""
     process = program(
         tmp_path,
-        (*RUN, "--size", "8", "--transport", "kernel", "--no-report"),
+        (*RUN, "--size", "8", "--transport", "kernel", "--stop-rule", "count", "--stop-samples", "50", "--no-report"),
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     while process.poll() is None:

@@ -29,7 +29,7 @@ from thorough import thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 TESTS = Path(__file__).parents[1]
-FEW = ("--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "20s", "--no-report")
+FEW = ("--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "20s", "--warmup", "1", "--no-report")
 
 
 def linkgauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

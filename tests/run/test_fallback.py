@@ -162,8 +162,8 @@ def test_neither_a_time_limit_nor_an_interrupt_waits_for_ranks_that_do_not_meet(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     begun = tmp_path / "begun"
-    sleeps = python_program(tmp_path / "sleeps", "mpiexec", "import pathlib, time", f"pathlib.Path({str(begun)!r}).touch()",
-                            "time.sleep(3600)")  # no test may  # fmt: skip
+    waits = ("import pathlib, time", f"pathlib.Path({str(begun)!r}).touch()", "time.sleep(3600)")  # no test may
+    sleeps = python_program(tmp_path / "sleeps", "mpiexec", *waits)
     found_here(monkeypatch, dataclasses.replace(broken, launcher=sleeps))
     began = time.monotonic()
     assert run_plan(limit=TimeLimit(began + 4, began + 3600), name="limited").status == 6

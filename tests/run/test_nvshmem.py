@@ -22,7 +22,7 @@ from linkgauge.run import transports
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
-from thorough import most
+from thorough import most, thorough
 
 FILE = STAND_INS / "nvshmem" / "libnvshmem_host.so.3"
 pytestmark = [
@@ -43,11 +43,12 @@ ASKED_ENV = {"NVSHMEM_DISABLE_NVLS": "1", "NVSHMEM_DISABLE_NCCL": "1"}
 HOST_VARIANTS = ["put", "get", "signal"]
 DEVICE_VARIANTS = ["device", "device+warp", "device+thread"]
 VARIANTS = [*HOST_VARIANTS, *DEVICE_VARIANTS]
-VARIANTS_OF_A_LOAD = ["put", "signal", "device", *COLLECTIVE_VARIANTS]
+VARIANTS_OF_A_LOAD = most(["put", "signal", "device", *COLLECTIVE_VARIANTS], ["signal", "device", "collective"])
 PAIR = (
     '[[case]]\ntransport = "nvshmem"\npattern = "unidirectional"\nsize = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
 )
-QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--warmup", "1", "--no-report",
+         "--out", "run")  # fmt: skip
 
 
 def linkgauge(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -149,7 +150,8 @@ def test_collectives_reduce_every_datatype_that_nvshmem_has_by_every_operation(t
     plan = collectives(f'datatype = {listed}\nop = ["sum", "prod", "min", "max"]')
     plan += collectives(f"datatype = {listed}", "reduce_scatter")
     plan += collectives('op = "avg"')
-    rows = rows_of(tmp_path, plan, "--stop-samples", "2")
+    # Two ranks reduce by the same table of types and operations as more, which wait for each other on a small machine.
+    rows = rows_of(tmp_path, plan, "--stop-samples", "2", LINKGAUGE_STAND_IN="devices=2")
     measured = {(row.case.pattern, row.case.variant, row.case.datatype, row.case.op) for row in rows
                 if row.status == "ok" and row.record["verified"]}  # fmt: skip
     assert measured == {
@@ -179,7 +181,8 @@ def test_collectives_of_some_of_a_launchs_ranks_are_by_teams_and_others_are_refu
 
 
 def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_path: Path) -> None:
-    (row,) = rows_of(tmp_path, collectives(pattern="barrier", variants=["device+collective"]))
+    plan = collectives(pattern="barrier", variants=["device+collective"])
+    (row,) = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")  # more take turns on two cores a thousand times
     assert (row.status, row.reason) == ("ok", "")
     iterations = {sample["iterations"] for sample in load(tmp_path / "run").samples.to_pylist()}
     assert iterations == {1000}
@@ -194,8 +197,9 @@ def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_pat
          "failed corrupt", ""),
         ("", "alltoall", {"fail": "nvshmemx_alltoallmem_on_stream:1:98,lg_nvshmem_alltoall:1:98"}, "corrupt",
          "1 wrong bytes"),
-        ("", "broadcast", {"fail": "nvshmemx_broadcastmem_on_stream:1:98,lg_nvshmem_broadcast:1:98"}, "corrupt",
-         "1 wrong bytes"),
+        pytest.param(
+            "", "broadcast", {"fail": "nvshmemx_broadcastmem_on_stream:1:98,lg_nvshmem_broadcast:1:98"}, "corrupt",
+            "1 wrong bytes", marks=thorough("wrong bytes of alltoall are found in the same way")),
     ],
 )  # fmt: skip
 def test_what_fails_of_collectives_is_said(
@@ -236,7 +240,7 @@ def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) ->
     assert {str(row.status) for row in rows} == {"ok"}
 
 
-@pytest.mark.parametrize("pe", ["1", "2"])
+@pytest.mark.parametrize("pe", ["1", pytest.param("2", marks=thorough("the other PE's is told alike"))])
 def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path: Path, pe: str) -> None:
     """The second call of one PE fails, while the other's waits on its stream for it. (What fails so ends a launch.)"""
     plan = collectives('devices = [[1, 2]]\ndatatype = ["float32", "int32"]', variants=["collective"])
@@ -269,12 +273,15 @@ def test_a_window_of_messages_is_one_kernels_and_its_grid_is_stored(tmp_path: Pa
                      ("device", 4 << 20): "64 x 512"}  # fmt: skip
 
 
+FOUND_ALIKE = thorough("each of the files is looked for by the same lines")
+
+
 @pytest.mark.parametrize(
     ("lacking", "part"),
     [
         ("libnvJitLink.so.12", "no libnvJitLink.so.12; remedy: pip install nvidia-nvjitlink-cu12"),
-        ("libnvshmem_device.a", "libnvshmem_device.a was not found"),
-        ("include", "nvshmem.h was not found"),
+        pytest.param("libnvshmem_device.a", "libnvshmem_device.a was not found", marks=FOUND_ALIKE),
+        pytest.param("include", "nvshmem.h was not found", marks=FOUND_ALIKE),
         ("include/cuda", "CUDA's header cuda/std/cstdint was not found"),
     ],
 )
@@ -363,8 +370,9 @@ def test_what_cannot_be_is_said(tmp_path: Path, variables: dict[str, str], refus
          "wrong bytes"),
         ("", ("--threads",), {}, "skipped", "nvshmem needs processes, one a rank; leave out --threads"),
         ("", (), {"LINKGAUGE_STAND_IN_NVSHMEM_VERSION": "3.8.0,3.3.24"}, "skipped", "all ranks must load one version"),
-        ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_get_uniqueid:1:7"}, "failed",
-         "nvshmemx_get_uniqueid failed with NVSHMEM status (7)"),
+        pytest.param(
+            "", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_get_uniqueid:1:7"}, "failed",
+            "nvshmemx_get_uniqueid failed with NVSHMEM status (7)", marks=thorough("the next call fails alike")),
         ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_hostlib_init_attr:1:7"}, "failed",
          "nvshmemx_hostlib_init_attr failed with NVSHMEM status (7)"),
         ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmem_malloc:1:1"}, "failed",

@@ -29,6 +29,7 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import read_journal
 from linkgauge.store.run import load
 from patience import PATIENCE_S
+from program import linkgauge
 from thorough import most, thorough
 
 HERE = Path(__file__).parent
@@ -263,8 +264,7 @@ def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
     with pytest.warns(DamagedRunWarning):
         assert run.lost == (0 if kind == "status" else len(before) - len(left))
     for words in (["show"], ["query", "SELECT * FROM cases"], ["findings"], ["check"], ["export", "--format", "json"]):
-        asked = [sys.executable, "-m", "linkgauge", words[0], str(path), *words[1:]]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        done = linkgauge(words[0], str(path), *words[1:], cwd=tmp_path)
         assert done.returncode == (3 if words == ["check"] else 0), done.stderr  # no wires are known to judge by
         (line,) = [line for line in done.stderr.splitlines() if "damaged" in line]
         assert line.startswith(f"linkgauge: warning: {file}: bytes {ends[hit]} to {ends[hit + 1]} are damaged")
@@ -390,9 +390,7 @@ def test_a_run_in_progress_cannot_be_resumed_beside_itself(run_plan: Any) -> Non
     folder = RunFolder.open(run_plan(threads=True).path)
     folder.hold()
     folder.hold()
-    words = [sys.executable, "-m", "linkgauge", "run", "--resume", str(folder.path), "--force"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    done = linkgauge("run", "--resume", str(folder.path), "--force", cwd=folder.path)
     assert done.returncode == 2, done.stderr
     assert "is being measured by another process" in done.stderr
     del folder

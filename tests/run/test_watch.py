@@ -17,6 +17,7 @@ from linkgauge.stats.attempts import counted
 from linkgauge.stats.series import run_blocks
 from linkgauge.store.run import Run, load
 from patience import PATIENCE_S
+from program import linkgauge
 
 WORDS = ["--devices", "host:2", "--threads", "--transport", "kernel", "--pattern", "local_copy", "--ranks", "1",
          "--size", "64", "--stop-rule", "count", "--stop-samples", "3"]  # fmt: skip
@@ -50,8 +51,7 @@ def test_rounds_begin_at_their_times_and_a_watch_that_was_ended_goes_on(tmp_path
     assert json.loads((folder / "run.json").read_text())["asked"]["every_s"] == 5
     measured = len(began_s(load(folder)))
     assert 2 <= measured < 4
-    asked = [sys.executable, "-m", "linkgauge", "run", "--resume", str(folder), "--no-report"]
-    resumed = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    resumed = linkgauge("run", "--resume", str(folder), "--no-report", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     run = load(folder)
     assert {len(group) for group in counted(run).measured} == {4}

@@ -102,6 +102,7 @@ def test_a_step_that_is_stopped_on_a_node_loses_no_case_before_it_and_a_resumed_
     assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
 
 
+@thorough("a node that is lost is in test_between_nodes.py, and steps have tests in run/test_slurm.py")
 def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_has_all(slurm: Slurm) -> None:
     """Slurm's own process for the step there goes with its ranks, so that no one tells of their end.
 

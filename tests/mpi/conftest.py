@@ -42,6 +42,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for one in found:
             kind = one.name.split("-")[0]
             marks = [thorough("another release of this library is tested")] if kind in kinds else []
+            if kind == "intel" and kinds:
+                marks = [thorough("it has MPICH's ABI, and tests/faults has it each time")]
             kinds.add(kind)
             chosen.append(pytest.param(one, id=f"{one.name}-{one.source.strip('-')}", marks=marks))
         metafunc.parametrize("mpi", chosen)

@@ -12,6 +12,7 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.transports import absent_transports
+from mpi.conftest import installations
 from thorough import most, thorough
 
 STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
@@ -73,10 +74,14 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
 )
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
+    if (
+        transport != "mpi" and mpi != installations()[0]
+    ):  # what moves the bytes is the same, the library beside it another
+        patterns = most(patterns, ("pingpong", "bidirectional", "halo", "alltoall", "allreduce"))
     tried = sizes if ranks == 2 else ends
     cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in tried(pattern, ranks)]
-    cases += [case(transport, pattern, ranks, 4 * ranks * 50, root=ranks - 1) for pattern in OTHERS + COLLECTIVES]
-    cases += [case(transport, pattern, ranks, 4 * ranks * 50, in_place=True) for pattern in IN_PLACE]
+    cases += [case(transport, one, ranks, 4 * ranks * 50, root=ranks - 1) for one in patterns if one not in PAIRS]
+    cases += [case(transport, one, ranks, 4 * ranks * 50, in_place=True) for one in IN_PLACE if one in patterns]
     if transport in NIC_LIBRARIES:
         if absent := absent_transports("host").get(transport):
             pytest.skip(absent)

@@ -351,7 +351,7 @@ def test_a_rank_that_is_lost_while_its_samples_are_fetched_costs_its_case_only(
     for name, value in STREAMED.items():
         monkeypatch.setenv(name, value)
     marker = tmp_path / "planted"
-    run = run_plan(fault={"kind": kind, "gather": 9, "once": str(marker)}, hung_after_s=3.0)
+    run = run_plan(fault={"kind": kind, "gather": 9, "once": str(marker)}, hung_after_s=8.0)
     assert marker.exists()
     statuses = [row.status for row in load(run.path).rows()]
     assert sorted(map(str, statuses)) == sorted([status, *["ok"] * 7])

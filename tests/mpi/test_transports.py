@@ -74,9 +74,8 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
 )
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
-    if (
-        transport != "mpi" and mpi != installations()[0]
-    ):  # what moves the bytes is the same, the library beside it another
+    # What moves the bytes is the same under each library, the library beside it another.
+    if transport != "mpi" and mpi != installations()[0]:
         patterns = most(patterns, ("pingpong", "bidirectional", "halo", "alltoall", "allreduce"))
     tried = sizes if ranks == 2 else ends
     cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in tried(pattern, ranks)]

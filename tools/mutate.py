@@ -255,8 +255,8 @@ def main() -> int:
            and (not asked.room or fault.room in asked.room)]  # fmt: skip
     for fault in due[: asked.most]:
         began = time.monotonic()
-        tests = asked.only or tests_of(fault, asked.near)
-        try_one(fault, [file for file in tests if file not in asked.without], asked.limit)
+        tests = [file for file in tests_of(fault, asked.near) if file not in asked.without]
+        try_one(fault, [file for file in tests if not asked.only or file in asked.only], asked.limit)
         asked.list.write_text(json.dumps([asdict(fault) for fault in faults], indent=1) + "\n")
         took = f"{fault.seconds:.0f} s of a processor, {time.monotonic() - began:.0f} s"
         what = f"{fault.file}:{fault.line}: '{fault.old}' -> '{fault.new}' in '{fault.context}'"

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Answers as a Python of version $FAKE_MINOR would; a venv made by it holds itself and a `linkgauge` that echoes.
@@ -80,7 +82,12 @@ class Door:
         """Runs './lg ARGUMENTS'."""
         environment = {"PATH": str(self.path), "CALLS": str(self.calls_file), "HOME": str(self.checkout), **variables}
         return subprocess.run(
-            [self.checkout / "lg", *arguments], env=environment, capture_output=True, text=True, check=False, timeout=60
+            [self.checkout / "lg", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
         )
 
     def take_calls(self) -> list[str]:

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from patience import PATIENCE_S
 from thorough import in_share, thorough
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -122,7 +123,7 @@ def _run_page(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     page = tmp_path / "page.md"
     page.write_text(text)
     return subprocess.run(
-        [sys.executable, TOOLS / "run_readme.py", page], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, TOOLS / "run_readme.py", page], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
 
 

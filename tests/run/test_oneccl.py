@@ -49,7 +49,7 @@ def test_its_ranks_are_processes() -> None:
 def test_every_pattern_is_verified(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     done = linkgauge("run", "--devices", "host:2", "--plan", "plan.toml", "--out", "run", "--no-report", "--stop-rule",
-                     "count", "--stop-samples", "5", "--stop-time-ns", "20s", cwd=tmp_path,
+                     "count", "--stop-samples", "5", "--max-time", "20s", cwd=tmp_path,
                      env={"LD_LIBRARY_PATH": FOLDERS})  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     loaded = load(tmp_path / "run")

@@ -530,7 +530,7 @@ size = "2MiB"
 source_memory = ["device", "pinned"]
 clock = "event"
 """
-    status, cases = run_plan(tmp_path, plan, "--warmup", "1", devices=devices, LINKGAUGE_STAND_IN="devices=2")
+    status, cases = run_plan(tmp_path, plan, devices=devices, LINKGAUGE_STAND_IN="devices=2")
     assert status == 0
     assert {(case.source_memory, case.ranks) for case, _, _ in cases} == {("device", 1), ("device", 2), ("pinned", 1)}
     for row in load(tmp_path / "run").rows():

@@ -47,8 +47,8 @@ VARIANTS_OF_A_LOAD = most(["put", "signal", "device", *COLLECTIVE_VARIANTS], ["s
 PAIR = (
     '[[case]]\ntransport = "nvshmem"\npattern = "unidirectional"\nsize = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
 )
-QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--warmup", "1", "--no-report",
-         "--out", "run")  # fmt: skip
+QUICK = ("--stop-rule", "count", "--max-time", "20s", "--no-report", "--out", "run")
+FEW = ("--stop-samples", "5", "--warmup", "1")
 # Where an operation is a thousand barriers, for which ranks take turns on two cores: seconds each on a busy machine.
 FEWEST = ("--stop-samples", "1", "--warmup", "0")
 
@@ -58,10 +58,10 @@ def linkgauge(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedP
     return linkgauge_over("nvrtc12", "nvshmem", words=words, cwd=cwd, **devices)
 
 
-def rows_of(cwd: Path, plan: str, *words: str, **variables: str) -> list[Any]:
-    """The run's cases."""
+def rows_of(cwd: Path, plan: str, *words: str, samples: tuple[str, ...] = FEW, **variables: str) -> list[Any]:
+    """The run's cases. (Of an option that is given twice each value is measured.)"""
     (cwd / "plan.toml").write_text(plan)
-    done = linkgauge("run", "--devices", "cuda", *QUICK, "--plan", "plan.toml", *words, cwd=cwd, **variables)
+    done = linkgauge("run", "--devices", "cuda", *QUICK, *samples, "--plan", "plan.toml", *words, cwd=cwd, **variables)
     assert (cwd / "run").exists(), done.stderr + done.stdout
     assert "Traceback" not in done.stderr, done.stderr
     return list(load(cwd / "run").rows())
@@ -137,7 +137,7 @@ def test_every_collective_of_its_own_is_verified_by_the_host_and_by_a_kernel(tmp
                    for one in ([False, True] if name in ("allreduce", "broadcast") else [False]))  # fmt: skip
     plan += collectives('root = 2\nsize = "1000"', "broadcast").replace('size = "48KiB"\n', "")
     plan += collectives('clock = "event"\ncadence = ["isolated", "streaming", "gated"]', "allgather")
-    rows = rows_of(tmp_path, plan, *FEWEST)
+    rows = rows_of(tmp_path, plan, samples=FEWEST)
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
     assert all(row.record["verified"] for row in rows)
     found = {(row.case.pattern, row.case.variant) for row in rows}
@@ -153,7 +153,7 @@ def test_collectives_reduce_every_datatype_that_nvshmem_has_by_every_operation(t
     plan += collectives(f"datatype = {listed}", "reduce_scatter")
     plan += collectives('op = "avg"')
     # Two ranks reduce by the same table of types and operations as more, which wait for each other on a small machine.
-    rows = rows_of(tmp_path, plan, "--stop-samples", "2", LINKGAUGE_STAND_IN="devices=2")
+    rows = rows_of(tmp_path, plan, samples=FEWEST, LINKGAUGE_STAND_IN="devices=2")
     measured = {(row.case.pattern, row.case.variant, row.case.datatype, row.case.op) for row in rows
                 if row.status == "ok" and row.record["verified"]}  # fmt: skip
     assert measured == {
@@ -171,7 +171,7 @@ def test_collectives_of_some_of_a_launchs_ranks_are_by_teams_and_others_are_refu
     plan = collectives(f"devices = {json.dumps(sets)}", "allreduce")
     plan += collectives("groups = 3", "alltoall") + collectives("groups = 2", "broadcast")
     plan += collectives("devices = [[0, 1, 3], [1, 3]]", "allgather")
-    rows = rows_of(tmp_path, plan, "--stop-samples", "2", LINKGAUGE_STAND_IN="devices=6")
+    rows = rows_of(tmp_path, plan, samples=FEWEST, LINKGAUGE_STAND_IN="devices=6")
     refused = {row.case.devices: row.reason for row in rows if row.status != "ok"}
     assert set(refused) == {(0, 1, 3)}, refused
     assert "in rising order, all as far apart; ranks 0, 1, 3 of the launch are not" in refused[0, 1, 3]
@@ -183,8 +183,8 @@ def test_collectives_of_some_of_a_launchs_ranks_are_by_teams_and_others_are_refu
 
 
 def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_path: Path) -> None:
-    plan = collectives(pattern="barrier", variants=["device+collective"])
-    (row,) = rows_of(tmp_path, plan, *FEWEST, LINKGAUGE_STAND_IN="devices=2")
+    plan = collectives("devices = [[0, 1]]", "barrier", ["device+collective"])
+    (row,) = rows_of(tmp_path, plan, samples=FEWEST, LINKGAUGE_STAND_IN="devices=2")
     assert (row.status, row.reason) == ("ok", "")
     iterations = {sample["iterations"] for sample in load(tmp_path / "run").samples.to_pylist()}
     assert iterations == {1000}
@@ -296,7 +296,7 @@ def test_what_kernels_are_made_with_is_named_where_it_is_missing(tmp_path: Path,
     shutil.copytree(STAND_INS / "nvrtc12", compiler)
     (tmp_path / "plan.toml").write_text(f'{PAIR}variant = "device"\n')
     places = os.pathsep.join(map(str, (STAND_INS, compiler, tmp_path / "own" / "lib")))
-    done = linkgauge_over(words=("run", "--devices", "cuda", *QUICK, "--plan", "plan.toml"), cwd=tmp_path,
+    done = linkgauge_over(words=("run", "--devices", "cuda", *QUICK, *FEW, "--plan", "plan.toml"), cwd=tmp_path,
                           LD_LIBRARY_PATH=places, LINKGAUGE_STAND_IN="devices=2")  # fmt: skip
     (row,) = load(tmp_path / "run").rows()
     assert (str(row.status), part in row.reason) == ("skipped", True), (row.reason, done.stderr)

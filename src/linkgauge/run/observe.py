@@ -281,11 +281,11 @@ def step_rows(case: Case, place: int, times: Mapping[str, int], spans: Iterable[
     """Rows of what an application's iteration is on a rank: of each kind of step how many, how many bytes, and the
     median of the host's time in them, in ns; and when it was in which, in the iteration that was checked last."""
     # Not with the module, which every worker reads before its start: few launches have an application.
-    from linkgauge.apps import catalogue
+    from linkgauge.apps import catalog
     from linkgauge.apps.program import amounts
 
     told = [(f"{kind}_time", float(ns), "ns") for kind, ns in times.items() if ns > 0]
-    for name, one in amounts(catalogue.program(case.app, case.ranks), place).items():
+    for name, one in amounts(catalog.program(case.app, case.ranks), place).items():
         quantity, unit = ("ns", "ns") if name == "compute" else ("bytes", "B")
         told += [(f"{name}_count", float(one.count), ""), (f"{name}_{quantity}", float(one.total), unit)]
     when_ns = time.monotonic_ns()

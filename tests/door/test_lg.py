@@ -51,7 +51,7 @@ class Door:
         (self.checkout / "pyproject.toml").write_text("[build-system]\n")
         (self.checkout / "CMakeLists.txt").write_text("")
         (self.checkout / "locks").mkdir()
-        for lock in ("build", "report", "test", "lint", "wheels"):
+        for lock in ("build", "report", "test", "lint", "wheels", "docs"):
             (self.checkout / "locks" / f"{lock}.txt").write_text(f"{lock}==1 --hash=sha256:00\n")
         (self.checkout / "core" / "clock.cpp").write_text("int one() { return 1; }\n")
         (self.checkout / "src" / "linkgauge" / "__init__.py").write_text("")

@@ -1,0 +1,89 @@
+"""The fences that pages may have beside Markdown's own, and the Markdown that takes their place.
+
+`{made} NAME`: a part of the reference (reference.py). `{linkgauge} WORDS`: a command and what it prints; its body may
+say `status: N`, the exit status if it is not 0, and `lines: N`, to show the first N lines. `{python}`: code, and what
+it prints; one page's code shares its names. `{pages} FOLDER ...`: the folders' pages as a table of contents.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from . import outputs, reference
+
+_FENCE = re.compile(r"^(```+)\{(made|linkgauge|python|pages)\} *(.*)\n((?s:.*?))^\1$", re.MULTILINE)
+FIRST = ("first-run", "first-gpu-node", "pandas", "commands")
+"""Pages that stand first in their folder's contents, in this order."""
+
+APPROVING = False
+"""Whether outputs that differ from the approved ones are taken as right."""
+EXPANDED: dict[str, str] = {}
+"""The text of each page that was built, with every fence replaced, by name."""
+
+
+class PageError(Exception):
+    """A page asks for something that is not to be had, or a command on it ended with another status."""
+
+
+def expand(name: str, text: str, page: outputs.Page | None) -> str:
+    """The page's text with every fence of ours replaced. Without `page` no command is run: its output is left out."""
+    names: dict[str, Any] = {"__name__": "page"}
+
+    def made(match: re.Match[str]) -> str:
+        kind, asked, body = match[2], match[3].strip(), match[4]
+        if kind == "made":
+            if asked not in reference.PARTS:
+                raise PageError(f"{name}: no part '{asked}' of the reference: expected one of {list(reference.PARTS)}")
+            return reference.PARTS[asked]()
+        if kind == "pages":
+            return contents(asked)
+        if kind == "python":
+            return _python(body, names, page)
+        return _command(name, asked, body, page)
+
+    return _FENCE.sub(made, text)
+
+
+def commands(text: str) -> list[str]:
+    """The words of the commands that a page's fences run."""
+    return [match[3].strip() for match in _FENCE.finditer(text) if match[2] == "linkgauge"]
+
+
+def contents(folders: str) -> str:
+    """A table of contents of the pages that lie in folders of docs/ (`.`: itself); nothing where there are none."""
+    found = [
+        path.relative_to(outputs.DOCS).with_suffix("").as_posix()
+        for folder in folders.split()
+        for path in sorted((outputs.DOCS / folder).glob("*.md"), key=_place)
+        if path.stem != "index"
+    ]
+    lines = "\n".join(f"/{each}" for each in found)
+    return f"```{{toctree}}\n:maxdepth: 1\n\n{lines}\n```\n" if found else ""
+
+
+def _place(path: Path) -> tuple[int, str]:
+    return (FIRST.index(path.stem) if path.stem in FIRST else len(FIRST), path.stem)
+
+
+def _command(name: str, asked: str, body: str, page: outputs.Page | None) -> str:
+    settings = dict(line.split(": ") for line in body.splitlines() if line.strip())
+    shown = f"$ linkgauge {asked}\n"
+    if page is not None:
+        output, status = outputs.of_command(asked)
+        if status != int(settings.get("status", "0")):
+            raise PageError(f"{name}: 'linkgauge {asked}' ended with status {status}: {output}")
+        page.add(f"linkgauge {asked}", output)
+        lines = output.splitlines()
+        most = int(settings.get("lines", len(lines)))
+        shown += "\n".join([*lines[:most], *(["..."] if most < len(lines) else [])]) + "\n"
+    return f"```console\n{shown}```\n"
+
+
+def _python(source: str, names: dict[str, Any], page: outputs.Page | None) -> str:
+    shown = f"```python\n{source}```\n"
+    if page is not None and (output := outputs.of_python(source, names)):
+        page.add(source, output)
+        shown += f"\n```text\n{output}\n```\n"
+    return shown

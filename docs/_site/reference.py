@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from fractions import Fraction
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import Exit
@@ -14,8 +15,10 @@ from linkgauge.expect.rules import RULES as LIMITS
 from linkgauge.findings.rules import RULES as FINDING_RULES
 from linkgauge.model.case import DIMENSIONS, STATUSES, Case, StopRule
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, PatternTraits
+from linkgauge.model.shape import parsed_tables
 from linkgauge.model.transports import TRANSPORT_ALIASES, TRANSPORTS
 from linkgauge.plan import builtin, plan_file
+from linkgauge.stats.summary import summary_schema
 from linkgauge.store import schema
 from linkgauge.system import catalog, shipped
 from linkgauge.system.draw import svg
@@ -208,19 +211,22 @@ def plan_keys() -> str:
 
 
 def run_tables() -> str:
-    """The columns of each table of a run folder."""
-    parts = []
-    for name in schema.TABLES:
-        rows = [(f"`{field.name}`", f"`{str(field.type).split('<')[0]}`", _column(field.name)) for field in
-                schema.schema(name)]  # fmt: skip
-        parts.append(f"## {name}\n\n" + table(("column", "type", ""), rows))
+    """The columns of each table of a run folder, and of the table of results that is made from them."""
+    known = parsed_tables((Path(__file__).parent / "columns.toml").read_bytes(), "columns.toml")
+    identity, parts = known.pop("identity"), []
+    cases = schema.schema("cases").names
+    for name, columns in {**{name: schema.schema(name) for name in schema.TABLES}, "results": summary_schema()}.items():
+        meanings = known.pop(name)
+        own = [field for field in columns if name != "results" or field.name not in cases or field.name in meanings]
+        rows = []
+        for field in own:
+            dimension = DIMENSIONS.get(field.name)
+            meaning = meanings.pop(field.name, None) or (plain(dimension.help) if dimension else identity[field.name])
+            rows.append((f"`{field.name}`", str(field.type).split("<")[0], meaning))
+        if meanings:
+            raise ValueError(f"docs/_site/columns.toml: {name} has no column {', '.join(meanings)}")
+        parts.append(f"## {name}\n\n" + table(("column", "type", "meaning"), rows))
     return "\n".join(parts)
-
-
-def _column(name: str) -> str:
-    if name in DIMENSIONS:
-        return plain(DIMENSIONS[name].help)
-    return "identity of the row" if name in schema.IDENTITY else ""
 
 
 def statuses() -> str:

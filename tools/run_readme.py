@@ -3,7 +3,8 @@
     tools/run_readme.py PAGE [FOLDER]
 
 A broken command in the page is a broken promise. Blocks marked ```console show output or need another machine, and are
-left alone. Commands run in FOLDER, by default the checkout, with its environment on the path, as a reader would have it.
+left alone. Commands run in FOLDER, by default the checkout, with its environment on the path, as a reader would have
+it.
 """
 
 from __future__ import annotations

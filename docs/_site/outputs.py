@@ -7,6 +7,7 @@ import difflib
 import io
 import os
 import shlex
+import shutil
 import tarfile
 import tempfile
 import traceback
@@ -17,6 +18,7 @@ from typing import Any
 from linkgauge.app import cli
 
 DOCS = Path(__file__).resolve().parents[1]
+MADE = DOCS.parent / "build" / "docs" / "static" / "made"
 RUNS = DOCS / "_runs"
 APPROVED = DOCS / "_outputs"
 # What a terminal, a user or a site would change of an output.
@@ -47,6 +49,17 @@ def of_command(line: str) -> tuple[str, int]:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         status = cli.run_command(shlex.split(line))
     return _trimmed(out.getvalue()), status
+
+
+def take_made(name: str) -> list[str]:
+    """Move the pictures and reports that a command left in the current folder to the site's; their paths in there."""
+    MADE.mkdir(parents=True, exist_ok=True)
+    found = []
+    for path in sorted([*Path().glob("*.svg"), *Path().glob("*/report.html")]):
+        made = f"{name.replace('/', '-')}-{len(list(MADE.iterdir()))}{path.suffix}"
+        shutil.move(path, MADE / made)
+        found.append(f"_static/made/{made}")
+    return found
 
 
 def of_python(source: str, names: dict[str, Any]) -> str:

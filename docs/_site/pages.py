@@ -1,8 +1,9 @@
 """The fences that pages may have beside Markdown's own, and the Markdown that takes their place.
 
-`{made} NAME`: a part of the reference (reference.py). `{linkgauge} WORDS`: a command and what it prints; its body may
-say `status: N`, the exit status if it is not 0, and `lines: N`, to show the first N lines. `{python}`: code, and what
-it prints; one page's code shares its names. `{pages} FOLDER ...`: the folders' pages as a table of contents.
+`{made} NAME`: a part of the reference (reference.py). `{linkgauge} WORDS`: a command, what it prints, and the picture
+or report that it makes; its body may say `status: N`, the exit status if it is not 0, and `lines: N`, to show the first
+N lines. `{python}`: code, and what it prints; one page's code shares its names. `{pages} FOLDER ...`: the folders'
+pages as a table of contents.
 """
 
 from __future__ import annotations
@@ -74,11 +75,22 @@ def _command(name: str, asked: str, body: str, page: outputs.Page | None) -> str
         output, status = outputs.of_command(asked)
         if status != int(settings.get("status", "0")):
             raise PageError(f"{name}: 'linkgauge {asked}' ended with status {status}: {output}")
-        page.add(f"linkgauge {asked}", output)
         lines = output.splitlines()
         most = int(settings.get("lines", len(lines)))
-        shown += "\n".join([*lines[:most], *(["..."] if most < len(lines) else [])]) + "\n"
-    return f"```console\n{shown}```\n"
+        output = "\n".join([*lines[:most], *(["..."] if most < len(lines) else [])])
+        page.add(f"linkgauge {asked}", output)
+        shown += output + "\n"
+    return f"```console\n{shown}```\n" + (_made(name) if page is not None else "")
+
+
+def _made(name: str) -> str:
+    """What a command on the page left: pictures, shown, and reports, which open by a link."""
+    up = "../" * name.count("/")
+    shown = {
+        ".svg": '<img class="picture" src="{}" alt="The picture that the command made.">',
+        ".html": '<a href="{}">Open what it made.</a>',
+    }
+    return "".join(f"\n{shown[Path(path).suffix].format(up + path)}\n" for path in outputs.take_made(name))
 
 
 def _python(source: str, names: dict[str, Any], page: outputs.Page | None) -> str:

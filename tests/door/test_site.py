@@ -147,6 +147,15 @@ def test_what_a_page_runs_is_held_against_what_was_approved(tmp_path: Path, monk
     assert "+$ more" in page.difference()
 
 
+def test_a_picture_that_a_command_makes_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "MADE", tmp_path)
+    asked = "```{linkgauge} plot first --figure goodput --pattern allreduce -o one.svg\n```\n"
+    with outputs.workplace():
+        text = pages.expand("folder/page", asked, outputs.Page("folder/page"))
+    assert '<img class="picture" src="../_static/made/folder-page-0.svg"' in text
+    assert (tmp_path / "folder-page-0.svg").read_text().startswith("<svg")
+
+
 @pytest.mark.parametrize(
     ("fence", "said"),
     [

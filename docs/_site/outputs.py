@@ -21,8 +21,9 @@ DOCS = Path(__file__).resolve().parents[1]
 MADE = DOCS.parent / "build" / "docs" / "static" / "made"
 RUNS = DOCS / "_runs"
 APPROVED = DOCS / "_outputs"
+WIDTH = 100  # of a terminal, in characters
 # What a terminal, a user or a site would change of an output.
-_SETTINGS = {"COLUMNS": "100", "LINES": "50", "TZ": "UTC", "NO_COLOR": "1", "TERM": "dumb"}
+_SETTINGS = {"COLUMNS": str(WIDTH), "LINES": "50", "TZ": "UTC", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 @contextlib.contextmanager

@@ -1,14 +1,15 @@
 """The fences that pages may have beside Markdown's own, and the Markdown that takes their place.
 
 `{made} NAME`: a part of the reference (reference.py). `{linkgauge} WORDS`: a command, what it prints, and the picture
-or report that it makes; its body may say `status: N`, the exit status if it is not 0, and `lines: N`, to show the first
-N lines. `{python}`: code, and what it prints; one page's code shares its names. `{pages} FOLDER ...`: the folders'
-pages as a table of contents.
+or report that it makes; its body may say `status: N`, the exit status if it is not 0, and `from: TEXT` and `lines: N`,
+to show N lines from the first with TEXT on. `{python}`: code, and what it prints; one page's code shares its names.
+`{pages} FOLDER ...`: the folders' pages as a table of contents.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,35 @@ def _command(name: str, asked: str, body: str, page: outputs.Page | None) -> str
         output, status = outputs.of_command(asked)
         if status != int(settings.get("status", "0")):
             raise PageError(f"{name}: 'linkgauge {asked}' ended with status {status}: {output}")
-        lines = output.splitlines()
-        most = int(settings.get("lines", len(lines)))
-        output = "\n".join([*lines[:most], *(["..."] if most < len(lines) else [])])
+        output = _shown_part(output, settings, f"{name}: 'linkgauge {asked}'")
         page.add(f"linkgauge {asked}", output)
         shown += output + "\n"
-    return f"```console\n{shown}```\n" + (_made(name) if page is not None else "")
+    # Of a console's text a line that begins with # is taken for a command.
+    kind = "text" if re.search("^#", shown, re.MULTILINE) else "console"
+    return f"```{kind}\n{shown}```\n" + (_made(name) if page is not None else "")
+
+
+def _shown_part(output: str, settings: dict[str, str], what: str) -> str:
+    """The lines of an output that a page shows, with dots for those before and after."""
+    lines = [part for line in output.splitlines() for part in _wrapped(line)]
+    wanted = settings.get("from", "")
+    first = next((number for number, line in enumerate(lines) if wanted in line), None)
+    if first is None:
+        raise PageError(f"{what} prints no line with '{wanted}'")
+    last = min(len(lines), first + int(settings.get("lines", len(lines))))
+    return "\n".join([*["..."][: first > 0], *lines[first:last], *["..."][: last < len(lines)]])
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of an output as lines that fit a page; one of a table stays whole."""
+    text = line.lstrip()
+    if len(line) <= outputs.WIDTH or "   " in text:
+        return [line]
+    indent = line[: len(line) - len(text)]
+    return textwrap.wrap(
+        text, outputs.WIDTH, initial_indent=indent, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def _made(name: str) -> str:

@@ -161,6 +161,7 @@ def test_a_picture_that_a_command_makes_is_on_the_page(tmp_path: Path, monkeypat
     [
         ("{linkgauge} show none", "ended with status 2"),
         ("{linkgauge} query first 'SELECT 1'\nstatus: 1", "ended with status 0"),
+        ("{linkgauge} show first\nfrom: no such words", "prints no line with 'no such words'"),
         ("{made} nothing", "no part 'nothing' of the reference"),
     ],
 )

@@ -3,7 +3,7 @@
 `{made} NAME`: a part of the reference (reference.py). `{linkgauge} WORDS`: a command, what it prints, and the picture
 or report that it makes; its body may say `status: N`, the exit status if it is not 0, and `from: TEXT` and `lines: N`,
 to show N lines from the first with TEXT on. `{python}`: code, and what it prints; one page's code shares its names.
-`{pages} FOLDER ...`: the folders' pages as a table of contents.
+`{pages} FOLDER ...`: the folders' pages as a table of contents; its body may hold `:hidden:`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from typing import Any
 from . import outputs, reference
 
 _FENCE = re.compile(r"^(```+)\{(made|linkgauge|python|pages)\} *(.*)\n((?s:.*?))^\1$", re.MULTILINE)
-FIRST = ("first-run", "first-gpu-node", "pandas", "commands")
-"""Pages that stand first in their folder's contents, in this order."""
+FIRST = (
+    "first-run", "first-gpu-node", "pandas",
+    "accept-a-node", "find-the-slow-node", "slow-allreduce", "choose-a-mechanism", "between-nodes", "containers",
+    "reading-the-numbers", "limits", "timing",
+    "commands",
+)  # fmt: skip
+"""Pages that stand first in their folder's contents, in this order; the others follow by name."""
 
 APPROVING = False
 """Whether outputs that differ from the approved ones are taken as right."""
@@ -40,7 +45,7 @@ def expand(name: str, text: str, page: outputs.Page | None) -> str:
                 raise PageError(f"{name}: no part '{asked}' of the reference: expected one of {list(reference.PARTS)}")
             return reference.PARTS[asked]()
         if kind == "pages":
-            return contents(asked)
+            return contents(asked, body)
         if kind == "python":
             return _python(body, names, page)
         return _command(name, asked, body, page)
@@ -53,7 +58,7 @@ def commands(text: str) -> list[str]:
     return [match[3].strip() for match in _FENCE.finditer(text) if match[2] == "linkgauge"]
 
 
-def contents(folders: str) -> str:
+def contents(folders: str, options: str) -> str:
     """A table of contents of the pages that lie in folders of docs/ (`.`: itself); nothing where there are none."""
     found = [
         path.relative_to(outputs.DOCS).with_suffix("").as_posix()
@@ -62,7 +67,7 @@ def contents(folders: str) -> str:
         if path.stem != "index"
     ]
     lines = "\n".join(f"/{each}" for each in found)
-    return f"```{{toctree}}\n:maxdepth: 1\n\n{lines}\n```\n" if found else ""
+    return f"```{{toctree}}\n:maxdepth: 1\n{options}\n{lines}\n```\n" if found else ""
 
 
 def _place(path: Path) -> tuple[int, str]:

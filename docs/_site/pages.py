@@ -24,6 +24,7 @@ FIRST = (
 )  # fmt: skip
 """Pages that stand first in their folder's contents, in this order; the others follow by name."""
 
+_MOST_INDENT = 12  # of text; further in stand cells of a table
 APPROVING = False
 """Whether outputs that differ from the approved ones are taken as right."""
 EXPANDED: dict[str, str] = {}
@@ -103,9 +104,9 @@ def _shown_part(output: str, settings: dict[str, str], what: str) -> str:
 def _wrapped(line: str) -> list[str]:
     """A line of an output as lines that fit a page; one of a table stays whole."""
     text = line.lstrip()
-    if len(line) <= outputs.WIDTH or "   " in text:
-        return [line]
     indent = line[: len(line) - len(text)]
+    if len(line) <= outputs.WIDTH or "   " in text or len(indent) > _MOST_INDENT:
+        return [line]
     return textwrap.wrap(
         text, outputs.WIDTH, initial_indent=indent, subsequent_indent=indent,
         break_long_words=False, break_on_hyphens=False,

@@ -58,7 +58,7 @@ def run(cluster: Cluster, out: Path, hosts: str, words: list[str], algorithm: tu
     if algorithm[1]:
         asked[f"MPIR_CVAR_{algorithm[0].upper()}_INTRA_ALGORITHM"] = algorithm[1]
     command = [sys.executable, "-m", "linkgauge", "run", "--no-report", "--devices", "host:1", "--transport", "mpi",
-               "--hosts", hosts, "--stop-rule", "count", "--stop-time-ns", "120s", "--warmup", "1", "--out", str(out),
+               "--hosts", hosts, "--stop-rule", "count", "--max-time", "120s", "--warmup", "1", "--out", str(out),
                *words, *(word for pair in asked.items() for word in ("--env", "=".join(pair)))]  # fmt: skip
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done: subprocess.CompletedProcess[str] = cluster.run(
@@ -71,9 +71,9 @@ def run(cluster: Cluster, out: Path, hosts: str, words: list[str], algorithm: tu
 
 def summary(run_: Any) -> dict[str, Any]:
     """The one row of a run that is of all lanes."""
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
-    (row,) = [row for row in summarise(run_).to_pylist() if row["lane"] == -1]
+    (row,) = [row for row in summarize(run_).to_pylist() if row["lane"] == -1]
     return dict(row)
 
 
@@ -143,7 +143,7 @@ def jobs(out: Path, rate: float) -> None:
         (pattern, size), fabric = own.split(), out / f"fabric-{number}"
         fabric.write_text(layout.fabric_file())
         with Cluster(layout) as cluster:
-            words = ["--pattern", pattern, "--size", size, "--ranks", ranks, "--beside", beside, "--stop-samples", "27",
+            words = ["--pattern", pattern, "--size", size, "--ranks", ranks, "--background", beside, "--stop-samples", "27",
                      "--fabric", str(fabric)]  # fmt: skip
             (found,) = interferences(run(cluster, out / f"jobs-{number}", hosts, words))
             shown = cluster.run("login", [sys.executable, "-m", "linkgauge", "show", str(out / f"jobs-{number}")],
@@ -166,7 +166,7 @@ def beside_loads(
     fabric = out.with_suffix(".fabric")
     fabric.write_text(cluster.layout.fabric_file())
     words = [*more, "--pattern", pattern, "--size", size, "--ranks", ranks, "--fabric", str(fabric),
-             "--stop-samples", "27", *(word for load in loads for word in ("--beside", load))]  # fmt: skip
+             "--stop-samples", "27", *(word for load in loads for word in ("--background", load))]  # fmt: skip
     return interferences(run(cluster, out, hosts, words))
 
 
@@ -189,7 +189,7 @@ def launches(out: Path, rate: float) -> None:
     print("| --- | ---: | ---: |", flush=True)
     with Cluster(layout) as cluster:
         for found in beside_loads(cluster, out / "launches", "n0,n2,n1,n3", "2", "ring_shift 512KiB", loads):
-            print(f"| {found.case.beside} | {found.alone_ns / 1e6:.0f} ms | {told(found)} |", flush=True)
+            print(f"| {found.case.background} | {found.alone_ns / 1e6:.0f} ms | {told(found)} |", flush=True)
 
 
 def congestion(out: Path, rate: float, choose: str) -> None:
@@ -208,13 +208,13 @@ def congestion(out: Path, rate: float, choose: str) -> None:
         with Cluster(layout) as cluster:
             name = f"congestion-{choose}-{own.replace(' ', '-')}"
             for found in beside_loads(cluster, out / name, hosts, "50%", own, loads, "--placement", choose, *bytes_):
-                aggressor = found.case.beside.split()[1]
+                aggressor = found.case.background.split()[1]
                 print(f"| {own} | {aggressor} | {found.alone_ns / 1e6:.3g} ms | {told(found)} |", flush=True)
 
 
 def slow_parts(out: Path, rate: float) -> None:
     """Print a line a planted part, what is told of it, and what of a sound cluster."""
-    from linkgauge.findings.localise import slow_elements
+    from linkgauge.findings.localize import slow_elements
     from linkgauge.findings.subjects import load_subjects
 
     sound = Layout(((3, 3, 3),), rate=rate * MBIT, switch_rate=rate * MBIT)
@@ -290,11 +290,11 @@ def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]
     """
     from linkgauge.stats.distance import from_rows
     from linkgauge.stats.launches import Places
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
     places, told = Places(measured.launches.to_pylist()), {}
     for pattern, figure in PAIRS_BY.items():
-        rows = [row for row in summarise(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
+        rows = [row for row in summarize(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
         found = from_rows(rows, places)
         took: dict[str, list[float]] = {}
         for row in rows:

@@ -1,9 +1,9 @@
-"""Measures how long ceilings take, and how much memory: from nodes of eight devices to graphs of a thousand.
+"""Measures how long limits take, and how much memory: from nodes of eight devices to graphs of a thousand.
 
     python bench/expect.py [--systems mesh-64,...] [--patterns alltoall,...] [--limit 60] [--source DIR] [--json]
 
 Each system and pattern has a process of its own, which is ended after `--limit` seconds: from the description to all
-ceilings, wall clock and processor time, and the largest resident memory. `--source` takes another tree's `src`, to
+limits, wall clock and processor time, and the largest resident memory. `--source` takes another tree's `src`, to
 compare with. `expect lumi-g --pattern all` is run as a user types it, start-up included. The bars that the figures are
 held against are printed beside them and asserted nowhere.
 """
@@ -92,14 +92,14 @@ def python(source: str) -> tuple[list[str], dict[str, str]]:
 
 
 def child(name: str, pattern: str) -> None:
-    """Work one system's ceilings of one pattern out, and print what they took."""
+    """Work one system's limits of one pattern out, and print what they took."""
     import linkgauge.system as systems
-    from linkgauge.expect import ceilings
+    from linkgauge.expect import limits
 
     began, used = time.monotonic(), time.process_time()
     system = systems.from_toml(LARGE[name][0]()) if name in LARGE else systems.load(name)
     devices = range(2) if pattern == "unidirectional" else range(len(system.devices))
-    found = ceilings(system, {"pattern": pattern, "devices": tuple(devices)})
+    found = limits(system, {"pattern": pattern, "devices": tuple(devices)})
     row = {
         "wall_s": round(time.monotonic() - began, 3),
         "processor_s": round(time.process_time() - used, 3),

@@ -40,12 +40,12 @@ def said_by(command: list[str], environment: dict[str, str]) -> str:
 
 def ours(out: Path, words: list[str]) -> dict[str, Any]:
     """One launch of linkgauge; the one row of its one case."""
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
     from linkgauge.store.run import load
 
     said_by([sys.executable, "-m", "linkgauge", "run", "--no-report", "--transport", "mpi", "--pairs", "first",
              "--out", str(out), *words], {"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-    rows = [row for row in summarise(load(out)).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]
+    rows = [row for row in summarize(load(out)).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]
     return dict(rows[0])
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     asked = parser.parse_args()
     prefix, out = asked.prefix.resolve(), asked.out.resolve()
     if not (prefix / "bin/IMB-MPI1").is_file():
-        sys.exit(f"no bin/IMB-MPI1 in '{prefix}'; remedy: pip install --prefix {prefix} impi-rt")
+        sys.exit(f"no bin/IMB-MPI1 in '{prefix}'; fix: pip install --prefix {prefix} impi-rt")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     where = (["--devices", "host:2"], ["--devices", "cuda:0", "--ranks-per-device", "2"], ["--devices", "cuda:0,1"])
@@ -83,7 +83,7 @@ def main() -> None:
         for number in range(asked.rounds):
             words = [*where[asked.gpus], "--mpi", str(prefix), "--pattern", pattern, "--size", str(1 << log2)]
             words += ["--warmup", "100", "--cadence", "streaming", "--batch", "100"]
-            words += ["--stop-rule", "count", "--stop-time-ns", "60s", "--stop-samples", str(operations // 100)]
+            words += ["--stop-rule", "count", "--max-time", "60s", "--stop-samples", str(operations // 100)]
             row = ours(out / f"{name}-{log2}-{number}", words)
             rounds.append((row["mean_ns"] / 1e3 / parts, imb(prefix, name, column, log2, operations, asked.gpus)))
         each = ", ".join(f"{mine:.4g}/{other:.4g}" for mine, other in rounds)

@@ -97,7 +97,7 @@ def watched(folder: Path) -> dict[str, float]:
     """Medians of the cases measured by a whole run."""
     plan = "".join(
         f'[[case]]\ntransport = "{transport}"\npattern = "pingpong"\nsize = {size}\npairs = "first"\n'
-        f'stop_rule = "count"\nstop_samples = {SAMPLES}\nstop_time_ns = "60s"\n'
+        f'stop_rule = "count"\nstop_samples = {SAMPLES}\nmax_time = "60s"\n'
         for transport, size in CASES
     )
     (folder / "plan.toml").write_text(plan)

@@ -65,7 +65,7 @@ def plan_of(cases: int) -> str:
     each = cases // 4
     return (
         '[[case]]\ntransport = "kernel"\npattern = ["pingpong", "unidirectional", "allreduce", "alltoall"]\n'
-        f'size = "4:{4 * each}:+4"\npairs = "first"\nstop_rule = "count"\nstop_samples = 5\nstop_time_ns = "60s"\n'
+        f'size = "4:{4 * each}:+4"\npairs = "first"\nstop_rule = "count"\nstop_samples = 5\nmax_time = "60s"\n'
     )
 
 

@@ -29,12 +29,12 @@ from linkgauge.store.run import load
 PLAN = """
 [[case]]
 transport = ["copy_engine", "kernel"]
-pattern = ["unidirectional", "local_copy", "host_to_device", "chase"]
+pattern = ["unidirectional", "local_copy", "host_to_device", "pointer_chase"]
 pairs = "first"
 size = {size}
 stop_rule = "count"
 stop_samples = 5
-stop_time_ns = "60s"
+max_time = "60s"
 """
 
 

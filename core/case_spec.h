@@ -122,8 +122,8 @@ struct Mechanism {
   int blocks = 0;                // kernel, nvshmem's device: thread blocks; 0: chosen by measurement, or at most 64
   int via = -1;                  // routed copies: the device that data goes through
   ManagedUse managed = ManagedUse::kDefault;
-  int cpu_node = -1;             // cpu_stream: the NUMA node whose cores move the bytes; -1: the device's
-  std::string cpu_cores = {};    // cpu_stream: the cores that move them, as 0-3,8; "" those of cpu_node
+  int cpu_node = -1;             // host_stream: the NUMA node whose cores move the bytes; -1: the device's
+  std::string cpu_cores = {};    // host_stream: the cores that move them, as 0-3,8; "" those of cpu_node
   std::string collectives = {};  // of an application: the transport of its collectives; "" that of its messages
   std::string copies = {};       // of an application: by what they and stand-in kernels go: kernel; "" the copy engine
 };

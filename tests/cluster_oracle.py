@@ -21,7 +21,7 @@ import scipy.optimize
 import scipy.sparse
 
 from linkgauge.errors import UsageError
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.model.patterns import pair_bytes
 from linkgauge.simulate import Placement, Request, answers, laid_out, of_system, parse_rules
 from linkgauge.simulate.traffic import TRAFFIC
@@ -292,7 +292,7 @@ def tried(seed: int) -> Found:
         if count > 1:
             case = {"pattern": pattern, "nodes": count, "transport": transport or None}
             values = [
-                one.value_bytes_per_s for one in ceilings(system, case) if one.kind == "bound" and not one.without
+                one.value_bytes_per_s for one in limits(system, case) if one.kind == "upper bound" and not one.without
             ]
             lowest[pattern, transport] = min((value for value in values if value is not None), default=float("inf"))
     for placed in ("packed", "random", "spread"):

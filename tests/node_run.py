@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.expect.graph import FABRIC, wires
 from linkgauge.expect.paths import rate_of, shortest
 from linkgauge.model.case import Case
@@ -74,8 +74,8 @@ def node_run(
             if path is not None and fabric.routers.issuperset(path[1:-1]):
                 known = [rate_of(fabric, path)]
             else:
-                found = ceilings(system, case.dimensions())
-                named = ("bound",) if case.ranks != 2 else ("bound", "constructive")
+                found = limits(system, case.dimensions())
+                named = ("upper bound",) if case.ranks != 2 else ("upper bound", "achievable schedule")
                 known = [c.value_bytes_per_s for c in found if c.kind in named and c.value_bytes_per_s]
             bounds[key] = min(known, default=100e9) * lanes_of(case.pattern, case.ranks, 1)
         return bounds[key]

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.system import System, from_toml
 from trees import arborescences
 
@@ -276,7 +276,7 @@ def over_two_nodes(system: System, case: Mapping[str, Any]) -> float | None:
 
 
 def faults(seed: int, share: float = 1.0) -> tuple[list[str], int]:
-    """Hold the ceilings of one drawn system to the optima; return what is wrong, and how many values were looked at.
+    """Hold the limits of one drawn system to the optima; return what is wrong, and how many values were looked at.
 
     `share` is how much of the patterns is tried.
     """
@@ -301,15 +301,15 @@ def faults(seed: int, share: float = 1.0) -> tuple[list[str], int]:
             continue
         best = {scope: optimum(Links(system, scope), case) for scope in (FABRIC, HOST, NODE)}
         most = best[binding(system, case)]
-        for c in ceilings(system, case):
+        for c in limits(system, case):
             value = (c.value_bytes_per_s or 0.0) / GB
             scope = next((word for word in best if f"over the {word} links" in c.basis), "")
             words = f"seed {seed}: {case}: {c.rule} ({c.kind}, {c.basis}) is {value:.9g}"
             if most is not None:
                 looked += 1
-                if c.kind == "bound" and value < most * (1 - 1e-6):
+                if c.kind == "upper bound" and value < most * (1 - 1e-6):
                     wrong.append(f"{words}, and {most:.9g} is reached")
-                if c.kind == "constructive" and value > max(most, best[NODE] or 0.0) * (1 + 1e-6):
+                if c.kind == "achievable schedule" and value > max(most, best[NODE] or 0.0) * (1 + 1e-6):
                     wrong.append(f"{words}, and nothing passes {most:.9g}")
             exact = best.get(scope)
             if c.rule in EXACT and exact is not None and not (c.rule == "max_flow" and pattern != "pingpong" and
@@ -317,23 +317,23 @@ def faults(seed: int, share: float = 1.0) -> tuple[list[str], int]:
                 above = pattern == "pairs_pingpong" and c.rule == "concurrent_flow" and value >= exact
                 if not above and not math.isclose(value, exact, rel_tol=1e-6) and "held to the bound" not in c.basis:
                     wrong.append(f"{words}, the optimum {exact:.9g}")
-        for c in ceilings(system, {**case, "transport": "ccl"}):
+        for c in limits(system, {**case, "transport": "ccl"}):
             value = (c.value_bytes_per_s or 0.0) / GB
-            if c.kind == "bound" and most is not None and value < most * (1 - 1e-6):
+            if c.kind == "upper bound" and most is not None and value < most * (1 - 1e-6):
                 wrong.append(f"seed {seed}: ccl {case}: {c.rule} ({c.basis}) is {value:.9g}, and {most:.9g} is reached")
     for pattern in SEVERAL if any(node.kind == "nic" for node in system.nodes) else ():
         case = {"pattern": pattern, "devices": tuple(range(min(count, 3))), "nodes": 2, "transport": "ccl"}
         if chance.random() > share:
             continue
-        found = ceilings(system, case)
+        found = limits(system, case)
         most = over_two_nodes(system, case)
         for c in found if most is not None else ():
             value = (c.value_bytes_per_s or 0.0) / GB
             looked += 1
             words = f"seed {seed}: {case}: {c.rule} ({c.kind}, {c.basis}) is {value:.9g}"
-            if c.kind == "bound" and value < most * (1 - 1e-6):
+            if c.kind == "upper bound" and value < most * (1 - 1e-6):
                 wrong.append(f"{words}, and {most:.9g} is reached")
-            if c.kind == "constructive" and value > most * (1 + 1e-6):
+            if c.kind == "achievable schedule" and value > most * (1 + 1e-6):
                 wrong.append(f"{words}, and nothing passes {most:.9g}")
     return wrong, looked
 

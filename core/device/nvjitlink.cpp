@@ -68,7 +68,7 @@ std::string link(const std::vector<std::string>& folders, int major, const std::
   const SharedLibrary library(names);
   const std::string wheel = major >= 13 ? "nvidia-nvjitlink" : "nvidia-nvjitlink-cu12";
   if (!library)
-    throw Unsupported("nothing links kernels with a library's: no " + file + "; remedy: pip install " + wheel);
+    throw Unsupported("nothing links kernels with a library's: no " + file + "; fix: pip install " + wheel);
   Api api;
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_ENTRY(name, type) {#name, reinterpret_cast<void**>(&api.name), true},
@@ -76,7 +76,7 @@ std::string link(const std::vector<std::string>& folders, int major, const std::
 #undef LINKGAUGE_ENTRY
   };
   if (const std::string missing = bind_symbols(library, entries); !missing.empty())
-    throw Unsupported(library.path() + " lacks " + missing + "; remedy: pip install " + wheel);
+    throw Unsupported(library.path() + " lacks " + missing + "; fix: pip install " + wheel);
   return Linker(api, architecture).link(cubin, archive);
 }
 

@@ -91,13 +91,13 @@ std::string NvrtcCompiler::compile_linked(const LinkedCode& code, const std::str
                                                                        : std::string();
   if (!missing.empty()) {
     throw Unsupported(missing + " was not found, with which kernels for " + code.made_by +
-                      " are made; remedy: " + code.remedy);
+                      " are made; fix: " + code.fix);
   }
   const std::string suffix = major_ >= 13 ? "" : "-cu12";
   for (const auto& [file, wheel] : {std::pair{"cuda_fp16.h", "runtime"}, std::pair{"cuda/std/cstdint", "cccl"}}) {
     if (!found_in(headers, file).empty()) continue;
     throw Unsupported(std::string("CUDA's header ") + file + " was not found, which " + code.header +
-                      " includes; remedy: pip install nvidia-cuda-" + wheel + suffix);
+                      " includes; fix: pip install nvidia-cuda-" + wheel + suffix);
   }
   std::vector<std::string> given = options(target);
   given.emplace_back("--device-as-default-execution-space");

@@ -9,7 +9,7 @@ namespace linkgauge::sycl {
 namespace {
 
 constexpr char kFile[] = "libDPCTLSyclInterface.so";
-constexpr char kRemedy[] = "; remedy: pip install dpctl intel-opencl-rt";
+constexpr char kFix[] = "; fix: pip install dpctl intel-opencl-rt";
 
 SharedLibrary opened(const std::vector<std::string>& folders) {
   std::vector<std::string> names;
@@ -33,13 +33,13 @@ void name_opencl_driver(const std::string& library) {
 }  // namespace
 
 Library::Library(const std::vector<std::string>& folders) : library_(opened(folders)) {
-  if (!library_) throw Unsupported("SYCL was not found: " + library_.why() + kRemedy);
+  if (!library_) throw Unsupported("SYCL was not found: " + library_.why() + kFix);
 #define LINKGAUGE_REQUIRED(name, type) {#name, reinterpret_cast<void**>(&api_.name), true},
 #define LINKGAUGE_OPTIONAL(name, type) {#name, reinterpret_cast<void**>(&api_.name), false},
   const std::string missing = bind_symbols(library_, {LINKGAUGE_SYCL_API(LINKGAUGE_REQUIRED, LINKGAUGE_OPTIONAL)});
 #undef LINKGAUGE_REQUIRED
 #undef LINKGAUGE_OPTIONAL
-  if (!missing.empty()) throw Unsupported("DPCTL at " + library_.path() + " is too old: it lacks " + missing + kRemedy);
+  if (!missing.empty()) throw Unsupported("DPCTL at " + library_.path() + " is too old: it lacks " + missing + kFix);
   name_opencl_driver(library_.path());
 }
 

@@ -98,7 +98,7 @@ inline constexpr int kComplete = 3;  // DPCTLSyclEventStatusType
 // (OCL_ICD_FILENAMES).
 class Library {
  public:
-  // `folders` before the loader's own places. Throws Unsupported with what was not found, and the remedy.
+  // `folders` before the loader's own places. Throws Unsupported with what was not found, and the fix.
   explicit Library(const std::vector<std::string>& folders);
   const Api& api() const { return api_; }
 

@@ -30,7 +30,7 @@ std::string why_not_work(const std::string& variant) {
   for (const char* known : {"", "copy", "read", "write", "triad"}) {
     if (variant == known) return "";
   }
-  return "cpu_stream has no variant '" + variant + "'; its variants are copy, read, write and triad";
+  return "host_stream has no variant '" + variant + "'; its variants are copy, read, write and triad";
 }
 
 Work work_of(const std::string& variant) {
@@ -303,9 +303,9 @@ std::string listed(const std::vector<int>& numbers) {
 
 }  // namespace
 
-std::string why_not_cpu_stream(const CaseSpec& spec) {
+std::string why_not_host_stream(const CaseSpec& spec) {
   const Mechanism& by = spec.mechanism;
-  if (by.transport != "kernel") return "cpu_stream is a kernel of the host's cores; its transport is kernel";
+  if (by.transport != "kernel") return "host_stream is a kernel of the host's cores; its transport is kernel";
   if (spec.traffic.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
   if (std::string reason = why_not_work(by.variant); !reason.empty()) return reason;
   if (spec.timing.clock == ClockKind::kEvent || spec.timing.cadence == Cadence::kGated) {
@@ -325,7 +325,7 @@ std::string why_not_cpu_stream(const CaseSpec& spec) {
   return "";
 }
 
-std::unique_ptr<Operation> make_cpu_stream(const RankContext& context, const CaseSpec& spec) {
+std::unique_ptr<Operation> make_host_stream(const RankContext& context, const CaseSpec& spec) {
   return std::make_unique<CpuStream>(context, spec);
 }
 

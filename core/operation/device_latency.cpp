@@ -17,7 +17,7 @@
 namespace linkgauge {
 namespace {
 
-// A line further than any prefetch of the neighbouring line reaches.
+// A line further than any prefetch of the neighboring line reaches.
 constexpr std::size_t kChaseStrideBytes = 128;
 
 constexpr char kInTurn[] = "in_turn";
@@ -262,7 +262,7 @@ bool mps_runs() {
 
 }  // namespace
 
-std::string why_not_chase(const RankContext& context, const CaseSpec& spec) {
+std::string why_not_pointer_chase(const RankContext& context, const CaseSpec& spec) {
   if (spec.mechanism.transport != "kernel") return "chase is a kernel's; its transport is kernel";
   if (!spec.mechanism.variant.empty() && spec.mechanism.variant != kInTurn) {
     return "chase has no variant '" + spec.mechanism.variant + "'; its variant is in_turn";
@@ -297,7 +297,7 @@ std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& sp
   return "";
 }
 
-std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec) {
+std::unique_ptr<Operation> make_pointer_chase(const RankContext& context, const CaseSpec& spec) {
   return std::make_unique<Chase>(context, spec);
 }
 

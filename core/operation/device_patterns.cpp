@@ -92,11 +92,11 @@ class CopyWay {
 
 constexpr char kBothWays[] = "both_ways";
 
-bool is_beside(Pattern pattern) {
-  return pattern == Pattern::kHostToDeviceBeside || pattern == Pattern::kDeviceToHostBeside;
+bool is_contended(Pattern pattern) {
+  return pattern == Pattern::kHostToDeviceContended || pattern == Pattern::kDeviceToHostContended;
 }
 
-// Both copies of host_device_both by one kernel, as fastest_both_ways() says.
+// Both copies of host_device_bidirectional by one kernel, as fastest_both_ways() says.
 class TwoCopies {
  public:
   void choose(const RankContext& context, const CopyWay& there, const CopyWay& back, int blocks) {
@@ -124,7 +124,7 @@ class TwoCopies {
 
 // host_to_device, device_to_host, both at once (by a GPU's kernel, or on two streams), local_copy and stream_copy.
 //
-// Of host_to_device_beside and device_to_host_beside only the first rank's first way is timed. All others move twice as
+// Of host_to_device_contended and device_to_host_contended only the first rank's first way is timed. All others move twice as
 // much, as nvbandwidth's do (testcase.cpp, allHostHelper), so that none is over before it.
 class LocalCopies final : public DevicePattern {
  public:
@@ -165,17 +165,17 @@ class LocalCopies final : public DevicePattern {
   }
 
  private:
-  bool beside() const { return is_beside(traffic().pattern); }
+  bool beside() const { return is_contended(traffic().pattern); }
   Direction direction(bool way_back) const {
     if (!traits_of(traffic().pattern).crosses_host_link) return Direction::kWithin;
-    const bool out = traffic().pattern == Pattern::kDeviceToHost || traffic().pattern == Pattern::kDeviceToHostBeside;
+    const bool out = traffic().pattern == Pattern::kDeviceToHost || traffic().pattern == Pattern::kDeviceToHostContended;
     return out != way_back ? Direction::kOutOfDevice : Direction::kIntoDevice;
   }
   int stream_rank(std::size_t way) const { return 2 * rank() + static_cast<int>(way); }
 
   void allocate() override {
     const bool by_kernel = mechanism().transport == "kernel";
-    const bool both = traffic().pattern == Pattern::kHostDeviceBoth || (beside() && mechanism().variant == kBothWays);
+    const bool both = traffic().pattern == Pattern::kHostDeviceBidirectional || (beside() && mechanism().variant == kBothWays);
     const auto add = [&](const End& from, const End& to) {
       CopyWay& way = copies_[ways_++];
       const bool twice = beside() && (rank() > 0 || ways_ == 2);
@@ -294,23 +294,23 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
   }
   if (spec.traffic.pattern == Pattern::kGemm) return why_not_gemm(spec);
   if (spec.traffic.pattern == Pattern::kFlagPingpong) return why_not_flag_pingpong(context, spec);
-  if (spec.traffic.pattern == Pattern::kFloor) return "";
-  if (spec.traffic.pattern == Pattern::kCpuStream) return why_not_cpu_stream(spec);
+  if (spec.traffic.pattern == Pattern::kEmptyOp) return "";
+  if (spec.traffic.pattern == Pattern::kHostStream) return why_not_host_stream(spec);
   if (spec.traffic.size_bytes <= 0) return "a size of 0 moves nothing; 1 byte is the least";
   if (spec.mechanism.transport == "kernel") {
     if (std::string reason = why_not_reached(context, spec.places); !reason.empty()) return reason;
   }
-  if (spec.traffic.pattern == Pattern::kChase) {
+  if (spec.traffic.pattern == Pattern::kPointerChase) {
     if (at.source.kind == MemoryKind::kPageable && context.runtime->pageable_migrates(context.device())) {
       return "pages of pageable memory move to the device that walks through them; use pinned memory";
     }
-    return why_not_chase(context, spec);
+    return why_not_pointer_chase(context, spec);
   }
   if (std::string reason = why_not_managed(*context.runtime, context.device(), spec); !reason.empty()) return reason;
   switch (spec.traffic.pattern) {
-    case Pattern::kHostToDeviceBeside:
-    case Pattern::kDeviceToHostBeside: {
-      const bool into = spec.traffic.pattern == Pattern::kHostToDeviceBeside;
+    case Pattern::kHostToDeviceContended:
+    case Pattern::kDeviceToHostContended: {
+      const bool into = spec.traffic.pattern == Pattern::kHostToDeviceContended;
       const MemoryKind host_end = into ? at.source.kind : at.target.kind;
       const MemoryKind device_end = into ? at.target.kind : at.source.kind;
       if (!is_host_kind(host_end) || device_end != MemoryKind::kDevice) {
@@ -320,7 +320,7 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
       return why_not_beside(context, spec);
     }
     case Pattern::kHostToDevice:
-    case Pattern::kHostDeviceBoth:
+    case Pattern::kHostDeviceBidirectional:
       if (at.source.kind == MemoryKind::kManaged) break;
       if (!is_host_kind(at.source.kind) || is_host_kind(at.target.kind)) {
         return pattern + " goes from pinned, pageable or managed source memory to device memory; the case has " +
@@ -344,11 +344,11 @@ std::string why_not_device_pattern(const RankContext& context, const CaseSpec& s
 }
 
 std::unique_ptr<Operation> make_device_pattern(Transport&, const RankContext& context, const CaseSpec& spec) {
-  if (spec.traffic.pattern == Pattern::kChase) return make_chase(context, spec);
+  if (spec.traffic.pattern == Pattern::kPointerChase) return make_pointer_chase(context, spec);
   if (spec.traffic.pattern == Pattern::kFlagPingpong) return make_flag_pingpong(context, spec);
   if (spec.traffic.pattern == Pattern::kGemm) return make_gemm(context, spec);
-  if (spec.traffic.pattern == Pattern::kCpuStream) return make_cpu_stream(context, spec);
-  if (spec.traffic.pattern == Pattern::kFloor) return std::make_unique<Floor>(context, spec);
+  if (spec.traffic.pattern == Pattern::kHostStream) return make_host_stream(context, spec);
+  if (spec.traffic.pattern == Pattern::kEmptyOp) return std::make_unique<Floor>(context, spec);
   return std::make_unique<LocalCopies>(context, spec);
 }
 

@@ -8,18 +8,18 @@
 
 namespace linkgauge {
 
-// operation/cpu_stream.cpp
-std::unique_ptr<Operation> make_cpu_stream(const RankContext& context, const CaseSpec& spec);
-std::string why_not_cpu_stream(const CaseSpec& spec);
+// operation/host_stream.cpp
+std::unique_ptr<Operation> make_host_stream(const RankContext& context, const CaseSpec& spec);
+std::string why_not_host_stream(const CaseSpec& spec);
 
 // operation/gemm.cpp
 std::unique_ptr<Operation> make_gemm(const RankContext& context, const CaseSpec& spec);
 std::string why_not_gemm(const CaseSpec& spec);
 
 // operation/device_latency.cpp
-std::unique_ptr<Operation> make_chase(const RankContext& context, const CaseSpec& spec);
+std::unique_ptr<Operation> make_pointer_chase(const RankContext& context, const CaseSpec& spec);
 std::unique_ptr<Operation> make_flag_pingpong(const RankContext& context, const CaseSpec& spec);
-std::string why_not_chase(const RankContext& context, const CaseSpec& spec);
+std::string why_not_pointer_chase(const RankContext& context, const CaseSpec& spec);
 std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& spec);
 
 }  // namespace linkgauge

@@ -16,16 +16,16 @@ std::string why_not_meant(const CaseSpec& spec) {
   const Pattern pattern = spec.traffic.pattern;
   const std::string not_of = ", not of " + std::string(to_string(pattern));
   const bool copies = pattern == Pattern::kHostToDevice || pattern == Pattern::kDeviceToHost ||
-                      pattern == Pattern::kHostDeviceBoth || pattern == Pattern::kLocalCopy ||
+                      pattern == Pattern::kHostDeviceBidirectional || pattern == Pattern::kLocalCopy ||
                       pattern == Pattern::kStreamCopy;
   if (by.managed != ManagedUse::kDefault && !copies) {
     return "managed = " + std::string(to_string(by.managed)) +
-           " is of host_to_device, device_to_host, host_device_both, local_copy and stream_copy" + not_of;
+           " is of host_to_device, device_to_host, host_device_bidirectional, local_copy and stream_copy" + not_of;
   }
   if ((spec.places.source_device >= 0 || spec.places.target_device >= 0) && pattern != Pattern::kStreamCopy)
     return "source_device and target_device are of stream_copy" + not_of;
-  if (!by.cpu_cores.empty() && pattern != Pattern::kCpuStream) return "cpu_cores is of cpu_stream" + not_of;
-  if (by.cpu_node >= 0 && pattern != Pattern::kCpuStream) return "cpu_node is of cpu_stream" + not_of;
+  if (!by.cpu_cores.empty() && pattern != Pattern::kHostStream) return "cpu_cores is of host_stream" + not_of;
+  if (by.cpu_node >= 0 && pattern != Pattern::kHostStream) return "cpu_node is of host_stream" + not_of;
   return "";
 }
 
@@ -42,7 +42,7 @@ std::string why_not_by_fabric(const CaseSpec& spec) {
 // What only kernels do, on a runtime that has none.
 std::string why_not_without_kernels(const RankContext& context, const CaseSpec& spec) {
   const bool needed = spec.mechanism.transport == "kernel" || spec.timing.cadence == Cadence::kGated ||
-                      spec.traffic.pattern == Pattern::kChase || spec.traffic.pattern == Pattern::kGemm ||
+                      spec.traffic.pattern == Pattern::kPointerChase || spec.traffic.pattern == Pattern::kGemm ||
                       spec.traffic.pattern == Pattern::kFlagPingpong;
   return needed ? context.runtime->why_no_kernels() : "";
 }

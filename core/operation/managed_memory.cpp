@@ -15,9 +15,9 @@ bool is_moved_pageable(const DeviceRuntime& runtime, int device, const Mechanism
 
 // Whether pages that move with each operation can be, as the case is timed. `fetched`: the host touches them at the
 // end.
-std::string why_not_moved(const Timing& timing, bool fetched, const char* remedy) {
+std::string why_not_moved(const Timing& timing, bool fetched, const char* fix) {
   if (timing.cadence == Cadence::kStreaming || timing.cadence == Cadence::kGated) {
-    return std::string("pages move in the first operation of a batch only; use cadence isolated, or ") + remedy;
+    return std::string("pages move in the first operation of a batch only; use cadence isolated, or ") + fix;
   }
   if (fetched && timing.clock == ClockKind::kEvent) {
     return "the host fetches these pages by touching them, which device events do not time; use clock host";

@@ -411,7 +411,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         result.load = keep_on(*operation, group, *job.everyone, spec.timing, *job.pace, line, settings);
         result.load.number = std::max(job.number, 1);
       } else {
-        result.measurement = measure_beside(*operation, job, settings);
+        result.measurement = measure_alternating(*operation, job, settings);
         const auto timed = [](const Sample& one) { return one.phase == Phase::kSample; };
         const std::vector<Sample>& samples = result.measurement.samples;
         result.steps =
@@ -429,7 +429,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
 }
 
 // The measured job's samples, from when all loads are at their rate; they keep on until it has them.
-Measurement Session::measure_beside(Operation& operation, const Job& job, SamplerSettings settings) {
+Measurement Session::measure_alternating(Operation& operation, const Job& job, SamplerSettings settings) {
   Group& group = *job.group;
   if (job.loads == 0 && job.spec->jobs.lines.empty()) return sample(operation, group, job.spec->timing, settings);
   LoadControl control(*job.lines, *job.everyone);
@@ -474,9 +474,9 @@ std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& par
     communicators_.pop_front();
   }
   const auto place = std::find(ranks.begin(), ranks.end(), options_.group->rank());
-  const int colour = place != ranks.end() ? part.number : -1;
+  const int color = place != ranks.end() ? part.number : -1;
   const int key = static_cast<int>(place - ranks.begin());
-  const std::uint64_t handle = mpi == nullptr ? 0 : mpi->comm_split(mpi->world(), colour, key);
+  const std::uint64_t handle = mpi == nullptr ? 0 : mpi->comm_split(mpi->world(), color, key);
   communicators_.push_back({ranks, groups, part.spec.places.rank_list, spec.mechanism.settings, handle});
   return handle;
 }

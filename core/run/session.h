@@ -93,7 +93,7 @@ class Session {
   void meet(const std::vector<Job>& jobs);
   CaseResult measure_as_member(const Job& job);
   CaseResult run_operation(Transport& transport, const RankContext& context, const Job& job);
-  Measurement measure_beside(Operation& operation, const Job& job, SamplerSettings settings);
+  Measurement measure_alternating(Operation& operation, const Job& job, SamplerSettings settings);
   std::vector<Job> jobs_of(const CaseSpec& spec) const;
   std::vector<std::unique_ptr<JobLine>> lines_of(const std::vector<Job>& jobs, Group& everyone,
                                                  const std::vector<int>& ranks);

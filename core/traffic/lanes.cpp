@@ -27,20 +27,20 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
       }
       return lanes;
     }
-    case Pattern::kChase:
+    case Pattern::kPointerChase:
       return {ranks == 2 ? "0->1" : "0"};
-    case Pattern::kHostToDeviceBeside:
+    case Pattern::kHostToDeviceContended:
       return {"host->0"};
-    case Pattern::kDeviceToHostBeside:
+    case Pattern::kDeviceToHostContended:
       return {"0->host"};
     case Pattern::kHostToDevice:
     case Pattern::kDeviceToHost:
-    case Pattern::kHostDeviceBoth:
+    case Pattern::kHostDeviceBidirectional:
     case Pattern::kLocalCopy:
     case Pattern::kStreamCopy:
-    case Pattern::kCpuStream:
+    case Pattern::kHostStream:
     case Pattern::kGemm:
-    case Pattern::kFloor: {
+    case Pattern::kEmptyOp: {
       std::vector<std::string> lanes;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         const std::string name = std::to_string(rank);
@@ -48,7 +48,7 @@ std::vector<std::string> lanes_of(const CaseSpec& spec) {
           lanes.push_back("host->" + name);
         } else if (pattern == Pattern::kDeviceToHost) {
           lanes.push_back(name + "->host");
-        } else if (pattern == Pattern::kHostDeviceBoth) {
+        } else if (pattern == Pattern::kHostDeviceBidirectional) {
           lanes.push_back("host<->" + name);
         } else {
           lanes.push_back(name);

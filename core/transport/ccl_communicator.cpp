@@ -42,7 +42,7 @@ CclCommunicator::CclCommunicator(const ccl::Library& library, const RankContext&
       throw Unsupported("all ranks must load one version of " + std::string(library.name()) + ": rank " +
                         std::to_string(context.rank()) + " has " + library.version() + ", rank " +
                         std::to_string(rank) + " has " + ccl::version_text(other) +
-                        "; remedy: one installation on every node, or LD_LIBRARY_PATH to it");
+                        "; fix: one installation on every node, or LD_LIBRARY_PATH to it");
     }
   }
   context.runtime->bind_thread(device_);

@@ -139,7 +139,7 @@ void CclDevice::load_kernels(const RankContext& context) {
                            .header = "nccl_device/impl/lsa_barrier__funcs.h",
                            .archive = "",
                            .made_by = "NCCL " + library.version(),
-                           .remedy = "pip install nvidia-nccl-cu13 (or -cu12, for a driver of CUDA 12), with its "
+                           .fix = "pip install nvidia-nccl-cu13 (or -cu12, for a driver of CUDA 12), with its "
                                      "headers beside the library"});
   });
 }

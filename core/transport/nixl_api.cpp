@@ -9,7 +9,7 @@ namespace linkgauge::nixl {
 namespace {
 
 constexpr const char* kFile = "libnixl_capi.so";
-constexpr const char* kRemedy = "remedy: pip install --no-deps nixl-cu13 (or -cu12, for a driver of CUDA 12)";
+constexpr const char* kFix = "fix: pip install --no-deps nixl-cu13 (or -cu12, for a driver of CUDA 12)";
 
 std::vector<std::string> files_to_try(const std::vector<std::string>& folders) {
   std::vector<std::string> files;
@@ -37,7 +37,7 @@ const char* name_of(Status status) {
 }  // namespace
 
 Library::Library(const std::vector<std::string>& folders) : library_(files_to_try(folders)) {
-  if (!library_) throw Unsupported(std::string("NIXL (") + kFile + ") was not found; " + kRemedy);
+  if (!library_) throw Unsupported(std::string("NIXL (") + kFile + ") was not found; " + kFix);
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_NIXL_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
 #define LINKGAUGE_NIXL_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&table_.name), false},
@@ -47,10 +47,10 @@ Library::Library(const std::vector<std::string>& folders) : library_(files_to_tr
   };
   const std::string missing = bind_symbols(library_, entries);
   if (!missing.empty()) {
-    throw Unsupported("NIXL at " + library_.path() + " is too old: it lacks " + missing + "; " + kRemedy);
+    throw Unsupported("NIXL at " + library_.path() + " is too old: it lacks " + missing + "; " + kFix);
   }
   if (table_.nixl_capi_is_stub != nullptr && table_.nixl_capi_is_stub()) {
-    throw Unsupported("NIXL at " + library_.path() + " is a stub without NIXL behind it; " + kRemedy);
+    throw Unsupported("NIXL at " + library_.path() + " is a stub without NIXL behind it; " + kFix);
   }
 }
 

@@ -9,7 +9,7 @@ namespace linkgauge::nvshmem {
 namespace {
 
 constexpr const char* kFile = "libnvshmem_host.so.3";
-constexpr const char* kRemedy = "remedy: pip install nvidia-nvshmem-cu13 (or -cu12, for a driver of CUDA 12)";
+constexpr const char* kFix = "fix: pip install nvidia-nvshmem-cu13 (or -cu12, for a driver of CUDA 12)";
 
 }  // namespace
 
@@ -26,7 +26,7 @@ DatatypeNames names_of(Datatype datatype) {
 }
 
 Library::Library(const std::vector<std::string>& folders) : library_(one_a_process(kFile, folders)) {
-  if (!library_) throw Unsupported(std::string("NVSHMEM (") + kFile + ") was not found; " + kRemedy);
+  if (!library_) throw Unsupported(std::string("NVSHMEM (") + kFile + ") was not found; " + kFix);
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_NVSHMEM_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
 #define LINKGAUGE_NVSHMEM_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&table_.name), false},
@@ -36,7 +36,7 @@ Library::Library(const std::vector<std::string>& folders) : library_(one_a_proce
   };
   const std::string missing = bind_symbols(library_, entries);
   if (!missing.empty()) {
-    throw Unsupported("NVSHMEM at " + library_.path() + " is too old: it lacks " + missing + "; " + kRemedy);
+    throw Unsupported("NVSHMEM at " + library_.path() + " is too old: it lacks " + missing + "; " + kFix);
   }
 }
 

@@ -87,7 +87,7 @@ void Pe::meet(const RankContext& launch, const std::vector<std::size_t>& sizes, 
     } else if (std::strcmp(said.version, mine.version) != 0) {
       why_not_ = "all ranks must load one version of NVSHMEM: rank " + std::to_string(launch.rank()) + " has " +
                  mine.version + ", " + who + " has " + said.version +
-                 "; remedy: one installation on every node, or LD_LIBRARY_PATH to it";
+                 "; fix: one installation on every node, or LD_LIBRARY_PATH to it";
     }
   }
   if (!why_not_.empty()) return;

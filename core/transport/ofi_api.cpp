@@ -8,8 +8,8 @@
 namespace linkgauge::ofi {
 
 Library::Library(const std::vector<std::string>& folders) : library_(one_a_process("libfabric.so.1", folders)) {
-  constexpr const char* kRemedy = "; remedy: install libfabric (Debian: libfabric1)";
-  if (!library_) throw Unsupported(std::string("libfabric (libfabric.so.1) was not found") + kRemedy);
+  constexpr const char* kFix = "; fix: install libfabric (Debian: libfabric1)";
+  if (!library_) throw Unsupported(std::string("libfabric (libfabric.so.1) was not found") + kFix);
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_OFI_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
       LINKGAUGE_OFI_API(LINKGAUGE_OFI_REQUIRED)
@@ -18,7 +18,7 @@ Library::Library(const std::vector<std::string>& folders) : library_(one_a_proce
   const std::string missing = bind_symbols(library_, entries);
   if (!missing.empty()) throw Unsupported("libfabric at " + library_.path() + " is no use: it lacks " + missing);
   if (table_.fi_version() < kApiVersion) {
-    throw Unsupported("libfabric at " + library_.path() + " is " + version() + ", expected 1.15 or later" + kRemedy);
+    throw Unsupported("libfabric at " + library_.path() + " is " + version() + ", expected 1.15 or later" + kFix);
   }
 }
 

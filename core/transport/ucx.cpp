@@ -24,7 +24,7 @@ class UcxTransport final : public nic::NicTransport {
     const ucx::Library& library = ucx::Library::load(context.libraries.folders);
     if (std::static_pointer_cast<ucx::RankWorker>(worker(context))->knows_memory(ucx::known_type(type))) return "";
     return "UCX " + library.version() + " at " + library.path() + " knows no " + std::string(context.runtime->name()) +
-           " memory; remedy: pip install libucx-cu12, and --env LD_LIBRARY_PATH with its folder where an MPI library " +
+           " memory; fix: pip install libucx-cu12, and --env LD_LIBRARY_PATH with its folder where an MPI library " +
            "brings a UCX of its own";
   }
 

@@ -8,7 +8,7 @@
 namespace linkgauge::ucx {
 
 Library::Library(const std::vector<std::string>& folders) : library_(one_a_process("libucp.so.0", folders)) {
-  if (!library_) throw Unsupported("UCX (libucp.so.0) was not found; remedy: pip install libucx-cu12");
+  if (!library_) throw Unsupported("UCX (libucp.so.0) was not found; fix: pip install libucx-cu12");
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_UCX_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
 #define LINKGAUGE_UCX_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&table_.name), false},
@@ -21,7 +21,7 @@ Library::Library(const std::vector<std::string>& folders) : library_(one_a_proce
   table_.ucp_get_version(&major_, &minor_, &patch_);
   if (major_ != kApiMajor || minor_ < kApiMinor) {
     throw Unsupported("UCX at " + library_.path() + " is " + version() +
-                      ", expected 1.10 or a later 1.x; remedy: pip " + "install libucx-cu12");
+                      ", expected 1.10 or a later 1.x; fix: pip " + "install libucx-cu12");
   }
 }
 

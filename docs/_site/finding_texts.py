@@ -17,7 +17,7 @@ from linkgauge.findings.confidence import SLOW_BY_KIND
 from linkgauge.findings.finding import Finding
 
 _FIELDS = [field.name for field in dataclasses.fields(Finding)]
-_SEVERITY, _SENTENCE, _FIX = (_FIELDS.index(name) for name in ("severity", "sentence", "remedy"))
+_SEVERITY, _SENTENCE, _FIX = (_FIELDS.index(name) for name in ("severity", "sentence", "fix"))
 _MOST_STEPS = 5  # from a call over names and functions to a text
 _FEWEST_WORDS = 5  # of a sentence that says something without its values
 

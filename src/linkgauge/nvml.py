@@ -20,17 +20,17 @@ _KINDS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal
 
 
 class NvmlAbsentError(EnvironmentLackingError):
-    """NVML cannot be asked here; the message says why, and the remedy where there is one."""
+    """NVML cannot be asked here; the message says why, and the fix where there is one."""
 
 
 def open_nvml() -> Any:
-    """Return the module pynvml with NVML initialised, once in this process; `NvmlAbsentError` says why it cannot."""
+    """Return the module pynvml with NVML initialized, once in this process; `NvmlAbsentError` says why it cannot."""
     with _lock:
         if not _opened:
             try:
                 import pynvml
             except ImportError:
-                raise NvmlAbsentError("nvidia-ml-py is not installed; remedy: pip install nvidia-ml-py") from None
+                raise NvmlAbsentError("nvidia-ml-py is not installed; fix: pip install nvidia-ml-py") from None
             library: Any = pynvml
             try:
                 library.nvmlInit()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import core_program
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
@@ -18,7 +18,7 @@ from program import linkgauge
 from thorough import most
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
-FEW = ("--stop-rule", "count", "--stop-samples", "3", "--stop-time-ns", "10s", "--warmup", "1", "--no-report")
+FEW = ("--stop-rule", "count", "--stop-samples", "3", "--max-time", "10s", "--warmup", "1", "--no-report")
 SOME = "llh,hit,csm,pipeline,fsdp,kv_cache,halo_stencil"
 
 
@@ -32,10 +32,10 @@ def run(folder: Path, *words: str) -> tuple[Any, str]:
 def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) -> None:
     chosen = most("all", SOME)
     found, said = run(tmp_path, "--app", chosen, "--devices", "host:2", *(["--threads"] if threads else []))
-    names = most(set(catalogue.names()), set(SOME.split(",")))
+    names = most(set(catalog.names()), set(SOME.split(",")))
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     rows = list(found.rows())
-    measured = {(catalogue.label(row.case.app), row.case.transport) for row in rows if row.status == "ok"}
+    measured = {(catalog.label(row.case.app), row.case.transport) for row in rows if row.status == "ok"}
     assert measured == {(name, transport) for name in names for transport in transports}
     assert all(row.record["verified"] for row in rows)
     assert "where its busiest rank's time went" in said
@@ -45,7 +45,7 @@ def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) ->
     for row in rows:
         ranks = told[row.identity]
         assert [one.rank for one in ranks] == [0, 1]
-        if catalogue.label(row.case.app) == "llh":
+        if catalog.label(row.case.app) == "llh":
             assert ranks[0].counts["sent"] == 2
             assert ranks[0].bytes["sent"] == 24 * (129**2 + 128**2)
 
@@ -76,27 +76,27 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
         assert own[0].end_ns - own[0].begin_ns >= 3_000_000
         assert all(one.end_ns == after.begin_ns for one, after in pairwise(own))
     (tmp_path / "mine.toml").unlink()  # the run folder needs it no more
-    assert catalogue.asked(row.case.app).file.description == "a compute, a copy and a message"
-    assert catalogue.label(row.case.app) == "mine"
+    assert catalog.asked(row.case.app).file.description == "a compute, a copy and a message"
+    assert catalog.label(row.case.app) == "mine"
 
 
 def test_pictures_of_applications(tmp_path: Path) -> None:
     pytest.importorskip("altair")
     from linkgauge.view import charts
-    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.limits import Limits
     from linkgauge.view.figures import Selection, draw
     from linkgauge.view.report import report_html
     from linkgauge.view.results import Results
 
     asked = ("--app", "brq,csm", "--transport", "copy_engine,staging", "--ranks", "1,2")
     found, _ = run(tmp_path, *asked, "--devices", "host:2", "--threads")
-    results, ceilings = Results(found), Ceilings(found)
-    spec, _ = draw(results, ceilings, "scaling", Selection())
+    results, limits = Results(found), Limits(found)
+    spec, _ = draw(results, limits, "scaling", Selection())
     values = [one for part in spec["datasets"].values() for one in part]
     assert {(one["asked"], one["ranks"], one["mechanism"]) for one in values} == {
         (name, ranks, by) for name in ("brq", "csm") for ranks in (1, 2) for by in ("copy_engine", "staging")
     }
-    spec, _ = draw(results, ceilings, "kinds", Selection())
+    spec, _ = draw(results, limits, "kinds", Selection())
     (bars,) = spec["datasets"].values()
     by_case: dict[str, float] = {}
     for one in bars:
@@ -104,7 +104,7 @@ def test_pictures_of_applications(tmp_path: Path) -> None:
     assert len(by_case) == 8
     for name in ("brq · 1", "brq · 2", "csm · 1", "csm · 2"):
         assert max(share for case, share in by_case.items() if case.startswith(name)) == pytest.approx(100, abs=0.1)
-    spec, note = draw(results, ceilings, "ranks", Selection(transports=("staging",)))
+    spec, note = draw(results, limits, "ranks", Selection(transports=("staging",)))
     (spans,) = spec["datasets"].values()
     assert {one["rank"] for one in spans} == {0, 1}
     assert min(one["begin"] for one in spans) == 0
@@ -123,7 +123,7 @@ def test_copies_and_stand_in_kernels_by_kernel(tmp_path: Path) -> None:
     words = ("--app", "hit n=16,dff n=16 kernel=4096", "--transport", "copy_engine", "--copies", "copy_engine,kernel")
     found, _ = run(tmp_path, *words, "--blocks", "2", "--devices", "host:2", "--threads")
     rows = list(found.rows())
-    assert {(catalogue.label(row.case.app), row.case.copies) for row in rows} == {
+    assert {(catalog.label(row.case.app), row.case.copies) for row in rows} == {
         (app, by) for app in ("hit n=16", "dff kernel=4096 n=16") for by in ("", "kernel")
     }
     assert all(row.status == "ok" and row.record["verified"] for row in rows)
@@ -175,7 +175,7 @@ def measured_in_threads(programs: list[dict[str, Any]], **more: str) -> list[dic
 
 
 def programs(app: str, ranks: int) -> list[dict[str, Any]]:
-    made = catalogue.program(catalogue.asked(app).text, ranks)
+    made = catalog.program(catalog.asked(app).text, ranks)
     return [core_program(made, rank) for rank in range(ranks)]
 
 

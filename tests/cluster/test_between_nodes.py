@@ -22,7 +22,7 @@ from linkgauge.run.mpi_library import find_all
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.crossing import Crossing, crossings, must_cross
 from linkgauge.stats.launches import Places
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Run, load
 from thorough import thorough
 
@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 RATE = 100 * MBIT
-COUNTED = ["--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "60s", "--transport", "mpi"]
+COUNTED = ["--stop-rule", "count", "--stop-samples", "8", "--max-time", "60s", "--transport", "mpi"]
 
 
 def linkgauge(
@@ -105,7 +105,7 @@ def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> No
 
 def goodput(run: Run, pattern: str, size: int) -> float:
     """Median goodput of the one case of a pattern and size, in bytes a second."""
-    (row,) = [one for one in summarise(run).to_pylist()
+    (row,) = [one for one in summarize(run).to_pylist()
               if (one["pattern"], one["size"], one["lane"]) == (pattern, size, -1)]  # fmt: skip
     return float(row["goodput_bytes_per_s"])
 
@@ -164,7 +164,7 @@ def test_bytes_that_nodes_pass_through_shared_memory_are_no_figure_of_the_networ
         assert f"between nodes: {told} cases by memory that nodes share: no figures of the network" in shown
         told = json.loads(linkgauge(cluster, "findings", "run", "--json").stdout)
         listed = told["findings"] if isinstance(told, dict) else told
-        assert [one["severity"] for one in listed if one["rule"] == "not_by_network"] == ["fault"]
+        assert [one["severity"] for one in listed if one["rule"] == "bypassed_network"] == ["fault"]
 
 
 def test_hosts_that_are_one_node_or_none_end_the_run_before_it_begins(cluster: Cluster) -> None:
@@ -197,7 +197,7 @@ def test_slurm_is_asked_for_nodes_and_gives_them_back(launcher: list[str]) -> No
                 "source": "SLURM_TOPOLOGY_ADDR",
                 "above": {"n0": ["s0", "g0", "core"], "n1": ["s1", "g0", "core"]},
             }
-        assert {row["distance"] for row in summarise(run).to_pylist() if len(row["devices"]) == 2} == {"group"}
+        assert {row["distance"] for row in summarize(run).to_pylist() if len(row["devices"]) == 2} == {"group"}
         assert cluster.run("login", ["squeue", "-h"], env=slurm.environment).stdout == ""
         assert Path(json.loads(run.launches.to_pylist()[0]["mpi"])["launcher"]).name == (
             "srun" if launcher else "mpiexec"
@@ -226,7 +226,7 @@ def test_switches_and_groups_are_inferred_from_what_pairs_of_nodes_reach() -> No
     with Cluster(layout) as cluster:
         run = measured(cluster, "run", "--hosts", "n[0-7]", "--devices", "host:1", *COUNTED, "--pairs", "nodes",
                        "--pattern", "unidirectional", "--size", "128KiB", "--warmup", "1")  # fmt: skip
-        rows = [row for row in summarise(run).to_pylist() if row["lane"] == -1]
+        rows = [row for row in summarize(run).to_pylist() if row["lane"] == -1]
         assert len(rows) == 8 * 7
         found = {tuple(row["devices"]): row["distance"] for row in rows}
         assert found == {(a, b): layout.distance(f"n{a}", f"n{b}") for a, b in found}
@@ -254,7 +254,7 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     out = cluster.folder / f"node-{signal}"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,256KiB", "--stop-rule", "duration",
-             "--stop-time-ns", "3s"]  # fmt: skip
+             "--max-time", "3s"]  # fmt: skip
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     try:
@@ -278,7 +278,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         hosts = ["--hosts", "n0,n1,n2"]
         words = ["run", "--no-report", "--out", str(out), *hosts, "--devices", "host:1", "--transport", "mpi",
                  "--pattern", "unidirectional,allreduce", "--size", "64KiB", "--keep-going", "nodes",
-                 "--stop-rule", "duration", "--stop-time-ns", "2s"]  # fmt: skip
+                 "--stop-rule", "duration", "--max-time", "2s"]  # fmt: skip
         run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True,
                             env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
@@ -338,7 +338,7 @@ def test_an_interrupted_or_killed_run_goes_on_where_its_hosts_are_given_again(si
     out = cluster.folder / f"interrupted-{signal}"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,128KiB", "--stop-rule", "duration",
-             "--stop-time-ns", "2s"]  # fmt: skip
+             "--max-time", "2s"]  # fmt: skip
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     try:
@@ -376,7 +376,7 @@ def command_lines() -> set[str]:
 def test_values_of_env_reach_other_nodes_and_stand_in_no_command_line(family: str, cluster: Cluster) -> None:
     out, word = cluster.folder / f"env-{family}", "hunter2-abcdefgh"
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
-             "--pattern", "allreduce", "--size", "8", "--stop-rule", "duration", "--stop-time-ns", "1s",
+             "--pattern", "allreduce", "--size", "8", "--stop-rule", "duration", "--max-time", "1s",
              "--mpi", library(family), "--env", "MY_TOKEN"]  # fmt: skip
     run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
                         stderr=subprocess.PIPE, text=True,

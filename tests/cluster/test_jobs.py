@@ -28,8 +28,8 @@ def beside(cluster: Cluster, name: str, hosts: str, beside: str, *more: str) -> 
     """A flow between two hosts, the first ones, beside a load, and what fair shares make of it."""
     (cluster.folder / "fabric").write_text(cluster.layout.fabric_file())
     run = measured(cluster, name, "--hosts", hosts, "--devices", "host:1", "--mpi", library("mpich"), "--ranks", "2",
-                   "--transport", "mpi", "--pattern", "ring_shift", "--size", "256KiB", "--beside", beside, "--fabric",
-                   "fabric", *more, "--stop-rule", "count", "--stop-samples", "18", "--stop-time-ns", "60s",
+                   "--transport", "mpi", "--pattern", "ring_shift", "--size", "256KiB", "--background", beside, "--fabric",
+                   "fabric", *more, "--stop-rule", "count", "--stop-samples", "18", "--max-time", "60s",
                    *(word for one in BY_TCP for word in ("--env", one)))  # fmt: skip
     assert {row.status for row in run.rows()} == {"ok"}
     assert {one.went_by for one in crossings(run).values()} == {"network"}  # on nodes that no load has

@@ -18,7 +18,7 @@ size = ["8", "1MiB"]
 pairs = "first"
 stop_rule = "count"
 stop_samples = 20
-stop_time_ns = "30s"
+max_time = "30s"
 """
 
 

@@ -14,7 +14,7 @@ namespace linkgauge {
 namespace {
 
 CaseSpec stream_case(const std::string& work, std::int64_t size) {
-  CaseSpec spec = case_of("kernel", Pattern::kCpuStream, 1, size);
+  CaseSpec spec = case_of("kernel", Pattern::kHostStream, 1, size);
   spec.mechanism.variant = work;
   return spec;
 }
@@ -102,7 +102,7 @@ TEST(CpuStream, StatedCoresMoveTheBytes) {
   EXPECT_NE(refusal(absent).find("not all of the cores 0,9000 may be used here; those that may: "), std::string::npos);
   CaseSpec elsewhere = case_of("kernel", Pattern::kLocalCopy, 1, 4096);
   elsewhere.mechanism.cpu_cores = "0";
-  EXPECT_NE(refusal(elsewhere).find("cpu_cores is of cpu_stream"), std::string::npos);
+  EXPECT_NE(refusal(elsewhere).find("cpu_cores is of host_stream"), std::string::npos);
 }
 
 TEST(CpuStream, NodesThatAreNotThereAreNamed) {
@@ -118,7 +118,7 @@ TEST(CpuStream, NodesThatAreNotThereAreNamed) {
   EXPECT_NE(refusal(gated).find("clock host"), std::string::npos);
   CaseSpec elsewhere = case_of("kernel", Pattern::kLocalCopy, 1, 4096);
   elsewhere.mechanism.cpu_node = 0;
-  EXPECT_NE(refusal(elsewhere).find("is of cpu_stream"), std::string::npos);
+  EXPECT_NE(refusal(elsewhere).find("is of host_stream"), std::string::npos);
 }
 
 TEST(StreamCopy, ReadsAndWritesMemoryOfAnotherDevice) {

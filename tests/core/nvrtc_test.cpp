@@ -98,7 +98,7 @@ TEST(Nvrtc, LinksKernelsThatPutAndCollectivesWithNvshmemsDeviceLibrary) {
     for (const Pattern pattern : {Pattern::kBarrier, Pattern::kAlltoall, Pattern::kAllgather, Pattern::kBroadcast,
                                   Pattern::kAllreduce, Pattern::kReduceScatter}) {
       const nvshmem::CollectiveCode one = nvshmem::collective_code(pattern, Datatype::kBfloat16, ReduceOp::kMax);
-      const LinkedCode collective{one.text, "", code.header, code.archive, code.made_by, code.remedy};
+      const LinkedCode collective{one.text, "", code.header, code.archive, code.made_by, code.fix};
       EXPECT_NE(compiler.compile_linked(collective, "sm_90").find(".text." + one.kernel + '\0'), std::string::npos)
           << one.kernel;
     }

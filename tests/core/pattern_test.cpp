@@ -498,13 +498,13 @@ TEST(DevicePatterns, CopiesChasesAndFloorsAreVerified) {
       {Pattern::kHostToDevice, "copy_engine", MemoryKind::kPinned, MemoryKind::kDevice},
       {Pattern::kHostToDevice, "kernel", MemoryKind::kPageable, MemoryKind::kDevice},
       {Pattern::kDeviceToHost, "copy_engine", MemoryKind::kDevice, MemoryKind::kPageable},
-      {Pattern::kHostDeviceBoth, "copy_engine", MemoryKind::kPinned, MemoryKind::kDevice},
+      {Pattern::kHostDeviceBidirectional, "copy_engine", MemoryKind::kPinned, MemoryKind::kDevice},
       {Pattern::kLocalCopy, "copy_engine", MemoryKind::kDevice, MemoryKind::kDevice},
       {Pattern::kLocalCopy, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
       {Pattern::kStreamCopy, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
-      {Pattern::kChase, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
-      {Pattern::kFloor, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
-      {Pattern::kFloor, "copy_engine", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kPointerChase, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kEmptyOp, "kernel", MemoryKind::kDevice, MemoryKind::kDevice},
+      {Pattern::kEmptyOp, "copy_engine", MemoryKind::kDevice, MemoryKind::kDevice},
   };
   for (const Row& row : rows) {
     for (const int ranks : {1, 2}) {
@@ -512,7 +512,7 @@ TEST(DevicePatterns, CopiesChasesAndFloorsAreVerified) {
       spec.places.source.kind = row.source;
       spec.places.target.kind = row.target;
       expect_verified(spec);
-      const bool each_its_own = row.pattern != Pattern::kChase;
+      const bool each_its_own = row.pattern != Pattern::kPointerChase;
       EXPECT_EQ(lanes_of(spec).size(), each_its_own ? static_cast<std::size_t>(ranks) : 1U);
     }
   }
@@ -520,10 +520,10 @@ TEST(DevicePatterns, CopiesChasesAndFloorsAreVerified) {
 
 TEST(DevicePatterns, ChasesThroughEveryMemoryThatADeviceReaches) {
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinned}) {
-    CaseSpec spec = case_of("kernel", Pattern::kChase, 1, 1 << 16);
+    CaseSpec spec = case_of("kernel", Pattern::kPointerChase, 1, 1 << 16);
     spec.places.source.kind = kind;
     expect_verified(spec);
-    spec = case_of("kernel", Pattern::kChase, 2, 1 << 16);
+    spec = case_of("kernel", Pattern::kPointerChase, 2, 1 << 16);
     spec.places.source.kind = kind;
     if (kind == MemoryKind::kDevice) {
       expect_verified(spec);
@@ -532,12 +532,12 @@ TEST(DevicePatterns, ChasesThroughEveryMemoryThatADeviceReaches) {
       EXPECT_NE(reason_for(spec).find("through device memory"), std::string::npos);
     }
   }
-  EXPECT_NE(reason_for(case_of("kernel", Pattern::kChase, 3, 1 << 16)).find("of one through"), std::string::npos);
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kPointerChase, 3, 1 << 16)).find("of one through"), std::string::npos);
 }
 
 TEST(DevicePatterns, ChasesInTurnShareAMillionLoads) {
   for (const int ranks : {1, 2}) {
-    CaseSpec spec = case_of("kernel", Pattern::kChase, ranks, 1 << 16);
+    CaseSpec spec = case_of("kernel", Pattern::kPointerChase, ranks, 1 << 16);
     spec.mechanism.variant = "in_turn";
     expect_verified(spec);
     const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
@@ -553,7 +553,7 @@ TEST(DevicePatterns, OneFlowIsTimedWithOthersBesideIt) {
     for (const int ranks : {1, 3}) {
       for (const char* variant : {"", "both_ways"}) {
         CaseSpec spec =
-            case_of("copy_engine", into ? Pattern::kHostToDeviceBeside : Pattern::kDeviceToHostBeside, ranks, 4099);
+            case_of("copy_engine", into ? Pattern::kHostToDeviceContended : Pattern::kDeviceToHostContended, ranks, 4099);
         spec.mechanism.variant = variant;
         (into ? spec.places.source.kind : spec.places.target.kind) = MemoryKind::kPinned;
         EXPECT_NE(reason_for(spec).find("clock event"), std::string::npos);

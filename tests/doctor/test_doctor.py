@@ -243,7 +243,7 @@ def test_cards_are_taken_as_the_libraries_take_them(
     result = found(readers)["nearest_card"]
     assert (result.status == "ok") == (left is None or near in left), result
     if result.status != "ok":
-        assert result.remedy.startswith(f"take mlx5_{near} out of" if value.startswith("^") else f"add mlx5_{near} to")
+        assert result.fix.startswith(f"take mlx5_{near} out of" if value.startswith("^") else f"add mlx5_{near} to")
 
 
 def test_gpus_of_others_are_not_said_to_be_none() -> None:
@@ -255,14 +255,14 @@ def test_gpus_of_others_are_not_said_to_be_none() -> None:
 
 
 @pytest.mark.parametrize(("name", "status", "word", "make"), CONDITIONS, ids=[f"{c[0]}-{c[2]}" for c in CONDITIONS])
-def test_a_condition_is_found_with_its_cost_and_remedy(
+def test_a_condition_is_found_with_its_cost_and_fix(
     name: str, status: str, word: str, make: Callable[[], FakeReaders]
 ) -> None:
     result = found(make())[name]
     assert result.status == status, result
     assert word in result.finding
     assert result.cost
-    assert result.remedy
+    assert result.fix
 
 
 def test_intels_mpi_is_told_of_gpus_and_offered_where_the_library_here_has_none() -> None:
@@ -270,9 +270,9 @@ def test_intels_mpi_is_told_of_gpus_and_offered_where_the_library_here_has_none(
     said = found(FakeReaders(mpi=intel, mpi_gpus=None))["mpi_with_gpus"]
     assert said.status == "ok"
     assert "I_MPI_OFFLOAD=1" in said.finding
-    assert "impi-rt" in found(FakeReaders(mpi_gpus=False))["mpi_with_gpus"].remedy
+    assert "impi-rt" in found(FakeReaders(mpi_gpus=False))["mpi_with_gpus"].fix
     amd = changed(dataclasses.replace(GPU, vendor="amd"))
-    assert "impi-rt" not in found(FakeReaders(mpi_gpus=False, gpus=amd))["mpi_with_gpus"].remedy
+    assert "impi-rt" not in found(FakeReaders(mpi_gpus=False, gpus=amd))["mpi_with_gpus"].fix
 
 
 def test_an_mps_daemon_that_answers_is_well() -> None:

@@ -22,21 +22,21 @@ from run.test_launchers import fake_mpi
 
 
 def node(host: str, *, date: float = 0.0, status: str = "ok", **facts: str) -> dict[str, Any]:
-    row = {"check": "locked_memory", "status": status, "finding": f"memory is {status}", "cost": "", "remedy": "",
+    row = {"check": "locked_memory", "status": status, "finding": f"memory is {status}", "cost": "", "fix": "",
            "what": ""}  # fmt: skip
     if status != "ok":
-        row |= {"cost": "buffers fail", "remedy": "ulimit -l unlimited"}
+        row |= {"cost": "buffers fail", "fix": "ulimit -l unlimited"}
     return {"host": host, "date": date, "rows": [row], "facts": {"system": "Linux 6.1", **facts},
             "network": Network().plain()}  # fmt: skip
 
 
-def test_what_most_nodes_have_comes_first_and_the_gravest_has_its_remedy() -> None:
+def test_what_most_nodes_have_comes_first_and_the_gravest_has_its_fix() -> None:
     said = [node("a"), node("b", status="warning"), node("c"), node("d", system="Linux 5.14", date=7)]
     found = {one.name: one for one in compared(said)}
     memory = found["locked memory"]
     assert memory.differs
     assert memory.found == (("ok", "memory is ok", ("a", "c", "d")), ("warning", "memory is warning", ("b",)))
-    assert (memory.status, memory.remedy) == ("warning", "ulimit -l unlimited")
+    assert (memory.status, memory.fix) == ("warning", "ulimit -l unlimited")
     assert found["system"].found == (("ok", "Linux 6.1", ("a", "b", "c")), ("ok", "Linux 5.14", ("d",)))
     assert found["date"].found[1] == ("ok", "+7.0 s from most", ("d",))
 
@@ -59,7 +59,7 @@ def test_the_interface_that_the_library_takes_is_named_and_a_bridge_of_container
     assert (by_open_mpi.name, by_open_mpi.status) == ("network of ompi", "warning")
     ((_, words, _),) = by_open_mpi.found
     assert "docker0 is no network: a bridge or tunnel of this node alone" in words
-    assert "OMPI_MCA_btl_tcp_if_include" in by_open_mpi.remedy
+    assert "OMPI_MCA_btl_tcp_if_include" in by_open_mpi.fix
 
 
 @pytest.mark.parametrize(

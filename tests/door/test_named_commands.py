@@ -1,4 +1,4 @@
-"""Every command of ours and every flag that a text names is one that the real parser takes: a remedy can be followed.
+"""Every command of ours and every flag that a text names is one that the real parser takes: a fix can be followed.
 
 Looked at are the literals of the sources, all help, the README, and the pages under docs/ but those of results, which
 say what was typed when they were made.
@@ -173,7 +173,7 @@ def test_every_flag_that_a_text_names_is_one() -> None:
         ("see `linkgauge frobnicate`", "no command 'frobnicate'"),
         ("Example: linkgauge run --sizes 8", "No such option '--sizes'"),
         ("$ linkgauge tune --budget 5m --pattern allreduce", ""),
-        ("linkgauge list devices|patterns|colours", "no command 'colours'"),
+        ("linkgauge list devices|patterns|colors", "no command 'colors'"),
         ("'linkgauge show RUN MORE'", "more words"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every case that a built-in plan measures on these machines has a ceiling."""
+"""Every case that a built-in plan measures on these machines has a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.expect.achieved import Ports, from_ports, ports_of
 from linkgauge.model.case import MECHANISM, TASK, Case
 from linkgauge.model.patterns import PATTERNS
@@ -63,7 +63,7 @@ FULL = pytest.param("full", marks=thorough("the default plan has every pattern a
 
 
 @pytest.mark.parametrize("plan", [FULL if name == "full" else name for name in names()])
-def test_every_case_has_a_ceiling(system: System, plan: str) -> None:
+def test_every_case_has_a_limit(system: System, plan: str) -> None:
     """From the links alone; between two host buffers, whose memory nobody states, from the run's own copies."""
     lacking: Counter[tuple[str, str, tuple[int, ...], int]] = Counter()
     cases = cases_of(plan, system)
@@ -74,7 +74,7 @@ def test_every_case_has_a_ceiling(system: System, plan: str) -> None:
             continue
         dimensions = case.dimensions()
         on_host = {case.source_memory, case.target_memory} <= {"pinned", "pageable"}
-        found = ceilings(system, dimensions) or (from_ports(system, dimensions, ports) if on_host else [])
+        found = limits(system, dimensions) or (from_ports(system, dimensions, ports) if on_host else [])
         assert all((c.value_bytes_per_s or 0) > 0 or (c.latency_ns or 0) > 0 for c in found)
         if not found:
             lacking[case.transport, case.pattern, case.devices, case.size] += 1
@@ -86,20 +86,20 @@ def test_without_measured_copies_host_memory_stays_unknown() -> None:
     """The rule above leans on the run only where nothing else is known."""
     case = {"transport": "mpi", "pattern": "pingpong", "size": 64, "devices": (0, 1)}
     case |= {"source_memory": "pageable", "target_memory": "pageable"}
-    assert ceilings(systems.load("hgx-h200-4"), case) == []
+    assert limits(systems.load("hgx-h200-4"), case) == []
     assert from_ports(systems.load("hgx-h200-4"), case, Ports()) == []
 
 
 @pytest.mark.parametrize("plan", ["quick", "default", FULL])
-def test_every_case_of_host_devices_has_a_ceiling_from_its_run(plan: str) -> None:
-    """On a machine without a GPU, whose firmware tells nothing of memory, what the run reached is the ceiling."""
+def test_every_case_of_host_devices_has_a_limit_from_its_run(plan: str) -> None:
+    """On a machine without a GPU, whose firmware tells nothing of memory, what the run reached is the limit."""
     system = discover(Path("/"), nvml_answers={}, host_devices=2)
     cases = cases_of(plan, system)
     ports = ports_of(as_measured(case) for case in cases)
     lacking = {
         (case.transport, case.pattern, case.devices)
         for case in cases
-        if not ceilings(system, case.dimensions()) and not from_ports(system, case.dimensions(), ports)
+        if not limits(system, case.dimensions()) and not from_ports(system, case.dimensions(), ports)
     }
     assert cases
     assert not lacking

@@ -1,4 +1,4 @@
-"""Achievable ceilings from what a run's lowest-level primitives reached on each port."""
+"""Achievable limits from what a run's lowest-level primitives reached on each port."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.expect.achieved import from_ports, ports_of
-from linkgauge.expect.rules import Ceiling
+from linkgauge.expect.rules import Limit
 
 GB = 1e9
 
@@ -31,10 +31,10 @@ def pairs(rate: float) -> list[dict[str, Any]]:
     return [row("unidirectional", pair, rate) for pair in itertools.permutations(range(8), 2)]
 
 
-def only(found: list[Ceiling]) -> Ceiling:
-    (ceiling,) = found
-    assert ceiling.kind == "achievable"
-    return ceiling
+def only(found: list[Limit]) -> Limit:
+    (limit,) = found
+    assert limit.kind == "measured"
+    return limit
 
 
 def test_switch_ports_take_the_largest_of_pairs_and_fans() -> None:
@@ -77,7 +77,7 @@ def test_direct_bundles_are_ports_of_their_own() -> None:
 
 
 def test_dies_that_pass_traffic_on_are_no_switch() -> None:
-    """From die 1 to die 7 nothing but that pair's own measurement counts, whatever went out of 1 to its neighbours."""
+    """From die 1 to die 7 nothing but that pair's own measurement counts, whatever went out of 1 to its neighbors."""
     system = systems.load("lumi-g")
     rows = [row("unidirectional", (1, 0), 190), row("unidirectional", (6, 7), 190)]
     case = {"pattern": "unidirectional", "devices": (1, 7)}
@@ -117,7 +117,7 @@ def test_latency_is_the_slowest_pair_that_must_exchange() -> None:
     rows = [
         row("flag_pingpong", pair, latency_ns=1000.0 + 100 * sum(pair)) for pair in itertools.combinations(range(4), 2)
     ]
-    # What hands nothing over is no ceiling of what does.
+    # What hands nothing over is no limit of what does.
     rows.append(row("flag_pingpong", (2, 3), latency_ns=600.0, variant="relaxed"))
     ports = ports_of(rows)
 
@@ -136,9 +136,9 @@ def test_latency_is_the_slowest_pair_that_must_exchange() -> None:
 def test_both_directions_of_host_links_take_as_long_as_the_slower() -> None:
     system = systems.load("hgx-h200-8")
     rows = [row("host_to_device", (0,), 55, source_memory="pinned"), row("device_to_host", (0,), 50)]
-    both = only(from_ports(system, {"pattern": "host_device_both", "devices": (0,)}, ports_of(rows)))
+    both = only(from_ports(system, {"pattern": "host_device_bidirectional", "devices": (0,)}, ports_of(rows)))
     assert both.value_bytes_per_s == 100 * GB
-    assert from_ports(system, {"pattern": "host_device_both", "devices": (0,)}, ports_of(rows[:1])) == []
+    assert from_ports(system, {"pattern": "host_device_bidirectional", "devices": (0,)}, ports_of(rows[:1])) == []
 
 
 def test_staging_takes_the_slowest_leg_as_measured() -> None:
@@ -188,9 +188,9 @@ def test_a_copy_between_host_buffers_is_held_to_the_best_of_the_run() -> None:
 def test_the_cores_of_a_node_are_held_to_their_best_on_the_same_memories() -> None:
     system = systems.load("hgx-h200-8")
     nodes = {"cpu_node": 0, "source_node": 0, "target_node": 1, "variant": "copy"}
-    rows = [row("cpu_stream", (0,), rate, **nodes) for rate in (90, 80)]
-    rows.append(row("cpu_stream", (0,), 120, **{**nodes, "target_node": 0}))
-    case = {"pattern": "cpu_stream", "transport": "kernel", "devices": (0,), **nodes}
+    rows = [row("host_stream", (0,), rate, **nodes) for rate in (90, 80)]
+    rows.append(row("host_stream", (0,), 120, **{**nodes, "target_node": 0}))
+    case = {"pattern": "host_stream", "transport": "kernel", "devices": (0,), **nodes}
     found = [c for c in from_ports(system, case, ports_of(rows)) if c.rule == "host_copy"]
     assert only(found).value_bytes_per_s == 90 * GB
     assert from_ports(system, {**case, "cpu_node": 1}, ports_of(rows)) == []

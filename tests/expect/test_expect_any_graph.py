@@ -1,4 +1,4 @@
-"""Ceilings of drawn systems against optima worked out apart from them, and against schedules drawn at random."""
+"""Limits of drawn systems against optima worked out apart from them, and against schedules drawn at random."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.system import from_toml
 from thorough import most
 
@@ -109,6 +109,6 @@ def test_no_schedule_found_by_annealing_beats_a_bound(seed: int, pattern: str, t
         if new >= value * (1 - 0.2 * (1 - step / 150) * chance.random()):
             parts, value = tried_parts, new
             best = max(best, value)
-    for c in ceilings(system, case):
-        if c.kind == "bound":
+    for c in limits(system, case):
+        if c.kind == "upper bound":
             assert best <= (c.value_bytes_per_s or 0.0) / oracle.GB * (1 + 1e-9), (c, seed)

@@ -1,4 +1,4 @@
-"""Ceilings worked out by hand on small made-up machines: staging, memories, several nodes and networks."""
+"""Limits worked out by hand on small made-up machines: staging, memories, several nodes and networks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.expect import Ceiling, ceilings
+from linkgauge.expect import Limit, limits
 from linkgauge.system import System, from_toml
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
@@ -15,11 +15,11 @@ from linkgauge.system.form import from_json
 GB = 1e9
 
 
-def rules(system: System, **case: Any) -> dict[str, Ceiling]:
-    return {c.rule: c for c in ceilings(system, case)}
+def rules(system: System, **case: Any) -> dict[str, Limit]:
+    return {c.rule: c for c in limits(system, case)}
 
 
-def value(found: dict[str, Ceiling], rule: str) -> float:
+def value(found: dict[str, Limit], rule: str) -> float:
     rate = found[rule].value_bytes_per_s
     assert rate is not None
     return rate / GB
@@ -53,7 +53,7 @@ def hosted(text: str = "") -> System:
 def test_staging_collectives(pattern: str, out: float, back: float) -> None:
     found = rules(hosted(), pattern=pattern, transport="staging")
     assert value(found, "staging_pipelined") == pytest.approx(min(out, back))
-    assert found["staging_pipelined"].kind == "bound"
+    assert found["staging_pipelined"].kind == "upper bound"
     assert value(found, "staging_legs") == pytest.approx(1 / (1 / out + 1 / back))
 
 
@@ -64,7 +64,7 @@ def test_staging_pairs_and_both_directions_of_hosts() -> None:
     assert value(rules(hosted(), pattern="host_to_device"), "host_links") == 10
     assert value(rules(hosted(), pattern="device_to_host"), "host_links") == 20
     # Both directions carry the same bytes, so the slower one sets the time.
-    assert value(rules(hosted(), pattern="host_device_both"), "host_links") == 20
+    assert value(rules(hosted(), pattern="host_device_bidirectional"), "host_links") == 20
 
 
 def test_a_switch_above_devices_is_shared() -> None:
@@ -202,7 +202,7 @@ def test_what_is_remembered_is_what_is_computed() -> None:
     for pattern in (*patterns, *reversed(patterns)):
         for transport in ("kernel", "staging", "mpi"):
             case = {"pattern": pattern, "transport": transport}
-            assert ceilings(used, case) == ceilings(hosted(), case)
+            assert limits(used, case) == limits(hosted(), case)
     assert used == hosted()
     assert from_json(to_json(used)) == used
 
@@ -223,7 +223,7 @@ def test_leaf_switches_with_few_uplinks_bind_a_fat_tree() -> None:
             f'from = ["d0..1", "n"]\nto = ["c"]\n[network]\ntopology = "fat_tree"\n{lines}'
         )
         case = {"pattern": "alltoall", "transport": "mpi", "nodes": used}
-        return {c.rule: c.value_bytes_per_s for c in ceilings(systems.from_toml(text), case)}
+        return {c.rule: c.value_bytes_per_s for c in limits(systems.from_toml(text), case)}
 
     found = alltoall(4, oversubscription=2, nodes_per_leaf=2, nodes=4)
     assert found["network_global"] == pytest.approx(10e9 / 16 * 7)

@@ -11,7 +11,7 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.app.expect import measured_words
-from linkgauge.expect.rules import KINDS, RULES, Ceiling
+from linkgauge.expect.rules import KINDS, RULES, Limit
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -30,9 +30,9 @@ def test_expect_in_json_and_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads(output(capsys, "expect", "lumi-g", "--pattern", "alltoall", "--json"))
     (group,) = data
     assert group["case"]["devices"] == list(range(8))
-    values = {c["rule"]: c["value_bytes_per_s"] for c in group["ceilings"]}
+    values = {c["rule"]: c["value_bytes_per_s"] for c in group["limits"]}
     assert values["concurrent_flow"] == pytest.approx(1050e9 / 8)
-    assert {c["kind"] for c in group["ceilings"]} <= set(KINDS)
+    assert {c["kind"] for c in group["limits"]} <= set(KINDS)
     text = output(capsys, "expect", "lumi-g", "--pattern", "alltoall", "--unit", "Gb/s")
     for word in ("concurrent_flow", "1050 Gb/s", "600 Gb/s", "700 Gb/s", "published"):
         assert word in text
@@ -42,18 +42,18 @@ def test_expect_all_patterns_and_pairs(capsys: pytest.CaptureFixture[str]) -> No
     data = json.loads(output(capsys, "expect", "lumi-g", "--json"))
     pingpongs = [group for group in data if group["case"]["pattern"] == "pingpong"]
     widest = [
-        next(c["value_bytes_per_s"] for c in group["ceilings"] if c["rule"] == "widest_path") for group in pingpongs
+        next(c["value_bytes_per_s"] for c in group["limits"] if c["rule"] == "widest_path") for group in pingpongs
     ]
     assert [value * 8 / 1e9 for value in widest] == [1600, 400, 400, 400, 400, 800, 800]
     for group in data:
-        assert group["ceilings"], group["case"]
+        assert group["limits"], group["case"]
 
 
 def test_expect_of_one_pair_and_of_several_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     (group,) = json.loads(output(capsys, "expect", "alps", "--pattern", "pingpong", "--devices", "2,3", "--json"))
     assert group["case"]["devices"] == [2, 3]
     (group,) = json.loads(output(capsys, "expect", "alps", "--pattern", "alltoall", "--nodes", "8", "--json"))
-    assert {c["rule"] for c in group["ceilings"]} == {"nic_bundle", "nic_share_asymptotic"}
+    assert {c["rule"] for c in group["limits"]} == {"nic_bundle", "nic_share_asymptotic"}
 
 
 def test_rules_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,24 +73,24 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'64MB' is not a size" in error(capsys, "expect", "lumi-g", "--size", "64MB")
     assert "name a system" in error(capsys, "expect")
     assert "root 8 is no rank" in error(capsys, "expect", "lumi-g", "--pattern", "broadcast", "--root", "8")
-    assert "--record stores this machine" in error(capsys, "system", "lumi-g", "--record", "x")
-    assert "one of them" in error(capsys, "system", "lumi-g", "--here")
+    assert "--record stores this machine" in error(capsys, "topology", "lumi-g", "--record", "x")
+    assert "one of them" in error(capsys, "topology", "lumi-g", "--here")
 
 
 def test_system_lists_shows_and_dumps(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    listed = output(capsys, "system")
+    listed = output(capsys, "topology")
     for name in systems.names():
         assert name in listed
-    shown = output(capsys, "system", "v100-dgx-1")
+    shown = output(capsys, "topology", "v100-dgx-1")
     assert "2 nvlink 50" in shown
     assert "Li et al." in shown
     file = tmp_path / "edited.json"
-    file.write_text(output(capsys, "system", "alps", "--json"), encoding="utf-8")
+    file.write_text(output(capsys, "topology", "alps", "--json"), encoding="utf-8")
     assert systems.load(file) == systems.load("alps")
-    here = json.loads(output(capsys, "system", "--here", "--json"))
+    here = json.loads(output(capsys, "topology", "--here", "--json"))
     assert here["host"]
 
 
@@ -98,7 +98,7 @@ def test_system_lists_shows_and_dumps(
 def test_svg_has_every_node_and_link(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     system = systems.load(name)
     file = tmp_path / "drawn.svg"
-    output(capsys, "system", name, "--svg", str(file))
+    output(capsys, "topology", name, "--svg", str(file))
     root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
     space = "{http://www.w3.org/2000/svg}"
     texts = {element.text for element in root.iter(f"{space}text")}
@@ -145,9 +145,9 @@ def test_expect_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert [group["case"]["pattern"] for group in groups] == ["pingpong", "alltoall"]
     for group in groups:
         assert group["case"]["measured_bytes_per_s"] > 0
-        assert {c["kind"] for c in group["ceilings"]} >= {"bound", "constructive"}
+        assert {c["kind"] for c in group["limits"]} >= {"upper bound", "achievable schedule"}
     # The ping-pong by kernels is a lowest-level primitive, and so sets what is achievable on its links.
-    achieved = [c for c in groups[0]["ceilings"] if c["kind"] == "achievable"]
+    achieved = [c for c in groups[0]["limits"] if c["kind"] == "measured"]
     assert achieved[0]["value_bytes_per_s"] == pytest.approx(groups[0]["case"]["measured_bytes_per_s"])
     assert "of the bound" in output(capsys, *words)
     assert "no sweep" in output(capsys, "expect", str(tmp_path / "run"), "--fits")
@@ -156,7 +156,7 @@ def test_expect_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 
 
 def test_what_is_measured_above_a_bound_is_said_to_be_wrong() -> None:
-    bound = Ceiling("max_flow", "bound", 100e9, "basis", "source")
+    bound = Limit("max_flow", "upper bound", 100e9, "basis", "source")
     assert measured_words(90e9, [bound], "GB/s") == "90 GB/s, 90.0% of the bound max_flow"
     assert "measurement is wrong" in measured_words(101e9, [bound], "GB/s")
     assert measured_words(5e9, [], "GB/s") == "5 GB/s"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.system import Link, System, from_toml
 
 COLLECTIVES = ("allgather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "one_to_all", "all_to_one")
@@ -17,7 +17,7 @@ COLLECTIVES = ("allgather", "reduce_scatter", "broadcast", "reduce", "scatter", 
 def rates(system: System, pattern: str, nodes: int = 2, **case: Any) -> dict[str, float]:
     """Each rule's value in GB/s."""
     case = {"pattern": pattern, "transport": "ccl", "nodes": nodes, **case}
-    return {c.rule: c.value_bytes_per_s / 1e9 for c in ceilings(system, case) if c.value_bytes_per_s is not None}
+    return {c.rule: c.value_bytes_per_s / 1e9 for c in limits(system, case) if c.value_bytes_per_s is not None}
 
 
 def board(ports: str = "400 Gb/s", linked: bool = True) -> System:
@@ -49,7 +49,7 @@ def test_links_to_nics_bound_what_nodes_exchange() -> None:
     for pattern in COLLECTIVES:
         # Ports of 12.5 GB/s are narrower than their links, and then they alone bind.
         assert rates(board(), pattern)["nic_bundle"] / 252 == pytest.approx(rates(wide, pattern)["nic_bundle"] / 100)
-    basis = {c.rule: c.basis for c in ceilings(board(), {"pattern": "pingpong", "nodes": 2})}["nic_bundle"]
+    basis = {c.rule: c.basis for c in limits(board(), {"pattern": "pingpong", "nodes": 2})}["nic_bundle"]
     assert basis == "8 NICs, 400 GB/s a node, 252 GB/s by the links to them"
 
 

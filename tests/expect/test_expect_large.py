@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from linkgauge.expect import ceilings, cuts, flows, paths
+from linkgauge.expect import limits, cuts, flows, paths
 from linkgauge.expect.alike import alike, alike_but
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.system import System, from_toml
@@ -51,7 +51,7 @@ def drawn(devices: int, seed: int) -> System:
 
 
 def values(system: System, pattern: str) -> dict[str, float]:
-    return {c.rule: (c.value_bytes_per_s or 0.0) / GB for c in ceilings(system, {"pattern": pattern})}
+    return {c.rule: (c.value_bytes_per_s or 0.0) / GB for c in limits(system, {"pattern": pattern})}
 
 
 def test_a_mesh_of_64_by_hand() -> None:
@@ -99,8 +99,8 @@ def test_a_thousand_devices_that_are_alike_take_few_variables() -> None:
 def test_what_is_not_solved_is_bounded_from_both_sides(devices: int, seed: int) -> None:
     system = drawn(devices, seed)
     case = {"pattern": "alltoall"}
-    best = {c.rule: c.value_bytes_per_s or 0.0 for c in ceilings(system, case)}["concurrent_flow"]
-    ring = {c.rule: c for c in ceilings(system, {"pattern": "allgather"})}["ring_in_order"].value_bytes_per_s or 0.0
+    best = {c.rule: c.value_bytes_per_s or 0.0 for c in limits(system, case)}["concurrent_flow"]
+    ring = {c.rule: c for c in limits(system, {"pattern": "allgather"})}["ring_in_order"].value_bytes_per_s or 0.0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flows, "MOST_OF_FLOWS", 8)
         patch.setattr(flows, "MOST_OF_TREES", 8)
@@ -111,12 +111,12 @@ def test_what_is_not_solved_is_bounded_from_both_sides(devices: int, seed: int) 
         assert rate is not None
         assert rate.reached * (devices - 1) <= best * (1 + 1e-9)
         assert rate.bound * (devices - 1) >= best * (1 - 1e-9)
-        (found,) = (c for c in ceilings(again, case) if c.rule == "concurrent_flow" and c.kind == "bound")
+        (found,) = (c for c in limits(again, case) if c.rule == "concurrent_flow" and c.kind == "upper bound")
         assert "links that" in found.basis
         assert "variables is not solved" in found.basis
-        allgather = {c.rule: c for c in ceilings(again, {"pattern": "allgather"})}
+        allgather = {c.rule: c for c in limits(again, {"pattern": "allgather"})}
         assert (allgather["ring_in_order"].value_bytes_per_s or 0.0) <= ring * (1 + 1e-9)
-        allreduce = {c.rule: c for c in ceilings(again, {"pattern": "allreduce"})}
+        allreduce = {c.rule: c for c in limits(again, {"pattern": "allreduce"})}
         phases = allreduce["reduce_scatter_allgather"].value_bytes_per_s
         if phases != pytest.approx(allreduce["allreduce_bytes"].value_bytes_per_s):
             assert "is not solved" in allreduce["allreduce_trees"].basis

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.expect import Ceiling, ceilings, cuts, flows, paths, rings
+from linkgauge.expect import Limit, limits, cuts, flows, paths, rings
 from linkgauge.expect.graph import FABRIC, NODE, Wires, wires
 from ways_listed import hop_matrix, hops
 
 GBIT = 1e9 / 8
 
 
-def ceilings_of(name: str, **case: Any) -> dict[str, Ceiling]:
-    found = ceilings(systems.load(name), case)
+def limits_of(name: str, **case: Any) -> dict[str, Limit]:
+    found = limits(systems.load(name), case)
     return {c.rule: c for c in found}
 
 
-def gbit(found: dict[str, Ceiling], rule: str) -> float:
+def gbit(found: dict[str, Limit], rule: str) -> float:
     value = found[rule].value_bytes_per_s
     assert value is not None
     return value / GBIT
@@ -111,17 +111,17 @@ def test_mi250x_rings(lumi: Wires) -> None:
 
 
 def test_lumi_alltoall_by_three_rules() -> None:
-    found = ceilings_of("lumi-g", pattern="alltoall")
+    found = limits_of("lumi-g", pattern="alltoall")
     assert gbit(found, "sc24_forwarding_index") == pytest.approx(600)
     assert found["sc24_forwarding_index"].kind == "published"
     assert gbit(found, "forwarding_index") == pytest.approx(700)
-    assert found["forwarding_index"].kind == "constructive"
+    assert found["forwarding_index"].kind == "achievable schedule"
     assert gbit(found, "concurrent_flow") == pytest.approx(1050)
-    assert found["concurrent_flow"].kind == "bound"
+    assert found["concurrent_flow"].kind == "upper bound"
 
 
 def test_lumi_allreduce() -> None:
-    found = ceilings_of("lumi-g", pattern="allreduce", transport="ccl")
+    found = limits_of("lumi-g", pattern="allreduce", transport="ccl")
     assert gbit(found, "sc24_rings") == pytest.approx(800)
     assert found["sc24_rings"].kind == "published"
     assert gbit(found, "allreduce_bytes") == pytest.approx(52 * 400 / 14)
@@ -130,10 +130,10 @@ def test_lumi_allreduce() -> None:
 
 @pytest.mark.parametrize(("name", "injection", "bound"), [("alps", 3600, 2400), ("leonardo-booster", 2400, 1600)])
 def test_full_meshes(name: str, injection: float, bound: float) -> None:
-    alltoall = ceilings_of(name, pattern="alltoall", transport="ccl")
+    alltoall = limits_of(name, pattern="alltoall", transport="ccl")
     for rule in ("concurrent_flow", "forwarding_index", "sc24_forwarding_index", "injection"):
         assert gbit(alltoall, rule) == pytest.approx(injection)
-    allreduce = ceilings_of(name, pattern="allreduce", transport="ccl")
+    allreduce = limits_of(name, pattern="allreduce", transport="ccl")
     assert gbit(allreduce, "sc24_direct_trees") == pytest.approx(injection)
     assert gbit(allreduce, "allreduce_bytes") == pytest.approx(bound)
     assert gbit(allreduce, "allreduce_trees") == pytest.approx(bound)
@@ -143,22 +143,22 @@ def test_full_meshes(name: str, injection: float, bound: float) -> None:
 
 def test_published_staging() -> None:
     for name, value in (("lumi-g", 168), ("leonardo-booster", 112), ("alps", 168)):
-        found = ceilings_of(name, pattern="pingpong", transport="staging", devices=(0, 1))
+        found = limits_of(name, pattern="pingpong", transport="staging", devices=(0, 1))
         assert gbit(found, "sc24_staging") == pytest.approx(value)
         assert found["sc24_staging"].kind == "published"
-    lumi = ceilings_of("lumi-g", pattern="pingpong", transport="staging", devices=(0, 1))
+    lumi = limits_of("lumi-g", pattern="pingpong", transport="staging", devices=(0, 1))
     assert gbit(lumi, "staging_two_legs") == pytest.approx(167.4, abs=0.1)
     assert gbit(lumi, "staging_three_legs") == pytest.approx(1 / (2 / 288 + 1 / 400))
     assert gbit(lumi, "staging_pipelined") == pytest.approx(288)
-    leonardo = ceilings_of("leonardo-booster", pattern="pingpong", transport="staging", devices=(0, 1))
+    leonardo = limits_of("leonardo-booster", pattern="pingpong", transport="staging", devices=(0, 1))
     assert gbit(leonardo, "staging_two_legs") == pytest.approx(112, abs=1)
 
 
 def test_sdma_cap() -> None:
-    found = ceilings_of("lumi-g", pattern="unidirectional", transport="copy_engine", devices=(0, 1))
+    found = limits_of("lumi-g", pattern="unidirectional", transport="copy_engine", devices=(0, 1))
     assert found["engine_cap"].value_bytes_per_s == 50e9
     assert found["engine_cap"].kind == "published"
-    assert "engine_cap" not in ceilings_of("lumi-g", pattern="unidirectional", transport="kernel", devices=(0, 1))
+    assert "engine_cap" not in limits_of("lumi-g", pattern="unidirectional", transport="kernel", devices=(0, 1))
 
 
 @pytest.mark.parametrize("name", ["p100-dgx-1", "v100-dgx-1"])
@@ -191,9 +191,9 @@ def test_v100_dgx1_fast_ring_and_routing() -> None:
 
 def test_dgx1_store_and_forward() -> None:
     """Li et al.: a routed copy is two whole copies; 20 GB/s links give 10 (they saw 9.18 where direct gave 18.41)."""
-    found = ceilings_of("p100-dgx-1", pattern="unidirectional", transport="copy_engine", devices=(0, 5), via=1)
+    found = limits_of("p100-dgx-1", pattern="unidirectional", transport="copy_engine", devices=(0, 5), via=1)
     assert found["relay"].value_bytes_per_s == pytest.approx(10e9)
-    plain = ceilings(systems.load("p100-dgx-1"), {"pattern": "unidirectional", "devices": (0, 5)})
+    plain = limits(systems.load("p100-dgx-1"), {"pattern": "unidirectional", "devices": (0, 5)})
     # Without a relay the copy goes by PCIe, and that way is named.
     assert any("plx0 - cpu0 - cpu1 - plx2" in c.basis for c in plain)
 
@@ -203,7 +203,7 @@ def test_dgx2_bisection() -> None:
     graph = wires(systems.load("dgx-2"))
     halves = [f"gpu{i}" for i in range(8)], [f"gpu{i}" for i in range(8, 16)]
     assert cuts.max_flow_between(graph, *halves).value == 1.2e12
-    found = ceilings_of("dgx-2", pattern="unidirectional", devices=(0, 15))
+    found = limits_of("dgx-2", pattern="unidirectional", devices=(0, 15))
     assert found["widest_path"].value_bytes_per_s == 150e9
 
 
@@ -224,7 +224,7 @@ def test_three_in_a_row() -> None:
         'name = "row"\nsource = "test"\n[[device]]\nname = "g0..2"\n'
         '[[link]]\nkind = "nvlink"\ndata_rate = "1 GB/s"\npairs = [["g0", "g1"], ["g1", "g2"]]\n'
     )
-    found = {c.rule: c.value_bytes_per_s for c in ceilings(row, {"pattern": "allreduce"})}
+    found = {c.rule: c.value_bytes_per_s for c in limits(row, {"pattern": "allreduce"})}
     assert found["allreduce_trees"] == pytest.approx(1e9)
     assert found["reduce_scatter_allgather"] == pytest.approx(0.75e9)
     assert found["allreduce_bytes"] == pytest.approx(1e9)
@@ -234,28 +234,28 @@ def test_three_in_a_row() -> None:
 def test_switch_with_and_without_in_network_reduction() -> None:
     """Eight devices of rate B on a switch: 8 B / 14 without, B with; an unknown use takes the weaker bound."""
     system = systems.load("hgx-h200-8")
-    library = {c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "ccl"})}
-    ring = {c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "ccl", "algorithm": "RING"})}
-    kernel = {c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "kernel"})}
+    library = {c.rule: c for c in limits(system, {"pattern": "allreduce", "transport": "ccl"})}
+    ring = {c.rule: c for c in limits(system, {"pattern": "allreduce", "transport": "ccl", "algorithm": "RING"})}
+    kernel = {c.rule: c for c in limits(system, {"pattern": "allreduce", "transport": "kernel"})}
     assert library["allreduce_in_network"].value_bytes_per_s == pytest.approx(450e9)
     assert library["allreduce_trees"].value_bytes_per_s == pytest.approx(450e9 * 8 / 14)
     assert "allreduce_bytes" not in library
     nvshmem = {
         variant: {
-            c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "nvshmem", "variant": variant})
+            c.rule: c for c in limits(system, {"pattern": "allreduce", "transport": "nvshmem", "variant": variant})
         }
         for variant in ("", "put", "signal", "device", "collective", "device+collective")
     }
     for own in ("collective", "device+collective"):
         assert nvshmem.pop(own) == library
-    ucx = {c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "ucx"})}
+    ucx = {c.rule: c for c in limits(system, {"pattern": "allreduce", "transport": "ucx"})}
     for found in (ring, kernel, *nvshmem.values()):
         assert found["allreduce_bytes"].value_bytes_per_s == pytest.approx(450e9 * 8 / 14)
         assert "allreduce_in_network" not in found
     assert "allreduce_bytes" in ucx
     assert "allreduce_in_network" not in ucx
     # DGX-2's switches neither repeat nor add.
-    old = {c.rule for c in ceilings(systems.load("dgx-2"), {"pattern": "allreduce", "transport": "ccl"})}
+    old = {c.rule for c in limits(systems.load("dgx-2"), {"pattern": "allreduce", "transport": "ccl"})}
     assert "allreduce_bytes" in old
     assert "allreduce_in_network" not in old
 
@@ -263,29 +263,29 @@ def test_switch_with_and_without_in_network_reduction() -> None:
 def test_internode_alltoall_and_pairs() -> None:
     """SC'24: 800, 400, 800 Gb/s a node (Fig. 7); 200, 100, 100 a device for many nodes (Fig. 9)."""
     for name, node, device in (("alps", 800, 200), ("leonardo-booster", 400, 100), ("lumi-g", 800, 100)):
-        pair = ceilings_of(name, pattern="pingpong", nodes=2)
+        pair = limits_of(name, pattern="pingpong", nodes=2)
         assert gbit(pair, "nic_bundle") == pytest.approx(node)
-        many = ceilings_of(name, pattern="alltoall", nodes=64)
+        many = limits_of(name, pattern="alltoall", nodes=64)
         assert gbit(many, "nic_share_asymptotic") == pytest.approx(device)
-        few = ceilings_of(name, pattern="alltoall", nodes=2)
+        few = limits_of(name, pattern="alltoall", nodes=2)
         count = len(systems.load(name).devices)
         assert gbit(few, "nic_bundle") == pytest.approx(device * (2 * count - 1) / count)
 
 
 def test_local_copies_are_half_of_memory() -> None:
-    assert ceilings_of("lumi-g", pattern="local_copy", devices=(0,))["local_copy"].value_bytes_per_s == 0.8e12
-    assert ceilings_of("lumi-g", pattern="stream_copy")["local_copy"].value_bytes_per_s == 6.4e12
-    same = ceilings_of("summit", pattern="unidirectional", devices=(0, 0))
+    assert limits_of("lumi-g", pattern="local_copy", devices=(0,))["local_copy"].value_bytes_per_s == 0.8e12
+    assert limits_of("lumi-g", pattern="stream_copy")["local_copy"].value_bytes_per_s == 6.4e12
+    same = limits_of("summit", pattern="unidirectional", devices=(0, 0))
     assert same["local_copy"].value_bytes_per_s == 450e9
     # Within twice the last-level cache (8 MiB here) memory binds nothing.
-    assert ceilings_of("lumi-g", pattern="local_copy", devices=(0,), size=16 << 20)["local_copy"].kind == "typical"
-    assert ceilings_of("lumi-g", pattern="local_copy", devices=(0,), size=17 << 20)["local_copy"].kind == "bound"
-    assert "memory" not in ceilings_of("lumi-g", pattern="alltoall", size=1 << 20)
+    assert limits_of("lumi-g", pattern="local_copy", devices=(0,), size=16 << 20)["local_copy"].kind == "typical"
+    assert limits_of("lumi-g", pattern="local_copy", devices=(0,), size=17 << 20)["local_copy"].kind == "upper bound"
+    assert "memory" not in limits_of("lumi-g", pattern="alltoall", size=1 << 20)
 
 
 def test_stream_to_hosts_follows_schieffer() -> None:
     """Eight dies give what four spread ones give: the hosts' memory, not the links, is short."""
-    eight = ceilings_of("lumi-g", pattern="host_to_device")
+    eight = limits_of("lumi-g", pattern="host_to_device")
     assert eight["memory"].value_bytes_per_s == pytest.approx(204.8e9)
     assert eight["host_links"].value_bytes_per_s == pytest.approx(8 * 36e9)
 
@@ -302,13 +302,13 @@ def test_alltoall_program_is_tight_at_the_bisection(lumi: Wires) -> None:
 
 def test_a_path_off_the_fabric_is_bound_by_host_links() -> None:
     case = {"pattern": "unidirectional", "devices": (0, 1), "transport": "copy_engine"}
-    direct = ceilings_of("hgx-h200-8", **case)
-    pcie = ceilings_of("hgx-h200-8", **case, path="pcie")
+    direct = limits_of("hgx-h200-8", **case)
+    pcie = limits_of("hgx-h200-8", **case, path="pcie")
     assert direct["max_flow"].value_bytes_per_s == 450e9
     assert pcie["max_flow"].value_bytes_per_s == pytest.approx(63.015e9)
     # NCCL off its usual path may take any way of the machine.
-    library = ceilings(systems.load("hgx-h200-8"), {**case, "transport": "ccl", "path": "host"})
-    bound = max(c.value_bytes_per_s or 0.0 for c in library if c.rule == "max_flow" and c.kind == "bound")
+    library = limits(systems.load("hgx-h200-8"), {**case, "transport": "ccl", "path": "host"})
+    bound = max(c.value_bytes_per_s or 0.0 for c in library if c.rule == "max_flow" and c.kind == "upper bound")
     assert bound == pytest.approx(450e9 + 63.015e9)
 
 
@@ -316,29 +316,29 @@ def test_bundles_of_five_and_four_are_one_port() -> None:
     """An HGX device's eighteen links to four switches act as one way of 450 GB/s."""
     graph = wires(systems.load("hgx-h200-8"))
     assert len(graph.vertices) == 9
-    found = ceilings_of("hgx-h200-8", pattern="unidirectional", devices=(2, 5))
+    found = limits_of("hgx-h200-8", pattern="unidirectional", devices=(2, 5))
     assert found["widest_path"].value_bytes_per_s == 450e9
 
 
 def test_nvlink_without_a_program_that_relays_binds_nothing() -> None:
     """On DGX-1 not every pair has a link: what the fabric allows needs relays, and the bound counts PCIe too."""
-    found = ceilings(systems.load("p100-dgx-1"), {"pattern": "alltoall", "transport": "kernel"})
+    found = limits(systems.load("p100-dgx-1"), {"pattern": "alltoall", "transport": "kernel"})
     flows_by_kind = {c.kind: c.value_bytes_per_s or 0.0 for c in found if c.rule == "concurrent_flow"}
-    assert flows_by_kind["constructive"] / GBIT == pytest.approx(280)
-    assert flows_by_kind["bound"] > flows_by_kind["constructive"]
+    assert flows_by_kind["achievable schedule"] / GBIT == pytest.approx(280)
+    assert flows_by_kind["bound"] > flows_by_kind["achievable schedule"]
     # On MI250X hardware relays, and the fabric binds.
     assert {
-        c.kind for c in ceilings(systems.load("lumi-g"), {"pattern": "alltoall"}) if c.rule == "concurrent_flow"
-    } == {"bound"}
+        c.kind for c in limits(systems.load("lumi-g"), {"pattern": "alltoall"}) if c.rule == "concurrent_flow"
+    } == {"upper bound"}
 
 
 def test_typical_shares_of_links() -> None:
     """What a description accepts of a link kind for a transport and pattern, from the size on that it holds for."""
     case = {"pattern": "unidirectional", "devices": (0, 1), "transport": "copy_engine"}
-    found = ceilings_of("hgx-h200-8", **case, size=256 << 20)
+    found = limits_of("hgx-h200-8", **case, size=256 << 20)
     assert found["payload_share"].kind == "typical"
     assert found["payload_share"].value_bytes_per_s == pytest.approx(0.868 * 450e9)
-    larger = ceilings_of("hgx-h200-8", **case, size=2 << 30)
+    larger = limits_of("hgx-h200-8", **case, size=2 << 30)
     assert larger["payload_share"].value_bytes_per_s == pytest.approx(0.88 * 450e9)
-    assert "payload_share" not in ceilings_of("hgx-h200-8", **case, size=1 << 20)
-    assert "payload_share" not in ceilings_of("hgx-h200-8", **{**case, "transport": "staging"}, size=256 << 20)
+    assert "payload_share" not in limits_of("hgx-h200-8", **case, size=1 << 20)
+    assert "payload_share" not in limits_of("hgx-h200-8", **{**case, "transport": "staging"}, size=256 << 20)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import linkgauge.system as systems
 from linkgauge.errors import UsageError
-from linkgauge.expect import ceilings, cuts, flows
+from linkgauge.expect import limits, cuts, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.system import Figure, Link, Node, System
@@ -193,7 +193,7 @@ def _simple_paths(arcs: Sequence[tuple[str, str]], source: str, target: str) -> 
 
 
 def values(system: System, **case: object) -> dict[str, tuple[str, float]]:
-    found = ceilings(system, case)
+    found = limits(system, case)
     return {c.rule: (c.kind, c.value_bytes_per_s) for c in found if c.value_bytes_per_s is not None}
 
 
@@ -238,10 +238,10 @@ def test_relabelling_changes_nothing(system: System, chance: random.Random) -> N
 def test_what_is_constructive_is_below_every_bound(system: System) -> None:
     for pattern in COLLECTIVES:
         found = values(system, pattern=pattern)
-        bounds = [value for kind, value in found.values() if kind == "bound"]
+        bounds = [value for kind, value in found.values() if kind == "upper bound"]
         assert bounds
         for rule, (kind, value) in found.items():
-            if kind == "constructive":
+            if kind == "achievable schedule":
                 assert value <= min(bounds) * (1 + 1e-9), (pattern, rule)
 
 
@@ -257,13 +257,13 @@ def test_constructive_values_of_described_systems_are_below_their_bounds(name: s
         case: dict[str, object] = {"pattern": pattern, "transport": transport}
         if PATTERNS[pattern].ranks != "any":
             case["devices"] = (0, len(system.devices) - 1)[: 1 if PATTERNS[pattern].ranks == "1" else 2]
-        found = [c for c in ceilings(system, case) if c.value_bytes_per_s is not None]
-        bounds = [c.value_bytes_per_s or 0.0 for c in found if c.kind == "bound" and c.without is None]
+        found = [c for c in limits(system, case) if c.value_bytes_per_s is not None]
+        bounds = [c.value_bytes_per_s or 0.0 for c in found if c.kind == "upper bound" and c.without is None]
         assert bounds, (pattern, "has no bound")
         for c in found:
             assert c.value_bytes_per_s is not None
             assert c.value_bytes_per_s > 0
-            if c.kind in ("constructive", "typical"):
+            if c.kind in ("achievable schedule", "typical"):
                 assert c.value_bytes_per_s <= min(bounds) * (1 + 1e-6), (pattern, c)
 
 
@@ -337,18 +337,18 @@ def test_groups_are_bounded_by_the_one_that_can_least(pattern: str) -> None:
     case = {"pattern": pattern, "transport": "ccl", "size": 256 << 20}
     alone = []
     for first in (0, 4):
-        found = ceilings(system, {**case, "devices": devices[first : first + 4]})
-        alone.append({c.rule: c.value_bytes_per_s for c in found if c.kind == "bound" and c.value_bytes_per_s})
-    both = ceilings(system, {**case, "devices": devices, "groups": groups})
+        found = limits(system, {**case, "devices": devices[first : first + 4]})
+        alone.append({c.rule: c.value_bytes_per_s for c in found if c.kind == "upper bound" and c.value_bytes_per_s})
+    both = limits(system, {**case, "devices": devices, "groups": groups})
     assert both
-    assert {c.kind for c in both} == {"bound"}
+    assert {c.kind for c in both} == {"upper bound"}
     rules = set(alone[0]) | set(alone[1])
     assert {c.rule: c.value_bytes_per_s for c in both} == {
         rule: min(one[rule] for one in alone if rule in one) for rule in rules
     }
     assert all("each group alone" in c.basis for c in both)
     with pytest.raises(UsageError, match="8 devices are not 3 equal groups"):
-        ceilings(system, {**case, "devices": devices, "groups": 3})
+        limits(system, {**case, "devices": devices, "groups": 3})
 
 
 def test_a_matrix_of_traffic_is_bounded_by_the_port_with_the_most_of_it() -> None:
@@ -357,7 +357,7 @@ def test_a_matrix_of_traffic_is_bounded_by_the_port_with_the_most_of_it() -> Non
 
     def bound(pattern: str, distribution: str) -> float:
         case = {"pattern": pattern, "transport": "kernel", "size": 1 << 26, "distribution": distribution}
-        return min(c.value_bytes_per_s or 0.0 for c in ceilings(system, case) if c.rule == "concurrent_flow")
+        return min(c.value_bytes_per_s or 0.0 for c in limits(system, case) if c.rule == "concurrent_flow")
 
     assert bound("alltoallv", "") == pytest.approx(bound("alltoall", ""), rel=1e-6)
     for exponent in (0.5, 1.0, 2.0):
@@ -366,6 +366,6 @@ def test_a_matrix_of_traffic_is_bounded_by_the_port_with_the_most_of_it() -> Non
         sums = [(n - 1) * w for w in weights] + [sum(weights) - w for w in weights]
         expected = port * whole / (n * max(sums))
         assert bound("alltoallv", f"zipf:{exponent}") == pytest.approx(expected, rel=1e-4), exponent
-    # Every rank of a 2x2x2 torus sends to each of its three neighbours twice.
+    # Every rank of a 2x2x2 torus sends to each of its three neighbors twice.
     assert bound("halo", "2x2x2") == pytest.approx(port, rel=1e-6)
     assert bound("halo", "8:open") == pytest.approx(port, rel=1e-6)

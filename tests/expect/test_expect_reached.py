@@ -18,7 +18,7 @@ import scipy.optimize
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from linkgauge.expect import ceilings, flows
+from linkgauge.expect import limits, flows
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.system import System, from_toml
 from trees import arborescences
@@ -30,7 +30,7 @@ Tree = tuple[str, Counter[Arc]]
 
 
 def values(system: System, **case: object) -> dict[str, tuple[str, float]]:
-    found = ceilings(system, case)
+    found = limits(system, case)
     return {c.rule: (c.kind, c.value_bytes_per_s) for c in found if c.value_bytes_per_s is not None}
 
 
@@ -118,15 +118,15 @@ def test_a_switch_with_a_throughput_routes() -> None:
     """Five devices at 25 GB/s behind 60: no copy is faster than its link, and all that is exchanged passes the 60."""
     limited = star(5, throughput="60 GB/s", host=True)
     pair = values(limited, pattern="unidirectional", devices=(0, 1))
-    assert pair["max_flow"] == ("bound", pytest.approx(25e9))
+    assert pair["max_flow"] == ("upper bound", pytest.approx(25e9))
     assert [value for _, value in pair.values()] == pytest.approx([25e9] * len(pair))
     allreduce = values(limited, pattern="allreduce")
-    assert allreduce["allreduce_bytes"] == ("bound", pytest.approx(5 * 25e9 / 8))
+    assert allreduce["allreduce_bytes"] == ("upper bound", pytest.approx(5 * 25e9 / 8))
     # Each of 5 n - 1 = 4 parts arrives by the switch: 60 / 4 of them; an allreduce takes as much again.
-    assert allreduce["allreduce_trees"] == ("constructive", pytest.approx(7.5e9))
-    assert values(limited, pattern="allgather")["tree_packing"] == ("bound", pytest.approx(15e9))
-    assert values(limited, pattern="reduce_scatter")["tree_packing"] == ("bound", pytest.approx(15e9))
-    assert values(limited, pattern="broadcast")["rooted_cut"] == ("bound", pytest.approx(15e9))
+    assert allreduce["allreduce_trees"] == ("achievable schedule", pytest.approx(7.5e9))
+    assert values(limited, pattern="allgather")["tree_packing"] == ("upper bound", pytest.approx(15e9))
+    assert values(limited, pattern="reduce_scatter")["tree_packing"] == ("upper bound", pytest.approx(15e9))
+    assert values(limited, pattern="broadcast")["rooted_cut"] == ("upper bound", pytest.approx(15e9))
 
 
 def test_the_entrance_of_a_switch_is_no_hop() -> None:
@@ -134,7 +134,7 @@ def test_the_entrance_of_a_switch_is_no_hop() -> None:
     graph = wires(limited)
     assert hop_matrix(graph, range(3)) == [[0, 2, 2], [2, 0, 2], [2, 2, 0]]
     for rule in ("widest_path", "shortest_path"):
-        basis = [{c.rule: c.basis for c in ceilings(s, {"pattern": "unidirectional", "devices": (0, 1)})}[rule]
+        basis = [{c.rule: c.basis for c in limits(s, {"pattern": "unidirectional", "devices": (0, 1)})}[rule]
                  for s in (limited, free)]  # fmt: skip
         assert basis == ["d0 - s - d1 (2 hops)"] * 2
     # 6 flows, 2 out of each device at 25 GB/s, and all 6 through the 60: 10 each, of which goodput counts 2.
@@ -174,9 +174,9 @@ def test_a_library_whose_switches_repeat_is_bounded_by_cuts_alone() -> None:
     names = list(graph.devices.values())
     reached = flows.packed_trees(graph, dict.fromkeys(names, 1), repeaters=graph.multicast)
     assert reached is not None
-    assert values(able, pattern="allgather", transport="ccl")["tree_packing"] == ("bound", pytest.approx(5 * reached))
+    assert values(able, pattern="allgather", transport="ccl")["tree_packing"] == ("upper bound", pytest.approx(5 * reached))
     assert 5 * reached == pytest.approx(31.25e9)
-    assert values(able, pattern="allgather", transport="kernel")["tree_packing"] == ("bound", pytest.approx(15e9))
+    assert values(able, pattern="allgather", transport="kernel")["tree_packing"] == ("upper bound", pytest.approx(15e9))
 
 
 def test_a_staged_pingpong_goes_both_ways() -> None:
@@ -187,9 +187,9 @@ def test_a_staged_pingpong_goes_both_ways() -> None:
     odd = from_toml(text)
     for devices in ((0, 1), (1, 0)):
         found = values(odd, pattern="pingpong", transport="staging", devices=devices)
-        assert found["staging_pipelined"] == ("bound", pytest.approx(16e9))
+        assert found["staging_pipelined"] == ("upper bound", pytest.approx(16e9))
         # Store and forward: both legs at 10 there, both at 40 back.
-        assert found["staging_legs"] == ("constructive", pytest.approx(8e9))
+        assert found["staging_legs"] == ("achievable schedule", pytest.approx(8e9))
         found = values(odd, pattern="pingpong", transport="copy_engine", devices=devices)
         for rule in ("max_flow", "widest_path", "shortest_path"):
             assert found[rule][1] == pytest.approx(16e9)
@@ -205,7 +205,7 @@ def test_paths_of_a_pingpong_may_differ_there_and_back() -> None:
             f'[[link]]\nkind = "xgmi"\ndata_rate = "{there} GB/s"\nback_rate = "{back} GB/s"\na = "{a}"\nb = "{b}"\n'
         )
     three = from_toml(text)
-    found = {c.rule: c for c in ceilings(three, {"pattern": "pingpong", "devices": (0, 1)})}
+    found = {c.rule: c for c in limits(three, {"pattern": "pingpong", "devices": (0, 1)})}
     assert found["widest_path"].value_bytes_per_s == pytest.approx(2e9 / (1 / 30 + 1 / 12))
     assert "d0 - d2 - d1 (2 hops) at 30 GB/s, back d1 - d0 at 12 GB/s" in found["widest_path"].basis
     assert found["shortest_path"].value_bytes_per_s == pytest.approx(2e9 / (1 / 10 + 1 / 12))
@@ -260,7 +260,7 @@ def test_switches_that_repeat_do_not_mix(links: list[str]) -> None:
     names = list(graph.devices.values())
     expected = reduce_and_repeat(graph, names, in_network=True)
     found = values(system, pattern="allreduce", transport="ccl")
-    assert found["allreduce_in_network"] == ("constructive", pytest.approx(expected * GB))
+    assert found["allreduce_in_network"] == ("achievable schedule", pytest.approx(expected * GB))
     assert found["allreduce_trees"][1] == pytest.approx(reduce_and_repeat(graph, names) * GB)
 
 

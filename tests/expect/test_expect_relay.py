@@ -1,4 +1,4 @@
-"""Copies through a third device: ceilings worked out by hand, and legs that share a link."""
+"""Copies through a third device: limits worked out by hand, and legs that share a link."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from linkgauge.expect import Ceiling, ceilings
+from linkgauge.expect import Limit, limits
 from linkgauge.system import System, from_toml
 
 GB = 1e9
 
 
 def relays(system: System, **case: Any) -> dict[str, float]:
-    found: list[Ceiling] = ceilings(system, {"transport": "copy_engine", "via": 2, **case})
+    found: list[Limit] = limits(system, {"transport": "copy_engine", "via": 2, **case})
     return {c.rule: (c.value_bytes_per_s or 0) / GB for c in found if c.rule.startswith("relay")}
 
 
@@ -57,8 +57,8 @@ def test_a_bound_over_the_same_links_is_never_below_a_relay() -> None:
     for pattern in ("unidirectional", "pingpong", "bidirectional"):
         for variant in ("", "pipelined"):
             case = {"pattern": pattern, "devices": (0, 1), "via": 2, "variant": variant, "transport": "copy_engine"}
-            found = ceilings(triangle(), case)
-            bounds = [c.value_bytes_per_s or 0 for c in found if c.kind == "bound"]
+            found = limits(triangle(), case)
+            bounds = [c.value_bytes_per_s or 0 for c in found if c.kind == "upper bound"]
             relay = next(c.value_bytes_per_s or 0 for c in found if c.rule.startswith("relay"))
             assert all(relay <= bound * (1 + 1e-9) for bound in bounds)
 
@@ -72,7 +72,7 @@ def test_a_bound_over_the_same_links_is_never_below_a_relay() -> None:
         {"pattern": "alltoall", "devices": (0, 1)},
     ],
 )
-def test_what_is_not_routed_has_no_such_ceiling(case: dict[str, Any]) -> None:
+def test_what_is_not_routed_has_no_such_limit(case: dict[str, Any]) -> None:
     assert relays(triangle(), **case) == {}
 
 
@@ -86,8 +86,8 @@ def test_pairs_side_by_side_share_what_is_between_them() -> None:
     )
 
     def rates(pattern: str, devices: tuple[int, ...]) -> dict[str, float]:
-        found = ceilings(system, {"pattern": pattern, "devices": devices, "transport": "kernel"})
-        assert {c.kind for c in found if c.rule in ("concurrent_flow", "max_flow")} == {"bound"}
+        found = limits(system, {"pattern": pattern, "devices": devices, "transport": "kernel"})
+        assert {c.kind for c in found if c.rule in ("concurrent_flow", "max_flow")} == {"upper bound"}
         return {c.rule: (c.value_bytes_per_s or 0) / GB for c in found}
 
     def each(pattern: str, devices: tuple[int, ...]) -> float:

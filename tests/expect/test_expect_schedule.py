@@ -17,7 +17,7 @@ import linkgauge.system as systems
 import oracle
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.expect.query import query
 from linkgauge.expect.schedule import PATTERNS_OF_SCHEDULES, Part, Schedule, schedule
 from linkgauge.system import System, from_toml
@@ -93,14 +93,14 @@ def checked(system: System, case: dict[str, Any]) -> None:
     made = schedule(query(system, case))
     claimed = made.value_bytes_per_s / oracle.GB
     assert replay(system, case, made) == pytest.approx(claimed)
-    of_rule = [c for c in ceilings(system, case) if c.rule == made.rule]
+    of_rule = [c for c in limits(system, case) if c.rule == made.rule]
     same_links = [c for c in of_rule if f"over the {made.scope} links" in c.basis and "held to" not in c.basis]
     for c in same_links:
         assert c.value_bytes_per_s == pytest.approx(made.value_bytes_per_s), (case, c)
 
 
 @pytest.mark.parametrize("name", most(DISTINCT, DISTINCT[:3]))
-def test_schedules_of_described_systems_come_to_their_ceilings(name: str) -> None:
+def test_schedules_of_described_systems_come_to_their_limits(name: str) -> None:
     system = systems.load(name)
     for pattern in PATTERNS_OF_SCHEDULES:
         two = pattern in ("unidirectional", "bidirectional")
@@ -110,7 +110,7 @@ def test_schedules_of_described_systems_come_to_their_ceilings(name: str) -> Non
 
 @settings(max_examples=most(60, 12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 10**9), st.sampled_from(PATTERNS_OF_SCHEDULES))
-def test_schedules_of_drawn_systems_come_to_their_ceilings(seed: int, pattern: str) -> None:
+def test_schedules_of_drawn_systems_come_to_their_limits(seed: int, pattern: str) -> None:
     chance = random.Random(seed)
     system = from_toml(oracle.drawn(chance))
     devices = chance.sample(range(len(system.devices)), chance.randint(2, len(system.devices)))

@@ -12,12 +12,12 @@ import pytest
 import linkgauge
 from linkgauge.app.cli import run_command
 from linkgauge.findings.read import facts_of
-from linkgauge.findings.siblings import check_ceilings
+from linkgauge.findings.siblings import check_limits
 from linkgauge.findings.subjects import load_subjects
 from linkgauge.stats.launches import Places, launch_devices, nodes_of
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run
@@ -60,22 +60,22 @@ def within(tmp_path: Path) -> Any:
 
 def test_only_cases_inside_a_node_are_held_to_its_links(without: Any, tmp_path: Path) -> None:
     one = run_on(tmp_path / "one", "hgx-h200-4", "aaaa")
-    alone, several = Ceilings(one), Ceilings(without)
+    alone, several = Limits(one), Limits(without)
     known = {row["case_key"]: alone.of(row) for row in Results(one).rows}
     assert all(known.values())
     for row in Results(without).rows:
         # Ports are of pairs inside a node only, so those alone may be achieved.
-        of_rules = [line for line in known[row["case_key"]] if line.kind != "achievable"]
+        of_rules = [line for line in known[row["case_key"]] if line.kind != "measured"]
         expected = of_rules if lies_inside(row["devices"]) else []
-        assert [line for line in several.of(row) if line.kind != "achievable"] == expected, row["devices"]
+        assert [line for line in several.of(row) if line.kind != "measured"] == expected, row["devices"]
         assert several.of(row) or not lies_inside(row["devices"])
     assert alone.notes == []
 
 
 def test_why_there_are_none_is_said_once(without: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    (note,) = Ceilings(without).notes
+    (note,) = Limits(without).notes
     between = sum(not lies_inside(case.devices) for case in CASES)
-    assert note == f"No ceilings for {between} of {len(CASES)} cases, {NO_NETWORK}."
+    assert note == f"No limits for {between} of {len(CASES)} cases, {NO_NETWORK}."
     assert report_html(without, findings=()).count(NO_NETWORK) == 1
     for command in ("show", "expect"):
         assert run_command([command, str(without.path)]) == 0
@@ -83,10 +83,10 @@ def test_why_there_are_none_is_said_once(without: Any, capsys: pytest.CaptureFix
 
 
 def test_a_described_network_bounds_what_lies_on_several_nodes(within: Any) -> None:
-    ceilings = Ceilings(within)
+    limits = Limits(within)
     bundle = sum(nic.port_rate.value for nic in load("leonardo-booster").of_kind("nic"))
     for row in Results(within).rows:
-        rules = {line.rule: line.goodput_bytes_per_s for line in ceilings.of(row)}
+        rules = {line.rule: line.goodput_bytes_per_s for line in limits.of(row)}
         if lies_inside(row["devices"]):
             assert rules
             assert not any(rule.startswith("nic_") for rule in rules)
@@ -95,9 +95,9 @@ def test_a_described_network_bounds_what_lies_on_several_nodes(within: Any) -> N
             assert "max_flow" not in rules
             assert "port" not in rules
     (both,) = (row for row in Results(within).rows if row["pattern"] == "allreduce")
-    rules = {line.rule: line.goodput_bytes_per_s for line in ceilings.of(both)}
+    rules = {line.rule: line.goodput_bytes_per_s for line in limits.of(both)}
     assert rules["allreduce_node_bytes"] == pytest.approx(bundle)  # 2 nodes: 2 C / 2
-    assert ceilings.notes == []
+    assert limits.notes == []
 
 
 def test_expect_says_which_cases_lie_on_how_many_nodes(within: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,14 +105,14 @@ def test_expect_says_which_cases_lie_on_how_many_nodes(within: Any, capsys: pyte
     for group in json.loads(capsys.readouterr().out):
         inside = lies_inside(group["case"]["devices"])
         assert group["case"].get("over_nodes", 1) == (1 if inside else 2)
-        assert ("nic_bundle" in {one["rule"] for one in group["ceilings"]}) == (not inside)
+        assert ("nic_bundle" in {one["rule"] for one in group["limits"]}) == (not inside)
 
 
 def test_unlike_nodes_have_no_rule(tmp_path: Path) -> None:
-    ceilings = Ceilings(run := run_on(tmp_path / "run", "leonardo-booster", "aaab"))
+    limits = Limits(run := run_on(tmp_path / "run", "leonardo-booster", "aaab"))
     (both,) = (row for row in Results(run).rows if row["pattern"] == "allreduce")
-    assert ceilings.of(both) == []
-    (note,) = ceilings.notes
+    assert limits.of(both) == []
+    (note,) = limits.notes
     assert "no rule is of nodes with unlike numbers of ranks (1 on 1, 3 on 1)" in note
 
 
@@ -130,7 +130,7 @@ def test_findings_and_check_hold_a_case_to_its_own_nodes(without: Any, within: A
                 assert bound is not None
                 assert bound.rule == "nic_bundle"
         (subject,) = load_subjects([run.path])
-        judged = [verdict.devices for verdict in check_ceilings(subject)]
+        judged = [verdict.devices for verdict in check_limits(subject)]
         assert judged
         assert all(lies_inside(devices) for devices in judged)
 

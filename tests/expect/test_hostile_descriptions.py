@@ -16,7 +16,7 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 
 MOST_TIMES = 20  # what it may take of processor time, over what a name that is none takes to be refused
 MOST_BYTES = 500 << 20
@@ -49,7 +49,7 @@ def refused_cheaply(*arguments: str) -> str:
 
 @functools.cache
 def usual_seconds() -> float:
-    return refused_in_a_process("system", "nonesuch")[1]
+    return refused_in_a_process("topology", "nonesuch")[1]
 
 
 def refused_in_a_process(*arguments: str) -> tuple[str, float]:
@@ -84,7 +84,7 @@ def test_pairs_want_an_even_number_of_devices(capsys: pytest.CaptureFixture[str]
     line = refused(capsys, "expect", "lumi-g", "--pattern", pattern, "--devices", "0,1,2")
     assert "even number of devices, not 3" in line
     with pytest.raises(UsageError, match="even number"):
-        ceilings(systems.load("lumi-g"), {"pattern": pattern, "devices": [0]})
+        limits(systems.load("lumi-g"), {"pattern": pattern, "devices": [0]})
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_texts_of_a_description_are_printed_and_never_obeyed(
     assert "[/nothing]" in out
     assert "[/bold]" in out
     drawing = tmp_path / "drawn.svg"
-    assert run_command(["system", file, "--svg", str(drawing)]) == 0
+    assert run_command(["topology", file, "--svg", str(drawing)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -223,13 +223,13 @@ def test_files_that_are_none(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert "is a folder" in refused(capsys, "expect", f"{tmp_path}/")
     assert "no described system" in refused(capsys, "expect", "x" * 5000)
     assert "File name too long" in refused(capsys, "expect", "x" * 5000 + "/y")
-    assert "is no regular file" in refused(capsys, "system", "/dev/zero")
+    assert "is no regular file" in refused(capsys, "topology", "/dev/zero")
 
 
 def test_dumped_systems_are_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is refused as written twice is in no description of ours, nor in what discovery finds here."""
     for name in ("--here", *systems.names()):
-        assert run_command(["system", name, "--json"]) == 0
+        assert run_command(["topology", name, "--json"]) == 0
         file = tmp_path / "dumped.json"
         file.write_text(capsys.readouterr().out, encoding="utf-8")
         assert json.loads(file.read_text(encoding="utf-8"))
@@ -238,7 +238,7 @@ def test_dumped_systems_are_read_again(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_figures_of_papers_stand_where_they_were_measured() -> None:
     def rules(name: str, **case: object) -> dict[str, float | None]:
-        return {c.rule: c.latency_ns or c.value_bytes_per_s for c in ceilings(systems.load(name), case)}
+        return {c.rule: c.latency_ns or c.value_bytes_per_s for c in limits(systems.load(name), case)}
 
     # Shafie Khorassani et al., Section 3.4: CUDA_VISIBLE_DEVICES=0,3.
     across = {"pattern": "unidirectional", "transport": None}
@@ -302,7 +302,7 @@ OPTIONS = [
     *(["lumi-g", "--root", r, "--pattern", "broadcast"] for r in ("8", "-1", "x", "9" * 30)),
     *(["lumi-g", "--unit", u] for u in ("", "GB", "[b]", "x" * 5000)),
     ["lumi-g", "--fits"], ["lumi-g", "--system", "alps"], ["lumi-g", "--here"], [], ["nonesuch"], ["[/bold]"],
-    ["lumi-g", "--schedule", "--nodes", "2"], ["lumi-g", "--schedule", "--pattern", "chase"], ["lumi-g", "--nonesuch"],
+    ["lumi-g", "--schedule", "--nodes", "2"], ["lumi-g", "--schedule", "--pattern", "pointer_chase"], ["lumi-g", "--nonesuch"],
 ]  # fmt: skip
 REFUSE = """
 import contextlib, io, json, sys, time

@@ -11,7 +11,7 @@ import pytest
 from cluster.layout import Layout
 from linkgauge.expect.network import Network
 from linkgauge.expect.sharing import explained, share_of
-from linkgauge.model.beside import LoadCase, Pace, written
+from linkgauge.model.background import LoadCase, Pace, written
 from linkgauge.model.case import Case
 from linkgauge.stats.interference import Interference, LoadRate
 from linkgauge.stats.launches import Places
@@ -34,7 +34,7 @@ def seen(own: Case, alone_s: float, loads: list[tuple[Case, float]]) -> Interfer
     """A case that was measured beside loads, each with the time of its operation alone."""
     beside = written(tuple(LoadCase(one, Pace()) for one, _ in loads))
     rates = tuple(LoadRate(k, s * 1e9, None) for k, (_, s) in enumerate(loads, 1))
-    full = dataclasses.replace(own, beside=beside)
+    full = dataclasses.replace(own, background=beside)
     values = {"of_means": 1.0} if "of_means" in Interference.__dataclass_fields__ else {}
     return Interference(full, ("k", 0, 0, 0), alone_s * 1e9, alone_s * 1e9, 9, (), loads=rates, **values)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.expect.sharing import USUAL_SHARE, _shares, engines_in_common, fair_share, taken
-from linkgauge.model.beside import LoadCase, Pace, written
+from linkgauge.model.background import LoadCase, Pace, written
 from linkgauge.model.case import Case
 from linkgauge.system import catalog
 
@@ -160,10 +160,10 @@ def test_a_host_stream_and_copies_to_a_device_share_the_hosts_memory(variant: st
     rate = dataclasses.replace(next(n.memory_rate for n in system.nodes if n.memory_rate is not None), value=100e9)
     nodes = (dataclasses.replace(n, memory_rate=rate) if n.name == host else n for n in system.nodes)
     rated = dataclasses.replace(system, nodes=tuple(nodes))
-    stream = case("cpu_stream", 0, variant=variant, source_memory="pageable", target_memory="pageable")
+    stream = case("host_stream", 0, variant=variant, source_memory="pageable", target_memory="pageable")
     assert taken(rated, stream) == {(host, ""): float(passes * M)}
     found = fair_share(rated, TO_DEVICE, at(55.4e9), [(stream, at(80e9 / passes))])
     assert found is not None
     assert found.words == f"memory of {host}"
     assert found.low == pytest.approx(55.4 / 50)  # each has half
-    assert engines_in_common(dataclasses.replace(TO_DEVICE, beside=written((LoadCase(stream, Pace()),)))) == ()
+    assert engines_in_common(dataclasses.replace(TO_DEVICE, background=written((LoadCase(stream, Pace()),)))) == ()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.expect.wire_shares import BOTH_WAYS, INTO, ONE_WAY, OUT, WireShare, counted_share, shares_of
 
 _COLUMNS = ("case_key", "launch", "repeat", "attempt", "rank", "subject", "moment", "name", "value")
@@ -75,7 +75,7 @@ def test_a_case_gets_the_share_of_its_transport_and_direction(recorded: list[Wir
     # No case of this transport was counted, nothing crosses, or only latency is measured.
     assert typical(pattern="pingpong", transport="ccl", devices=(0, 1)) is None
     assert typical(pattern="local_copy", transport="kernel", devices=(0,)) is None
-    assert typical(pattern="chase", transport="kernel", devices=(0, 1)) is None
+    assert typical(pattern="pointer_chase", transport="kernel", devices=(0, 1)) is None
 
 
 def test_it_is_never_above_the_bound_that_it_is_a_share_of(recorded: list[WireShare]) -> None:
@@ -85,7 +85,7 @@ def test_it_is_never_above_the_bound_that_it_is_a_share_of(recorded: list[WireSh
             case = {"pattern": pattern, "transport": transport}
             if pattern == "unidirectional":
                 case["devices"] = (0, 1)
-            bounds = [c.value_bytes_per_s or 0 for c in ceilings(system, case) if c.kind == "bound"]
+            bounds = [c.value_bytes_per_s or 0 for c in limits(system, case) if c.kind == "upper bound"]
             for c in counted_share(system, case, recorded):
                 assert 0 < (c.value_bytes_per_s or 0) < min(bounds)
 
@@ -129,9 +129,9 @@ def test_a_counter_of_32_bits_that_wrapped_once() -> None:
 
 
 def test_a_run_s_counters_reach_expect(tmp_path: Path) -> None:
-    """From the run folder to the ceilings that `expect RUN`, show and report read."""
+    """From the run folder to the limits that `expect RUN`, show and report read."""
     pytest.importorskip("linkgauge._core", reason="medians are the core's")
-    from linkgauge.expect.achieved import achieved_ceilings
+    from linkgauge.expect.achieved import achieved_limits
     from linkgauge.store import run as store
     from synthetic import make_case, make_run
 
@@ -143,5 +143,5 @@ def test_a_run_s_counters_reach_expect(tmp_path: Path) -> None:
     case = make_case("copy_engine", "unidirectional", 1 << 26, (0, 1))
     run = store.load(make_run(tmp_path / "run", cases=[case], observations=rows))
     system = systems.load("hgx-h200-4")
-    found = {c.rule: c.value_bytes_per_s for c in achieved_ceilings(run, system)(case.dimensions())}
+    found = {c.rule: c.value_bytes_per_s for c in achieved_limits(run, system)(case.dimensions())}
     assert found["payload_counted"] == pytest.approx(0.8 * 450e9)

@@ -96,7 +96,7 @@ def plan_text(triples: list[Triple], library: str = "", more: str = "") -> str:
         variant = f'variant = "{way}"' if way else ""
         tables.append(
             f'[[case]]\ntransport = "{triple.transport}"\npattern = "{pattern}"\nsize = ["{size}", "{size + 8}"]\n'
-            f'pairs = "first"\nstop_rule = "count"\nstop_samples = {SAMPLES}\nstop_time_ns = "60s"\n{each}\n{variant}\n'
+            f'pairs = "first"\nstop_rule = "count"\nstop_samples = {SAMPLES}\nmax_time = "60s"\n{each}\n{variant}\n'
             f"{more}\nwarmup = {WARMUP}\n"
         )
     return "\n".join(tables)

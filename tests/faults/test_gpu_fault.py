@@ -106,7 +106,7 @@ def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
     fault = {"size": FAULTED, "transport": transport, "kind": "address", "phase": phase, "rank": count - 1}
     plan = (
         f'[[case]]\ntransport = "{transport}"\npattern = "{pattern}"\nsize = [{sizes}]\npairs = "first"\n'
-        'stop_rule = "count"\nstop_samples = 6\nstop_time_ns = "60s"\n'
+        'stop_rule = "count"\nstop_samples = 6\nmax_time = "60s"\n'
     )
     job = {
         "plan": plan,

@@ -43,7 +43,7 @@ size = "8"
 pairs = "first"
 stop_rule = "count"
 stop_samples = 3
-stop_time_ns = "60s"
+max_time = "60s"
 """
 
 

@@ -48,7 +48,7 @@ size = "8:2KiB:x4"
 pairs = "first"
 stop_rule = "count"
 stop_samples = {SAMPLES}
-stop_time_ns = "60s"
+max_time = "60s"
 """
 Completed = dict[tuple[str, int], int]  # (case_key, repeat) -> how often it is ok
 

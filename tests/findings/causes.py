@@ -191,7 +191,7 @@ def half_a_rail(seed: int, loudness: float = 1.0) -> Planted:
             world.add("mpi", "unidirectional", size, (a, b))
             world.add("mpi", "unidirectional", size, (b, a))
     return Planted(
-        world, lambda f: f.rule == "part_unused" and "half" in f.sentence, f"{world.system.name}: half a rail"
+        world, lambda f: f.rule == "rail_unused" and "half" in f.sentence, f"{world.system.name}: half a rail"
     )
 
 
@@ -416,7 +416,7 @@ def far(seed: int, loudness: float = 1.0) -> Planted:
     world.measure_all()
     return Planted(
         world,
-        lambda f: f.rule == "collective_far" and "allreduce" in f.subject,
+        lambda f: f.rule == "collective_below_limit" and "allreduce" in f.subject,
         f"{world.system.name}: allreduce x{1 / factor:.2f}",
     )
 
@@ -501,8 +501,8 @@ CAUSES = {
 }  # fmt: skip
 
 CONSEQUENCES = {
-    "slow_link": ("collective_far", "device_counts"), "slow_pair": ("collective_far", "device_counts"),
-    "five_of_eight": ("collective_far",),
+    "slow_link": ("collective_below_limit", "device_counts"), "slow_pair": ("collective_below_limit", "device_counts"),
+    "five_of_eight": ("collective_below_limit",),
     "bad_choice": ("falling_goodput", "latency_step"), "far": ("device_counts",),
     "falling": ("latency_step",), "protocol_step": ("falling_goodput",),
     "half_a_rail": ("host_staging",), "slow_host_link": ("pcie_below_width",), "straggler": ("latency_step",),

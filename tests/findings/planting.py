@@ -23,7 +23,7 @@ import networkx
 import numpy as np
 from scipy import signal
 
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import pattern
 from linkgauge.system.model import System
@@ -192,9 +192,9 @@ class World:
     def _bound(self, name: str, devices: tuple[int, ...]) -> float:
         key = (self.system.name, name, devices)
         if key not in _BOUNDS:
-            known = ceilings(self.system, {"pattern": name, "devices": devices, "transport": "ccl", "size": 1 << 30})
+            known = limits(self.system, {"pattern": name, "devices": devices, "transport": "ccl", "size": 1 << 30})
             _BOUNDS[key] = min(
-                (c.value_bytes_per_s for c in known if c.kind == "bound" and c.value_bytes_per_s), default=10e9
+                (c.value_bytes_per_s for c in known if c.kind == "upper bound" and c.value_bytes_per_s), default=10e9
             )
         return _BOUNDS[key]
 

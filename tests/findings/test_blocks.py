@@ -32,7 +32,7 @@ def test_the_fewest_blocks_are_told_as_a_note(tmp_path: Path) -> None:
     assert "16 blocks" in found.sentence
     assert "which 64 give; 8 are too few" in found.sentence
     assert found.devices == (0,)
-    assert "multiprocessor" in found.remedy
+    assert "multiprocessor" in found.fix
 
 
 @pytest.mark.parametrize(("needed", "blocks"), [(64.0, [1, 8, 64]), (12.0, [8, 64]), (1.0, [2, 4, 8])])

@@ -27,15 +27,15 @@ def measured(*keys: str, **settings: Any) -> list[dict[str, Any]]:
 
 def told(failures: list[FailedCase], rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     facts = Facts(measures_of(rows), failures=failures, launches=LAUNCHES)
-    return [(one.subject, one.remedy) for one in failed_cases(facts)]
+    return [(one.subject, one.fix) for one in failed_cases(facts)]
 
 
 def test_a_setting_that_corrupts_is_named_and_no_link() -> None:
     # The rate is low: the same setting was measured well in other launches of it.
-    ((subject, remedy),) = told([BAD], measured("plain", "fast", "other"))
+    ((subject, fix),) = told([BAD], measured("plain", "fast", "other"))
     assert subject == "UCX_TLS=fast"
-    assert "Do not set UCX_TLS=fast" in remedy
-    assert "IOMMU" not in remedy
+    assert "Do not set UCX_TLS=fast" in fix
+    assert "IOMMU" not in fix
 
 
 def test_the_nearest_that_was_measured_well_says_which_of_several_it_is() -> None:
@@ -52,9 +52,9 @@ def test_a_setting_of_the_case_alone_is_named_too() -> None:
 
 def test_a_launch_that_never_began_has_the_settings_of_its_plan() -> None:
     never = dataclasses.replace(BAD, status="failed", launch_key="", variables=(("UCX_TLS", "fast"),))
-    ((subject, remedy),) = told([never], measured("plain"))
+    ((subject, fix),) = told([never], measured("plain"))
     assert subject == "UCX_TLS=fast"
-    assert "Do not set" in remedy
+    assert "Do not set" in fix
 
 
 def test_what_also_fails_without_it_is_no_settings_doing() -> None:
@@ -62,9 +62,9 @@ def test_what_also_fails_without_it_is_no_settings_doing() -> None:
     for rows in ([], measured("other")):
         subjects = told([BAD, without], rows)
         assert ("corrupt", subjects[-1][1]) in subjects
-    ((subject, remedy),) = told([BAD, without], measured())
+    ((subject, fix),) = told([BAD, without], measured())
     assert subject == "corrupt"
-    assert "IOMMU" in remedy
+    assert "IOMMU" in fix
     elsewhere = [{**row, "devices": [8, 9]} for row in measured("plain")]
     assert told([BAD], elsewhere)[0][0] == "corrupt"
     hung = dataclasses.replace(BAD, status="hung")

@@ -64,7 +64,7 @@ def test_a_further_run_holds_against_the_machines_own_baseline(
 ) -> None:
     status, said = verdicts(capsys, ["check", str(folder / "r5"), "--against", str(folder / "base.json")])
     assert status == 0
-    assert said["holds"] == len(plan())
+    assert said["pass"] == len(plan())
 
 
 def test_a_slow_link_falls_short_and_is_named_worst_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,12 +81,12 @@ def test_a_slow_link_falls_short_and_is_named_worst_first(folder: Path, capsys: 
     ]
     status, said = verdicts(capsys, arguments)
     assert status == 1
-    short = [v for v in said["verdicts"] if v["outcome"] == "short" and v["case_key"]]
+    short = [v for v in said["verdicts"] if v["outcome"] == "fail" and v["case_key"]]
     pairs = {tuple(v["devices"]) for v in short if len(v["devices"]) == 2}
     assert pairs == {(0, 2), (2, 0)}
     assert [v["shortfall"] for v in short] == sorted((v["shortfall"] for v in short), reverse=True)
     suite = ElementTree.parse(junit).getroot()
-    assert int(suite.get("failures", "")) == said["short"] == len(suite.findall(".//failure"))
+    assert int(suite.get("failures", "")) == said["fail"] == len(suite.findall(".//failure"))
     assert int(suite.get("tests", "")) == len(said["verdicts"])
     lines = prometheus.read_text().splitlines()
     assert "linkgauge_check_exit_status 1" in lines
@@ -105,7 +105,7 @@ def test_on_cores_only_what_takes_twice_as_long_falls_short(
         run(path, 91, {(0, 2): rate, (2, 0): rate})
         found, said = verdicts(capsys, ["check", str(path), *against, *margin])
         assert found == status, rate
-        short = {tuple(v["devices"]) for v in said["verdicts"] if v["outcome"] == "short"}
+        short = {tuple(v["devices"]) for v in said["verdicts"] if v["outcome"] == "fail"}
         assert {(0, 2), (2, 0)} <= short if status else not short
 
 
@@ -115,7 +115,7 @@ def test_a_case_that_is_missing_could_not_be_judged(
     make_run(tmp_path / "part", cases=plan()[:-1], seed=91, samples=40, time_ns=link_model(), noise=QUIET)
     status, said = verdicts(capsys, ["check", str(tmp_path / "part"), "--against", str(folder / "base.json")])
     assert status == 3
-    assert [v["outcome"] for v in said["verdicts"]].count("cannot judge") == 1
+    assert [v["outcome"] for v in said["verdicts"]].count("unknown") == 1
 
 
 def test_a_failed_case_counts_as_short(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_a_failed_case_counts_as_short(folder: Path, tmp_path: Path, capsys: pyt
         capsys, ["check", str(tmp_path / "hung"), "--against", str(folder / "base.json"), "--no-findings"]
     )
     assert status == 1
-    assert any("no heartbeat" in v["reason"] for v in said["verdicts"] if v["outcome"] == "short")
+    assert any("no heartbeat" in v["reason"] for v in said["verdicts"] if v["outcome"] == "fail")
 
 
 def test_a_baseline_needs_five_runs_and_says_so(
@@ -199,7 +199,7 @@ def test_a_systems_accepted_shares_judge_a_first_day(tmp_path: Path, capsys: pyt
     make_run(tmp_path / "bad", cases=cases, samples=30, time_ns=at(0.85), noise=QUIET)
     assert verdicts(capsys, ["check", str(tmp_path / "good"), "--against", "summit"])[0] == 0
     status, said = verdicts(capsys, ["check", str(tmp_path / "bad"), "--against", "summit"])
-    assert (status, said["short"]) == (1, 6)
+    assert (status, said["fail"]) == (1, 6)
     assert "Shafie Khorassani" in said["verdicts"][0]["source"]
     assert said["verdicts"][0]["required"] == pytest.approx(0.94 * 0.95 * 50e9)
 
@@ -232,11 +232,11 @@ def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: 
     rules.write_text(RULES)
     status, said = verdicts(capsys, ["check", str(folder / "r0"), "--against", str(rules)])
     assert status == 0
-    assert said["holds"] == 24 + 2
+    assert said["pass"] == 24 + 2
     rules.write_text(RULES.replace("250 GB/s", "340 GB/s"))
     status, said = verdicts(capsys, ["check", str(folder / "r0"), "--against", str(rules)])
     assert status == 1
-    assert {v["labels"]["transport"] for v in said["verdicts"] if v["outcome"] == "short"} == {"kernel"}
+    assert {v["labels"]["transport"] for v in said["verdicts"] if v["outcome"] == "fail"} == {"kernel"}
     rules.write_text('[[rule]]\nname = "none"\nwhere = { pattern = "gather" }\ngoodput_at_least = "1 GB/s"\n')
     assert verdicts(capsys, ["check", str(folder / "r0"), "--against", str(rules)])[0] == 3
 
@@ -248,7 +248,7 @@ def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: 
         ("rule = 3\n", "expected [[rule]] tables"),
         ("[[rule]]\ngoodput = 1\n", "unknown key 'goodput'"),
         ('[[rule]]\ngoodput_at_least = "9 parsecs"\n', "unknown unit 'parsecs'"),
-        ('[[rule]]\nwhere = { colour = "red" }\ngoodput_at_least = "1 GB/s"\n', "where: unknown key 'colour'"),
+        ('[[rule]]\nwhere = { color = "red" }\ngoodput_at_least = "1 GB/s"\n', "where: unknown key 'color'"),
         ("[[rule]\n", "not valid TOML"),
         ("x = 1\n[[rule]]\ntime_at_most = 1\n", "unknown key 'x'"),
         ('[[rule]]\nno_findings = ["slow_lnik"]\n', "unknown finding 'slow_lnik': expected one of any, not_by_"),
@@ -292,14 +292,14 @@ def test_a_fleet_names_the_node_and_pair_that_stand_out(
         nodes.append(str(run(tmp_path / f"n{index}", 200 + index, slow, host=f"node{index}")))
     status, said = verdicts(capsys, ["check", *nodes, "--no-findings"])
     assert status == 1
-    short = [v for v in said["verdicts"] if v["outcome"] == "short"]
+    short = [v for v in said["verdicts"] if v["outcome"] == "fail"]
     assert {v["what"] for v in short} == {"pair 1-3 of node4"}
     fine = [node for node in nodes if "n4" not in node]
     assert verdicts(capsys, ["check", *fine, "--no-findings"])[0] == 0
 
 
 def test_exit_statuses_by_what_was_judged() -> None:
-    holds, short, cannot = (Verdict(o, "x", "", "") for o in ("holds", "short", "cannot judge"))  # type: ignore[arg-type]
+    holds, short, cannot = (Verdict(o, "x", "", "") for o in ("pass", "fail", "unknown"))  # type: ignore[arg-type]
     assert Checked.of([holds]).exit_status == 0
     assert Checked.of([holds, short, cannot]).exit_status == 1
     assert Checked.of([holds, cannot]).exit_status == 3

@@ -20,7 +20,7 @@ from expect.test_network import seen as seen_between
 from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding
-from linkgauge.model.beside import LoadCase, Pace, written
+from linkgauge.model.background import LoadCase, Pace, written
 from linkgauge.model.case import Case
 from linkgauge.stats.interference import Interference, LoadRate, SlowDown, slow_down
 from linkgauge.system import catalog
@@ -139,7 +139,7 @@ def seen(rng: np.random.Generator, planted: Planted) -> Interference:
     alone = series[1] * planted.measured.size / rates[0] * 1e9
     beside = series[0] * planted.measured.size / rates[0] * 1e9 * planted.factor
     middle, windows = slow_down(beside, alone, WINDOWS)
-    case = dataclasses.replace(planted.measured, beside=written((LoadCase(planted.load, Pace()),)))
+    case = dataclasses.replace(planted.measured, background=written((LoadCase(planted.load, Pace()),)))
     load_ns = planted.load.size / rates[1] * 1e9 * rng.uniform(0.97, 1.03)
     return Interference(case, (case.case_key, 0, 0, 0), float(np.median(alone)), float(np.median(beside)), windows,
                         (middle,), middle.factor, (LoadRate(1, load_ns, None),))  # fmt: skip

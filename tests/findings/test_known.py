@@ -1,4 +1,4 @@
-"""`check` without more: by what is known of the machine's kind, else by its own siblings and ceilings."""
+"""`check` without more: by what is known of the machine's kind, else by its own siblings and limits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_healthy_machine_holds_by_what_is_known_of_its_kind(
     made(tmp_path / "r")
     status, said = checked(capsys, str(tmp_path / "r"))
     assert status == 0
-    assert said["holds"] == len(plan())
+    assert said["pass"] == len(plan())
     assert {v["source"] for v in said["verdicts"]} == {"Linkgauge on four of eight H200, docs/measured/h200.md"}
     assert run_command(["check", str(tmp_path / "r")]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -84,7 +84,7 @@ def test_links_that_are_all_slower_fall_short(
     made(tmp_path / "r", time_ns=times(lambda case: 0.85 if case.ranks == 2 else 1.0))
     status, said = checked(capsys, str(tmp_path / "r"), *against)
     assert status == 1
-    short = [v for v in said["verdicts"] if v["outcome"] == "short"]
+    short = [v for v in said["verdicts"] if v["outcome"] == "fail"]
     assert {len(v["devices"]) for v in short} == {2}
     assert len(short) == 24
     run_command(["check", str(tmp_path / "r"), *against])
@@ -97,7 +97,7 @@ def test_one_slow_host_link_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
     made(tmp_path / "r", time_ns=times(lambda case: 0.8 if case.devices == (2,) else 1.0))
     status, said = checked(capsys, str(tmp_path / "r"), "--no-findings")
     assert status == 1
-    assert {tuple(v["devices"]) for v in said["verdicts"] if v["outcome"] == "short"} == {(2,)}
+    assert {tuple(v["devices"]) for v in said["verdicts"] if v["outcome"] == "fail"} == {(2,)}
 
 
 def test_a_missing_link_shows_against_the_described_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,8 +112,8 @@ def test_a_missing_link_shows_against_the_described_rate(tmp_path: Path, capsys:
     status, said = checked(capsys, str(tmp_path / "r"), "--no-findings")
     assert status == 1
     assert "gpu2 has 16 of 18 nvlink links" in " ".join(said["notes"])
-    assert all(2 in v["devices"] for v in said["verdicts"] if v["outcome"] == "short")
-    assert said["short"] == 12
+    assert all(2 in v["devices"] for v in said["verdicts"] if v["outcome"] == "fail")
+    assert said["fail"] == 12
 
 
 def test_a_system_that_is_joined_otherwise_is_judged_by_its_own_links(tmp_path: Path) -> None:
@@ -207,27 +207,27 @@ def unknown() -> dict[str, object]:
     return found
 
 
-def test_an_unknown_machine_is_judged_by_its_siblings_and_ceilings(
+def test_an_unknown_machine_is_judged_by_its_siblings_and_limits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=times())
     status, said = checked(capsys, str(tmp_path / "r"))
     assert status == 0
-    assert {v["source"] for v in said["verdicts"]} == {"its siblings", "its ceilings"}
+    assert {v["source"] for v in said["verdicts"]} == {"its siblings", "its limits"}
     assert "no described system is like this machine" in said["notes"][0]
     names = {v["what"] for v in said["verdicts"]}
     assert {"all pairs of 0 to 3", "device 0 to 3", "unidirectional on all pairs of 0 to 3"} <= names
 
 
-def test_far_below_the_ceiling_falls_short_where_nothing_is_known(
+def test_far_below_the_limit_falls_short_where_nothing_is_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     half = times(lambda case: 0.5 if case.ranks == 2 else 1.0)
     make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=half)
     status, said = checked(capsys, str(tmp_path / "r"))
     assert status == 1
-    (short,) = [v for v in said["verdicts"] if v["outcome"] == "short"]
-    assert short["source"] == "its ceilings"
+    (short,) = [v for v in said["verdicts"] if v["outcome"] == "fail"]
+    assert short["source"] == "its limits"
     assert "44% of 450 GB/s" in short["reason"]
 
 
@@ -249,8 +249,8 @@ def test_what_differs_from_its_siblings_is_named(
     make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=times(slow))
     status, said = checked(capsys, str(tmp_path / "r"), "--no-findings")
     assert status == 1
-    assert {v["what"] for v in said["verdicts"] if v["outcome"] == "short"} == named
-    assert all(v["shortfall"] == pytest.approx(0.2, abs=0.02) for v in said["verdicts"] if v["outcome"] == "short")
+    assert {v["what"] for v in said["verdicts"] if v["outcome"] == "fail"} == named
+    assert all(v["shortfall"] == pytest.approx(0.2, abs=0.02) for v in said["verdicts"] if v["outcome"] == "fail")
 
 
 def test_a_run_of_which_nothing_can_be_judged_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

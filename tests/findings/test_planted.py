@@ -56,10 +56,10 @@ def test_what_is_slow_on_host_devices_is_no_fault() -> None:
     planted = causes.slow_host_link(1000)
     facts = causes.facts_of(planted.world)
     [fault] = [finding for finding in rules.apply(facts) if planted.right(finding)]
-    assert (fault.severity, "nvidia-smi" in fault.remedy) == ("fault", True)
+    assert (fault.severity, "nvidia-smi" in fault.fix) == ("fault", True)
     causes.made_of_cores(facts)
     [note] = [finding for finding in rules.apply(facts) if planted.right(finding)]
-    assert (note.severity, "nvidia-smi" in note.remedy) == ("note", False)
+    assert (note.severity, "nvidia-smi" in note.fix) == ("note", False)
     assert "Host devices are cores" in note.sentence
 
 

@@ -159,7 +159,7 @@ def test_what_no_plan_repeats_is_listed_with_the_reason(capsys: pytest.CaptureFi
 
 
 def test_an_applications_memories_are_in_one_picture_and_a_pairs_are_not() -> None:
-    rows = [{"pattern": pattern, "source_memory": memory, "target_memory": memory, "beside": ""}
+    rows = [{"pattern": pattern, "source_memory": memory, "target_memory": memory, "background": ""}
             for pattern in ("application", "pingpong") for memory in ("device", "pinned")]  # fmt: skip
     tasks = reproduce._tasks(rows)
     assert set(tasks) == {("application",), ("pingpong",), ("pingpong", "pinned", "pinned")}

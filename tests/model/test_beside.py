@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
-from linkgauge.model import beside
-from linkgauge.model.beside import LoadCase, Pace, loads_of, loads_written, written
+from linkgauge.model import background
+from linkgauge.model.background import LoadCase, Pace, loads_of, loads_written, written
 from linkgauge.model.case import Case
 
 DEVICES = st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple)
@@ -44,10 +44,10 @@ def test_what_is_written_comes_back(loads: tuple[LoadCase, ...]) -> None:
 @settings(deadline=None)
 @given(LOADS, st.integers(0, 63))
 def test_moving_a_case_moves_its_loads(loads: tuple[LoadCase, ...], by: int) -> None:
-    case = Case("mpi", "pingpong", 8, 8, (0, 1), beside=written(loads))
+    case = Case("mpi", "pingpong", 8, 8, (0, 1), background=written(loads))
     moved = beside.on_devices(case, lambda device: device + by)
     assert moved.devices == (by, by + 1)
-    assert [one.case.devices for one in loads_of(moved.beside)] == [
+    assert [one.case.devices for one in loads_of(moved.background)] == [
         tuple(device + by for device in one.case.devices) for one in loads
     ]
     assert beside.on_devices(moved, lambda device: device - by) == case
@@ -56,9 +56,9 @@ def test_moving_a_case_moves_its_loads(loads: tuple[LoadCase, ...], by: int) -> 
 def test_each_job_has_ranks_of_its_own() -> None:
     case = Case("mpi", "pingpong", 8, 8, (0, 1))
     assert beside.ranks_per_device(case) == 1
-    assert beside.ranks_per_device(dataclasses.replace(case, beside="ccl alltoall 8 on=2,3")) == 1
-    assert beside.ranks_per_device(dataclasses.replace(case, beside="ccl alltoall 8 on=1,2; mpi halo 8 on=1,0")) == 3
-    own = dataclasses.replace(case, beside="ccl alltoall 8 on=1,2 mpi=same; mpi halo 8 on=1,0")
+    assert beside.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=2,3")) == 1
+    assert beside.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=1,2; mpi halo 8 on=1,0")) == 3
+    own = dataclasses.replace(case, background="ccl alltoall 8 on=1,2 mpi=same; mpi halo 8 on=1,0")
     assert beside.ranks_per_device(own) == 2  # of this launch
     assert [number for number, _ in beside.own_launches(own)] == [1]
     assert [job.devices for job in beside.jobs_of(own)] == [(0, 1), (1, 0)]

@@ -50,7 +50,7 @@ def test_traits_of_a_pattern_do_not_contradict_each_other(one: PatternTraits) ->
     assert not (one.pair and one.collective)
     assert one.per_peer == (one.size_means in ("per peer", "per destination", "mean per destination"))
     assert one.one_buffer == (one.size_means == "buffer")
-    assert one.ways == (2 if one.name in ("bidirectional", "host_device_both") else 1)
+    assert one.ways == (2 if one.name in ("bidirectional", "host_device_bidirectional") else 1)
     assert one.collective or not (one.rooted or one.reduces or one.blocks)
     assert one.windowed == (one.payload_bytes(8, 4, 3) == 3 * one.payload_bytes(8, 4, 1))
     if one.half_round_trip and not one.latency_only:  # a round trip holds the message twice
@@ -95,7 +95,7 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
 
 def test_gpus_have_a_vendor_and_a_collective_library() -> None:
     for one in RUNTIMES.values():
-        assert bool(one.ccl) == bool(one.ccl_file) == bool(one.ccl_remedy)
+        assert bool(one.ccl) == bool(one.ccl_file) == bool(one.ccl_fix)
         assert one.ccl or not one.gpus
         assert one.checked > 0
         assert 0 < one.operation_s < 1e-3

@@ -12,7 +12,7 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.peers import beside
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.drive import Line, Outcome, Side, named_peer
 from linkgauge.peers.request import Request, ratio_of_pairs
 
@@ -99,7 +99,7 @@ def test_one_table_and_file_for_all_peers(
     monkeypatch.setenv("COLUMNS", "140")
     told: list[str] = []
     folders = [f"nccl-tests={tmp_path}", f"osu={tmp_path}", f"nvbandwidth={tmp_path}"]
-    beside.measure_beside(tmp_path, folders, mpi="", devices="cuda", bind="none", tell=told.append)
+    beside.measure_alternating(tmp_path, folders, mpi="", devices="cuda", bind="none", tell=told.append)
     table = json.loads((tmp_path / "with" / "ratios.json").read_text())
     assert [(row["peer"], row["test"], row["size"]) for row in table] == [
         ("nccl-tests", "all_reduce_perf", 1 << 20), ("osu", "osu_latency", 8)

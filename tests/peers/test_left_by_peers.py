@@ -45,7 +45,7 @@ def test_a_peers_programs_that_ignore_signals_end_with_a_killed_parent(tmp_path:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path / "tmp")}
     words = ["osu=peer", "--tests", "osu_latency", "--mpi", mpi, "--devices", "host:2", "--out", "out"]
     with (tmp_path / "output.log").open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "linkgauge", "against", *words], cwd=tmp_path,
+        process = subprocess.Popen([sys.executable, "-m", "linkgauge", "crosscheck", *words], cwd=tmp_path,
                                    env=environment, stdout=output, stderr=output)  # fmt: skip
     end = time.monotonic() + 100
     while len(list((tmp_path / "peer").glob("started-*"))) < 4 and process.poll() is None and time.monotonic() < end:
@@ -75,12 +75,12 @@ def compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     return found
 
 
-WORDS = ("against", "osu=peer", "--tests", "osu_latency", "--mpi", "any", "--devices", "host:2")
+WORDS = ("crosscheck", "osu=peer", "--tests", "osu_latency", "--mpi", "any", "--devices", "host:2")
 
 
 def test_each_comparison_has_a_folder_of_its_own_where_none_is_named(compared: list[Any]) -> None:
-    (Path("against")).mkdir()
-    (Path("against") / "rounds.json").write_text("of another comparison, as earlier versions kept it")
+    (Path("crosscheck")).mkdir()
+    (Path("crosscheck") / "rounds.json").write_text("of another comparison, as earlier versions kept it")
     for size in ("8", "16", "8"):
         assert run_command([*WORDS, "--size", size]) == 0
     folders = [one.out for one in compared]
@@ -95,7 +95,7 @@ def test_two_comparisons_do_not_go_into_one_folder_at_once(tmp_path: Path) -> No
     (tmp_path / "out").mkdir()
     hold = Hold(tmp_path / "out")
     words = [*WORDS[1:-4], "--mpi", libraries()[0], "--devices", "host:2", "--out", "out"]
-    done = subprocess.run([sys.executable, "-m", "linkgauge", "against", *words], cwd=tmp_path, text=True, timeout=100,
+    done = subprocess.run([sys.executable, "-m", "linkgauge", "crosscheck", *words], cwd=tmp_path, text=True, timeout=100,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
                           check=False)  # fmt: skip
     hold.release()

@@ -78,6 +78,6 @@ def test_on_few_devices_built_in_plans_skip_what_needs_more(kind: str, devices: 
     skips = {one.skip for one in expand(builtin_plan("interference"), few)}
     lacking = {reason for reason in skips if "no device 1: expected 0 to 0" in reason}
     assert bool(lacking) == (devices == 1 and kind != "host")
-    typed = apply_dimensions(builtin_plan("quick"), {"beside": ("kernel local_copy 8 on=7",)}, named=True)
+    typed = apply_dimensions(builtin_plan("quick"), {"background": ("kernel local_copy 8 on=7",)}, named=True)
     with pytest.raises(UsageError, match="load 1: no device 7: expected 0 to"):
         expand(typed, few)

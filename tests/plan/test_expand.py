@@ -49,8 +49,8 @@ def test_every_dimension_is_of_the_task_or_of_the_mechanism() -> None:
 
     `devices_per_node` says what the numbers in `devices` mean, and is one for a run.
     """
-    apart = {"size", "size_asked", "verify", "warmup", "stop_rule", "stop_samples", "stop_relative_half_width",
-             "stop_time_ns", "ranks", "devices_per_node"}  # fmt: skip
+    apart = {"size", "size_asked", "verify", "warmup", "stop_rule", "stop_samples", "ci_width",
+             "max_time_ns", "ranks", "devices_per_node"}  # fmt: skip
     assert sorted((*TASK, *MECHANISM)) == sorted(set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions()) - apart)
 
 
@@ -230,7 +230,7 @@ bind = "none"
 transport = ["mpi", "kernel", "staging"]
 pattern = ["pingpong", "allreduce", "alltoall"]
 size = "8:64MiB:x8"
-stop_time_ns = "1s"
+max_time = "1s"
 """
 
 
@@ -341,9 +341,9 @@ def test_flags_narrow_patterns_and_transports_and_replace_the_rest() -> None:
     chosen = narrowed(plan, {"pattern": ("alltoall",), "size": (16,)}, replace=False)
     assert [table.values["pattern"] for table in chosen.cases] == [("alltoall",)]
     assert chosen.cases[0].values["size"] == (16,)
-    assert narrowed(plan, {"pattern": ("chase",)}, replace=False).cases == ()
-    [table] = narrowed(plan, {"pattern": ("chase",)}, replace=True).cases
-    assert table.values["pattern"] == ("chase",)
+    assert narrowed(plan, {"pattern": ("pointer_chase",)}, replace=False).cases == ()
+    [table] = narrowed(plan, {"pattern": ("pointer_chase",)}, replace=True).cases
+    assert table.values["pattern"] == ("pointer_chase",)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -395,7 +395,7 @@ def test_a_case_without_the_later_dimensions_keeps_the_key_of_before_them() -> N
     case = Case("kernel", "stream_copy", 8, 8, (0,))
     before = {name: value for name, value in case.dimensions().items()
               if name not in ("managed", "source_device", "target_device", "cpu_node", "groups",
-                              "distribution", "beside", "devices_per_node", "app", "collectives", "copies",
+                              "distribution", "background", "devices_per_node", "app", "collectives", "copies",
                               "service_class", "cpu_cores", "gpudirect", "settings", "handles")}  # fmt: skip
     text = json.dumps(before, sort_keys=True, separators=(",", ":"))
     assert case.case_key == hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -456,7 +456,7 @@ def test_fewer_ranks_are_the_first_or_evenly_apart() -> None:
 
 
 def test_cpu_stream_is_a_matrix_of_the_nodes_that_are_there() -> None:
-    text = '[[case]]\ntransport="kernel"\npattern="cpu_stream"\nsize="1MiB"\nvariant=["copy","read"]\n'
+    text = '[[case]]\ntransport="kernel"\npattern="host_stream"\nsize="1MiB"\nvariant=["copy","read"]\n'
     host = dataclasses.replace(MACHINE, kind="host", core_nodes=(0, 1), memory_nodes=(0, 1, 2))
     found = [one.case for one in expand(plan_of(text), host)]
     assert sorted({(case.cpu_node, case.source_node, case.target_node) for case in found}) == [
@@ -490,7 +490,7 @@ def test_the_memory_and_blocks_plans_are_for_every_machine(kind: str, count: int
     memory = [one.case for one in expand(builtin_plan("memory"), machine) if not one.skip]
     assert {case.managed for case in memory if case.source_memory == "managed"} == {"", *MANAGED_USES[1:]}
     assert max(case.ranks for case in memory) == count
-    assert any(case.pattern == "cpu_stream" for case in memory) == (kind == "host")
+    assert any(case.pattern == "host_stream" for case in memory) == (kind == "host")
     assert any(case.source_device >= 0 for case in memory) == (count > 1)
 
 
@@ -560,11 +560,11 @@ def test_memory_of_a_node_that_is_not_here_is_skipped_with_those_that_are() -> N
 
 
 def test_a_chase_of_two_ranks_is_of_pairs_alone_and_one_beside_others_has_memory_for_all() -> None:
-    chase = '[[case]]\ntransport="kernel"\npattern="chase"\nsize="2MiB"\n'
+    chase = '[[case]]\ntransport="kernel"\npattern="pointer_chase"\nsize="2MiB"\n'
     assert {case.devices for case in cases_of(chase + "ranks=2")} == {(0, 1), (1, 0)}
     assert {case.devices for case in cases_of(chase + "ranks=1")} == {(0,)}
     assert {len(case.devices) for case in cases_of(chase)} == {1, 2}
-    beside = Case("copy_engine", "host_to_device_beside", 1 << 20, 1 << 20, (0, 1), source_memory="pinned")
+    beside = Case("copy_engine", "host_to_device_contended", 1 << 20, 1 << 20, (0, 1), source_memory="pinned")
     # The flow that is timed is half of what goes beside it: the further devices' have the most.
     assert memory_need(beside).device_bytes == 2 << 20
     assert memory_need(dataclasses.replace(beside, variant="both_ways")).device_bytes == 4 << 20

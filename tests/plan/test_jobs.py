@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
-from linkgauge.model.beside import LoadCase, Pace, load_text, loads_of, loads_written, part_of_rest, written
+from linkgauge.model.background import LoadCase, Pace, load_text, loads_of, loads_written, part_of_rest, written
 from linkgauge.model.case import Case
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.expand import PlannedCase, expand
@@ -39,19 +39,19 @@ def case_of(keys: str) -> str:
 
 
 def test_a_name_stands_for_each_combination_of_its_lists() -> None:
-    found = planned(case_of('ranks = 4\nbeside = ["none", "crowd", "crowd; copy_engine local_copy 8 on=same"]'))
-    loads = [case.case.beside for case in found]
+    found = planned(case_of('ranks = 4\nbackground = ["none", "crowd", "crowd; copy_engine local_copy 8 on=same"]'))
+    loads = [case.case.background for case in found]
     assert loads[0] == ""
     assert len(loads) == len(set(loads)) == 1 + 4 + 4
     assert Counter(len(loads_of(text)) for text in loads[1:]) == {1: 4, 5: 4}  # a copy on each of four devices
     assert {load.pace.duty for text in loads[1:5] for load in loads_of(text)} == {0.5, 1.0}
     assert all(loads_of(text)[0].case.devices == (4, 5, 6, 7) for text in loads[1:])
-    assert all(case.case.stop.time_ns == (LEAST_TIME_NS if case.case.beside else 10**9) for case in found)
+    assert all(case.case.stop.time_ns == (LEAST_TIME_NS if case.case.background else 10**9) for case in found)
 
 
 def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
     with pytest.raises(UsageError, match=r"case\]\] 1: load 'crow': expected a job of the plan \(crowd\), or TRANS"):
-        planned(case_of('beside = "crow"'))
+        planned(case_of('background = "crow"'))
     with pytest.raises(UsageError, match="load 'crow': expected TRANSPORT PATTERN SIZE"):
         named_jobs(("crow",), {}, "x")
 
@@ -59,8 +59,8 @@ def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
 @pytest.mark.parametrize("parts", [1, 2, 3, 4])
 def test_parts_of_the_rest_are_all_of_it_each_once(parts: int) -> None:
     text = "; ".join(f"kernel local_copy 8 on=rest:{k}/{parts}" for k in range(1, parts + 1))
-    (found,) = planned(case_of(f'ranks = 2\nbeside = "{text}"'))
-    devices = [device for load in loads_of(found.case.beside) for device in load.case.devices]
+    (found,) = planned(case_of(f'ranks = 2\nbackground = "{text}"'))
+    devices = [device for load in loads_of(found.case.background) for device in load.case.devices]
     assert sorted(devices) == [2, 3, 4, 5, 6, 7]
 
 
@@ -73,33 +73,33 @@ def test_what_is_no_part_of_the_rest_is_refused(word: str) -> None:
 
 def test_each_load_is_measured_beside_the_others_and_the_case() -> None:
     text = "kernel alltoall 1MiB on=4,5 duty=0.5; copy_engine host_to_device 8 on=6"
-    found = planned(case_of(f'ranks = 4\nbeside = "{text}"\nswap_roles = true'))
+    found = planned(case_of(f'ranks = 4\nbackground = "{text}"\nswap_roles = true'))
     jobs = [sorted([(case.case.transport, case.case.pattern, case.case.devices),
                     *((load.case.transport, load.case.pattern, load.case.devices)
-                      for load in loads_of(case.case.beside))]) for case in found]  # fmt: skip
+                      for load in loads_of(case.case.background))]) for case in found]  # fmt: skip
     assert len(found) == 3
     assert jobs[0] == jobs[1] == jobs[2]
     assert len({case.case.devices for case in found}) == 3
     # Who is measured has no pace; a load keeps its own.
-    assert {load.pace for case in found[1:] for load in loads_of(case.case.beside)} == {Pace(), Pace(duty=0.5)}
+    assert {load.pace for case in found[1:] for load in loads_of(case.case.background)} == {Pace(), Pace(duty=0.5)}
     assert len({case.case.case_key for case in found}) == 3
 
 
 def test_roles_swapped_twice_are_the_first() -> None:
     text = "kernel alltoall 1MiB on=4,5"
-    first, other = planned(case_of(f'ranks = 4\nbeside = "{text}"\nswap_roles = true'))
+    first, other = planned(case_of(f'ranks = 4\nbackground = "{text}"\nswap_roles = true'))
     ((again, reason),) = swapped_roles(other.case)
     assert (again.case_key, reason) == (first.case.case_key, "")
 
 
 def test_a_case_that_no_load_can_be_is_not_swapped() -> None:
-    found = planned(case_of('ranks = 4\nin_place = true\nbeside = "kernel alltoall 1MiB"\nswap_roles = true'))
+    found = planned(case_of('ranks = 4\nin_place = true\nbackground = "kernel alltoall 1MiB"\nswap_roles = true'))
     assert [bool(case.skip) for case in found] == [False, True]
     assert "in_place" in found[1].skip
 
 
 def test_a_share_of_the_ranks_is_drawn_by_the_seed() -> None:
-    keys = 'ranks = "20%"\nplacement = "shuffled"\nbeside = "crowd"'
+    keys = 'ranks = "20%"\nplacement = "shuffled"\nbackground = "crowd"'
     drawn = {seed: planned(f"seed = {seed}\n{case_of(keys)}", devices=64)[0].case for seed in range(20)}
     assert {len(set(case.devices)) for case in drawn.values()} == {13}
     assert len({case.devices for case in drawn.values()}) == 20
@@ -107,12 +107,12 @@ def test_a_share_of_the_ranks_is_drawn_by_the_seed() -> None:
     again = planned(f"seed = 3\n{case_of(keys)}", devices=64)
     assert {case.case.devices for case in again} == {drawn[3].devices}  # the same for all cases of a plan
     for case in drawn.values():
-        (load,) = loads_of(case.beside)
+        (load,) = loads_of(case.background)
         assert sorted([*case.devices, *load.case.devices]) == list(range(64))
 
 
 def test_a_share_is_two_ranks_at_least() -> None:
-    (found,) = planned(case_of('ranks = "1%"\nbeside = "none"'))
+    (found,) = planned(case_of('ranks = "1%"\nbackground = "none"'))
     assert found.case.ranks == 2
 
 
@@ -138,6 +138,6 @@ def test_the_built_in_plan_has_gpcnets_mix_on_twenty_ranks() -> None:
              if one.case.transport == "mpi" and not one.skip]  # fmt: skip
     assert [(case.pattern, case.size) for case in mixes] == [("halo", 8), ("halo", 128 << 10), ("allreduce", 8)]
     for case in mixes:
-        groups = [load.case.devices for load in loads_of(case.beside)]
+        groups = [load.case.devices for load in loads_of(case.background)]
         assert [case.ranks, *map(len, groups)] == [4, 4, 4, 4, 4]
         assert sorted([*case.devices, *(device for group in groups for device in group)]) == list(range(20))

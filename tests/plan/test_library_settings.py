@@ -205,7 +205,7 @@ def test_classes_are_launches_of_their_own_and_jobs_have_each_their_own() -> Non
     assert environments(text) == [{"NCCL_IB_SL": "0"}, {"NCCL_IB_SL": "3"}, {}]
     jobs = (
         '[[launch]]\nthreads={threads}\n[[job]]\nname="other"\ntransport="ccl"\npattern="alltoall"\nsize="64KiB"\n'
-        'service_class=3\n[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\nranks=2\nbeside="other"\n'
+        'service_class=3\n[[case]]\ntransport="ccl"\npattern="allreduce"\nsize="8"\nranks=2\nbackground="other"\n'
         "service_class=[1, 3]"
     )
     plan = parse_plan(jobs.format(threads="false"), "test", "test")

@@ -48,7 +48,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--placement", "last", "--quick"], ["--placement", "last", "spread"]),
         (["--pairs", "root", "--resume", "x"], ["--pairs", "--resume"]),
         (["--thread-level", "many", "--quick"], ["--thread-level", "many", "funneled"]),
-        (["--bind", "999", "--devices", "host:1", "--pattern", "floor"], ["999", "not available"]),
+        (["--bind", "999", "--devices", "host:1", "--pattern", "empty_op"], ["999", "not available"]),
         (["--quick", "--repeat", "10000000"], ["10000000 launches", "at most 200000"]),
         (
             ["--hosts", "n[1-1000]", "--devices", "host:2", "--pattern", "pingpong", "--size", "8", "--dry-run"],
@@ -73,7 +73,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--resume", "x", "--quick"], ["--resume"]),
         (["--retry", "hung"], ["--resume"]),
         (["--threads", "--mpi", "mpich"], ["--threads", "--mpi"]),
-        (["--quick", "--pattern", "chase"], ["chase", "quick"]),
+        (["--quick", "--pattern", "pointer_chase"], ["pointer_chase", "quick"]),
         (["--window", "0"], ["--window", "0"]),
         (["--nonsense"], ["--nonsense"]),
         (["extra"], ["extra"]),

@@ -42,7 +42,7 @@ def run(cwd: Path, plan: str, *words: str, nccl: str = "nccl0", **variables: str
     """Exit status, and (pattern, status, reason) of every case."""
     (cwd / "plan.toml").write_text(plan)
     done = linkgauge("run", "--devices", "cuda", "--out", "run", "--stop-rule", "count", "--stop-samples", "5",
-                     "--stop-time-ns", "20s", "--no-report", "--plan", "plan.toml", *words, cwd=cwd, nccl=nccl,
+                     "--max-time", "20s", "--no-report", "--plan", "plan.toml", *words, cwd=cwd, nccl=nccl,
                      **variables)  # fmt: skip
     assert (cwd / "run").exists(), done.stderr + done.stdout
     assert "Traceback" not in done.stderr, done.stderr
@@ -208,7 +208,7 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
     # Of the three the library reads two; by the third nothing can be gained, nor by the protocol.
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_ALGO,NCCL_PROTO,NCCL_NTHREADS", "--guard", "allgather 24KiB", "--allow", "50",
-             "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s",
+             "--threads", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s",
              "--out", "tuned")  # fmt: skip
     done = linkgauge(*words, "--budget", "400s", "--json", cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2",
                      LINKGAUGE_STAND_IN_NCCL_NO_TREE_US="3000")  # fmt: skip
@@ -246,7 +246,7 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
 def test_settings_of_a_communicator_are_searched_in_one_launch_and_proved_by_exports(tmp_path: Path) -> None:
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_CGA_CLUSTER_SIZE,NCCL_MIN_CTAS,NCCL_MAX_CTAS", "--guard", "allgather 24KiB",
-             "--allow", "50", "--threads", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s",
+             "--allow", "50", "--threads", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s",
              "--budget", "400s", "--out", "tuned", "--json")  # fmt: skip
     done = linkgauge(*words, cwd=tmp_path, LINKGAUGE_STAND_IN="devices=2", LINKGAUGE_STAND_IN_NCCL_CLUSTERS_US="3000")
     assert done.returncode == 0, done.stderr
@@ -353,15 +353,15 @@ def test_the_library_in_use_is_listed(tmp_path: Path, nccl: str, version: str) -
 def test_flags_and_chases_between_devices_are_measured(tmp_path: Path) -> None:
     plan = (
         '[[case]]\ntransport = "kernel"\npattern = "flag_pingpong"\npairs = "all"\ndevices = [[0, 1]]\n'
-        '[[case]]\ntransport = "kernel"\npattern = "chase"\nsize = "64KiB"\npairs = "first"\ndevices = [[0, 1]]\n'
-        '[[case]]\ntransport = "kernel"\npattern = "chase"\nsize = "64KiB"\nsource_memory = "pinned"\n'
+        '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\nsize = "64KiB"\npairs = "first"\ndevices = [[0, 1]]\n'
+        '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\nsize = "64KiB"\nsource_memory = "pinned"\n'
         "devices = [[0, 1]]\n"
     )
     status, _ = run(tmp_path, plan)
     assert status == 0
     rows = load(tmp_path / "run").rows()
     found = {(row.case.pattern, row.case.source_memory, tuple(row.case.devices)): str(row.status) for row in rows}
-    chases = {("chase", kind, (device,)) for kind in ("device", "pinned") for device in (0, 1)}
+    chases = {("pointer_chase", kind, (device,)) for kind in ("device", "pinned") for device in (0, 1)}
     flags = {("flag_pingpong", "device", devices) for devices in ((0, 1), (1, 0), (0,), (1,))}
-    assert set(found) == {*chases, *flags, ("chase", "device", (0, 1))}
+    assert set(found) == {*chases, *flags, ("pointer_chase", "device", (0, 1))}
     assert set(found.values()) == {"ok"}

@@ -75,7 +75,7 @@ def test_a_wrong_word_is_named_on_one_line(
 @pytest.mark.parametrize(
     "words",
     [["run", "--devices", "host:2", "--threads", "--out"], ["run", "--resume"], ["show"], ["report"], ["findings"],
-     ["check"], ["export"], ["compare", "a"], ["against", "osu=a", "--out"], ["watch", "--out"], ["tune", "--out"]],
+     ["check"], ["export"], ["compare", "a"], ["crosscheck", "osu=a", "--out"], ["watch", "--out"], ["tune", "--out"]],
     ids=lambda words: words[0],
 )  # fmt: skip
 def test_a_name_that_is_not_utf8_is_refused_before_anything_is_measured(
@@ -247,7 +247,7 @@ def test_lists_fold_no_name_and_leave_out_empty_columns(
 
 
 def test_no_command_has_two_parameters_of_one_name() -> None:
-    """One would take the other's words: `--with` and the dimension `beside` did."""
+    """One would take the other's words: `--with` and the dimension `background` did."""
     for entry in cli.COMMANDS:
         found = cli.ROOT.get_command(click.Context(cli.ROOT), entry.name)
         assert found is not None

@@ -62,7 +62,7 @@ def shell(line: str, folder: Path, **environment: str) -> subprocess.CompletedPr
 
 @pytest.mark.parametrize(
     "words",
-    ["--version", "--help", "run --help", "system", "system lumi-g", "expect alps", "expect alps --json",
+    ["--version", "--help", "run --help", "topology", "topology lumi-g", "expect alps", "expect alps --json",
      "expect --rules", "list plans", "query RUN 'SELECT * FROM cases'", "show RUN", "export RUN",
      "findings RUN --json", "check RUN"],
 )  # fmt: skip
@@ -141,10 +141,10 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
         (["report", "s" * 5000], ["s" * 20]),
         (["import", "s" * 5000], ["s" * 20]),
         (["baseline", "s" * 5000, "--out", "b"], ["s" * 20]),
-        (["against", "osu=" + "s" * 5000], ["s" * 20]),
+        (["crosscheck", "osu=" + "s" * 5000], ["s" * 20]),
         (["reproduce", "s" * 5000], ["s" * 20]),
         (["findings", "s" * 5000], ["s" * 20]),
-        (["system", "--recorded", "s" * 5000], ["s" * 20]),
+        (["topology", "--recorded", "s" * 5000], ["s" * 20]),
     ],
 )  # fmt: skip
 def test_values_that_no_command_can_use(
@@ -230,7 +230,7 @@ def test_a_run_folder_may_have_a_colon_in_its_name(
 @pytest.mark.skipif(not namespaces_may_be_made(), reason="no namespaces may be made here")
 def test_shared_memory_that_is_not_there_is_found_before_it_is_touched(tmp_path: Path) -> None:
     """Of 4 KiB one page goes to the private folder: the heartbeat's would end the command by SIGBUS."""
-    run = "$LG run --devices host:2 --threads --pattern floor --no-report --out run"
+    run = "$LG run --devices host:2 --threads --pattern empty_op --no-report --out run"
     done = shell(f'exec unshare -m sh -c "mount -t tmpfs -o size=4k tmpfs /dev/shm && {run}"', tmp_path)
     assert done.returncode == 5, done.stderr
     assert re.search(r"^linkgauge: error: cannot make /dev/shm/\S+: No space left on device", done.stderr, re.MULTILINE)

@@ -26,9 +26,9 @@ size = ["24", "64KiB"]
 pairs = "first"
 stop_rule = "count"
 stop_samples = 5
-stop_time_ns = "20s"
+max_time = "20s"
 """
-FEW = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s")
+FEW = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s")
 # An application has patterns in its steps: test_applications.
 DATA_PATTERNS = {name for name, info in PATTERNS.items() if info.collective and name != "application"} | {
     "pingpong",
@@ -56,13 +56,13 @@ def test_every_pattern_runs_verified_on_every_transport_that_supports_it(
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     measured = {(row.case.transport, row.case.pattern) for row in rows if row.status == "ok"}
     assert {(transport, pattern) for transport in transports for pattern in DATA_PATTERNS} <= measured
-    for one in ("local_copy", "host_to_device", "device_to_host", "host_device_both", "stream_copy", "chase", "floor"):
+    for one in ("local_copy", "host_to_device", "device_to_host", "host_device_bidirectional", "stream_copy", "pointer_chase", "empty_op"):
         assert ("kernel", one) in measured
 
 
 def test_pairs_run_both_ways_and_with_themselves(tmp_path: Path) -> None:
     words = ["--pattern", "pingpong,unidirectional", "--size", "8", "--devices", "host:3", "--stop-rule", "count",
-             "--stop-samples", "5", "--stop-time-ns", "20s", "--plan", "pairs.toml", "--no-report"]  # fmt: skip
+             "--stop-samples", "5", "--max-time", "20s", "--plan", "pairs.toml", "--no-report"]  # fmt: skip
     (tmp_path / "pairs.toml").write_text('[[case]]\npattern = ["pingpong", "unidirectional"]\nsize = "8"\n')
     done = linkgauge("run", "--out", "run", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ def test_every_mpi_library_here_lands_in_one_run_folder(tmp_path: Path) -> None:
         pytest.skip("one MPI library only")
     words = [word for name in names for word in ("--mpi", name)]
     done = linkgauge("run", "--pattern", "pingpong,allreduce", "--transport", "mpi,staging", "--size", "8,64KiB",
-                     "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--devices", "host:2",
+                     "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--devices", "host:2",
                      "--out", "run", "--no-report", *words, cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     run = load(tmp_path / "run")
@@ -90,7 +90,7 @@ def test_every_mpi_library_here_lands_in_one_run_folder(tmp_path: Path) -> None:
 
 def test_a_corrupted_case_is_caught_also_when_only_the_final_operation_is_wrong(run_plan: Any, tmp_path: Path) -> None:
     text = '[[case]]\ntransport = ["mpi", "kernel"]\npattern = "pingpong"\nsize = "4KiB"\npairs = "first"\n'
-    text += 'stop_rule = "count"\nstop_samples = 5\nstop_time_ns = "20s"\n'
+    text += 'stop_rule = "count"\nstop_samples = 5\nmax_time = "20s"\n'
     planted = {"transport": "mpi", "size": 4096, "kind": "corrupt", "phase": "final_check", "rank": 1}
     planter = Path(__file__).parents[1] / "faults" / "planter.py"
     fault = {"planter": str(planter), "folder": str(tmp_path), "faults": [planted]}

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(not (STAND_INS / "libcuda.so.1").exists(), reason="no stand-in GPUs: build the C++ tests"),
 ]
-QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
 # By inter-process handles nothing could be shared.
 NO_IPC = "fail=cuIpcGetMemHandle:1:1"
 # Buffers are lent alike in each; the last is refused by copies.
@@ -73,14 +73,14 @@ def test_every_pattern_between_processes_is_verified_without_an_ipc_handle(tmp_p
 
 def test_threads_loads_and_applications_take_such_memory_too(tmp_path: Path) -> None:
     load_of = "kernel alltoall 64KiB on=2,3 handles=fabric"
-    plan = f'{PAIR}devices = [[0, 1]]\nbeside = ["", "{load_of}"]\n[[case]]\napp = "halo_stencil n=16"\n'
+    plan = f'{PAIR}devices = [[0, 1]]\nbackground = ["", "{load_of}"]\n[[case]]\napp = "halo_stencil n=16"\n'
     plan += 'transport = "kernel"\nhandles = "fabric"\ndevices = [[0, 1]]\n'
     for words in ((), ("--threads",)):
         cwd = tmp_path / ("threads" if words else "processes")
         cwd.mkdir()
         rows = rows_of(cwd, plan, *words, settings=f"devices=4;{NO_IPC}")
         assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
-        assert {row.case.beside for row in rows} == {"", load_of}
+        assert {row.case.background for row in rows} == {"", load_of}
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_between_nodes_they_reach_where_other_handles_do_not(tmp_path: Path, han
     plan = (
         '[[case]]\ntransport = ["copy_engine", "kernel"]\nsize = "48KiB"\ninitiator = ["sender", "receiver"]\n'
         'pattern = ["pingpong", "unidirectional", "bidirectional", "alltoall", "allreduce", "halo", "barrier"]\n'
-        f'pairs = "first"\nhandles = "{handles}"\nstop_rule = "count"\nstop_samples = 5\nstop_time_ns = "30s"\n'
-        '[[case]]\ntransport = "kernel"\npattern = "chase"\nsize = "8KiB"\npairs = "first"\nhandles = "fabric"\n'
+        f'pairs = "first"\nhandles = "{handles}"\nstop_rule = "count"\nstop_samples = 5\nmax_time = "30s"\n'
+        '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\nsize = "8KiB"\npairs = "first"\nhandles = "fabric"\n'
     )
     (tmp_path / "plan.toml").write_text(plan)
     environment = {
@@ -130,10 +130,10 @@ def test_between_nodes_they_reach_where_other_handles_do_not(tmp_path: Path, han
                           check=False, timeout=300, stdin=subprocess.DEVNULL)  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = [row for row in load(tmp_path / "run").rows() if len(set(row.case.devices)) > 1]
-    chases = [row for row in rows if row.case.pattern == "chase"]
+    chases = [row for row in rows if row.case.pattern == "pointer_chase"]
     assert {str(row.status) for row in chases} == {"skipped"}
     assert all("one node only" in row.reason for row in chases), chases[0].reason
-    others = [row for row in rows if row.case.pattern != "chase"]
+    others = [row for row in rows if row.case.pattern != "pointer_chase"]
     assert {str(row.status) for row in others} == {status}, [row.reason for row in others]
     if status == "ok":
         assert all(row.record["verified"] for row in others)

@@ -79,7 +79,7 @@ def run(cwd: Path, prefix: Path, plan: str) -> tuple[int, str]:
         "LINKGAUGE_STAND_IN": "devices=2",
     }
     words = ["run", "--devices", "cuda", "--mpi", str(prefix), "--plan", "plan.toml", "--out", "run", "--no-report"]
-    words += ["--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s"]
+    words += ["--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s"]
     done = linkgauge(*words, cwd=cwd, env=environment, timeout_s=400)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stderr + done.stdout

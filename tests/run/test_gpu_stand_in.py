@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from linkgauge.model.case import MANAGED_USES, Case
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import Request, rows_of
 from linkgauge.stats.interference import interferences
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
@@ -35,11 +35,11 @@ THREADS = pytest.param(True, marks=thorough("processes meet the same code, and o
 PROCESSES = pytest.param(False, marks=thorough("threads meet the same code, and others here are of processes"))
 CUDA_PROCESSES = pytest.param("cuda", False, marks=thorough("most other tests here are of CUDA and processes"))
 HIP_THREADS = pytest.param("hip", True, marks=thorough("processes of HIP, and threads of CUDA, meet the same code"))
-CASES = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--plan", "plan.toml")
+CASES = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--plan", "plan.toml")
 PAIRS = """
 [[case]]
 transport = ["copy_engine", "kernel"]
-pattern = ["unidirectional", "allgather", "host_to_device", "chase"]
+pattern = ["unidirectional", "allgather", "host_to_device", "pointer_chase"]
 size = "64KiB"
 pairs = "first"
 """
@@ -75,7 +75,7 @@ def test_gpus_are_measured_and_verified(tmp_path: Path, devices: str, threads: b
     good = {(transport, pattern) for transport, pattern, status, _ in cases if status == "ok"}
     for transport in ("copy_engine", "kernel"):
         assert {(transport, p) for p in ("unidirectional", "allgather", "host_to_device")} <= good
-    assert ("kernel", "chase") in good
+    assert ("kernel", "pointer_chase") in good
     # Which copy kernel was the fastest, and its grid, is stored with the case.
     for row in load(tmp_path / "run").cases.to_pylist():
         if row["status"] == "ok" and row["transport"] == "kernel" and row["pattern"] in ("unidirectional", "allgather"):
@@ -427,7 +427,7 @@ def test_a_rank_that_cannot_launch_ends_the_others_wait(tmp_path: Path) -> None:
 HOST_AND_ALL = """
 [[case]]
 transport = ["copy_engine", "kernel"]
-pattern = ["host_to_device", "device_to_host", "host_device_both"]
+pattern = ["host_to_device", "device_to_host", "host_device_bidirectional"]
 size = "64KiB"
 blocks = 1
 cadence = ["isolated", "gated"]
@@ -460,11 +460,11 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
             for pattern, lane in (
                 ("host_to_device", "host->2"),
                 ("device_to_host", "2->host"),
-                ("host_device_both", "host<->2"),
+                ("host_device_bidirectional", "host<->2"),
             ):
                 row = measured[transport, pattern, cadence, (0, 1, 2)]
                 assert row.record["lanes"][2] == lane
-                assert row.record["bytes_total"] == 3 * (64 << 10) * (2 if pattern == "host_device_both" else 1)
+                assert row.record["bytes_total"] == 3 * (64 << 10) * (2 if pattern == "host_device_bidirectional" else 1)
                 assert (transport, pattern, cadence, (1,)) in measured
     for device in range(3):
         row = measured["copy_engine", "bidirectional", "isolated", (device,)]
@@ -473,7 +473,7 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
 
     [sums] = [
         one
-        for one in summarise(load(tmp_path / "run")).to_pylist()
+        for one in summarize(load(tmp_path / "run")).to_pylist()
         if (one["transport"], one["pattern"], one["devices"]) == ("kernel", "bidirectional", [1])
     ]
     assert sums["lane_name"] == "sum"
@@ -485,7 +485,7 @@ def test_one_flow_is_timed_while_others_go_on_beside_it(tmp_path: Path, devices:
     plan = """
 [[case]]
 transport = ["copy_engine", "kernel"]
-pattern = ["host_to_device_beside", "device_to_host_beside"]
+pattern = ["host_to_device_contended", "device_to_host_contended"]
 variant = ["default", "both_ways"]
 size = "64KiB"
 blocks = 1
@@ -504,11 +504,11 @@ batch = 3
     assert {case.ranks for case, _, _ in cases} == {1, 3}
     for row in load(tmp_path / "run").rows():
         if row.status == "ok":
-            lane = "host->0" if row.case.pattern == "host_to_device_beside" else "0->host"
+            lane = "host->0" if row.case.pattern == "host_to_device_contended" else "0->host"
             assert row.record["lanes"] == [lane]
             assert row.record["bytes_total"] == 64 << 10
     # One rank's times, and a goodput of its bytes alone.
-    for one in summarise(load(tmp_path / "run")).to_pylist():
+    for one in summarize(load(tmp_path / "run")).to_pylist():
         if one["status"] == "ok":
             assert one["goodput_bytes_per_s"] == pytest.approx((64 << 10) / one["median_ns"] * 1e9)
 
@@ -518,7 +518,7 @@ def test_every_multiprocessor_chases_in_turn(tmp_path: Path, devices: str) -> No
     plan = """
 [[case]]
 transport = "kernel"
-pattern = "chase"
+pattern = "pointer_chase"
 variant = "in_turn"
 size = "2MiB"
 source_memory = ["device", "pinned"]
@@ -554,7 +554,7 @@ transport = "copy_engine"
 pattern = "host_to_device"
 size = "64KiB"
 devices = [[0]]
-beside = ["kernel cpu_stream 256KiB on=same variant=triad", "kernel cpu_stream 256KiB on=same variant=write"]
+background = ["kernel host_stream 256KiB on=same variant=triad", "kernel host_stream 256KiB on=same variant=write"]
 """
     words = ["--threads"] if threads else []
     status, found = run_plan(tmp_path, plan, *words, LINKGAUGE_STAND_IN="devices=1;pageable=0")

@@ -11,7 +11,7 @@ import program
 from linkgauge.store.run import load
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
-FEW = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+FEW = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
 
 
 def linkgauge(cwd: Path, *words: str) -> str:
@@ -29,19 +29,19 @@ def test_the_memory_plan_runs_on_host_devices(tmp_path: Path) -> None:
         assert (row.status == "skipped") == managed, row.reason
         assert not managed or "host devices have no managed memory" in row.reason
         assert managed or row.record["verified"]
-    streams = [row.case for row in rows if row.case.pattern == "cpu_stream"]
+    streams = [row.case for row in rows if row.case.pattern == "host_stream"]
     assert {case.variant for case in streams} == {"copy", "read", "write"}
     assert {(case.cpu_node, case.source_node) for case in streams} >= {(0, 0)}
     peers = {(row.case.source_device, row.case.target_device) for row in rows if row.case.pattern == "stream_copy"}
     assert {(1, -1), (-1, 1), (1, 1)} <= peers
     shown = linkgauge(tmp_path, "show", "run", "--all")
-    assert "cpu_stream · copy · 1 MiB" in shown
+    assert "host_stream · copy · 1 MiB" in shown
     assert "cores \\ memory" in shown
 
 
 def test_nodes_that_are_not_there_are_skipped_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(
-        '[[case]]\ntransport="kernel"\npattern="cpu_stream"\nsize="64KiB"\ncpu_node=[0, 700]\nsource_node=[0, 701]\n'
+        '[[case]]\ntransport="kernel"\npattern="host_stream"\nsize="64KiB"\ncpu_node=[0, 700]\nsource_node=[0, 701]\n'
     )
     linkgauge(tmp_path, "run", "--devices", "host:1", "--plan", "plan.toml", *FEW)
     found = {(row.case.cpu_node, row.case.source_node): (row.status, row.reason or "") for row in

@@ -32,7 +32,7 @@ pattern = ["pingpong", "reduce"]
 size = ["8", "1MiB"]
 pairs = "first"
 """
-QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
 
 
 def measured(cwd: Path, *words: str) -> Run:
@@ -98,5 +98,5 @@ def test_what_would_bring_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "library_folders", list)
     monkeypatch.setattr(transports, "_loads", lambda name: False)
     said = absent_transports("host")
-    assert said["ucx"] == "libucp.so.0 was not found; remedy: pip install libucx-cu12"
-    assert said["ofi"] == "libfabric.so.1 was not found; remedy: install libfabric (Debian: libfabric1)"
+    assert said["ucx"] == "libucp.so.0 was not found; fix: pip install libucx-cu12"
+    assert said["ofi"] == "libfabric.so.1 was not found; fix: install libfabric (Debian: libfabric1)"

@@ -39,7 +39,7 @@ app = "kv_cache descriptors=32 page=4096 batch=8"
 transport = "nixl"
 collectives = "mpi"
 """
-QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
 
 
 @needs_nixl

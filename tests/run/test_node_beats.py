@@ -43,7 +43,7 @@ pattern = "pingpong"
 size = {sizes}
 pairs = "first"
 stop_rule = "duration"
-stop_time_ns = "{ms}ms"
+max_time = "{ms}ms"
 """
 PLANTER = Path(__file__).parents[1] / "faults" / "planter.py"
 HUNG_AFTER_S = 5.0  # of which twice is what a busy machine may take between two cases

@@ -47,7 +47,7 @@ VARIANTS_OF_A_LOAD = ["put", "signal", "device", *COLLECTIVE_VARIANTS]
 PAIR = (
     '[[case]]\ntransport = "nvshmem"\npattern = "unidirectional"\nsize = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
 )
-QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
 
 
 def linkgauge(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -272,7 +272,7 @@ def test_a_window_of_messages_is_one_kernels_and_its_grid_is_stored(tmp_path: Pa
 @pytest.mark.parametrize(
     ("lacking", "part"),
     [
-        ("libnvJitLink.so.12", "no libnvJitLink.so.12; remedy: pip install nvidia-nvjitlink-cu12"),
+        ("libnvJitLink.so.12", "no libnvJitLink.so.12; fix: pip install nvidia-nvjitlink-cu12"),
         ("libnvshmem_device.a", "libnvshmem_device.a was not found"),
         ("include", "nvshmem.h was not found"),
         ("include/cuda", "CUDA's header cuda/std/cstdint was not found"),
@@ -392,13 +392,13 @@ def test_a_pe_that_refuses_fails_the_case_of_those_that_wait_for_it_within_nvshm
 
 def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) -> None:
     loads = ["", *(f"nvshmem alltoall 64KiB on=2,3 variant={variant}" for variant in VARIANTS_OF_A_LOAD)]
-    plan = f'[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nbeside = {json.dumps(loads)}\n'
+    plan = f'[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nbackground = {json.dumps(loads)}\n'
     plan += 'size = "24KiB"\ndevices = [[0, 1]]\npairs = "first"\n'
     rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=4")
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
     launches = load(tmp_path / "run").launches.to_pylist()
     derived = {one["launch"]: json.loads(one["extra"])["derived_env"] for one in launches}
-    told = {row.case.beside: derived[row.record["launch"]] for row in rows}
+    told = {row.case.background: derived[row.record["launch"]] for row in rows}
     assert told.pop("") == {}
     assert [*told.values()] == [ASKED_ENV] * len(VARIANTS_OF_A_LOAD)
 

@@ -50,7 +50,7 @@ def test_its_ranks_are_processes() -> None:
 def test_every_pattern_is_verified(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
     command = [sys.executable, "-m", "linkgauge", "run", "--devices", "host:2", "--plan", "plan.toml", "--out", "run",
-               "--no-report", "--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s"]  # fmt: skip
+               "--no-report", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
                           env={**os.environ, "LD_LIBRARY_PATH": FOLDERS}, stdin=subprocess.DEVNULL)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

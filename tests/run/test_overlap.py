@@ -17,7 +17,7 @@ from linkgauge.system import catalog
 from run.test_beside import linkgauge, phases
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
-QUICK = ("--stop-rule", "count", "--stop-samples", "8", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+QUICK = ("--stop-rule", "count", "--stop-samples", "8", "--max-time", "20s", "--no-report", "--out", "run")
 
 
 def test_the_plan_measures_each_mechanism_beside_computation_and_computation_beside_it(tmp_path: Path) -> None:

@@ -120,10 +120,10 @@ transport = "mpi"
 pattern = "pingpong"
 size = "8"
 pairs = "first"
-beside = "mpi pingpong 64KiB on=2,3 mpi=same"
+background = "mpi pingpong 64KiB on=2,3 mpi=same"
 stop_rule = "count"
 stop_samples = 40
-stop_time_ns = "20s"
+max_time = "20s"
 """
 
 

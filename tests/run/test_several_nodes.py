@@ -33,14 +33,14 @@ pattern = ["allreduce", "alltoall", "broadcast"]
 size = ["8", "64KiB"]
 stop_rule = "count"
 stop_samples = 40
-stop_time_ns = "30s"
+max_time = "30s"
 [[case]]
 transport = "mpi"
 pattern = "pingpong"
 size = "8"
 stop_rule = "count"
 stop_samples = 40
-stop_time_ns = "30s"
+max_time = "30s"
 """
 
 

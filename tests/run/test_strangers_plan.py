@@ -58,7 +58,7 @@ TWO = {"pattern": "pingpong", "ranks": 2}
         (cases(pattern="pingpong", ranks=3, devices=[0, 1, 2]), "launch 0: a pingpong of 3 ranks"),
         (cases(pattern="broadcast", ranks=3, devices=[0, 1, 2], root=3), "launch 0: root 3 of 3 ranks"),
         (cases(pattern="broadcast", ranks=3, devices=[0, 1, 2], groups=2), "a broadcast of 3 ranks in 2 groups"),
-        (cases(**TWO, devices=[0, 1], beside="staging pingpong 8 on=2+99"), "device 99"),
+        (cases(**TWO, devices=[0, 1], background="staging pingpong 8 on=2+99"), "device 99"),
         (
             settings(devices=[0, 99, 2]) | cases(**TWO, devices=[0, 99]),
             "run needs device 99, here are 3: see --devices",

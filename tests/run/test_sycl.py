@@ -26,7 +26,7 @@ FOLDERS = [pytest.param(str(STAND_INS / "sycl"), marks=needs_stand_in, id="stand
 ONE_DEVICE = """
 [[case]]
 transport = ["copy_engine", "kernel"]
-pattern = ["host_to_device", "device_to_host", "host_device_both", "local_copy", "floor"]
+pattern = ["host_to_device", "device_to_host", "host_device_bidirectional", "local_copy", "empty_op"]
 size = ["1000003"]
 clock = ["host", "event"]
 """
@@ -45,7 +45,7 @@ pairs = "first"
 source_memory = "pinned"
 target_memory = "pinned"
 """
-QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--stop-time-ns", "20s", "--no-report", "--out", "run")
+QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
 
 
 def linkgauge(*words: str, cwd: Path, sycl: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +70,7 @@ def test_one_device_copies_and_what_needs_kernels_is_skipped(sycl: str, tmp_path
     status, reasons = ran(tmp_path, ONE_DEVICE, sycl, "--devices", "sycl:0")
     assert status == 0
     assert {pattern for transport, pattern, *_ in reasons if transport == "copy_engine"} == {
-        "host_to_device", "device_to_host", "host_device_both", "local_copy", "floor"}  # fmt: skip
+        "host_to_device", "device_to_host", "host_device_bidirectional", "local_copy", "empty_op"}  # fmt: skip
     for (transport, *_), reason in reasons.items():
         assert ("no kernels of ours" in reason) if transport == "kernel" else not reason
     info = json.loads((tmp_path / "run" / "run.json").read_text())["devices"]
@@ -119,7 +119,7 @@ def test_sycl_is_had_by_name_alone(tmp_path: Path) -> None:
     assert "sycl" not in {one["kind"] for one in said}
 
 
-def test_without_sycl_the_remedy_is_named(tmp_path: Path) -> None:
+def test_without_sycl_the_fix_is_named(tmp_path: Path) -> None:
     done = linkgauge("run", "--devices", "sycl", cwd=tmp_path, sycl=str(tmp_path))
     if done.returncode == 0:
         pytest.skip("DPCTL is installed where the loader finds it")

@@ -30,7 +30,7 @@ size = {list(SIZES)}
 pairs = "first"
 devices = [[0, 1]]
 stop_rule = "duration"
-stop_time_ns = "STOP"
+max_time = "STOP"
 """
 CASES = len(TRANSPORTS) * len(PATTERNS) * len(SIZES)
 
@@ -108,7 +108,7 @@ def test_a_short_limit_keeps_the_beginning_of_the_order_of_value_and_the_rest_is
 def test_where_cases_take_longer_than_estimated_the_least_telling_are_left(tmp_path: Path) -> None:
     # Samples that a rank comes to late on purpose: no estimate knows of it. Two kinds of launches.
     table = PLAN.replace("STOP", "20s").replace(
-        'stop_rule = "duration"', 'stop_rule = "count"\nstop_samples = 16\narrival = "skewed"\nskew_ns = "10ms"'
+        'stop_rule = "duration"', 'stop_rule = "count"\nstop_samples = 16\narrival = "skewed"\nskew = "10ms"'
     )
     launches = '[[launch]]\nname = "near"\n[[launch]]\nname = "free"\nbind = "none"\n'
     (tmp_path / "plan.toml").write_text(launches + table)

@@ -8,7 +8,7 @@ import pytest
 
 from cluster_oracle import tried
 from linkgauge.app.cli import run_command
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.simulate import Placement, Request, answers, laid_out, of_system, parse_rules
 from linkgauge.simulate.playing import MOST_FLOWS
 from linkgauge.system import from_toml, load
@@ -66,8 +66,8 @@ oversubscription = 2
 
 
 def least(system: System, pattern: str, nodes: int, **case: Any) -> float:
-    found = ceilings(system, {"pattern": pattern, "nodes": nodes, **case})
-    return min(one.value_bytes_per_s or 0.0 for one in found if one.kind == "bound" and one.without is None)
+    found = limits(system, {"pattern": pattern, "nodes": nodes, **case})
+    return min(one.value_bytes_per_s or 0.0 for one in found if one.kind == "upper bound" and one.without is None)
 
 
 @pytest.mark.parametrize("first", range(0, most(120, 24), 6))
@@ -100,7 +100,7 @@ def test_beyond_one_domain_the_nics_of_the_smallest_bind() -> None:
     ("each", "nodes", "expected"), [(16, 18, 50 * 17 / 32), (3, 5, 50 * 4 / 6), (4, 8, 50 * 7 / 16)]
 )
 def test_a_short_group_is_counted_with_the_nodes_it_has(each: int, nodes: int, expected: float) -> None:
-    found = {one.rule: one.value_bytes_per_s for one in ceilings(from_toml(SHORT % (each, nodes)), {
+    found = {one.rule: one.value_bytes_per_s for one in limits(from_toml(SHORT % (each, nodes)), {
         "pattern": "alltoall", "nodes": nodes
     })}  # fmt: skip
     assert found["network_bisection"] == pytest.approx(expected * GB)
@@ -152,13 +152,13 @@ def test_too_many_unlike_flows_are_called_a_bound(capsys: pytest.CaptureFixture[
 
 
 def test_a_bound_without_in_network_reduction_says_so_and_holds_nothing_else() -> None:
-    found = {one.rule: one for one in ceilings(load("hgx-h100-8"), {"pattern": "allreduce"})}
+    found = {one.rule: one for one in limits(load("hgx-h100-8"), {"pattern": "allreduce"})}
     supposed = found["allreduce_bytes"]
-    assert (supposed.kind, supposed.without) == ("bound", "in-network reduction")
+    assert (supposed.kind, supposed.without) == ("upper bound", "in-network reduction")
     assert supposed.basis.startswith("without in-network reduction")
     assert (found["allreduce_in_network"].value_bytes_per_s or 0) > (supposed.value_bytes_per_s or 0)
     assert found["allreduce_cut"].without is None
     # A kernel of ours sends all bytes itself, and a switch that adds nothing changes nothing.
     for name, transport in (("hgx-h100-8", "kernel"), ("v100-dgx-1", None)):
-        plain = {one.rule: one for one in ceilings(load(name), {"pattern": "allreduce", "transport": transport})}
+        plain = {one.rule: one for one in limits(load(name), {"pattern": "allreduce", "transport": transport})}
         assert plain["allreduce_bytes"].without is None

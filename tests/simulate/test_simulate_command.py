@@ -51,10 +51,10 @@ def answers_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict
         (["lumi-g", "--set", "group=3"], "did you mean 'groups'"),
         (["lumi-g", "--set", "port_rate=0GB/s"], "more than 0"),
         (["lumi-g", "--set", "port_rate=fast"], "no quantity"),
-        (["lumi-g", "--beside", "alltoall"], "PATTERN:GPUS"),
-        (["lumi-g", "--beside", "alltoall:1000000", "--gpus", "64"], "lumi-g has 2976"),
-        (["lumi-g", "--beside", "alltoall:64", "--gpus", "64", "--routing", "best"], "spreads evenly"),
-        (["lumi-g", "--pessimistic"], "goes with --beside"),
+        (["lumi-g", "--background", "alltoall"], "PATTERN:GPUS"),
+        (["lumi-g", "--background", "alltoall:1000000", "--gpus", "64"], "lumi-g has 2976"),
+        (["lumi-g", "--background", "alltoall:64", "--gpus", "64", "--routing", "best"], "spreads evenly"),
+        (["lumi-g", "--pessimistic"], "goes with --background"),
         (["lumi-g", "--gpus-per-node", "9"], "lumi-g has 8"),
         (["hgx-h100-8"], "no NICs"),
         (["lumi-g", "--pattern", "allreduce", "--algorithm", "halving", "--gpus", "24"], "power of two"),
@@ -146,10 +146,10 @@ def test_described_fabrics_fit_what_their_sources_say() -> None:
 def test_network_global_counts_what_joins_groups_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["expect", "lumi-g", "--nodes", "1000", "--pattern", "alltoall", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    basis = next(one["basis"] for one in row["ceilings"] if one["rule"] == "network_global")
+    basis = next(one["basis"] for one in row["limits"] if one["rule"] == "network_global")
     assert "1.15e+04 GB/s" in basis  # 23 x 20 links of 25 GB/s, not 32 x 17
     simulated = {one["rule"]: one["goodput"] for one in row["simulated"]}
-    bound = next(one["value_bytes_per_s"] for one in row["ceilings"] if one["rule"] == "nic_bundle")
+    bound = next(one["value_bytes_per_s"] for one in row["limits"] if one["rule"] == "nic_bundle")
     assert simulated["minimal"] < simulated["best"] <= bound * 1.001
 
 

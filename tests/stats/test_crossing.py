@@ -103,7 +103,7 @@ def test_a_loads_bytes_are_not_taken_for_the_cases() -> None:
     each = 10 * (2 << 20)
     for share, went_by in ((1.0, ""), (0.5, ""), (0.0, "shared_memory")):
         sent = {(rank, "eth0"): int(share * each) for rank in (0, 1)}
-        found = counted(sent, beside="mpi ring_shift 1MiB on=0,1")
+        found = counted(sent, background="mpi ring_shift 1MiB on=0,1")
         assert found is not None
         assert found.went_by == went_by
 
@@ -177,7 +177,7 @@ def test_no_class_and_no_network_prove_nothing() -> None:
     assert class_effect(none) is None
     assert class_lines([none]) == []
     at_three = {(rank, "eth0", 3): EACH for rank in (0, 1)}
-    for more in ({"beside": "mpi ring_shift 1MiB on=0,1"}, {"size": 8}):
+    for more in ({"background": "mpi ring_shift 1MiB on=0,1"}, {"size": 8}):
         load = counted({(0, "eth0"): EACH, (1, "eth0"): EACH}, priorities=at_three, service_class="3", **more)  # type: ignore[arg-type]
         assert load is not None
         effect = class_effect(load)

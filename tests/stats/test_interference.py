@@ -73,9 +73,9 @@ def test_what_a_load_keeps_is_of_the_time_under_way(kept: float) -> None:
     edges = np.linspace(1000, begins[-1] - 1000, 60)
     beside = Stretches(edges[:-1], np.diff(edges), np.array([held(a, b) for a, b in itertools.pairwise(edges)]))
     alone = Stretches(-np.array([9e5, 5e5]), np.array([3e5, 4e5]), np.array([3000.0, 4000.0]))
-    rate = load_rate(2, {"alone": alone, "beside": beside}, under_way)
+    rate = load_rate(2, {"alone": alone, "background": beside}, under_way)
     assert rate.alone_ns == pytest.approx(100)
     assert rate.kept == pytest.approx(kept, rel=1e-9)
-    assert load_rate(2, {"alone": alone, "beside": beside}, under_way[:20]).kept is None  # seldom under way
-    assert load_rate(2, {"alone": alone, "beside": beside}, None).kept is None
-    assert load_rate(2, {"beside": beside}, under_way).alone_ns is None
+    assert load_rate(2, {"alone": alone, "background": beside}, under_way[:20]).kept is None  # seldom under way
+    assert load_rate(2, {"alone": alone, "background": beside}, None).kept is None
+    assert load_rate(2, {"background": beside}, under_way).alone_ns is None

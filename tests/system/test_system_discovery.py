@@ -11,7 +11,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.errors import UsageError
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.expect.graph import FABRIC, NODE, wires
 from linkgauge.system import amdsmi, discover, sysfs
 from linkgauge.system.dump import to_json
@@ -137,12 +137,12 @@ def test_hgx_devices_have_a_nic_near(hgx: Machine) -> None:
         assert rate.value == 50e9
 
 
-def test_hgx_gives_every_pattern_a_ceiling(hgx: Machine) -> None:
+def test_hgx_gives_every_pattern_a_limit(hgx: Machine) -> None:
     system = discover(hgx.root)
-    found = {c.rule: c for c in ceilings(system, {"pattern": "allreduce", "transport": "kernel"})}
+    found = {c.rule: c for c in limits(system, {"pattern": "allreduce", "transport": "kernel"})}
     assert found["allreduce_bytes"].value_bytes_per_s == pytest.approx(450e9 * 4 / 6)
     h2d = {
-        c.rule: c for c in ceilings(system, {"pattern": "host_to_device", "devices": (0,), "transport": "copy_engine"})
+        c.rule: c for c in limits(system, {"pattern": "host_to_device", "devices": (0,), "transport": "copy_engine"})
     }
     assert h2d["host_links"].value_bytes_per_s == pytest.approx(63.015e9, rel=1e-4)
     # 256 bytes of payload in 280 on the wire.
@@ -223,7 +223,7 @@ def test_mi250x_from_the_kernel_equals_its_description(tmp_path: Path) -> None:
     assert device.cache_bytes is not None
     assert device.cache_bytes.value == 8 << 20
     assert [d.numa for d in found.devices] == [3, 3, 1, 1, 0, 0, 2, 2]
-    alltoall = {c.rule: c.value_bytes_per_s for c in ceilings(found, {"pattern": "alltoall"})}
+    alltoall = {c.rule: c.value_bytes_per_s for c in limits(found, {"pattern": "alltoall"})}
     assert alltoall["concurrent_flow"] == pytest.approx(1050e9 / 8)
 
 
@@ -241,13 +241,13 @@ def test_switch_above_two_devices_is_one(tmp_path: Path) -> None:
     system = discover(machine.root, nvml_answers=answers)
     (switch,) = system.of_kind("switch")
     assert {link.other(switch.name) for link in system.links_of(switch.name)} == {"gpu0", "gpu1", "numa0"}
-    both = {c.rule: c.value_bytes_per_s for c in ceilings(system, {"pattern": "host_to_device"})}
-    one = {c.rule: c.value_bytes_per_s for c in ceilings(system, {"pattern": "host_to_device", "devices": (0,)})}
+    both = {c.rule: c.value_bytes_per_s for c in limits(system, {"pattern": "host_to_device"})}
+    one = {c.rule: c.value_bytes_per_s for c in limits(system, {"pattern": "host_to_device", "devices": (0,)})}
     assert both["host_links"] == pytest.approx(one["host_links"])
 
 
 def test_this_machine_without_gpu() -> None:
-    """Hosts with memory; host devices whose rates are missing, and so no ceiling pretends to know them."""
+    """Hosts with memory; host devices whose rates are missing, and so no limit pretends to know them."""
     system = discover(nvml_answers={})
     assert system.hosts
     assert all(host.memory_bytes is not None and host.memory_bytes.value > 2**20 for host in system.hosts)
@@ -258,7 +258,7 @@ def test_this_machine_without_gpu() -> None:
         for link in system.links_of(device.name):
             assert link.data_rate is None
     for pattern in ("alltoall", "allreduce", "broadcast", "ring_shift", "host_to_device"):
-        assert ceilings(system, {"pattern": pattern}) == []
+        assert limits(system, {"pattern": pattern}) == []
 
 
 def test_record_and_play_back(hgx: Machine, tmp_path: Path) -> None:
@@ -291,8 +291,8 @@ def test_small_readers() -> None:
     assert sysfs.cpu_list("") == ()
     assert sysfs.normal_address("00000000:AF:00.0") == "0000:af:00.0"
     assert sysfs.normal_address("00010000:AF:00.0") == "10000:af:00.0"
-    signalling, data = sysfs.pcie_rates(16.0, 16)
-    assert signalling == 32e9
+    signaling, data = sysfs.pcie_rates(16.0, 16)
+    assert signaling == 32e9
     assert data == pytest.approx(31.508e9, rel=1e-4)
     assert sysfs.pcie_rates(2.5, 1) == (312.5e6, 250e6)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.system import System, ancestors, discover, hwloc, sysfs
 from linkgauge.system.draft import FoundDevice
 from linkgauge.system.dump import to_json
@@ -57,7 +57,7 @@ def test_devices_that_meet_below_a_host_bridge_share_a_switch(tmp_path: Path) ->
     # The devices' own links still bind, alone and two at once.
     for chosen, rate in (((0,), 63.015e9), ((0, 1), 2 * 63.015e9)):
         case = {"pattern": "host_to_device", "devices": chosen, "transport": "copy_engine"}
-        bound = next(c for c in ceilings(system, case) if c.rule == "host_links")
+        bound = next(c for c in limits(system, case) if c.rule == "host_links")
         assert bound.value_bytes_per_s == pytest.approx(rate, rel=1e-4)
     assert from_json(to_json(system)) == system
 

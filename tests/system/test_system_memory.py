@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import linkgauge.system as systems
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.system import discover, dmi
 from linkgauge.system.dmi import Module
 from linkgauge.system.dump import to_json
@@ -118,8 +118,8 @@ def test_host_devices_share_their_hosts_memory(tmp_path: Path) -> None:
     system = discover(machine.root, nvml_answers={}, host_devices=4)
 
     def memory(**case: Any) -> float | None:
-        found = ceilings(system, {"transport": "kernel", "size": 1 << 28, **case})
-        values = [c.value_bytes_per_s for c in found if c.rule in ("memory", "local_copy") and c.kind == "bound"]
+        found = limits(system, {"transport": "kernel", "size": 1 << 28, **case})
+        values = [c.value_bytes_per_s for c in found if c.rule in ("memory", "local_copy") and c.kind == "upper bound"]
         return min((v for v in values if v is not None), default=None)
 
     total = 100e9
@@ -132,5 +132,5 @@ def test_host_devices_share_their_hosts_memory(tmp_path: Path) -> None:
     assert memory(pattern="broadcast", devices=(0, 1, 2, 3)) == pytest.approx(total / 4)
     assert memory(pattern="pingpong", devices=(0, 1), size=1 << 20) is None
     bare = systems.load("hgx-h200-8")
-    alltoall = next(c for c in ceilings(bare, {"pattern": "alltoall", "transport": "kernel"}) if c.rule == "memory")
+    alltoall = next(c for c in limits(bare, {"pattern": "alltoall", "transport": "kernel"}) if c.rule == "memory")
     assert alltoall.value_bytes_per_s == pytest.approx(4.8e12 / 2)  # of GPUs each has its own

@@ -10,7 +10,7 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.run.devices import DeviceSet
 from linkgauge.run.prepare import described_devices, system_data
@@ -71,7 +71,7 @@ def test_devices_of_one_address_share_its_links(tmp_path: Path) -> None:
 
     def bound(ordinals: list[int]) -> float | None:
         case = {"pattern": "host_to_device", "transport": "copy_engine", "size": 1 << 26, "devices": ordinals}
-        rates = (one.value_bytes_per_s for one in ceilings(again, case) if one.kind == "bound")
+        rates = (one.value_bytes_per_s for one in limits(again, case) if one.kind == "upper bound")
         return min((rate for rate in rates if rate), default=None)
 
     alone, apart = bound([0]), bound([0, 2])
@@ -81,7 +81,7 @@ def test_devices_of_one_address_share_its_links(tmp_path: Path) -> None:
     assert bound([0, 1]) == pytest.approx(apart / 2)
     # No figure says what goes from one part to the other.
     between = {"pattern": "unidirectional", "transport": "copy_engine", "size": 1 << 26, "devices": [0, 1]}
-    assert not [one for one in ceilings(again, between) if one.kind == "bound"]
+    assert not [one for one in limits(again, between) if one.kind == "upper bound"]
 
 
 def test_a_stored_system_is_read_back(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_dry_run_for_a_machine_that_is_not_here(capsys: pytest.CaptureFixture[st
     data = json.loads(capsys.readouterr().out)
     (case,) = data["launches"][0]["cases"]
     assert case["ranks"] == 8
-    bounds = {c["rule"]: c["value_bytes_per_s"] for c in case["expected"] if c["kind"] == "bound"}
+    bounds = {c["rule"]: c["value_bytes_per_s"] for c in case["expected"] if c["kind"] == "upper bound"}
     assert bounds["concurrent_flow"] == pytest.approx(1050e9 / 8)
     assert case["estimated_s"] > 0
     assert run_command([*words, "--size", "1MiB"]) == 0

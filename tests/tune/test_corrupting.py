@@ -39,7 +39,7 @@ def test_a_value_that_corrupts_now_and_then_is_not_proved(one_in: int, planted: 
                  "PLANTED_ONE_IN": str(one_in), "PLANTED_NOTES": str(notes)}  # fmt: skip
     linkgauge = [sys.executable, "-m", "linkgauge"]
     asked = ["--pattern", "allreduce", "--transport", "mpi", "--mpi", MPICH.name, "--devices", "host:2", "--size", "8"]
-    asked += ["--settings", VARIABLE, "--guard", "allreduce 64", "--stop-time-ns", "300ms", "--stop-samples", "60"]
+    asked += ["--settings", VARIABLE, "--guard", "allreduce 64", "--max-time", "300ms", "--stop-samples", "60"]
     done = subprocess.run([*linkgauge, "tune", *asked, "--budget", "25m", "--out", str(out)], capture_output=True,
                           text=True, env={**os.environ, **variables}, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -55,4 +55,4 @@ def test_a_value_that_corrupts_now_and_then_is_not_proved(one_in: int, planted: 
     told = subprocess.run([*linkgauge, "findings", str(out), "--json"], capture_output=True, text=True, check=False)
     wrong = [one for one in json.loads(told.stdout) if "wrong data" in one["sentence"]]
     assert [one["subject"] for one in wrong] == [f"{VARIABLE}={VALUE}"]
-    assert "IOMMU" not in wrong[0]["remedy"]
+    assert "IOMMU" not in wrong[0]["fix"]

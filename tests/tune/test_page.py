@@ -50,7 +50,7 @@ def test_the_page_says_how_many_operations_were_checked_and_what_they_may_have_m
     assert "verified" not in text
     few = page(found_with({"8 B": 300}), CHOICE, "this")
     assert "a fault in 0.0099 of" in few
-    assert "--stop-time-ns" in few
+    assert "--max-time" in few
     told = json.loads(plain(found_with({"8 B": 300}), CHOICE, "this"))["confirmed"][0]
     assert told["checked"] == {"8 B": 300}
     assert told["missed_rate"] == pytest.approx(0.0099, abs=1e-4)

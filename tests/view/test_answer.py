@@ -7,7 +7,7 @@ from pathlib import Path
 import linkgauge
 from linkgauge.model.case import Case
 from linkgauge.view.answer import answers
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from synthetic import Noise, make_run, usual_cases
 
@@ -24,7 +24,7 @@ def test_the_bests_follow_the_crossing(tmp_path: Path) -> None:
     cases = usual_cases(("staging", "mpi", "copy_engine"), ("unidirectional",), SIZES)
     make_run(tmp_path / "run", cases=cases, time_ns=crossing, noise=Noise(sigma=0.01), samples=60)
     run = linkgauge.load(tmp_path / "run")
-    (answer,) = answers(Results(run), Ceilings(run))
+    (answer,) = answers(Results(run), Limits(run))
     assert (answer.fastest.label, answer.fastest.size) == ("mpi", 8)
     assert answer.widest is not None
     assert (answer.widest.label, answer.widest.size) == ("copy_engine", 1 << 30)

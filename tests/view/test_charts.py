@@ -15,7 +15,7 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
-from linkgauge.view.ceilings import CeilingLine, Ceilings
+from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.results import Results
 from linkgauge.view.units import Row
@@ -24,11 +24,11 @@ from synthetic import make_case, make_run
 GB = 1e9
 
 
-class TenGigabytes(Ceilings):
+class TenGigabytes(Limits):
     """A system on which everything is bounded by 10 GB/s."""
 
-    def of(self, row: Row) -> list[CeilingLine]:
-        return [CeilingLine("max_flow", "bound", 10e9, None, ""), CeilingLine("payload_share", "typical", 9e9, 5e3, "")]
+    def of(self, row: Row) -> list[LimitLine]:
+        return [LimitLine("max_flow", "upper bound", 10e9, None, ""), LimitLine("payload_share", "typical", 9e9, 5e3, "")]
 
 
 def values(chart: Any, **required: Any) -> list[dict[str, Any]]:
@@ -109,12 +109,12 @@ def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -
         assert shown == sorted(set(shown), reverse=shown[0] > shown[-1])
 
 
-def test_ceilings_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
+def test_limits_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
     _, rows = rich.panels[0]
-    ceilings = TenGigabytes(rich_run)
-    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", ceilings), fields=("rule", "value", "from"))
+    limits = TenGigabytes(rich_run)
+    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", limits), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in limits} == {("max_flow", 80.0), ("payload_share", 72.0)}
-    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", ceilings), fields=("rule", "value", "from"))
+    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", limits), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in latency} == {("payload_share", 5.0)}
 
 
@@ -218,10 +218,10 @@ def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
     best = max(r["goodput_bytes_per_s"] for r in rich.panels[0][1] if r["transport"] == "ccl")
     bar = next(b for b in bars if b["mechanism"] == "ccl" and b["task"] == rich.title(rich.panels[0][0]))
     assert bar["share"] == pytest.approx(100 * best / 10e9, rel=1e-3)
-    assert charts_curves.share_of_peak(rich, Ceilings(rich_run), "GB/s") is None
+    assert charts_curves.share_of_peak(rich, Limits(rich_run), "GB/s") is None
 
 
-def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
+def test_a_transport_has_one_color_everywhere(rich: Results) -> None:
     for _, rows in rich.panels:
         for chart in (
             charts_curves.goodput_over_size(rich, rows, "GB/s"),
@@ -229,8 +229,8 @@ def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
         ):
             text = json.dumps(charts.spec_of(charts.themed(chart)))
             for label in {rich.label(row) for row in rows if row["size"] == 1 << 30}:
-                assert charts.colour_of(charts.transport_of(label)) in text
-    assert len(set(charts.TRANSPORT_COLOURS.values())) == len(charts.TRANSPORT_COLOURS)
+                assert charts.color_of(charts.transport_of(label)) in text
+    assert len(set(charts.TRANSPORT_COLORS.values())) == len(charts.TRANSPORT_COLORS)
 
 
 def test_what_has_no_goodput_or_samples_is_said(tmp_path: Any) -> None:
@@ -238,39 +238,39 @@ def test_what_has_no_goodput_or_samples_is_said(tmp_path: Any) -> None:
 
     make_run(tmp_path / "run", cases=[make_case("mpi", "barrier", 0, (0, 1))], samples=40)
     run = load(tmp_path / "run")
-    results, ceilings = Results(run), Ceilings(run)
+    results, limits = Results(run), Limits(run)
     with pytest.raises(UsageError, match="barrier has no goodput"):
-        draw(results, ceilings, "goodput", Selection())
+        draw(results, limits, "goodput", Selection())
     imported = load(Path(__file__).parent.parent / "findings" / "imported_nccl_tests")
     with pytest.raises(UsageError, match="samples beyond its warm-up"):
-        draw(Results(imported), Ceilings(imported), "distribution", Selection())
+        draw(Results(imported), Limits(imported), "distribution", Selection())
 
 
 def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
     from linkgauge.view.figures import FIGURES, Selection, draw, write_figure
 
     pytest.importorskip("vl_convert")
-    ceilings = TenGigabytes(rich_run)
+    limits = TenGigabytes(rich_run)
     starts = {".pdf": b"%PDF", ".svg": b"<svg", ".png": b"\x89PNG"}
     of_applications = ("scaling", "kinds", "ranks")  # tests/apps/test_run.py
     at_once = ("rounds", "shifts")  # tests/view/test_at_once.py
     of_one_node = [name for name in FIGURES if name not in (*of_applications, *at_once, "distances")]
     for number, name in enumerate(of_one_node):
-        spec, _ = draw(rich, ceilings, name, Selection())
+        spec, _ = draw(rich, limits, name, Selection())
         suffix = list(starts)[number % 3]
         write_figure(spec, tmp_path / f"{name}{suffix}")
         assert (tmp_path / f"{name}{suffix}").read_bytes().startswith(starts[suffix])
     for name in of_applications:
         with pytest.raises(UsageError, match="linkgauge run --app"):
-            draw(rich, ceilings, name, Selection())
+            draw(rich, limits, name, Selection())
     for name in at_once:
         with pytest.raises(UsageError, match="nothing of the selection was measured in"):
-            draw(rich, ceilings, name, Selection())
+            draw(rich, limits, name, Selection())
     with pytest.raises(UsageError, match="no pair of the selection lies on two nodes"):
-        draw(rich, ceilings, "distances", Selection())
+        draw(rich, limits, "distances", Selection())
     with pytest.raises(UsageError, match="expected one of goodput"):
-        draw(rich, ceilings, "pie", Selection())
+        draw(rich, limits, "pie", Selection())
     with pytest.raises(UsageError, match="mechanisms staging"):
-        draw(rich, ceilings, "goodput", Selection(pattern="gather"))
+        draw(rich, limits, "goodput", Selection(pattern="gather"))
     with pytest.raises(UsageError, match=r"\.pdf"):
         write_figure({}, tmp_path / "figure.bmp")

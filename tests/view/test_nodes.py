@@ -1,4 +1,4 @@
-"""cpu_stream as matrices of NUMA nodes, from a run folder of known rates."""
+"""host_stream as matrices of NUMA nodes, from a run folder of known rates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def law(case: Case) -> float:
 
 def run_of(folder: Path) -> Results:
     one = dataclasses.replace(
-        make_case("kernel", "cpu_stream", 256 << 20, (0,)), source_memory="pageable", target_memory="pageable"
+        make_case("kernel", "host_stream", 256 << 20, (0,)), source_memory="pageable", target_memory="pageable"
     )
     cases = [
         dataclasses.replace(one, variant=work, cpu_node=core, source_node=node, target_node=node)
@@ -45,7 +45,7 @@ def rates(matrix: NodeMatrix) -> list[list[float]]:
 def test_rows_are_cores_and_columns_memory(tmp_path: Path) -> None:
     results = run_of(tmp_path / "run")
     copy, read = node_matrices(results, "GB/s")
-    assert copy.title == "cpu_stream · copy · 256 MiB · goodput, GB/s"
+    assert copy.title == "host_stream · copy · 256 MiB · goodput, GB/s"
     assert (copy.cores, copy.memory) == ((0, 1), (0, 1))
     assert rates(copy) == [pytest.approx([20, 40, 5, 10], rel=0.01), pytest.approx([20, 40], rel=0.01)]
     assert rates(read) == [pytest.approx([20, 5], rel=0.01), pytest.approx([20], rel=0.01)]

@@ -49,7 +49,7 @@ def test_pairs_of_several_kinds_are_held_against_their_ways(tmp_path: Path, name
     assert "kinds of path within 1 %" in text
 
 
-def test_no_share_without_a_known_ceiling(tmp_path: Path) -> None:
+def test_no_share_without_a_known_limit(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", cases=pair_cases("unidirectional", LARGE), samples=40)
     text = said(path)
     assert text.startswith("4x Synthetic GPU: all GPU pairs ")

@@ -16,7 +16,7 @@ from linkgauge.store.run import Run
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
 from linkgauge.view import tables
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.summary import print_summary
 from synthetic import Noise, make_case, make_run, usual_cases
@@ -186,7 +186,7 @@ def test_alike_devices_are_one_table_from_which_one_stands_out(tmp_path: Path) -
     run = linkgauge.load(make_run(tmp_path / "r", cases=cases, time_ns=time_ns, info=info, noise=quiet, samples=60))
     results = Results(run)
     console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
-    console.print(tables.everything(results, 100, "GB/s", Ceilings(run)))
+    console.print(tables.everything(results, 100, "GB/s", Limits(run)))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert shown.count("host_to_device ·") == 1
     assert "host_to_device · device 0 to 3 · pinned to device memory" in shown

@@ -49,7 +49,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("list", "listing", "List devices, transports, patterns, plans and MPI libraries here."),
         ("watch", "watch", "Measure the same cases again and again over hours."),
         ("doctor", "doctor", "Find what is wrong with this set-up before a run, with the fix."),
-        ("against", "against", "Alternate with an installed benchmark, by its own estimator."),
+        ("crosscheck", "crosscheck", "Alternate with an installed benchmark, by its own estimator."),
         ("tune", "tune", "Find which settings to export, by measurement, with proof."),
     ),
     "Read a run": (
@@ -69,7 +69,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("reproduce", "judging", "Measure a paper's figures here."),
     ),
     "Systems": (
-        ("system", "system", "Discover, describe and draw devices, switches and links."),
+        ("topology", "topology", "Discover, describe and draw devices, switches and links."),
         ("predict", "applications", "Predict an application's time from a run's curves."),
         ("expect", "expect", "Compute what a system's links allow, by named rules."),
         ("simulate", "simulate", "Simulate a whole cluster's bandwidth by placement and routing."),

@@ -25,7 +25,7 @@ _SHOWN = 8
 def doctor_command(
     mpi: str | None, devices: str, nodes: str | None, hosts: str | None, noise: str | None, as_json: bool
 ) -> int:
-    """Look for what is wrong with this set-up: each check with its cost and remedy. Exit status 1 if one fails."""
+    """Look for what is wrong with this set-up: each check with its cost and fix. Exit status 1 if one fails."""
     if noise is not None:
         if nodes is not None or hosts is not None:
             raise UsageError("--noise is of this node: leave out --nodes and --hosts")
@@ -52,16 +52,16 @@ def doctor_command(
         from rich.text import Text
 
         console = Console()
-        colours = {OK: "green", WARNING: "yellow", FAILING: "red", NOT_CHECKED: "dim"}
+        colors = {OK: "green", WARNING: "yellow", FAILING: "red", NOT_CHECKED: "dim"}
         for one, result in found:
             line = Text()
-            line.append(f"{result.status:<12}", style=colours[result.status])
+            line.append(f"{result.status:<12}", style=colors[result.status])
             line.append(f"{one.name.replace('_', ' ')}: {result.finding}")
             console.print(line, soft_wrap=True)
             if result.cost:
                 console.print(Text(f"{'':12}costs: {result.cost}"), soft_wrap=True)
-            if result.remedy:
-                console.print(Text(f"{'':12}remedy: {result.remedy}"), soft_wrap=True)
+            if result.fix:
+                console.print(Text(f"{'':12}fix: {result.fix}"), soft_wrap=True)
     return 1 if any(result.status == FAILING for _, result in found) else 0
 
 
@@ -123,12 +123,12 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
         for status, finding, on in one.found:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             console.print(Text(f"{'':12}{_hosts_text(on)}: {said}"), soft_wrap=True)
-        _print_cost(console, one.cost, one.remedy)
+        _print_cost(console, one.cost, one.fix)
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]
             console.print(Text(f"{status:<12}{one.name}, on all {len(names)}: {finding}"), soft_wrap=True)
-            _print_cost(console, one.cost, one.remedy)
+            _print_cost(console, one.cost, one.fix)
     alike = [one for one in found if not one.differs]
     well, not_looked = (sum(one.status == status for one in alike) for status in (OK, NOT_CHECKED))
     rest = f", {not_looked} could not be looked at" if not_looked else ""
@@ -140,9 +140,9 @@ def _hosts_text(hosts: Sequence[str]) -> str:
     return ", ".join(hosts[:_SHOWN]) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")
 
 
-def _print_cost(console: Console, cost: str, remedy: str) -> None:
+def _print_cost(console: Console, cost: str, fix: str) -> None:
     from rich.text import Text
 
-    for word, text in (("costs", cost), ("remedy", remedy)):
+    for word, text in (("costs", cost), ("fix", fix)):
         if text:
             console.print(Text(f"{'':12}{word}: {text}"), soft_wrap=True)

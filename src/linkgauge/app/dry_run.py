@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.expect import ceilings
+from linkgauge.expect import limits
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes, format_duration, format_size
@@ -30,8 +30,8 @@ class Expected:
         self.system = load(name_or_file)
 
     def of(self, case: Case) -> list[Mapping[str, Any]]:
-        """The ceilings of a case as plain tables: rule, kind, and goodput in bytes per second or latency in ns."""
-        known = ceilings(self.system, case.dimensions())
+        """The limits of a case as plain tables: rule, kind, and goodput in bytes per second or latency in ns."""
+        known = limits(self.system, case.dimensions())
         return [
             {
                 "rule": c.rule,
@@ -51,7 +51,7 @@ class Expected:
             return f"{'at least' if rule in ('wire_time', 'cycle') else 'seen'} {times[rule]:.4g} ns ({rule})"
         found = [c for c in known if "value_bytes_per_s" in c]
         words = []
-        for kind, choose, label in (("bound", min, "at most"), ("constructive", max, "by a known schedule")):
+        for kind, choose, label in (("upper bound", min, "at most"), ("achievable schedule", max, "by a known schedule")):
             rates = {c["rule"]: c["value_bytes_per_s"] for c in found if c["kind"] == kind}
             if rates:
                 rule = choose(rates, key=lambda name: rates[name])

@@ -15,7 +15,7 @@ import click
 
 from linkgauge.app.command_line import argument, command, flag, option
 from linkgauge.errors import UsageError
-from linkgauge.expect.rules import Ceiling
+from linkgauge.expect.rules import Limit
 from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.quantity import parse_size
@@ -50,7 +50,7 @@ _MOST_NODES = 1_000_000
 @option("--nodes", type=click.IntRange(min=1), default=1, help="Several nodes of this kind, joined by its network.")
 @option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
 @flag("--rules", help="List the rules: formula, source and limits.")
-@flag("--schedule", help="The schedule that reaches each ceiling of links: trees or ways, with what each carries.")
+@flag("--schedule", help="The schedule that reaches each limit of links: trees or ways, with what each carries.")
 @flag("--fits", help="Of a run: latency and rate fitted to its sweeps.")
 @flag("--json", help="Print JSON: rates in bytes per second.")
 @option("--unit", default="GB/s", help="Unit of the rates shown.")
@@ -71,14 +71,14 @@ def expect_command(
     json: bool,
     unit: str,
 ) -> None:
-    """Print the ceilings of patterns on a system: rule, kind, value, and what each rests on."""
+    """Print the limits of patterns on a system: rule, kind, value, and what each rests on."""
     if unit not in rate_units():
         raise UsageError(f"unknown unit {unit!r}: expected one of {', '.join(rate_units())}")
     if rules:
         _show_rules()
         return
     if (system is not None) == here:
-        raise UsageError("name a system, a run folder, or --here (linkgauge system lists the described ones)")
+        raise UsageError("name a system, a run folder, or --here (linkgauge topology lists the described ones)")
     simulated: dict[str, list[Answer]] = {}
     # Not Path.is_file, which raises for a name that is too long to be one.
     is_run = system is not None and os.path.isfile(os.path.join(system, "run.json"))
@@ -105,9 +105,9 @@ def expect_command(
         if schedule:
             _schedules(described, cases, json=json, unit=unit)
             return
-        from linkgauge.expect import ceilings
+        from linkgauge.expect import limits
 
-        groups, notes = [(case, ceilings(described, case)) for case in cases], []
+        groups, notes = [(case, limits(described, case)) for case in cases], []
         if nodes > 1:
             cases_simulated = {case["pattern"]: _simulated(described, case) for case in cases}
             simulated = {name: found for name, found in cases_simulated.items() if found}
@@ -259,22 +259,22 @@ def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
     return [(devices[0], other) for other in devices[1:]] or [(devices[0], devices[0])]
 
 
-def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ceiling]]], list[str]]:
-    """Return the ceilings of each distinct case of a run on the system that it was measured on, and why some have none.
+def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Limit]]], list[str]]:
+    """Return the limits of each distinct case of a run on the system that it was measured on, and why some have none.
 
     Of a case on several nodes `over_nodes` is their number.
 
-    A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its ceilings are:
+    A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its limits are:
     of patterns whose headline is the sum of several lanes (`bidirectional`, pairs side by side), their mean. Where only
     latency is measured it carries the least as `measured_ns`.
     """
-    from linkgauge.expect.of_run import RunCeilings, system_of_run
+    from linkgauge.expect.of_run import RunLimits, system_of_run
     from linkgauge.stats.attempts import counted
     from linkgauge.store import run as store
 
     run = store.load(folder)
     system = catalog.load(name) if name else system_of_run(run)
-    allowed = RunCeilings(run, system)
+    allowed = RunLimits(run, system)
     best: dict[str, float] = {}
     fastest: dict[str, float] = {}
     for summary in counted(run).rows:
@@ -302,7 +302,7 @@ def _of_run(folder: Path, name: str) -> tuple[list[tuple[dict[str, Any], list[Ce
             groups[row.case_key] = (case, found)
     order = {name: number for number, name in enumerate(PATTERNS)}
 
-    def place(group: tuple[dict[str, Any], list[Ceiling]]) -> tuple[int, str, int, list[int], int]:
+    def place(group: tuple[dict[str, Any], list[Limit]]) -> tuple[int, str, int, list[int], int]:
         case = group[0]
         return order[case["pattern"]], case["transport"], len(case["devices"]), case["devices"], case["size"]
 
@@ -338,16 +338,16 @@ def _fits(folder: Path, *, json: bool, unit: str) -> None:
             click.echo(f"  identifies {', '.join(known)}; missing {lacking}")
 
 
-def _plain(case: Mapping[str, Any], found: Sequence[Ceiling]) -> dict[str, Any]:
+def _plain(case: Mapping[str, Any], found: Sequence[Limit]) -> dict[str, Any]:
     return {
         "case": {key: value for key, value in case.items() if value is not None},
-        "ceilings": [
-            {key: value for key, value in dataclasses.asdict(ceiling).items() if value is not None} for ceiling in found
+        "limits": [
+            {key: value for key, value in dataclasses.asdict(limit).items() if value is not None} for limit in found
         ],
     }
 
 
-def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], unit: str) -> None:
+def _show(console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str) -> None:
     from rich.table import Table
 
     from linkgauge.app.inert import bold
@@ -368,26 +368,26 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Ceiling], u
     if "measured_ns" in case:
         console.print(f"  measured {latency_words(float(case['measured_ns']), found)}")
     if not found:
-        console.print("  no figure of this system supports a ceiling here")
+        console.print("  no figure of this system supports a limit here")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for ceiling in found:
-        if ceiling.latency_ns is not None:
-            value = show_time(ceiling.latency_ns)
+    for limit in found:
+        if limit.latency_ns is not None:
+            value = show_time(limit.latency_ns)
         else:
-            value = show_rate(ceiling.value_bytes_per_s, unit)
-        table.add_row(f"  {ceiling.rule}", ceiling.kind, value, ceiling.basis)
+            value = show_rate(limit.value_bytes_per_s, unit)
+        table.add_row(f"  {limit.rule}", limit.kind, value, limit.basis)
     console.print(table)
 
 
-def measured_words(rate: float, found: Sequence[Ceiling], unit: str) -> str:
+def measured_words(rate: float, found: Sequence[Limit], unit: str) -> str:
     """Return a measured goodput and its share of the least bound; what is above a bound is said to be wrong."""
     words = show_rate(rate, unit)
-    bounds = [c for c in found if c.kind == "bound" and c.value_bytes_per_s]
+    bounds = [c for c in found if c.kind == "upper bound" and c.value_bytes_per_s]
     if not bounds:
         return words
     least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0)
@@ -397,14 +397,14 @@ def measured_words(rate: float, found: Sequence[Ceiling], unit: str) -> str:
     return f"{words}, {share:.1%} of the bound {least.rule}"
 
 
-def latency_words(latency_ns: float, found: Sequence[Ceiling]) -> str:
+def latency_words(latency_ns: float, found: Sequence[Limit]) -> str:
     """Return a measured latency over the best that this run reached; one below a bound is said to be wrong."""
     words = show_time(latency_ns)
     known = {c.rule: c.latency_ns for c in found if c.latency_ns is not None}
-    broken = [c.rule for c in found if c.kind == "bound" and c.latency_ns is not None and latency_ns < c.latency_ns]
+    broken = [c.rule for c in found if c.kind == "upper bound" and c.latency_ns is not None and latency_ns < c.latency_ns]
     if broken:
         return f"{words}, faster than the bound {broken[0]}: the rule, the description or the measurement is wrong"
-    best = [c.rule for c in found if c.kind == "achievable" and c.rule in known]
+    best = [c.rule for c in found if c.kind == "measured" and c.rule in known]
     return f"{words}, {latency_ns / (known[best[0]] or 1.0):.2f} of {best[0]}" if best else words
 
 

@@ -106,11 +106,11 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
         return status
     present(folder.path, reporter, report=report and not asked.peers)
     if asked.peers:
-        from linkgauge.peers.beside import measure_beside
+        from linkgauge.peers.alternate import measure_alternating
 
         mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.launches), ""))
         try:
-            measure_beside(folder.path, asked.peers, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
+            measure_alternating(folder.path, asked.peers, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
         finally:
             if report:
                 MakingReport(folder.path).tell(reporter)

@@ -68,7 +68,7 @@ def refuse_ranks(environment: Mapping[str, str]) -> None:
     "--swap-roles",
     panel=_PLAN,
     advanced=True,
-    help="With --beside: also measure each background load, beside the case.",
+    help="With --background: also measure each background load, beside the case.",
 )
 @flag(
     "--concurrent-pairs",
@@ -328,7 +328,7 @@ class Asked:
             for peer in self.peers:
                 named_peer(peer)
             if self.resume is not None:
-                raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge against'")
+                raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge crosscheck'")
         if self.retry is not None and self.resume is None:
             raise UsageError("--retry needs --resume RUN")
         if self.max_size is not None and "size" in self.dimensions:

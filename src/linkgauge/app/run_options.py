@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from linkgauge.app.command_line import Decorated, option
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.errors import UsageError, brief
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
@@ -112,7 +112,7 @@ def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str
             )
     if "app" in found:
         asked = [word.strip() for text in found["app"] for word in text.split(",")]
-        asked = [name for word in asked for name in (catalogue.names() if word == "all" else [word])]
+        asked = [name for word in asked for name in (catalog.names() if word == "all" else [word])]
         files = [f"file:{word}" if is_path(word) else word for word in asked]
         found["app"] = [" ".join([word, *settings]) for word in files]
     return found
@@ -146,10 +146,10 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     """
     if not values:
         return plan
-    if "beside" in values:  # what is wrong in it is the flag's, not the plan's
-        values = {**values, "beside": named_jobs(values["beside"], plan.jobs, "--beside")}
+    if "background" in values:  # what is wrong in it is the flag's, not the plan's
+        values = {**values, "background": named_jobs(values["background"], plan.jobs, "--background")}
     # A device that is typed is to be there.
-    typed = any(name in values for name in ("beside", "via", "source_device", "target_device", "ranks"))
+    typed = any(name in values for name in ("background", "via", "source_device", "target_device", "ranks"))
     plan = dataclasses.replace(plan, any_machine=plan.any_machine and not typed)
     chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:

@@ -45,7 +45,7 @@ def show_command(
 
     from linkgauge.view import tables
     from linkgauge.view.answer import FirstLook
-    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.limits import Limits
     from linkgauge.view.judged import findings_of
     from linkgauge.view.summary import print_first_screen
 
@@ -53,11 +53,11 @@ def show_command(
     if derived:
         console.print(*tables.derived(results, console.width, unit), sep="\n")
         return
-    ceilings = Ceilings(results.run)
+    limits = Limits(results.run)
     if pattern is None:
-        print_first_screen(FirstLook(results, ceilings), findings_of(loaded), console, unit)
+        print_first_screen(FirstLook(results, limits), findings_of(loaded), console, unit)
     if everything or pattern is not None:
-        console.print("", tables.everything(results, console.width, unit, ceilings), sep="\n")
+        console.print("", tables.everything(results, console.width, unit, limits), sep="\n")
     elif results.rows:
         console.print("", *next_commands(run), sep="\n", markup=False, highlight=False, soft_wrap=True)
 
@@ -121,7 +121,7 @@ def plot_command(
     from linkgauge.errors import UsageError
     from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
-    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.limits import Limits
     from linkgauge.view.figures import Selection, draw, write_figure
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
@@ -140,7 +140,7 @@ def plot_command(
         unit=unit,
     )
     loaded = load(run)
-    spec, note = draw(Results(loaded), Ceilings(loaded), figure, selection)
+    spec, note = draw(Results(loaded), Limits(loaded), figure, selection)
     path = output or Path(f"{figure}.pdf")
     write_figure(spec, path)
     print(path)

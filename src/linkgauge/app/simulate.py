@@ -30,10 +30,10 @@ _SAID_EVERY_S = 10
 @option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
 @option("--seed", type=click.IntRange(min=0), default=0, help="Of all that is drawn.")
 @option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A figure of the network, assumed by you.")
-@option("--beside", multiple=True, metavar="PATTERN:GPUS[:SIZE]", help="A job that goes on beside it, placed with it.")
-@option("--background", type=FiniteRange(0, 1), default=0.0, help="Fill this share of the other nodes with drawn jobs.")
+@option("--background", multiple=True, metavar="PATTERN:GPUS[:SIZE]", help="A job that goes on beside it, placed with it.")
+@option("--background-share", type=FiniteRange(0, 1), default=0.0, help="Fill this share of the other nodes with drawn jobs.")
 @option("--draws", type=click.IntRange(1, 1000), default=20, help="Of the background.")
-@flag("--pessimistic", help="With --beside: overfull ports hold back all that shares links with what goes there.")
+@flag("--pessimistic", help="With --background: overfull ports hold back all that shares links with what goes there.")
 @option("--calibrate", type=PATH, metavar="RUN", help="A run on 2 to 8 nodes, for the library's factor.")
 @option("--paper", default="", metavar="FIGURE", help="A paper's figure: sc24:9, sc24:10, sc24:12 or sc24:13.")
 @flag("--figures", help="List the figures of a network that can be stated or set.")
@@ -55,8 +55,8 @@ def simulate_command(
     root: int,
     seed: int,
     settings: tuple[str, ...],
-    beside: tuple[str, ...],
-    background: float,
+    background: tuple[str, ...],
+    background_share: float,
     draws: int,
     pessimistic: bool,
     calibrate: Path | None,
@@ -87,17 +87,17 @@ def simulate_command(
         _paper(paper, seed, json=json, chart=chart, html=html, unit=unit)
         return
     if system is None:
-        raise UsageError("name a system (linkgauge system lists the described ones), or ask for --figures")
+        raise UsageError("name a system (linkgauge topology lists the described ones), or ask for --figures")
     fabric = of_system(catalog.load(system), dict(parse_setting(text) for text in settings))
     request = Request(pattern, parse_size(size), algorithm, distribution, root, seed)
     gpu_counts = _counts(gpus, fabric.nodes * (gpus_per_node or fabric.gpus))
     rules = parse_rules(routing, fabric)
     where = parse_placement(placement, seed)
-    if (beside and background) or (pessimistic and not beside):
-        raise UsageError("--beside and --background exclude each other, and --pessimistic goes with --beside")
+    if (background and background_share) or (pessimistic and not background):
+        raise UsageError("--background and --background-share exclude each other, and --pessimistic goes with --background")
     others = None
-    if beside or background:
-        others = Others(tuple(parse_load(text) for text in beside), background, draws, pessimistic)
+    if background or background_share:
+        others = Others(tuple(parse_load(text) for text in background), background_share, draws, pessimistic)
     factor = None
     if calibrate is not None:
         from linkgauge.simulate.calibrate import calibrate as calibrated

@@ -214,10 +214,10 @@ def _guards(
 
 
 def _subject(cases: Sequence[Case]) -> str:
-    from linkgauge.apps.catalogue import label
-    from linkgauge.model.beside import beside_text
+    from linkgauge.apps.catalog import label
+    from linkgauge.model.background import beside_text
 
-    beside = beside_text(" or ".join(dict.fromkeys(case.beside for case in cases)))
+    beside = beside_text(" or ".join(dict.fromkeys(case.background for case in cases)))
     where = f"on {cases[0].ranks} ranks{beside}"
     if apps := [*dict.fromkeys(label(case.app) for case in cases if case.app)]:
         return f"{cases[0].transport} application {', '.join(apps)} {where}"

@@ -17,7 +17,7 @@ def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
     """Return the line and the exit status of an exception that is none of ours."""
     if isinstance(error, MemoryError):
         # numpy and Arrow say how much could not be had; Python says nothing.
-        return f"memory does not suffice{_of(error)}: {_remedy(arguments)}", Exit.LACKING
+        return f"memory does not suffice{_of(error)}: {_fix(arguments)}", Exit.LACKING
     if why := why_nothing_starts(error):
         return why, Exit.LACKING
     where = _written(error, arguments)
@@ -33,7 +33,7 @@ def _of(error: Exception) -> str:
     return f" ({one_line(text)[:300]})" if text else ""
 
 
-def _remedy(arguments: Sequence[str]) -> str:
+def _fix(arguments: Sequence[str]) -> str:
     """Return what lets a command have more memory."""
     import resource
 

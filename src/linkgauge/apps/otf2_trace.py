@@ -46,7 +46,7 @@ def ranks_of(path: Path, lost: Counter[str], *, eager: bool = False) -> list[Ran
         except subprocess.TimeoutExpired:
             raise UsageError(f"{path}: was not read within {_PATIENCE_S} s: expected a shorter trace") from None
         if done.returncode == ABSENT:
-            raise EnvironmentLackingError(f"{path}: OTF2 needs the package otf2; remedy: pip install otf2")
+            raise EnvironmentLackingError(f"{path}: OTF2 needs the package otf2; fix: pip install otf2")
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip().splitlines() if done.returncode == WRONG else []
             raise UsageError(

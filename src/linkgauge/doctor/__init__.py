@@ -1,1 +1,1 @@
-"""What is wrong with a set-up, and the remedy, before a run."""
+"""What is wrong with a set-up, and the fix, before a run."""

@@ -14,12 +14,12 @@ OK, WARNING, FAILING, NOT_CHECKED = "ok", "warning", "failing", "not checked"
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a check found. `cost`: what the condition costs a measurement; `remedy`: exactly what to do."""
+    """What a check found. `cost`: what the condition costs a measurement; `fix`: exactly what to do."""
 
     status: str
     finding: str
     cost: str = ""
-    remedy: str = ""
+    fix: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

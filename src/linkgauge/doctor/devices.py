@@ -175,13 +175,13 @@ def peer_access(readers: Readers) -> Result:
     pairs = ", ".join(sorted(refused)[:8]) + (", ..." if len(refused) > 8 else "")
     kinds = {readers.text(path) for path in readers.glob("/sys/kernel/iommu_groups/*/type")}
     translating = {"DMA", "DMA-FQ"} & {kind for kind in kinds if kind}
-    remedy = (
+    fix = (
         "boot with iommu=pt, and turn off ACS in the firmware or by setpci on the switches" if translating
         else "docker run --ipc=host with all devices; look at 'nvidia-smi topo -p2p r'"
     )  # fmt: skip
     why = next(iter(refused.values()))
     return Result(WARNING, f"peer access is refused for {pairs} ({why})",
-                  "copies between them go through host memory: a fraction of the rate", remedy)  # fmt: skip
+                  "copies between them go through host memory: a fraction of the rate", fix)  # fmt: skip
 
 
 @check("ranks that share a device run side by side (MPS)", quick=False)
@@ -392,8 +392,8 @@ def nearest_card(readers: Readers) -> Result:
             if node not in (None, "-1") and near and node not in {cards[card] for card in left}:
                 finding = f"{variable}={text} leaves GPU {gpu.index} (node {node}) only cards of other nodes"
                 verb = "take {} out of" if text.startswith("^") else "add {} to"
-                remedy = f"{verb.format(near[0])} {variable}, or unset it"
-                return Result(WARNING, finding, "its traffic crosses the sockets", remedy)
+                fix = f"{verb.format(near[0])} {variable}, or unset it"
+                return Result(WARNING, finding, "its traffic crosses the sockets", fix)
     return ok("no variable keeps a GPU from its nearest card")
 
 

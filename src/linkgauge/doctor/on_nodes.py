@@ -20,7 +20,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.devices import find_devices
 from linkgauge.run.info import machine, settings_of
-from linkgauge.run.interfaces import NETWORK_SHAPE, REMEDY, Interface, Network, chosen, network, wrong_choices
+from linkgauge.run.interfaces import NETWORK_SHAPE, FIX, Interface, Network, chosen, network, wrong_choices
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import remove_elsewhere
 from linkgauge.run.rank_words import say, shaped, words_of_ranks
@@ -28,7 +28,7 @@ from linkgauge.system.rdma_ports import rdma_ports
 
 _TIMEOUT_S = 180
 _GRAVE = {FAILING: 0, WARNING: 1, NOT_CHECKED: 2, OK: 3}
-_ROW = {"check": label, "status": one_of(tuple(_GRAVE)), **dict.fromkeys(("finding", "cost", "remedy"), text)}
+_ROW = {"check": label, "status": one_of(tuple(_GRAVE)), **dict.fromkeys(("finding", "cost", "fix"), text)}
 _SAID = {
     "host": label, "date": number(), "rows": each(table(_ROW, needed=_ROW)), "facts": mapping(text),
     "network": NETWORK_SHAPE,
@@ -40,14 +40,14 @@ _CLOCK_S = 1.0  # two nodes' dates that differ by less are alike: ranks do not l
 class OnNodes:
     """One thing looked at, and what was found of it on which nodes: what most have first.
 
-    `status`: the gravest. `cost` and `remedy` are those of the gravest finding.
+    `status`: the gravest. `cost` and `fix` are those of the gravest finding.
     """
 
     name: str
     status: str
     found: tuple[tuple[str, str, tuple[str, ...]], ...]  # status, finding, hosts
     cost: str = ""
-    remedy: str = ""
+    fix: str = ""
 
     @property
     def differs(self) -> bool:
@@ -83,7 +83,7 @@ def way_between(mpi: MpiInstallation, nodes: Mapping[str, Network]) -> OnNodes:
     status, words = (WARNING, f"{taken}; {'; '.join(wrong)}") if wrong else (OK, taken)
     cost = "messages between nodes fail, or go by a slower network" if wrong else ""
     return OnNodes(f"network of {mpi.name}", status, ((status, words, tuple(nodes)),), cost,
-                   REMEDY.removeprefix("remedy: ") if wrong else "")  # fmt: skip
+                   FIX.removeprefix("fix: ") if wrong else "")  # fmt: skip
 
 
 def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
@@ -94,7 +94,7 @@ def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
         for name, value in node["facts"].items():
             things.setdefault(name, []).append((OK, value, host, "", ""))
         for row in node["rows"]:
-            told = (row["status"], row["finding"], host, row["cost"], row["remedy"])
+            told = (row["status"], row["finding"], host, row["cost"], row["fix"])
             things.setdefault(row["check"].replace("_", " "), []).append(told)
     found = [_joined(name, told, {node["host"] for node in said}) for name, told in things.items()]
     return [*found, _dates(said)]

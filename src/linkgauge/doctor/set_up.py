@@ -92,12 +92,12 @@ def locked_memory(readers: Readers) -> Result:
         return ok("unlimited")
     cards = readers.glob("/sys/class/infiniband/*")
     finding = f"at most {format_bytes(limit)} may be locked"
-    remedy = "ulimit -l unlimited; docker run --ulimit memlock=-1; /etc/security/limits.conf: * - memlock unlimited"
+    fix = "ulimit -l unlimited; docker run --ulimit memlock=-1; /etc/security/limits.conf: * - memlock unlimited"
     if cards:
         return Result(FAILING, f"{finding}, and {len(cards)} RDMA cards are here",
-                      "RDMA fails or falls back to TCP: a tenth of the rate", remedy)  # fmt: skip
+                      "RDMA fails or falls back to TCP: a tenth of the rate", fix)  # fmt: skip
     if limit < 64 << 20:
-        return Result(WARNING, finding, "pinned buffers of some libraries fail", remedy)
+        return Result(WARNING, finding, "pinned buffers of some libraries fail", fix)
     return ok(finding)
 
 
@@ -142,12 +142,12 @@ def cross_memory(readers: Readers) -> Result:
     if refused == "":
         return ok("process_vm_readv works")
     scope = readers.text("/proc/sys/kernel/yama/ptrace_scope")
-    remedy = (
+    fix = (
         "sysctl kernel.yama.ptrace_scope=0" if scope not in (None, "0")
         else "docker run --cap-add=SYS_PTRACE, or --security-opt seccomp=unconfined"
     )  # fmt: skip
     return Result(WARNING, f"process_vm_readv: {refused} (ptrace_scope {scope or 'unknown'})",
-                  "MPI copies large messages twice: up to half of the rate between host buffers", remedy)  # fmt: skip
+                  "MPI copies large messages twice: up to half of the rate between host buffers", fix)  # fmt: skip
 
 
 @check("the temporary folder's path is short enough for launchers' sockets")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def warnings_before_run(devices: DeviceSet, prepared: Prepared) -> list[str]:
-    """One line for each quick check that does not say ok: finding, cost and remedy."""
+    """One line for each quick check that does not say ok: finding, cost and fix."""
     of_node = (launch.settings.ranks // max(len(launch.settings.hosts), 1) for launch in prepared.launches)
     ranks = max(of_node, default=devices.count)
     mpi = next(iter(prepared.mpis.values()), None)
@@ -22,5 +22,5 @@ def warnings_before_run(devices: DeviceSet, prepared: Prepared) -> list[str]:
         if one.name == "mpi_library" and mpi is None:
             continue  # threads mode needs none
         if result.status in (WARNING, FAILING):
-            said.append(f"{result.finding}: {result.cost}; remedy: {result.remedy}")
+            said.append(f"{result.finding}: {result.cost}; fix: {result.fix}")
     return said

@@ -1,10 +1,10 @@
-"""Ceilings of kind `achievable`: what the lowest-level primitives reached on each port in this run
+"""Limits of kind `measured`: what the lowest-level primitives reached on each port in this run
 (docs/definitions.md).
 
-A port is a device's links to one switch fabric in one direction, or the bundle to one neighbour. Its rate is the
+A port is a device's links to one switch fabric in one direction, or the bundle to one neighbor. Its rate is the
 largest median goodput that went through it in any case of `kernel` or `copy_engine`: single pairs, and fan-in and
 fan-out, where several peers together fill a port that one of them does not. The bound's own rule, on a graph of those
-rates, gives the ceiling of a collective.
+rates, gives the limit of a collective.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.latency import of_latency, way
 from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, query
-from linkgauge.expect.rules import RULES, Ceiling
+from linkgauge.expect.rules import RULES, Limit
 from linkgauge.expect.streams import in_own_memory
 from linkgauge.model.patterns import PATTERNS, UNORDERED_FLAGS
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
@@ -65,7 +65,7 @@ class Ports:
     cores: dict[tuple[int, int, int, str], float] = field(default_factory=dict)
     latency_ns: dict[frozenset[int], float] = field(default_factory=dict)
     load_ns: dict[Load, float] = field(default_factory=dict)
-    floor_ns: dict[Floor, float] = field(default_factory=dict)
+    empty_op_ns: dict[Floor, float] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take in one row of a summary: a case's dimensions, `lane`, `goodput_bytes_per_s` and `latency_ns`."""
@@ -109,12 +109,12 @@ class Ports:
             if row.get("variant") in UNORDERED_FLAGS:
                 return
             _raise(self.latency_ns, frozenset(devices), latency_ns, lowest=True)
-        elif row["pattern"] == "chase":
+        elif row["pattern"] == "pointer_chase":
             memory = str(row.get("source_memory") or "device")
             _raise(self.load_ns, Load(devices[0], devices[-1], memory, int(row["size"])), latency_ns, lowest=True)
-        elif row["pattern"] == "floor":
+        elif row["pattern"] == "empty_op":
             timing = str(row.get("cadence") or "isolated"), str(row.get("clock") or "host")
-            _raise(self.floor_ns, Floor(str(row["transport"]), *timing, devices[0]), latency_ns, lowest=True)
+            _raise(self.empty_op_ns, Floor(str(row["transport"]), *timing, devices[0]), latency_ns, lowest=True)
 
     def _add_flows(self, pattern: str, devices: list[int], lane: int, rate: float, root: int) -> None:
         if len(set(devices)) < len(devices) or len(devices) < 2:
@@ -168,15 +168,15 @@ def ports_of(rows: Iterable[Mapping[str, Any]]) -> Ports:
     return ports
 
 
-def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]], list[Ceiling]]:
+def achieved_limits(run: Run, system: System) -> Callable[[Mapping[str, Any]], list[Limit]]:
     """Return the function that gives a case on one node, by its devices' ordinals, what the run itself says of it: its
-    achievable ceilings, and what is typical by the bytes that its links counted."""
+    achievable limits, and what is typical by the bytes that its links counted."""
     from linkgauge.expect.wire_shares import counted_share, wire_shares
     from linkgauge.stats.attempts import counted
     from linkgauge.stats.launches import Places, nodes_of
 
     known = Places(run.launches.to_pylist())
-    placed = ((row, known.of_row(row)) for row in counted(run).rows if not row["beside"])  # loads leave it less
+    placed = ((row, known.of_row(row)) for row in counted(run).rows if not row["background"])  # loads leave it less
     ports = ports_of(
         {**row, "devices": [ordinal for _, ordinal in places]} if places else row
         for row, places in placed
@@ -186,8 +186,8 @@ def achieved_ceilings(run: Run, system: System) -> Callable[[Mapping[str, Any]],
     return lambda case: [*counted_share(system, case, shares), *from_ports(system, case, ports)]
 
 
-def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ceiling]:
-    """Return the achievable ceilings of a case: of its goodput by the ports it needs, and of its latency.
+def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Limit]:
+    """Return the achievable limits of a case: of its goodput by the ports it needs, and of its latency.
 
     None of groups side by side: what each reached alone says nothing of ports that they share.
     """
@@ -200,13 +200,13 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Ce
         rate = ports.cores[_cores_of(case)], "the cores of that node on memory of those nodes"
     rule = RULES["host_copy" if q.on_host or q.traits.by_cores else "port"]
     if rate is not None:
-        result.append(Ceiling(rule.name, rule.kind, rate[0], rate[1], rule.source))
+        result.append(Limit(rule.name, rule.kind, rate[0], rate[1], rule.source))
     result.extend(_primitive_latency(q, ports, case))
     latency = _latency(q, ports)
     if latency is not None:
         rule = RULES["latency"]
         words = f"half a flag ping-pong between devices {' and '.join(str(d) for d in sorted(latency[1]))}"
-        result.append(Ceiling(rule.name, rule.kind, None, words, rule.source, latency_ns=latency[0]))
+        result.append(Limit(rule.name, rule.kind, None, words, rule.source, latency_ns=latency[0]))
     return result
 
 
@@ -237,7 +237,7 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
     graph = measured_graph(q, ports)
     if graph is None:
         return None
-    found = [c for c in link_bounds(q, graph, "bound") if c.value_bytes_per_s is not None]
+    found = [c for c in link_bounds(q, graph, "upper bound") if c.value_bytes_per_s is not None]
     if not found:
         return None
     least = min(found, key=lambda c: c.value_bytes_per_s or 0.0)
@@ -335,22 +335,22 @@ def _in_host_memory(q: Query, name: str) -> bool:
     return all(link.kind == "memory" for link in q.system.links_of(name))
 
 
-def _primitive_latency(q: Query, ports: Ports, case: Mapping[str, Any]) -> list[Ceiling]:
+def _primitive_latency(q: Query, ports: Ports, case: Mapping[str, Any]) -> list[Limit]:
     """Return what this run's own primitives allow a chase, a flag or a floor."""
-    if q.pattern == "chase":
+    if q.pattern == "pointer_chase":
         return _fastest_load(q, ports)
     if q.pattern == "flag_pingpong":
         return _flag_crossing(q, ports)
-    if q.pattern == "floor":
+    if q.pattern == "empty_op":
         asked = q.transport, str(case.get("cadence") or "isolated"), q.clock
-        known = {floor.device: ns for floor, ns in ports.floor_ns.items() if floor[:3] == asked}
+        known = {floor.device: ns for floor, ns in ports.empty_op_ns.items() if floor[:3] == asked}
         if known:
             device = min(known, key=lambda key: known[key])
-            return [of_latency("fastest_floor", known[device], f"device {device}")]
+            return [of_latency("fastest_empty_op", known[device], f"device {device}")]
     return []
 
 
-def _fastest_load(q: Query, ports: Ports) -> list[Ceiling]:
+def _fastest_load(q: Query, ports: Ports) -> list[Limit]:
     joined = way(q)
     alike: dict[Load, float] = {}
     for load, ns in ports.load_ns.items():
@@ -370,7 +370,7 @@ def _lender(load: Load) -> str:
     return "its own memory" if load.walker == load.lender else f"memory of device {load.lender}"
 
 
-def _flag_crossing(q: Query, ports: Ports) -> list[Ceiling]:
+def _flag_crossing(q: Query, ports: Ports) -> list[Limit]:
     """Return one crossing of the link and one look at the flag, both as this run's chases saw them."""
     a, b = q.devices[0], q.devices[-1]
     device = [(load, ns) for load, ns in ports.load_ns.items() if load.memory == "device"]

@@ -1,4 +1,4 @@
-"""Ceilings of patterns in which all ranks of a node take part."""
+"""Limits of patterns in which all ranks of a node take part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from linkgauge.expect import cuts, flows, paths, rings
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires
 from linkgauge.expect.points import beyond_cache, finite, serial
 from linkgauge.expect.query import Query, show
-from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.patterns import sent_and_received
 from linkgauge.system.units import show_rate
 
@@ -20,35 +20,35 @@ _ALONE = "repeated by devices alone"
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
 
-def collective(q: Query) -> list[Ceiling]:
-    """Return the ceilings of a collective on one node."""
-    result: list[Ceiling] = []
+def collective(q: Query) -> list[Limit]:
+    """Return the limits of a collective on one node."""
+    result: list[Limit] = []
     if len(q.names) > 1:
         if q.mechanism.through_host:
             result.extend(staging(q, q.graph(HOST)))
         else:
-            result.extend(link_bounds(q, q.graph(), "bound" if q.binds else "constructive"))
+            result.extend(link_bounds(q, q.graph(), "upper bound" if q.binds else "achievable schedule"))
             if not q.binds:
-                result.extend(link_bounds(q, q.graph(q.outer), "bound"))
+                result.extend(link_bounds(q, q.graph(q.outer), "upper bound"))
             result.extend(_constructive(q))
     result.extend(_memory(q))
     return result
 
 
-def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
+def link_bounds(q: Query, graph: Wires, kind: str) -> list[Limit]:
     """Return what the links of a graph allow at best; `kind` says whether that binds this case's transport."""
     if not set(q.names) <= set(graph.vertices):
         return []
     where = f"over the {graph.scope} links"
     n, weights, names = q.ranks, q.weights, q.names
-    result: list[Ceiling] = []
+    result: list[Limit] = []
 
     def add(rule: str, value: float | None, basis: str) -> None:
         # Some bounds are reached by a schedule over these links and so are constructive where they do not bind.
-        if value is not None and finite(value) and (kind == "bound" or rule not in _NEVER_REACHED):
+        if value is not None and finite(value) and (kind == "upper bound" or rule not in _NEVER_REACHED):
             # Where no transport is named, switches that can may repeat what these trees have devices repeat.
             unless = MULTICAST if _ALONE in basis and q.transport is None and _may_use_network(q, graph) else None
-            found = ceiling(rule, value, f"without {unless}, {basis}" if unless else basis, kind=kind)
+            found = limit(rule, value, f"without {unless}, {basis}" if unless else basis, kind=kind)
             result.append(dataclasses.replace(found, without=unless))
 
     if q.traits.link_ways == "both" or q.traits.side_by_side_of:
@@ -56,7 +56,7 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         factor = _payload(q)
         flow = flows.alltoall(graph, weights) if q.traits.to_each else flows.concurrent(graph, _demands(q))
         if flow is not None:
-            rate = flow.bound if kind == "bound" else flow.reached
+            rate = flow.bound if kind == "upper bound" else flow.reached
             each = "each way for each pair" if q.traits.half_round_trip else "for each pair"
             if q.traits.distributed:
                 each = f"for a {q.traits.size_means}"
@@ -72,13 +72,13 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         add("injection", shares[least], f"ports of {least}: {show_rate(ports[least])}")
     if q.traits.block_of_each:
         turned = graph.reversed() if q.traits.reduces else graph
-        value, words = gathered(q, turned, None if kind != "bound" else _repeaters(q, turned))
+        value, words = gathered(q, turned, None if kind != "upper bound" else _repeaters(q, turned))
         add("tree_packing", value, f"{where}; {words}")
     if q.traits.rooted and q.traits.one_buffer:
         turned = graph if q.traits.root == "sends" else graph.reversed()
         cut = cuts.broadcast(turned, q.root_name, names)
         weight = {name: int(name == q.root_name) for name in names}
-        value, words = _packed(turned, cut, weight, None if kind != "bound" else _repeaters(q, turned))
+        value, words = _packed(turned, cut, weight, None if kind != "upper bound" else _repeaters(q, turned))
         add("rooted_cut", value, f"{where}; {words}")
     elif q.traits.rooted:  # each other rank has bytes of its own
         outward = q.traits.root == "sends"
@@ -92,12 +92,12 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
         add("allreduce_cut", cut.value, f"{where}; cut at {show(cut.side)}")
         total = sum(graph.out_rate(name) for name in names)
         words = f"{where}: {show_rate(total)} leave the devices in all"
-        if kind == "bound":
+        if kind == "upper bound":
             result.extend(bytes_bound(q, graph, _sent_in_all(graph, names), words))
     return result
 
 
-def bytes_bound(q: Query, graph: Wires, value: float, words: str) -> list[Ceiling]:
+def bytes_bound(q: Query, graph: Wires, value: float, words: str) -> list[Limit]:
     """Return the bound of all bytes that an allreduce's devices must send, where these alone repeat and add.
 
     Where no transport is named and switches can, it says that it holds without them.
@@ -105,7 +105,7 @@ def bytes_bound(q: Query, graph: Wires, value: float, words: str) -> list[Ceilin
     unless = IN_NETWORK if q.transport is None and _may_use_network(q, graph) else None
     if not finite(value) or not (_bytes_rule_holds(q, graph) or unless):
         return []
-    found = ceiling("allreduce_bytes", value, f"without {unless}, {words}" if unless else words, kind="bound")
+    found = limit("allreduce_bytes", value, f"without {unless}, {words}" if unless else words, kind="upper bound")
     return [dataclasses.replace(found, without=unless)]
 
 
@@ -207,7 +207,7 @@ def _hosts_take_part(q: Query, graph: Wires) -> bool:
     return graph.scope != FABRIC and q.transport in ("ccl", "mpi", "staging")
 
 
-def _constructive(q: Query) -> list[Ceiling]:
+def _constructive(q: Query) -> list[Limit]:
     graph = q.graph()
     if any(math.isinf(rate) for rate in graph.arcs.values()) or not set(q.names) <= set(graph.vertices):
         return []
@@ -215,7 +215,7 @@ def _constructive(q: Query) -> list[Ceiling]:
         return _forwarding(q, graph)
     if q.pattern not in ("allreduce", "allgather", "reduce_scatter"):
         return []
-    result: list[Ceiling] = []
+    result: list[Limit] = []
     names = q.names
     half = 2 if q.pattern == "allreduce" else 1
     plain = f"without {IN_NETWORK}, " if q.pattern == "allreduce" and _may_use_network(q, graph) else ""
@@ -231,14 +231,14 @@ def _constructive(q: Query) -> list[Ceiling]:
             except flows.TooLargeError as error:
                 what = f"{words}: trees, if not the best ({error} is not solved)"
         if finite(trees):
-            result.append(ceiling("allreduce_trees", trees, what))
+            result.append(limit("allreduce_trees", trees, what))
         if _may_use_network(q, graph):
             what = f"{show(sorted(graph.multicast))} repeat and add"
             with contextlib.suppress(flows.TooLargeError):
                 trees = flows.allreduce_trees(graph, names, in_network=True)
-                result.append(ceiling("allreduce_in_network", trees, what))
+                result.append(limit("allreduce_in_network", trees, what))
         if phases is not None:
-            result.append(ceiling("reduce_scatter_allgather", phases, words))
+            result.append(limit("reduce_scatter_allgather", phases, words))
     k = len(names)
     units = _direct(q, graph)
     listed = rings.cycles(graph, names) if units is not None and k <= rings.MOST_DEVICES else []
@@ -247,18 +247,18 @@ def _constructive(q: Query) -> list[Ceiling]:
         count = rings.most_disjoint(links, listed, directed=True)
         cycles = f"{len(listed)} Hamiltonian cycle{'' if len(listed) == 1 else 's'}"
         words = f"{count} directed ring{'' if count == 1 else 's'} of {show_rate(rate)} ({cycles})"
-        result.append(ceiling("rings", count * rate * k / (k - 1) / half, words))
+        result.append(limit("rings", count * rate * k / (k - 1) / half, words))
         if q.pattern == "allreduce" and not _full_mesh(graph, q):
-            result.append(ceiling("sc24_rings", count * rate / 2, words))
+            result.append(limit("sc24_rings", count * rate / 2, words))
     else:
         demands = dict.fromkeys(zip(names, (*names[1:], names[0]), strict=True), 1.0)
         ring = flows.concurrent(graph, demands)
         if ring is not None and finite(ring.reached):
             words = f"the ring of the ranks at {show_rate(ring.reached)} a step"
-            result.append(ceiling("ring_in_order", ring.reached * k / (k - 1) / half, words))
+            result.append(limit("ring_in_order", ring.reached * k / (k - 1) / half, words))
     if q.pattern == "allreduce" and _full_mesh(graph, q):
         sent = min(graph.out_rate(name) for name in names)
-        result.append(ceiling("sc24_direct_trees", sent, "every device to every other directly"))
+        result.append(limit("sc24_direct_trees", sent, "every device to every other directly"))
     return result
 
 
@@ -276,7 +276,7 @@ def _full_mesh(graph: Wires, q: Query) -> bool:
     return len(q.names) == len(graph.devices) and all((a, b) in graph.arcs for a in q.names for b in q.names if a != b)
 
 
-def _forwarding(q: Query, graph: Wires) -> list[Ceiling]:
+def _forwarding(q: Query, graph: Wires) -> list[Limit]:
     place = {vertex: i for i, vertex in enumerate(graph.vertices)}
     found = paths.even_loads(graph, [place[name] for name in q.names], paths.exchanged(graph, q.weights))
     if found is None:
@@ -284,15 +284,15 @@ def _forwarding(q: Query, graph: Wires) -> list[Ceiling]:
     loads = dict(zip(graph.arcs, found.tolist(), strict=True))
     rate, worst = min((graph.arcs[arc] / load, arc) for arc, load in loads.items() if load > 0)
     words = f"{' - '.join(worst)} carries {loads[worst]:.3g} shares of {show_rate(graph.arcs[worst])}"
-    result = [ceiling("forwarding_index", rate * (q.ranks - 1), words)]
+    result = [limit("forwarding_index", rate * (q.ranks - 1), words)]
     if _direct(q, graph) is not None and len(q.names) == q.ranks == len(graph.devices):
         count = {name: sum(c for (tail, _), c in graph.links.items() if tail == name) for name in q.names}
         factor = min(min(count.values()), q.ranks - 1)
-        result.append(ceiling("sc24_forwarding_index", rate * factor, f"{words}; times {factor} links"))
+        result.append(limit("sc24_forwarding_index", rate * factor, f"{words}; times {factor} links"))
     return result
 
 
-def _memory(q: Query) -> list[Ceiling]:
+def _memory(q: Query) -> list[Limit]:
     """Return the bound that memories set: payload is read once at its source, written at its end.
 
     Host devices of one host share its memory, so what all of them must move counts there.
@@ -319,7 +319,7 @@ def _memory(q: Query) -> list[Ceiling]:
     if not limits:
         return []
     name = min(limits, key=lambda key: limits[key])
-    return [ceiling("memory", limits[name], f"memory of {name}: {show_rate(rates[name])}, reads and writes together")]
+    return [limit("memory", limits[name], f"memory of {name}: {show_rate(rates[name])}, reads and writes together")]
 
 
 def _payload(q: Query) -> float:
@@ -336,8 +336,8 @@ def _legs(q: Query, rank: int) -> tuple[int, int]:
     return root if root is not None and rank == q.root else usual
 
 
-def staging(q: Query, graph: Wires) -> list[Ceiling]:
-    """Return the ceilings of staging over host links: every rank's buffer to a host, the exchange there, and back."""
+def staging(q: Query, graph: Wires) -> list[Limit]:
+    """Return the limits of staging over host links: every rank's buffer to a host, the exchange there, and back."""
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
     if not hosts or not set(q.names) <= set(graph.vertices) or (q.traits.legs is None and not q.traits.distributed):
         return []
@@ -360,8 +360,8 @@ def staging(q: Query, graph: Wires) -> list[Ceiling]:
     if not known:
         return []
     words = f"device to host alone {show_rate(rates[0])}, host to device alone {show_rate(rates[1])}"
-    result = [ceiling("staging_pipelined", min(known), words)]
+    result = [limit("staging_pipelined", min(known), words)]
     both = serial(*rates)
     if both is not None:
-        result.append(ceiling("staging_legs", both, words))
+        result.append(limit("staging_legs", both, words))
     return result

@@ -72,7 +72,7 @@ class CurvesOfRun:
         points: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         for row in rows:
             plain = (
-                row["median_ns"] is not None and not row["app"] and not row["beside"] and row["variant"] in ("", BEGUN)
+                row["median_ns"] is not None and not row["app"] and not row["background"] and row["variant"] in ("", BEGUN)
                 and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
                 and row["cadence"] in ("isolated", "barrier") and row["via"] < 0 and row["collectives"] == ""
                 and (row["blocks"] == 0 or row["pattern"] in COPIES_WITHIN)
@@ -160,11 +160,11 @@ class CurvesOfSystem:
         missing = "it" if nics else "NICs with a port_rate"
         return (
             f"{name} {lacks}, so nothing bounds {pattern} between nodes: add {missing} to its description "
-            f"('linkgauge system {name} --json > mine.json') and give --system ./mine.json"
+            f"('linkgauge topology {name} --json > mine.json') and give --system ./mine.json"
         )
 
     def _curve(self, pattern: str, transport: str, memory: tuple[str, str], count: int) -> Curve | None:
-        from linkgauge.expect.of_case import ceilings
+        from linkgauge.expect.of_case import limits
 
         traits = PATTERNS[pattern]
         latency = self._latencies.get(kind_of(pattern), 0.0) / traits.latency_share
@@ -176,12 +176,12 @@ class CurvesOfSystem:
         # The matrix of an application's alltoallv is applied to its size.
         asked = traits.spread_of or pattern
         devices = (0,) if self._between else tuple(range(count))
-        found = ceilings(self._system, {"pattern": asked, "transport": transport, "devices": devices,
+        found = limits(self._system, {"pattern": asked, "transport": transport, "devices": devices,
                                         "nodes": 1 if within or not self._between else count,
                                         "source_memory": memory[0], "target_memory": memory[1],
                                         "size": _LARGE_BYTES})  # fmt: skip
         rates = {kind: [one.value_bytes_per_s for one in found if one.kind == kind and one.value_bytes_per_s]
-                 for kind in ("bound", "typical")}  # fmt: skip
+                 for kind in ("upper bound", "typical")}  # fmt: skip
         if not (known := rates["bound"] or rates["typical"]):
             return None
         ranks_there = len(devices) if within else count

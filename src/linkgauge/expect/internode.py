@@ -1,4 +1,4 @@
-"""Ceilings of cases over several nodes: what NVLink domains, NICs and the network between nodes allow.
+"""Limits of cases over several nodes: what NVLink domains, NICs and the network between nodes allow.
 
 Where nodes of a job are is not known, so a bound holds wherever they are: N nodes are in at least N / D domains of D
 nodes (rounded up), and the smallest of these has no more than an even part of them.
@@ -18,7 +18,7 @@ from linkgauge.expect.graph import HOST, MACHINE, Wires
 from linkgauge.expect.network_bounds import network
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
-from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.system.domain import domain_of, ordinals_of_domain
 from linkgauge.system.model import Node
 from linkgauge.system.units import show_rate
@@ -70,8 +70,8 @@ class _Doors:
         return f"{self.words}, {show_rate(rate)} by the links to them" if short else self.words
 
 
-def several_nodes(q: Query) -> list[Ceiling]:
-    """Return the ceilings of a case whose `devices` are those of each of `nodes` nodes.
+def several_nodes(q: Query) -> list[Limit]:
+    """Return the limits of a case whose `devices` are those of each of `nodes` nodes.
 
     A point-to-point case pairs each device with its twin on the other node; its goodput is the node's sum, as
     De Sensi et al. draw it (SC'24, Fig. 7). A ring_shift's goodput is one flow's: where a node's ranks follow each
@@ -96,9 +96,9 @@ def several_nodes(q: Query) -> list[Ceiling]:
     return [*_between_domains(q, most, -(-q.nodes // most)), *near] if known else []
 
 
-def _least(found: Iterable[Ceiling]) -> float:
+def _least(found: Iterable[Limit]) -> float:
     """Return the least bound; infinite where there is none."""
-    bounds = (one.value_bytes_per_s or 0.0 for one in found if one.kind == "bound" and one.without is None)
+    bounds = (one.value_bytes_per_s or 0.0 for one in found if one.kind == "upper bound" and one.without is None)
     return min(bounds, default=math.inf)
 
 
@@ -113,8 +113,8 @@ def _domain(q: Query, count: int, parts: int = 1) -> Query:
     return dataclasses.replace(q, system=domain_of(q.system, count), devices=devices, nodes=parts)
 
 
-def _in_domain(q: Query) -> list[Ceiling]:
-    """Return the ceilings of a collective whose nodes may all be in one domain: those of its links."""
+def _in_domain(q: Query) -> list[Limit]:
+    """Return the limits of a collective whose nodes may all be in one domain: those of its links."""
     there = _domain(q, q.nodes)
     staged = there.mechanism.through_host
     if not q.traits.collective or q.on_host or (there.scope == HOST and not staged):
@@ -122,7 +122,7 @@ def _in_domain(q: Query) -> list[Ceiling]:
     return collective(there)
 
 
-def _pairs_in_domain(q: Query) -> list[Ceiling]:
+def _pairs_in_domain(q: Query) -> list[Limit]:
     """Return what pairs of devices on two nodes of a domain can exchange, all at once."""
     two = _domain(q, 2)
     if two.scope == HOST:  # from host memory, or past it: whatever leads from one node to the other
@@ -130,7 +130,7 @@ def _pairs_in_domain(q: Query) -> list[Ceiling]:
         ends = [[f"{name}@{node}" for name in (*q.names, *(host.name for host in q.system.hosts))] for node in (0, 1)]
         known = [[name for name in names if name in graph.vertices] for names in ends]
         flow = cuts.max_flow_between(graph, *known).value if all(known) else None
-        return [] if flow is None else [ceiling("max_flow", flow, "over the machine links of a domain")]
+        return [] if flow is None else [limit("max_flow", flow, "over the machine links of a domain")]
     names = [two.system.names_by_ordinal[ordinal] for ordinal in two.devices]
     pairs = list(zip(names[: q.ranks], names[q.ranks :], strict=True))
     if q.traits.both_ways:
@@ -141,40 +141,40 @@ def _pairs_in_domain(q: Query) -> list[Ceiling]:
         rate = flows.concurrent(two.graph(scope), demands)
         if rate is not None and finite(value := rate.bound if binds else rate.reached):
             words = f"over the {scope} links of a domain, {show_rate(value)} for each pair"
-            kind = "bound" if binds else "constructive"
-            result.append(ceiling("concurrent_flow", value * q.ranks, words, kind=kind))
+            kind = "upper bound" if binds else "achievable schedule"
+            result.append(limit("concurrent_flow", value * q.ranks, words, kind=kind))
     return result
 
 
-def _nearest_of_ends(q: Query) -> list[Ceiling]:
+def _nearest_of_ends(q: Query) -> list[Limit]:
     if not q.traits.pair and not q.traits.to_next:
         return []
     first, last = q.system.names_by_ordinal[q.devices[0]], q.system.names_by_ordinal[q.devices[-1]]
     near = _nearest(q, q.graph(MACHINE), first, last)
-    return [] if near is None else [ceiling("nic_nearest", *near)]
+    return [] if near is None else [limit("nic_nearest", *near)]
 
 
-def _between_domains(q: Query, most: int, parts: int) -> list[Ceiling]:
-    """Return the ceilings of nodes in so many domains or more: of what must leave the smallest one, and of wires."""
+def _between_domains(q: Query, most: int, parts: int) -> list[Limit]:
+    """Return the limits of nodes in so many domains or more: of what must leave the smallest one, and of wires."""
     size = q.nodes // parts
     there = _domain(q, size, parts) if most > 1 else q
     where = "node" if most == 1 else _domain_words(size)
     doors = _Doors(there, list(there.system.of_kind("nic")), where)
     g, names, n = there.ranks, there.names, q.nodes * q.ranks
     every = min(doors.out(names), doors.into(names))
-    result: list[Ceiling] = []
+    result: list[Limit] = []
 
     def slowest(way: Callable[[Iterable[str]], float]) -> float:
         return min(way([name]) for name in names)
 
     def bundle(rate: float, factor: float = 1.0, words: str = "", of: _Doors = doors) -> None:
-        result.append(ceiling("nic_bundle", rate * factor, f"{of.held(rate)}{words}"))
+        result.append(limit("nic_bundle", rate * factor, f"{of.held(rate)}{words}"))
 
     if q.traits.pair or q.traits.to_next:
         first, last = (there.system.names_by_ordinal[there.devices[end]] for end in (0, -1))
         bundle(min(doors.out([last]), doors.into([first])) if q.traits.to_next else every)
     elif q.traits.to_each:
-        result.append(ceiling("nic_share_asymptotic", doors.ports / g, f"{doors.words} for {g} devices"))
+        result.append(limit("nic_share_asymptotic", doors.ports / g, f"{doors.words} for {g} devices"))
         leaving = (n - g) / (n - 1)
         # Each rank sends as much as each other, so the one that can send least counts for all.
         least = min(min(doors.out([v]), doors.into([v])) / weight for v, weight in there.weights.items())
@@ -188,7 +188,7 @@ def _between_domains(q: Query, most: int, parts: int) -> list[Ceiling]:
         widest = min(doors.out(may), doors.into(may))
         between = q.nodes * widest / size / (2 * (parts - 1))
         basis = f"{doors.held(widest)}, {q.nodes} nodes{'' if most == 1 else f' in {parts} domains or more'}"
-        result.append(ceiling("allreduce_node_bytes", between, basis))
+        result.append(limit("allreduce_node_bytes", between, basis))
         inside = _inside(there) if parts * size == q.nodes else None
         if inside is not None:
             result.extend(_hierarchical(there, doors.graph, inside, between))
@@ -216,7 +216,7 @@ def _domain_words(nodes: int) -> str:
     return f"domain of {nodes} node{'' if nodes == 1 else 's'}"
 
 
-def _by_wires(q: Query, graph: Wires, n: int) -> list[Ceiling]:
+def _by_wires(q: Query, graph: Wires, n: int) -> list[Limit]:
     """Return what each device's own links allow, of n ranks of which `q` has those of a domain."""
     if {q.source_memory, q.target_memory} != {"device"}:
         return []
@@ -225,9 +225,9 @@ def _by_wires(q: Query, graph: Wires, n: int) -> list[Ceiling]:
         return []
     away = {name: n - weight for name, weight in q.weights.items()}
 
-    def least_of(rule: str, rates: Mapping[str, float], shares: Mapping[str, float]) -> list[Ceiling]:
+    def least_of(rule: str, rates: Mapping[str, float], shares: Mapping[str, float]) -> list[Limit]:
         least = min(shares, key=lambda name: shares[name])
-        return [ceiling(rule, shares[least], f"links of {least}: {show_rate(rates[least])}")]
+        return [limit(rule, shares[least], f"links of {least}: {show_rate(rates[least])}")]
 
     if q.traits.to_each:
         return least_of("injection", ports, {v: ports[v] * (n - 1) / (away[v] * q.weights[v]) for v in ports})
@@ -246,7 +246,7 @@ def _by_wires(q: Query, graph: Wires, n: int) -> list[Ceiling]:
     return []
 
 
-def _hierarchical(q: Query, graph: Wires, inside: float, between: float) -> list[Ceiling]:
+def _hierarchical(q: Query, graph: Wires, inside: float, between: float) -> list[Limit]:
     """Return what a hierarchical allreduce reaches: what is inside at most, and less where both share links."""
     arcs = frozenset(q.graph().arcs)
     if not arcs <= set(graph.arcs) or graph.network not in graph.vertices:
@@ -260,7 +260,7 @@ def _hierarchical(q: Query, graph: Wires, inside: float, between: float) -> list
     basis = f"inside {show_rate(inside)}, between nodes {show_rate(between)}"
     if reached < min(inside, between) * (1 - 1e-6):
         basis += f", both at once over the links that they share {show_rate(reached)}"
-    return [ceiling("allreduce_hierarchical", min(inside, between, reached), basis)]
+    return [limit("allreduce_hierarchical", min(inside, between, reached), basis)]
 
 
 def _nearest(q: Query, graph: Wires, first: str, last: str) -> tuple[float, str] | None:

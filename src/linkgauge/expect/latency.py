@@ -1,4 +1,4 @@
-"""Ceilings of latency: what nothing can be faster than, and what papers and tools saw on such devices and links.
+"""Limits of latency: what nothing can be faster than, and what papers and tools saw on such devices and links.
 
 A bound on a time is a least time. What must cross a link takes its bytes over the most that all ways together carry,
 and what a processor does takes one cycle of its clock: true of any machine, and far below what controllers and
@@ -15,7 +15,7 @@ from pathlib import Path
 from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
-from linkgauge.expect.rules import RULES, Ceiling
+from linkgauge.expect.rules import RULES, Limit
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import read_toml
 from linkgauge.system.model import FABRIC_KINDS
@@ -26,8 +26,8 @@ _FILE = Path(__file__).with_name("latencies.toml")
 OWN, HOST_WAY = "own", "host"
 
 
-def latencies(q: Query) -> list[Ceiling]:
-    """Return the latency ceilings that the system alone gives a case: bounds where only latency is measured, and what
+def latencies(q: Query) -> list[Limit]:
+    """Return the latency limits that the system alone gives a case: bounds where only latency is measured, and what
     was seen elsewhere on such devices and ways."""
     if q.nodes > 1:
         return []
@@ -54,8 +54,8 @@ def way(q: Query) -> str:
     return kinds.pop() if len(kinds) == 1 else ""
 
 
-def _bounds(q: Query) -> list[Ceiling]:
-    if q.pattern == "chase":
+def _bounds(q: Query) -> list[Limit]:
+    if q.pattern == "pointer_chase":
         return _load(q)
     if q.pattern == "flag_pingpong":
         if len(q.names) < 2:
@@ -65,7 +65,7 @@ def _bounds(q: Query) -> list[Ceiling]:
         if there is None or back is None:
             return []
         return [_wire((there[0] + back[0]) / 2, f"a flag of {_WORD_BYTES} bytes, {there[1]}")]
-    if q.pattern == "floor":
+    if q.pattern == "empty_op":
         if q.clock == "event":
             return _cycle(q)
         hosts = [host.name for host in q.system.hosts]
@@ -77,7 +77,7 @@ def _bounds(q: Query) -> list[Ceiling]:
     return []
 
 
-def _load(q: Query) -> list[Ceiling]:
+def _load(q: Query) -> list[Limit]:
     """Return the bound of a dependent load: its pointer comes from wherever the ring lies."""
     walker = q.names[0]
     if q.source_memory in HOST_MEMORY:
@@ -101,11 +101,11 @@ def _across(graph: Wires, sources: Sequence[str], targets: Sequence[str], count:
     return count / rate * 1e9, f"{show(tails)} to {show(heads)} at {show_rate(rate)} over the {graph.scope} links"
 
 
-def _wire(latency_ns: float, basis: str) -> Ceiling:
+def _wire(latency_ns: float, basis: str) -> Limit:
     return of_latency("wire_time", latency_ns, basis)
 
 
-def _cycle(q: Query) -> list[Ceiling]:
+def _cycle(q: Query) -> list[Limit]:
     cycles = {name: figure.value for name in q.names if (figure := q.device(name).cycle) is not None}
     if len(cycles) < len(q.names):
         return []
@@ -113,10 +113,10 @@ def _cycle(q: Query) -> list[Ceiling]:
     return [of_latency("cycle", cycles[name], f"one cycle of {name}")]
 
 
-def of_latency(rule: str, latency_ns: float, basis: str, *, kind: str | None = None, source: str = "") -> Ceiling:
-    """Return a latency ceiling of a rule in the table."""
+def of_latency(rule: str, latency_ns: float, basis: str, *, kind: str | None = None, source: str = "") -> Limit:
+    """Return a latency limit of a rule in the table."""
     known = RULES[rule]
-    return Ceiling(rule, kind or known.kind, None, basis, source or known.source, latency_ns=latency_ns)
+    return Limit(rule, kind or known.kind, None, basis, source or known.source, latency_ns=latency_ns)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _table() -> tuple[_Seen, ...]:
     )
 
 
-def _seen(q: Query) -> list[Ceiling]:
+def _seen(q: Query) -> list[Limit]:
     """Return what papers and tools saw of this transport and pattern on devices of the model, joined like these."""
     entries = [e for e in _table() if q.pattern in e.patterns and q.transport in (None, e.transport)]
     models = [q.device(name).model or "" for name in q.names]

@@ -10,12 +10,12 @@ import math
 
 from linkgauge.expect.points import finite
 from linkgauge.expect.query import Query
-from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.system.model import Network
 from linkgauge.system.units import show_rate
 
 
-def network(q: Query, n: int, in_domain: int) -> list[Ceiling]:
+def network(q: Query, n: int, in_domain: int) -> list[Limit]:
     """Return the bounds of links between switches on an alltoall of n ranks; `in_domain` nodes are a domain at most."""
     described = q.system.network
     if described is None:
@@ -25,7 +25,7 @@ def network(q: Query, n: int, in_domain: int) -> list[Ceiling]:
     return _groups(q, described, n)
 
 
-def _groups(q: Query, network: Network, n: int) -> list[Ceiling]:
+def _groups(q: Query, network: Network, n: int) -> list[Limit]:
     """Return what the links between groups of a dragonfly allow."""
     group_rate, groups = global_rate_of_group(network), groups_of_nodes(network)
     per_group = network.value("nodes_per_group")
@@ -37,7 +37,7 @@ def _groups(q: Query, network: Network, n: int) -> list[Ceiling]:
         leaving = n * (nodes - per_group) * g / (n - 1)
         value = groups * group_rate / leaving
         basis = f"{groups:.0f} groups of {show_rate(group_rate)} of global links; {leaving / n:.1%} leave their group"
-        result.append(ceiling("network_global", value, basis))
+        result.append(limit("network_global", value, basis))
     total = network.value("nodes")
     if total is not None and nodes >= total and groups > 1:
         # Full groups on one side, the last one with the rest on the other. A byte that crosses by a third group takes a
@@ -51,7 +51,7 @@ def _groups(q: Query, network: Network, n: int) -> list[Ceiling]:
         if found:
             value, side, across = min(found)
             words = f"{show_rate(across)} between {side} of {groups:.0f} groups and the others"
-            result.append(ceiling("network_bisection", value, words))
+            result.append(limit("network_bisection", value, words))
     return [one for one in result if finite(one.value_bytes_per_s)]
 
 
@@ -84,7 +84,7 @@ def groups_of_nodes(network: Network) -> float | None:
     return min(groups, math.ceil(nodes / each))
 
 
-def _fat_tree(q: Query, network: Network, n: int, in_domain: int) -> list[Ceiling]:
+def _fat_tree(q: Query, network: Network, n: int, in_domain: int) -> list[Limit]:
     """Return what the uplinks of a fat tree's leaf switches allow, where it has fewer of them than links to nodes.
 
     A tree with as many uplinks carries whatever its nodes inject, so their NICs bound it already. The job's nodes may
@@ -105,7 +105,7 @@ def _fat_tree(q: Query, network: Network, n: int, in_domain: int) -> list[Ceilin
     if crossing[here] <= 0:
         return []
     basis = f"{here:.0f} nodes or more of a leaf switch share {show_rate(uplinks)} of uplinks"
-    return [ceiling("network_global", uplinks * (n - 1) / crossing[here], basis)]
+    return [limit("network_global", uplinks * (n - 1) / crossing[here], basis)]
 
 
 def _uplinks(q: Query, network: Network) -> float | None:

@@ -1,4 +1,4 @@
-"""All ceilings of a case: the rules that apply, what papers publish, and what of it stands above a bound."""
+"""All limits of a case: the rules that apply, what papers publish, and what of it stands above a bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from linkgauge.expect.latency import latencies
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.relay import relay
-from linkgauge.expect.rules import RULES, Ceiling, ceiling
+from linkgauge.expect.rules import RULES, Limit, limit
 from linkgauge.expect.streams import streams
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.model import Figure, Link, System, is_fabric, most_particular
@@ -25,8 +25,8 @@ from linkgauge.system.units import RATE, show_rate
 _TLP_OVERHEAD_BYTES = 24
 
 
-def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
-    """Return every ceiling that the rules give a case on a system, largest kinds of certainty first.
+def limits(system: System, case: Mapping[str, Any]) -> list[Limit]:
+    """Return every limit that the rules give a case on a system, largest kinds of certainty first.
 
     `case` has the names of docs/definitions.md's dimensions: `pattern` (the only one that must be there), `transport`,
     `variant`, `devices` (ordinals, one for each rank; all by default), `size` or `size_bytes`, `root`, `source_memory`,
@@ -37,7 +37,7 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     0. Raises `UsageError` for an unknown pattern or device.
 
     >>> from linkgauge.system import load
-    >>> for one in ceilings(load("hgx-h100-8"), {"pattern": "pingpong", "devices": (0, 1)})[:2]:
+    >>> for one in limits(load("hgx-h100-8"), {"pattern": "pingpong", "devices": (0, 1)})[:2]:
     ...     print(one.rule, f"{one.value_bytes_per_s / 1e9:.0f} GB/s")
     max_flow 450 GB/s
     memory 3350 GB/s
@@ -55,7 +55,7 @@ def ceilings(system: System, case: Mapping[str, Any]) -> list[Ceiling]:
     return _judged(result)
 
 
-def _of_groups(system: System, case: Mapping[str, Any], groups: int) -> list[Ceiling]:
+def _of_groups(system: System, case: Mapping[str, Any], groups: int) -> list[Limit]:
     """Return what bounds each of several groups side by side: of every rule the lowest of any group alone.
 
     The links that groups share are counted for each, so these bounds stand above what can be had there; schedules and
@@ -65,11 +65,11 @@ def _of_groups(system: System, case: Mapping[str, Any], groups: int) -> list[Cei
     size = len(devices) // groups
     if size < 2 or size * groups != len(devices):
         raise UsageError(f"{len(devices)} devices are not {groups} equal groups of 2 or more")
-    lowest: dict[str, Ceiling] = {}
+    lowest: dict[str, Limit] = {}
     for first in range(0, len(devices), size):
-        for found in ceilings(system, {**case, "groups": 1, "devices": devices[first : first + size]}):
+        for found in limits(system, {**case, "groups": 1, "devices": devices[first : first + size]}):
             value = found.value_bytes_per_s
-            if found.kind != "bound" or value is None:
+            if found.kind != "upper bound" or value is None:
                 continue
             if found.rule not in lowest or value < (lowest[found.rule].value_bytes_per_s or math.inf):
                 lowest[found.rule] = found
@@ -77,14 +77,14 @@ def _of_groups(system: System, case: Mapping[str, Any], groups: int) -> list[Cei
     return [dataclasses.replace(found, basis=f"{found.basis}; {words}") for found in lowest.values()]
 
 
-def _of_links(q: Query, case: Mapping[str, Any]) -> list[Ceiling]:
+def _of_links(q: Query, case: Mapping[str, Any]) -> list[Limit]:
     if PATTERNS[q.pattern].latency_only:
         return []
     if q.nodes > 1:
         return several_nodes(q)
     if q.traits.within_device:
         return local(q)
-    if q.pattern in ("stream_copy", "cpu_stream"):
+    if q.pattern in ("stream_copy", "host_stream"):
         return streams(q, str(case.get("variant") or ""))
     if PATTERNS[q.pattern].host_ways:
         return host_and_devices(q)
@@ -95,7 +95,7 @@ def _of_links(q: Query, case: Mapping[str, Any]) -> list[Ceiling]:
     return collective(q)
 
 
-def _pair(q: Query) -> list[Ceiling]:
+def _pair(q: Query) -> list[Limit]:
     both = q.traits.ways == 2
     plain = q.source_memory == "device" and q.target_memory == "device"
     if len(q.names) == 1 and plain:
@@ -119,11 +119,11 @@ def _pair(q: Query) -> list[Ceiling]:
             name = min(rates, key=lambda key: rates[key])
             shared = ", read and written there" if memories[0] == memories[-1] else ""
             words = f"memory of {name}: {show_rate(rates[name] * (2 if shared else 1))}{shared}"
-            result.append(ceiling("memory", rates[name], words))
+            result.append(limit("memory", rates[name], words))
     return result
 
 
-def _host_copy(q: Query) -> list[Ceiling]:
+def _host_copy(q: Query) -> list[Limit]:
     """Return half of the memory rate where both host buffers lie on one host."""
     ends = [
         hosts_for(q.system, name, node) for name, node in ((q.names[0], q.source_node), (q.names[-1], q.target_node))
@@ -134,20 +134,20 @@ def _host_copy(q: Query) -> list[Ceiling]:
     if rate is None or not beyond_cache(q, ends[0]):
         return []
     value = rate.value / (2 * q.traits.ways)
-    return [ceiling("memory", value, f"payload read and written on {ends[0][0]}: {show_rate(rate.value)}")]
+    return [limit("memory", value, f"payload read and written on {ends[0][0]}: {show_rate(rate.value)}")]
 
 
-def _caps(q: Query) -> list[Ceiling]:
+def _caps(q: Query) -> list[Limit]:
     if q.nodes > 1 or not PATTERNS[q.pattern].pair or len(q.names) != 2:
         return []
     return [
-        ceiling("engine_cap", cap.rate.value, cap.note or cap.transport, source=cap.rate.source)
+        limit("engine_cap", cap.rate.value, cap.note or cap.transport, source=cap.rate.source)
         for cap in q.system.caps
         if cap.transport == q.transport and q.source_memory == q.target_memory == "device"
     ]
 
 
-def _published(q: Query) -> list[Ceiling]:
+def _published(q: Query) -> list[Limit]:
     result = []
     for entry in q.system.published:
         if entry.pattern != q.pattern or (entry.transport is not None and entry.transport != q.transport):
@@ -159,14 +159,14 @@ def _published(q: Query) -> list[Ceiling]:
         value = entry.value
         basis = entry.note or "as printed"
         if value.unit == RATE:
-            result.append(Ceiling(entry.rule, "published", value.value, basis, value.source))
+            result.append(Limit(entry.rule, "published", value.value, basis, value.source))
         else:
-            result.append(Ceiling(entry.rule, "published", None, basis, value.source, latency_ns=value.value))
+            result.append(Limit(entry.rule, "published", None, basis, value.source, latency_ns=value.value))
     return result
 
 
-def _typical(q: Query, found: Sequence[Ceiling]) -> list[Ceiling]:
-    """Return the payload's share of the least link ceiling, where the links' packets are known."""
+def _typical(q: Query, found: Sequence[Limit]) -> list[Limit]:
+    """Return the payload's share of the least link limit, where the links' packets are known."""
     if q.nodes > 1 or PATTERNS[q.pattern].own_memory:
         return []
     least = least_of_links(found)
@@ -179,14 +179,14 @@ def _typical(q: Query, found: Sequence[Ceiling]) -> list[Ceiling]:
     share, link = min(shares, key=lambda pair: pair[0].value)
     value = (least.value_bytes_per_s or 0.0) * share.value
     basis = f"{share.value:.1%} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
-    return [ceiling("payload_share", value, basis, source=share.source)]
+    return [limit("payload_share", value, basis, source=share.source)]
 
 
-def least_of_links(found: Iterable[Ceiling]) -> Ceiling | None:
-    """Return the ceiling of the links that what is typical is a share of: the least bound, else the least schedule."""
-    of_links = [c for c in found if c.kind in ("bound", "constructive") and c.rule not in ("memory", "local_copy")]
+def least_of_links(found: Iterable[Limit]) -> Limit | None:
+    """Return the limit of the links that what is typical is a share of: the least bound, else the least schedule."""
+    of_links = [c for c in found if c.kind in ("upper bound", "achievable schedule") and c.rule not in ("memory", "local_copy")]
     values = [c for c in of_links if finite(c.value_bytes_per_s)]
-    bounds = [c for c in values if c.kind == "bound" and c.without is None]
+    bounds = [c for c in values if c.kind == "upper bound" and c.without is None]
     return min(bounds or values, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
 
 
@@ -226,20 +226,20 @@ def _share(q: Query, link: Link) -> Figure | None:
     return None if entry is None else entry.share
 
 
-def _judged(found: Sequence[Ceiling]) -> list[Ceiling]:
+def _judged(found: Sequence[Limit]) -> list[Limit]:
     """Sort by kind and value; say of a published value above the least bound that no schedule reaches it."""
-    bounds = [c for c in found if c.kind == "bound" and c.value_bytes_per_s is not None and c.without is None]
+    bounds = [c for c in found if c.kind == "upper bound" and c.value_bytes_per_s is not None and c.without is None]
     least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
-    order = {"bound": 0, "constructive": 1, "published": 2, "typical": 3, "achievable": 4}
+    order = {"bound": 0, "achievable schedule": 1, "published": 2, "typical": 3, "measured": 4}
     result = []
     for c in sorted(found, key=lambda c: (order[c.kind], c.value_bytes_per_s or 0.0)):
         above = (
             least is not None
-            and c.kind != "bound"
+            and c.kind != "upper bound"
             and c.value_bytes_per_s is not None
             and c.value_bytes_per_s > (least.value_bytes_per_s or 0.0) * (1 + 1e-6)
         )
-        if above and least is not None and c.kind in ("constructive", "typical"):
+        if above and least is not None and c.kind in ("achievable schedule", "typical"):
             # A schedule over the links still has to pass what the bound stands for.
             words = f"{c.basis}; {show_rate(c.value_bytes_per_s)} of links held to the bound {least.rule}"
             c = dataclasses.replace(c, basis=words, value_bytes_per_s=least.value_bytes_per_s)

@@ -1,4 +1,4 @@
-"""Ceilings of a case by where its ranks were: of one node's links, or of the network between several."""
+"""Limits of a case by where its ranks were: of one node's links, or of the network between several."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linkgauge.expect.of_case import ceilings
-from linkgauge.expect.rules import Ceiling
+from linkgauge.expect.of_case import limits
+from linkgauge.expect.rules import Limit
 from linkgauge.stats.launches import Place, nodes_of
 from linkgauge.system.model import System
 
@@ -54,19 +54,19 @@ def _counts(of_node: Mapping[str, Sequence[int]]) -> str:
     return ", ".join(f"{ranks} on {nodes}" for ranks, nodes in sorted(counts.items()))
 
 
-def ceilings_there(system: System, case: Placed) -> list[Ceiling]:
-    """Return the ceilings of a placed case (`ceilings`); of nodes with unlike devices each rule's lowest."""
-    lowest: dict[tuple[str, str], Ceiling] = {}
-    found: list[Ceiling] = []
+def limits_there(system: System, case: Placed) -> list[Limit]:
+    """Return the limits of a placed case (`limits`); of nodes with unlike devices each rule's lowest."""
+    lowest: dict[tuple[str, str], Limit] = {}
+    found: list[Limit] = []
     for one in case.cases:
-        found = ceilings(system, one)
-        for ceiling in found:
-            key = (ceiling.rule, ceiling.kind)
-            if key not in lowest or _value(ceiling) < _value(lowest[key]):
-                lowest[key] = ceiling
+        found = limits(system, one)
+        for limit in found:
+            key = (limit.rule, limit.kind)
+            if key not in lowest or _value(limit) < _value(lowest[key]):
+                lowest[key] = limit
     return found if len(case.cases) < 2 else list(lowest.values())
 
 
-def _value(ceiling: Ceiling) -> float:
+def _value(limit: Limit) -> float:
     """Return a goodput, or of a latency what is the lower the later."""
-    return ceiling.value_bytes_per_s if ceiling.value_bytes_per_s is not None else -(ceiling.latency_ns or 0.0)
+    return limit.value_bytes_per_s if limit.value_bytes_per_s is not None else -(limit.latency_ns or 0.0)

@@ -1,4 +1,4 @@
-"""A run's system, as its run folder holds it, and the ceilings of its cases there."""
+"""A run's system, as its run folder holds it, and the limits of its cases there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from linkgauge.system.model import System
 
 if TYPE_CHECKING:
     from linkgauge.expect.of_places import Placed
-    from linkgauge.expect.rules import Ceiling
+    from linkgauge.expect.rules import Limit
     from linkgauge.store.run import Run
 
 
@@ -25,7 +25,7 @@ def system_of_run(run: Run) -> System:
     return read(described, f"{run.path}: run.json")
 
 
-class RunCeilings:
+class RunLimits:
     """What a system and the run itself allow each case of the run, by the nodes that its ranks lay on."""
 
     def __init__(self, run: Run, system: System) -> None:
@@ -36,10 +36,10 @@ class RunCeilings:
         self._places = Places(run.launches.to_pylist())
 
     @functools.cached_property
-    def _achieved(self) -> Callable[[Mapping[str, Any]], list[Ceiling]]:
-        from linkgauge.expect.achieved import achieved_ceilings
+    def _achieved(self) -> Callable[[Mapping[str, Any]], list[Limit]]:
+        from linkgauge.expect.achieved import achieved_limits
 
-        return achieved_ceilings(self._run, self._system)
+        return achieved_limits(self._run, self._system)
 
     def placed(self, row: Mapping[str, Any]) -> Placed:
         """Return how the rules are asked for a row of the cases or of a summary; `problem` says why none is."""
@@ -47,30 +47,30 @@ class RunCeilings:
 
         return placed(self._system, row, self._places.of_row(row))
 
-    def of(self, row: Mapping[str, Any]) -> list[Ceiling]:
-        """Return the ceilings of a row: those of the rules, and on one node what the run's own primitives reached."""
-        from linkgauge.expect.of_places import ceilings_there
+    def of(self, row: Mapping[str, Any]) -> list[Limit]:
+        """Return the limits of a row: those of the rules, and on one node what the run's own primitives reached."""
+        from linkgauge.expect.of_places import limits_there
 
         case = self.placed(row)
-        found = ceilings_there(self._system, case)
+        found = limits_there(self._system, case)
         return [*found, *self._achieved(case.cases[0])] if case.nodes == 1 else found
 
     def _problem(self, row: Mapping[str, Any]) -> str:
-        from linkgauge.expect.of_places import ceilings_there
+        from linkgauge.expect.of_places import limits_there
 
         case = self.placed(row)
-        if case.problem or case.nodes == 1 or ceilings_there(self._system, case):
+        if case.problem or case.nodes == 1 or limits_there(self._system, case):
             return case.problem
         return f"no rule or figure is of {row['pattern']} there"
 
     @functools.cached_property
     def notes(self) -> list[str]:
-        """Return why cases that lie on several nodes have no ceilings: a line for each reason, none where all have."""
+        """Return why cases that lie on several nodes have no limits: a line for each reason, none where all have."""
         if len(self._places.hosts) < 2:
             return []
         rows = self._run.cases.to_pylist()
         why = collections.Counter(problem for row in rows if (problem := self._problem(row)))
         return [
-            f"No ceilings for {count} of {len(rows)} cases, whose ranks lie on several nodes: {problem}."
+            f"No limits for {count} of {len(rows)} cases, whose ranks lie on several nodes: {problem}."
             for problem, count in why.items()
         ]

@@ -1,4 +1,4 @@
-"""Ceilings between two memories, inside one device, and between hosts and devices."""
+"""Limits between two memories, inside one device, and between hosts and devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
-from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.system.graph import Path
 from linkgauge.system.units import show_rate
 
@@ -32,27 +32,27 @@ def round_trip(there: float | None, back: float | None) -> float | None:
     return None if both is None else 2 * both
 
 
-def point_to_point(q: Query) -> list[Ceiling]:
-    """Return the ceilings of pingpong and unidirectional, and of one direction of bidirectional taken alone."""
+def point_to_point(q: Query) -> list[Limit]:
+    """Return the limits of pingpong and unidirectional, and of one direction of bidirectional taken alone."""
     if q.mechanism.through_host and not q.on_host:
         return staging_point_to_point(q, q.graph(HOST))
     sources = _ends(q, 0, q.source_memory, q.source_node)
     targets = _ends(q, 1, q.target_memory, q.target_node)
     if not sources or not targets:
         return []
-    result: list[Ceiling] = []
+    result: list[Limit] = []
     if set(sources) & set(targets):
         # Both ends lie in one memory: nothing but that memory limits them.
         return []
     for scope in dict.fromkeys((q.scope, q.scope if q.binds else q.outer)):
-        kind = "bound" if q.binds or scope == q.outer else "constructive"
+        kind = "upper bound" if q.binds or scope == q.outer else "achievable schedule"
         best = _best_flow(q.graph(scope), sources, targets)
         if q.traits.half_round_trip and best is not None:
             back = _best_flow(q.graph(scope), targets, sources)
             best = cuts.Cut(round_trip(best.value, back.value if back is not None else None), best.side)
         if best is not None and finite(best.value):
             basis = f"over the {scope} links; cut at {show(best.side)}"
-            result.append(ceiling("max_flow", best.value, basis, kind=kind))
+            result.append(limit("max_flow", best.value, basis, kind=kind))
     there_and_back = q.traits.half_round_trip
     result.extend(_paths(q.graph(), sources, targets, there_and_back))
     if q.scope == FABRIC and not q.graph().joined(q.devices, by_hardware=True):
@@ -61,7 +61,7 @@ def point_to_point(q: Query) -> list[Ceiling]:
     return result
 
 
-def _paths(graph: Wires, sources: Sequence[str], targets: Sequence[str], there_and_back: bool) -> list[Ceiling]:
+def _paths(graph: Wires, sources: Sequence[str], targets: Sequence[str], there_and_back: bool) -> list[Limit]:
     result = []
     for rule, find in (("widest_path", paths.widest), ("shortest_path", paths.shortest)):
         path = _best_path(graph, sources, targets, find)
@@ -77,7 +77,7 @@ def _paths(graph: Wires, sources: Sequence[str], targets: Sequence[str], there_a
                 words += f" at {show_rate(rate)}, back {paths.shown(graph, back)} at {show_rate(rate_back)}"
             rate = round_trip(rate, rate_back)
         if rate is not None and finite(rate):
-            result.append(ceiling(rule, rate, words))
+            result.append(limit(rule, rate, words))
     return result
 
 
@@ -114,8 +114,8 @@ def _ends(q: Query, rank: int, memory: str, node: int) -> tuple[str, ...]:
     return (device,)
 
 
-def staging_point_to_point(q: Query, graph: Wires) -> list[Ceiling]:
-    """Return the ceilings of a copy by way of host memory, over host links."""
+def staging_point_to_point(q: Query, graph: Wires) -> list[Limit]:
+    """Return the limits of a copy by way of host memory, over host links."""
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
     if not hosts:
         return []
@@ -140,17 +140,17 @@ def staging_point_to_point(q: Query, graph: Wires) -> list[Ceiling]:
 
 def _staged(
     q: Query, graph: Wires, hosts: Sequence[str], start: tuple[str, str], end: tuple[str, str]
-) -> dict[str, Ceiling]:
+) -> dict[str, Limit]:
     """Return what each rule of staging allows one way, between two devices with the kinds of memory of their ends."""
     (source, source_memory), (target, target_memory) = start, end
     out = cuts.max_flow_between(graph, [source], hosts).value if source_memory == "device" else None
     back = cuts.max_flow_between(graph, hosts, [target]).value if target_memory == "device" else None
     across = cuts.max_flow(graph, source, target).value if source != target else None
-    result: dict[str, Ceiling] = {}
+    result: dict[str, Limit] = {}
 
     def add(rule: str, value: float | None, basis: str, source: str | None = None) -> None:
         if value is not None:
-            result[rule] = ceiling(rule, value, basis, source=source)
+            result[rule] = limit(rule, value, basis, source=source)
 
     legs = {"device to host": out, "host to device": back, "whole way": across}
     known = {name: rate for name, rate in legs.items() if rate is not None and finite(rate)}
@@ -166,8 +166,8 @@ def _staged(
     return result
 
 
-def local(q: Query) -> list[Ceiling]:
-    """Return the ceilings of copies inside each device: half of the memory rate, summed over devices."""
+def local(q: Query) -> list[Limit]:
+    """Return the limits of copies inside each device: half of the memory rate, summed over devices."""
     memories = [q.memory_of(name) for name in q.names]
     rates = {memory.name: memory.memory_rate for memory in memories}
     if any(rate is None for rate in rates.values()):
@@ -180,11 +180,11 @@ def local(q: Query) -> list[Ceiling]:
     return [half_of_memory(q, list(rates), value, f"half of {show_rate(2 * value)} of memory")]
 
 
-def half_of_memory(q: Query, names: Sequence[str], value: float, basis: str) -> Ceiling:
-    """Return the ceiling of copies inside a memory: a bound, and within the caches no more than typical."""
+def half_of_memory(q: Query, names: Sequence[str], value: float, basis: str) -> Limit:
+    """Return the limit of copies inside a memory: a bound, and within the caches no more than typical."""
     if beyond_cache(q, names):
-        return ceiling("local_copy", value, basis)
-    return ceiling(
+        return limit("local_copy", value, basis)
+    return limit(
         "local_copy", value, f"{basis}; within twice the last-level cache, which may exceed it", kind="typical"
     )
 
@@ -203,17 +203,17 @@ def beyond_cache(q: Query, names: Sequence[str], factor: float = 1.0) -> bool:
     return True
 
 
-def host_and_devices(q: Query) -> list[Ceiling]:
-    """Return the ceilings of host_to_device, device_to_host, and host_device_both (both directions summed)."""
+def host_and_devices(q: Query) -> list[Limit]:
+    """Return the limits of host_to_device, device_to_host, and host_device_bidirectional (both directions summed)."""
     result = []
     for scope in dict.fromkeys((q.scope, q.scope if q.binds else q.outer)):
-        kind = "bound" if q.binds or scope == q.outer else "constructive"
+        kind = "upper bound" if q.binds or scope == q.outer else "achievable schedule"
         result.extend(_from_hosts(q, q.graph(scope), kind))
     hosts = _hosts(q, q.graph(HOST))
     rates = [q.system.node(name).memory_rate for name in hosts]
     if hosts and all(rate is not None for rate in rates) and beyond_cache(q, hosts):
         total = sum(rate.value for rate in rates if rate is not None)
-        result.append(ceiling("memory", total, f"memory of {show(hosts)}: each byte is read or written there once"))
+        result.append(limit("memory", total, f"memory of {show(hosts)}: each byte is read or written there once"))
     return result
 
 
@@ -226,7 +226,7 @@ def _hosts(q: Query, graph: Wires) -> list[str]:
     return [name for name in stated if name in vertices]
 
 
-def _from_hosts(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
+def _from_hosts(q: Query, graph: Wires, kind: str) -> list[Limit]:
     hosts = _hosts(q, graph)
     if not hosts or not set(q.names) <= set(graph.vertices):
         return []
@@ -235,7 +235,7 @@ def _from_hosts(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
     chosen = {
         "host_to_device": (into,),
         "device_to_host": (out,),
-        "host_device_both": (into, out),
+        "host_device_bidirectional": (into, out),
     }[q.pattern]
     if not all(finite(cut.value) for cut in chosen):
         return []
@@ -244,4 +244,4 @@ def _from_hosts(q: Query, graph: Wires, kind: str) -> list[Ceiling]:
     value = (least.value or 0.0) * q.ranks * len(chosen)
     ranks = "the rank" if q.ranks == 1 else f"each of {q.ranks} ranks"
     basis = f"over the {graph.scope} links, {show_rate(least.value)} for {ranks}; cut at {show(least.side)}"
-    return [ceiling("host_links", value, basis, kind=kind)]
+    return [limit("host_links", value, basis, kind=kind)]

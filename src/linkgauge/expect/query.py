@@ -1,4 +1,4 @@
-"""A case as the rules see it: which vertices exchange, over which links, and which of the ceilings bind it."""
+"""A case as the rules see it: which vertices exchange, over which links, and which of the limits bind it."""
 
 from __future__ import annotations
 

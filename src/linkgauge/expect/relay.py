@@ -1,4 +1,4 @@
-"""Ceilings of copies that a program takes through a third device: one whole leg after the other, or both at once."""
+"""Limits of copies that a program takes through a third device: one whole leg after the other, or both at once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from linkgauge.expect import paths
 from linkgauge.expect.graph import Wires
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
-from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.system.units import show_rate
 
 _Pair = tuple[str, str]
 
 
-def relay(q: Query) -> list[Ceiling]:
-    """Return the ceiling of a routed case: m / t of each flow, in bytes per second; nothing where a leg is unknown.
+def relay(q: Query) -> list[Limit]:
+    """Return the limit of a routed case: m / t of each flow, in bytes per second; nothing where a leg is unknown.
 
     Every leg takes the path of fewest hops. Store and forward: all flows' first legs, then all second legs, one after
     the other. Pipelined: all legs at once. In either, flows that share a link in one direction share its rate. Of a
@@ -44,7 +44,7 @@ def relay(q: Query) -> list[Ceiling]:
     basis = through + (
         ", then ".join(shown) if not pipelined or len(rounds) > 1 else f"{shown[0]} with both legs at once"
     )
-    return [ceiling("relay_pipelined" if pipelined else "relay", value, basis)]
+    return [limit("relay_pipelined" if pipelined else "relay", value, basis)]
 
 
 def _shared_rate(graph: Wires, legs: Iterable[_Pair]) -> float | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KINDS = ("bound", "constructive", "published", "typical", "achievable")
+KINDS = ("upper bound", "achievable schedule", "published", "typical", "measured")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A named rule. `kind` is its usual kind; a ceiling carries the kind that holds for its case."""
+    """A named rule. `kind` is its usual kind; a limit carries the kind that holds for its case."""
 
     name: str
     kind: str
@@ -23,7 +23,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class Limit:
     """What one rule allows a case: a goodput in bytes per second as docs/definitions.md counts it, or a latency in ns.
 
     `basis` says in words what the value rests on (links, path, cut), `source` where the rule comes from. `without` is
@@ -39,13 +39,13 @@ class Ceiling:
     without: str | None = None
 
 
-_DEFINITIONS = "docs/definitions.md, Ceilings"
+_DEFINITIONS = "docs/definitions.md, Limits"
 _SC24 = "De Sensi et al., SC'24"
 
 _TABLE = (
     Rule(
         "max_flow",
-        "bound",
+        "upper bound",
         "point to point; pairs_pingpong: the slowest pair alone",
         "max flow from source to target over all links in scope",
         "Ford and Fulkerson 1956",
@@ -53,7 +53,7 @@ _TABLE = (
     ),
     Rule(
         "widest_path",
-        "constructive",
+        "achievable schedule",
         "point to point",
         "capacity of the narrowest bundle on the widest single path; pingpong: harmonic mean of both ways",
         f"{_SC24}, Section III-D and Fig. 4",
@@ -61,7 +61,7 @@ _TABLE = (
     ),
     Rule(
         "shortest_path",
-        "constructive",
+        "achievable schedule",
         "point to point",
         "capacity of the narrowest bundle on the widest of the paths with fewest hops; pingpong: as widest_path",
         "Schieffer et al., Fig. 6a",
@@ -69,7 +69,7 @@ _TABLE = (
     ),
     Rule(
         "relay",
-        "constructive",
+        "achievable schedule",
         "point to point and ring_shift via a device",
         "1 / (1/r1 + 1/r2): two whole copies, one after the other; flows that share a link share its rate",
         "Li et al., Section 3.1.3 (routed copies: 9.18 of 18.41 GB/s)",
@@ -77,7 +77,7 @@ _TABLE = (
     ),
     Rule(
         "relay_pipelined",
-        "constructive",
+        "achievable schedule",
         "point to point and ring_shift via a device",
         "the least of rate / legs over the links of both legs, which flow at once",
         _DEFINITIONS,
@@ -85,7 +85,7 @@ _TABLE = (
     ),
     Rule(
         "local_copy",
-        "bound",
+        "upper bound",
         "same device",
         "memory rate / 2 for each device: every payload byte is read and written",
         _DEFINITIONS,
@@ -93,15 +93,15 @@ _TABLE = (
     ),
     Rule(
         "memory",
-        "bound",
+        "upper bound",
         "all",
         "memory rate over the bytes that a device must at least read and write for one byte of goodput",
         _DEFINITIONS,
-        "Beyond twice the last-level cache; no ceiling is given below it.",
+        "Beyond twice the last-level cache; no limit is given below it.",
     ),
     Rule(
         "host_links",
-        "bound",
+        "upper bound",
         "host and device",
         "largest equal rate to all devices at once over the host links, times devices",
         _DEFINITIONS,
@@ -109,7 +109,7 @@ _TABLE = (
     ),
     Rule(
         "staging_pipelined",
-        "bound",
+        "upper bound",
         "all, staging",
         "the slowest leg: device to host, between hosts, host to device, all at once; pingpong: mean of both ways",
         _DEFINITIONS,
@@ -117,7 +117,7 @@ _TABLE = (
     ),
     Rule(
         "staging_legs",
-        "constructive",
+        "achievable schedule",
         "all, staging",
         "1 / (1/D2H + 1/H2D): the device legs one after the other, the host leg free",
         _DEFINITIONS,
@@ -133,7 +133,7 @@ _TABLE = (
     ),
     Rule(
         "staging_three_legs",
-        "constructive",
+        "achievable schedule",
         "point to point, staging",
         "1 / (1/D2H + 1/host copy + 1/H2D)",
         f"{_SC24}, Section III-A, with the receiving leg counted",
@@ -165,7 +165,7 @@ _TABLE = (
     ),
     Rule(
         "concurrent_flow",
-        "bound",
+        "upper bound",
         "ring_shift, bidirectional, pairs side by side, alltoall, alltoallv, halo",
         "linear program: the largest rate at which all pairs flow at once over any routing",
         "Shahrokhi and Matula 1990, maximum concurrent flow",
@@ -173,7 +173,7 @@ _TABLE = (
     ),
     Rule(
         "injection",
-        "bound",
+        "upper bound",
         "alltoall, one_to_all, all_to_one",
         "the least of the devices' total outgoing and incoming rates",
         f"{_SC24}, Section IV-A",
@@ -181,7 +181,7 @@ _TABLE = (
     ),
     Rule(
         "forwarding_index",
-        "constructive",
+        "achievable schedule",
         "alltoall",
         "(n - 1) x least of capacity / load, loads from even shares over the paths of fewest hops",
         f"{_SC24}, Section IV-A, with the factor n - 1 of its artifact",
@@ -197,7 +197,7 @@ _TABLE = (
     ),
     Rule(
         "tree_packing",
-        "bound",
+        "upper bound",
         "allgather, reduce_scatter",
         "n x min over sets S of capacity leaving S / ranks in S (bottleneck cut); unbalanced switches: linear program",
         "Edmonds 1973; Frank 1978 (branchings with many roots); Bang-Jensen, Frank and Jackson 1995 (splitting off)",
@@ -205,7 +205,7 @@ _TABLE = (
     ),
     Rule(
         "rooted_cut",
-        "bound",
+        "upper bound",
         "broadcast, reduce",
         "min over v of max flow between root and v; unbalanced switches: as tree_packing",
         "Edmonds 1973, edge-disjoint branchings",
@@ -213,7 +213,7 @@ _TABLE = (
     ),
     Rule(
         "scatter_cut",
-        "bound",
+        "upper bound",
         "scatter, gather, one_to_all, all_to_one",
         "min over sets S without the root of n cut(S) / ranks in S, in m / t; (n - 1) cut(S) / ranks in (n-1) m / t",
         _DEFINITIONS,
@@ -221,15 +221,15 @@ _TABLE = (
     ),
     Rule(
         "allreduce_bytes",
-        "bound",
+        "upper bound",
         "allreduce",
         "sum of B_v / (2 (n - 1)): 2 (n - 1) m bytes must be sent in all",
-        "Patarasuk and Yuan 2009; docs/definitions.md, Ceilings",
+        "Patarasuk and Yuan 2009; docs/definitions.md, Limits",
         "Without in-network reduction and multicast; where no transport is named and switches can, its basis says so.",
     ),
     Rule(
         "allreduce_cut",
-        "bound",
+        "upper bound",
         "allreduce",
         "the smallest cut between any two devices, in either direction",
         _DEFINITIONS,
@@ -237,7 +237,7 @@ _TABLE = (
     ),
     Rule(
         "allreduce_trees",
-        "constructive",
+        "achievable schedule",
         "allreduce",
         "linear program: sum of lambda_v over roots, each link split into a reducing and a broadcasting part",
         _DEFINITIONS,
@@ -245,7 +245,7 @@ _TABLE = (
     ),
     Rule(
         "allreduce_in_network",
-        "constructive",
+        "achievable schedule",
         "allreduce",
         "the same program, summed over the sets of switches in which trees repeat and add",
         _DEFINITIONS,
@@ -253,7 +253,7 @@ _TABLE = (
     ),
     Rule(
         "reduce_scatter_allgather",
-        "constructive",
+        "achievable schedule",
         "allreduce",
         "1 / (1/reduce_scatter + 1/allgather)",
         "Rabenseifner 2004",
@@ -261,7 +261,7 @@ _TABLE = (
     ),
     Rule(
         "rings",
-        "constructive",
+        "achievable schedule",
         "allgather, reduce_scatter, allreduce",
         "R r n / (n - 1), halved for allreduce; R directed edge-disjoint rings of link rate r (integer program)",
         "Patarasuk and Yuan 2009",
@@ -269,7 +269,7 @@ _TABLE = (
     ),
     Rule(
         "ring_in_order",
-        "constructive",
+        "achievable schedule",
         "allgather, reduce_scatter, allreduce",
         "x n / (n - 1), halved for allreduce; x = the linear program for the ring in the order of ranks",
         "Patarasuk and Yuan 2009",
@@ -293,7 +293,7 @@ _TABLE = (
     ),
     Rule(
         "nic_bundle",
-        "bound",
+        "upper bound",
         "several nodes",
         "max flow between devices and a node's NICs over ports and links, over the share of traffic that must pass",
         f"{_SC24}, Sections V-A and V-C",
@@ -301,7 +301,7 @@ _TABLE = (
     ),
     Rule(
         "nic_nearest",
-        "constructive",
+        "achievable schedule",
         "point to point, ring_shift, several nodes",
         "linear program: each device by the NICs nearest to it, all at the same rate over the node's links",
         f"{_SC24}, Section V-A",
@@ -317,7 +317,7 @@ _TABLE = (
     ),
     Rule(
         "allreduce_node_bytes",
-        "bound",
+        "upper bound",
         "allreduce, several nodes",
         "N C / (2 (U - 1)), C the rate of a node's NICs by ports and links, U the domains (else nodes)",
         "allreduce_bytes with nodes for devices",
@@ -325,7 +325,7 @@ _TABLE = (
     ),
     Rule(
         "allreduce_hierarchical",
-        "constructive",
+        "achievable schedule",
         "allreduce, several nodes",
         "linear program: both phases inside and 2 (N - 1) / N m out and in at once; at most reduce_scatter_allgather",
         "Jia et al. 2018, hierarchical allreduce",
@@ -333,7 +333,7 @@ _TABLE = (
     ),
     Rule(
         "network_global",
-        "bound",
+        "upper bound",
         "alltoall, several nodes",
         "global links of all groups, or a fat tree's uplinks of a leaf, over what must leave it at best",
         "Kim et al. 2008, dragonfly; Leiserson 1985, fat trees",
@@ -342,7 +342,7 @@ _TABLE = (
     ),
     Rule(
         "network_bisection",
-        "bound",
+        "upper bound",
         "alltoall, whole machine",
         "least over k full groups: their links to the others, over what they send these",
         "Kim et al. 2008, dragonfly",
@@ -350,7 +350,7 @@ _TABLE = (
     ),
     Rule(
         "port",
-        "achievable",
+        "measured",
         "point to point and collectives",
         "the bound's rule on links that carry what the lowest-level primitives reached on each port in this run",
         _DEFINITIONS,
@@ -358,15 +358,15 @@ _TABLE = (
     ),
     Rule(
         "host_copy",
-        "achievable",
-        "point to point between host memories, cpu_stream",
+        "measured",
+        "point to point between host memories, host_stream",
         "the run's largest median goodput between two ranks' host buffers, or of a node's cores on these memories",
         _DEFINITIONS,
         "Needs a run; the best by any transport: no lower-level primitive is between two ranks' buffers.",
     ),
     Rule(
         "latency",
-        "achievable",
+        "measured",
         "all",
         "the largest one-way latency (half a flag ping-pong) among pairs that must exchange, one pass",
         _DEFINITIONS,
@@ -374,16 +374,16 @@ _TABLE = (
     ),
     Rule(
         "wire_time",
-        "bound",
-        "chase, flag_pingpong, floor",
+        "upper bound",
+        "pointer_chase, flag_pingpong, empty_op",
         "bytes that must cross / max flow: a pointer or a flag 8; a launch 1 there and 1 back",
         "Ford and Fulkerson 1956; a byte that has not crossed has not arrived",
         "A least time, far below what controllers and protocols take.",
     ),
     Rule(
         "cycle",
-        "bound",
-        "chase, flag_pingpong and floor inside one device",
+        "upper bound",
+        "pointer_chase, flag_pingpong and empty_op inside one device",
         "one cycle of the device's highest clock: a load that the next one needs, a flag, a kernel",
         "the device's clock, as NVML, KFD or a data sheet states it",
         "A least time, far below what memory takes; unknown where no source states the clock.",
@@ -391,31 +391,31 @@ _TABLE = (
     Rule(
         "seen_latency",
         "typical",
-        "chase, flag_pingpong; small messages of copy_engine",
+        "pointer_chase, flag_pingpong; small messages of copy_engine",
         "the least that a paper (published) or a tool (typical) saw on devices of the model joined in the same way",
         "Li et al., Figs. 7 and 10; Schieffer et al., Fig. 6b; docs/measured/; each entry names its own",
         "Another machine's figure; own-memory chases were of lines in the last-level cache.",
     ),
     Rule(
         "fastest_load",
-        "achievable",
-        "chase",
+        "measured",
+        "pointer_chase",
         "the fastest chase of this size through memory of this kind, joined in the same way, in this run",
         _DEFINITIONS,
         "Needs a run; a chase is itself the lowest-level primitive.",
     ),
     Rule(
         "flag_crossing",
-        "achievable",
+        "measured",
         "flag_pingpong",
         "half of the fastest load through the other's memory, plus the fastest load of the memory where it is seen",
         "a load crosses the link twice, a flag once; both as chases of this run",
         "Needs chases between the same devices in the run.",
     ),
     Rule(
-        "fastest_floor",
-        "achievable",
-        "floor",
+        "fastest_empty_op",
+        "measured",
+        "empty_op",
         "the lowest floor of the same transport, cadence and clock among the devices of this run",
         _DEFINITIONS,
         "Needs a run; a floor is itself the lowest-level primitive.",
@@ -425,9 +425,9 @@ _TABLE = (
 RULES: dict[str, Rule] = {rule.name: rule for rule in _TABLE}
 
 
-def ceiling(
+def limit(
     rule: str, value: float | None, basis: str, *, kind: str | None = None, source: str | None = None
-) -> Ceiling:
-    """Return a ceiling of a rule in the table, with its usual kind and source unless others are given."""
+) -> Limit:
+    """Return a limit of a rule in the table, with its usual kind and source unless others are given."""
     known = RULES[rule]
-    return Ceiling(rule, kind or known.kind, value, basis, source or known.source)
+    return Limit(rule, kind or known.kind, value, basis, source or known.source)

@@ -1,4 +1,4 @@
-"""Schedules that reach a ceiling of links: trees with their shares, or ways between devices with theirs.
+"""Schedules that reach a limit of links: trees with their shares, or ways between devices with theirs.
 
 What the rules' linear programs promise, made by column generation (Ford and Fulkerson 1958): a program over the parts
 known so far prices the links; the cheapest way, or tree (Chu and Liu 1965, Edmonds 1967), at these prices joins it,

@@ -1,6 +1,6 @@
 """What collectives and stand-in kernels cost each other while both are under way, as a run has measured it.
 
-A case of a collective beside copies within its devices (`--beside`, plan `overlap`), or of such a copy beside a
+A case of a collective beside copies within its devices (`--background`, plan `overlap`), or of such a copy beside a
 collective, tells both: what the measured job takes longer, and which share of its rate the load keeps. So does a
 collective beside another on the same devices, by a communicator of its own.
 """
@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.patterns import PATTERNS
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _shares(one: Interference) -> list[_SeenShare]:
 
 def _jobs(one: Interference) -> list[Case]:
     """The measured job and its loads; none where a load is not under way all the time."""
-    loads = loads_of(one.case.beside)
+    loads = loads_of(one.case.background)
     if any(each.pace.duty < 1 or each.pace.burst for each in loads):
         return []
     return [one.case, *(each.case for each in loads)]

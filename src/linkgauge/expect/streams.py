@@ -10,7 +10,7 @@ import dataclasses
 
 from linkgauge.expect.points import beyond_cache, finite, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for
-from linkgauge.expect.rules import Ceiling, ceiling
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.system.units import show_rate
 
 
@@ -20,8 +20,8 @@ def in_own_memory(q: Query) -> bool:
     return plain and q.source_device < 0 and q.target_device < 0
 
 
-def streams(q: Query, variant: str) -> list[Ceiling]:
-    """Return the ceilings of stream_copy and cpu_stream, in bytes of payload per second over all devices.
+def streams(q: Query, variant: str) -> list[Limit]:
+    """Return the limits of stream_copy and host_stream, in bytes of payload per second over all devices.
 
     Where pages of managed memory lie is the driver's choice, so that end bounds nothing.
     """
@@ -29,7 +29,7 @@ def streams(q: Query, variant: str) -> list[Ceiling]:
         return _of_cores(q, variant)
     if in_own_memory(q):
         return local(q)
-    result: list[Ceiling] = []
+    result: list[Limit] = []
     for memory, other, pattern in (
         (q.source_memory, q.source_device, "host_to_device"),
         (q.target_memory, q.target_device, "device_to_host"),
@@ -46,7 +46,7 @@ def streams(q: Query, variant: str) -> list[Ceiling]:
     return list({(c.rule, c.value_bytes_per_s, c.kind): c for c in result}.values())
 
 
-def _passed_twice(c: Ceiling) -> Ceiling:
+def _passed_twice(c: Limit) -> Limit:
     words = f"{c.basis}; here it is read and written, so half of it"
     return dataclasses.replace(c, value_bytes_per_s=(c.value_bytes_per_s or 0.0) / 2, basis=words)
 
@@ -55,9 +55,9 @@ def _asked(q: Query, **changes: object) -> Query:
     return dataclasses.replace(q, **changes)  # type: ignore[arg-type]
 
 
-def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Ceiling]:
+def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Limit]:
     """Return k times the bound of the slowest device's way to or from the other: all copy as much, the last ends it."""
-    least: Ceiling | None = None
+    least: Limit | None = None
     for device in q.devices:
         if device == other:
             continue
@@ -65,7 +65,7 @@ def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Ceiling]:
         alone = _asked(q, pattern="unidirectional", devices=pair, source_memory="device", target_memory="device",
                        source_device=-1, target_device=-1)  # fmt: skip
         for c in point_to_point(alone):
-            if c.kind != "bound" or not finite(c.value_bytes_per_s):
+            if c.kind != "upper bound" or not finite(c.value_bytes_per_s):
                 continue
             if least is None or (c.value_bytes_per_s or 0.0) < (least.value_bytes_per_s or 0.0):
                 least = c
@@ -78,12 +78,12 @@ def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Ceiling]:
 
 
 def passes_of_cores(variant: str) -> tuple[str, ...]:
-    """Return by which ends each byte of a cpu_stream passes a memory, without what caches add of their own."""
+    """Return by which ends each byte of a host_stream passes a memory, without what caches add of their own."""
     ways = {"read": ("source",), "write": ("target",), "triad": ("source", "source", "target")}
     return ways.get(variant, ("source", "target"))
 
 
-def _of_cores(q: Query, variant: str) -> list[Ceiling]:
+def _of_cores(q: Query, variant: str) -> list[Limit]:
     """Return what the memory of the case's nodes allows the cores: a copy within one memory passes it twice."""
     ends = {"source": q.source_node, "target": q.target_node}
     hosts = [hosts_for(q.system, q.names[0], ends[end]) for end in passes_of_cores(variant)]
@@ -97,5 +97,5 @@ def _of_cores(q: Query, variant: str) -> list[Ceiling]:
         passes = sum(found[0] == name for found in hosts)
         words = f"memory of {name}: {show_rate(rate.value)}"
         words += {1: "", 2: ", passed twice", 3: ", passed three times"}[passes]
-        result.append(ceiling("memory", rate.value / passes, words))
+        result.append(limit("memory", rate.value / passes, words))
     return result

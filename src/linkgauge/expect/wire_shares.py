@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.expect.graph import FABRIC, HOST
-from linkgauge.expect.of_case import ceilings, least_of_links
+from linkgauge.expect.of_case import limits, least_of_links
 from linkgauge.expect.query import Query, query
-from linkgauge.expect.rules import RULES, Ceiling
+from linkgauge.expect.rules import RULES, Limit
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import THROUGH_HOST
 from linkgauge.store.schema import Identity, identity_of
@@ -30,7 +30,7 @@ ONE_WAY, BOTH_WAYS, INTO, OUT = "one way", "both ways", "into devices", "out of 
 _COPIED = {
     ("copy_engine", "device_to_host"): (True, False),
     ("copy_engine", "host_to_device"): (False, True),
-    ("copy_engine", "host_device_both"): (True, True),
+    ("copy_engine", "host_device_bidirectional"): (True, True),
     ("staging", "pingpong"): (True, True),
     ("staging", "allreduce"): (True, True),
 }
@@ -70,7 +70,7 @@ def shares_of(cases: Iterable[Mapping[str, Any]], observations: Iterable[Mapping
     for case in cases:
         moved = counted.get(identity_of(case))
         # Where loads go on beside it the counters hold their bytes too.
-        if moved is not None and case.get("status", "ok") == "ok" and not case.get("beside"):
+        if moved is not None and case.get("status", "ok") == "ok" and not case.get("background"):
             found.extend(_of_case(case, moved))
     return sorted(found, key=lambda one: -one.size)
 
@@ -146,21 +146,21 @@ def _pcie(moved: Mapping[tuple[str, str], float], name: str, payload: Mapping[in
     return wanted / counted if counted > 0 else None
 
 
-def counted_share(system: System, case: Mapping[str, Any], shares: Iterable[WireShare]) -> list[Ceiling]:
+def counted_share(system: System, case: Mapping[str, Any], shares: Iterable[WireShare]) -> list[Limit]:
     """Return what is typical of a case by the share that this run's counters saw; nothing where none fits."""
     known = list(shares)
     q = query(system, case)
     fitting = _fitting(q, known) if known and q.nodes == 1 and not PATTERNS[q.pattern].latency_only else []
     if not fitting:
         return []
-    least = least_of_links(ceilings(system, case))
+    least = least_of_links(limits(system, case))
     if least is None:
         return []
     chosen = min(fitting, key=lambda one: one.share)
     rule = RULES["payload_counted"]
     basis = f"{chosen.share:.1%} of {least.rule}: payload on {chosen.link_kind} {chosen.direction} as counted in "
     value = (least.value_bytes_per_s or 0.0) * chosen.share
-    return [Ceiling(rule.name, rule.kind, value, basis + chosen.words, rule.source)]
+    return [Limit(rule.name, rule.kind, value, basis + chosen.words, rule.source)]
 
 
 def _fitting(q: Query, known: list[WireShare]) -> list[WireShare]:

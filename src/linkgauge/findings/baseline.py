@@ -21,7 +21,7 @@ from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.siblings import CORES_SLOWER
 from linkgauge.findings.subjects import Subject, case_words
 from linkgauge.findings.verdicts import Verdict
-from linkgauge.model.beside import on_devices
+from linkgauge.model.background import on_devices
 from linkgauge.model.case import Case
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, read_json, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
@@ -173,7 +173,7 @@ def check_baseline(
             reason = f"in the baseline's {len(entry.medians_ns)} runs and not measured, or not ok, in this one"
             verdicts.append(
                 subject.verdict(
-                    "cannot judge", entry.words, reason, baseline.place, case_key=key[0], devices=entry.devices
+                    "unknown", entry.words, reason, baseline.place, case_key=key[0], devices=entry.devices
                 )
             )
     return verdicts, notes, unknown
@@ -199,7 +199,7 @@ def _judged(
     for i, (key, measure) in enumerate(known.items()):
         slower, beyond = (math.expm1(float(x)) for x in (found.shift[i], found.shift[i] - found.usual_level))
         short = bool(rates[i] <= level) and min(slower, beyond) >= margins[i]
-        usual = math.exp(float(found.centre[i]))
+        usual = math.exp(float(found.center[i]))
         limit = usual * math.exp(float(reaches[i]))
         reason = f"{slower:+.1%} against the middle of {len(entries[i].medians_ns)} runs"
         if abs(found.usual_level) >= _MARGIN:
@@ -210,7 +210,7 @@ def _judged(
         required, measured, unit = _figures(measure, limit)
         verdicts.append(
             subject.verdict(
-                "short" if short else "holds", case_words(measure), reason, baseline.place, measure, case_key=key[0],
+                "fail" if short else "pass", case_words(measure), reason, baseline.place, measure, case_key=key[0],
                 measured=measured, required=required, unit=unit, shortfall=slower / (1 + slower) if short else 0.0,
             )
         )  # fmt: skip
@@ -232,7 +232,7 @@ def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: floa
         f"{math.expm1(found.level_limit):+.1%}"
     )
     words = "all cases together"
-    return [subject.verdict("short", words, reason, baseline.place, shortfall=slower / (1 + slower))]
+    return [subject.verdict("fail", words, reason, baseline.place, shortfall=slower / (1 + slower))]
 
 
 def _figures(measure: Measure, limit_ns: float) -> tuple[float, float, str]:

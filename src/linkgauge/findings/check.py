@@ -21,7 +21,7 @@ from linkgauge.findings.requirements import (
     finding_verdict,
     read_rules,
 )
-from linkgauge.findings.siblings import CORES_SLOWER, check_ceilings, check_collectives, check_siblings
+from linkgauge.findings.siblings import CORES_SLOWER, check_limits, check_collectives, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.model.shape import read_toml
@@ -54,7 +54,7 @@ def check(
 ) -> CheckResult:
     """Judge runs. `against`: a baseline, a file of rules, a system's name or file, or empty.
 
-    Without it each run is judged by what is known of that kind of machine, else by its own siblings and ceilings, and
+    Without it each run is judged by what is known of that kind of machine, else by its own siblings and limits, and
     four runs or more by each other. UsageError for what cannot be read.
     """
     found: dict[str, list[Finding]] = {}
@@ -75,7 +75,7 @@ def check(
         verdicts += _faults(subject, found.get(subject.name, []))
         if subject.facts.lost:
             why = f"lost since the run folder is damaged: 'linkgauge run --resume {subject.name}' measures them again"
-            verdicts.append(subject.verdict("cannot judge", f"{subject.facts.lost} cases", why, "the run folder"))
+            verdicts.append(subject.verdict("unknown", f"{subject.facts.lost} cases", why, "the run folder"))
     places = standings(subjects)
     if not against and len(subjects) >= LEAST_NODES:
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
@@ -105,7 +105,7 @@ def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
 
 
 def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Verdict], list[str], int]:
-    """Judge a run by what is known of that kind of machine, else by its own siblings and ceilings, and say which."""
+    """Judge a run by what is known of that kind of machine, else by its own siblings and limits, and say which."""
     kind = subject.facts.likeness
     why = "no described system is like this machine, by devices and links"
     if kind is not None:
@@ -118,8 +118,8 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     verdicts = failed_verdicts(subject, "its own cases")
     if fleet:
         return verdicts, [], 0
-    verdicts += [*check_siblings(subject), *check_ceilings(subject), *check_collectives(subject)]
-    notes = [f"Judged by its own siblings and ceilings: {why}."]
+    verdicts += [*check_siblings(subject), *check_limits(subject), *check_collectives(subject)]
+    notes = [f"Judged by its own siblings and limits: {why}."]
     if subject.facts.unjudged:
         notes = [f"Judged by its own siblings alone: {subject.facts.unjudged}."]
     if subject.facts.are_cores(sorted(subject.facts.devices)):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from linkgauge.expect.rules import Ceiling
+from linkgauge.expect.rules import Limit
 from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
@@ -85,7 +85,7 @@ def _depth(values: dict[int, float], count: int) -> float:
     return 1 - values[count] / min(max(smaller), max(larger))
 
 
-def shares_of_limits(facts: Facts) -> list[tuple[float, Measure, Ceiling]]:
+def shares_of_limits(facts: Facts) -> list[tuple[float, Measure, Limit]]:
     """Return of each library's collective on one node what it reaches of its lowest bound, at its largest size.
 
     From 64 MiB on, for each setting and set of devices; empty where the system is not known.
@@ -108,10 +108,10 @@ def shares_of_limits(facts: Facts) -> list[tuple[float, Measure, Ceiling]]:
 
 
 @rule("a library's collective far from what the links allow")
-def collective_far(facts: Facts) -> Iterable[Finding]:
+def collective_below_limit(facts: Facts) -> Iterable[Finding]:
     """A library's collective at large sizes well below the lowest bound that the links set."""
     told = {(m.settings, m.ranks) for _, low, _ in _lines(facts) for m in low}
-    low: dict[tuple[str, ...], list[tuple[float, Measure, Ceiling]]] = {}
+    low: dict[tuple[str, ...], list[tuple[float, Measure, Limit]]] = {}
     for share, measure, least in shares_of_limits(facts):
         # Where a count falls out of line, that is what is odd about it.
         if share < LEAST_OF_LIMIT and (measure.settings, measure.ranks) not in told:
@@ -122,7 +122,7 @@ def collective_far(facts: Facts) -> Iterable[Finding]:
         share, one, bound = min(items, key=lambda item: item[0])
         counts = ", ".join(str(n) for n in sorted({m.ranks for _, m, _ in items}))
         yield Finding(
-            "collective_far",
+            "collective_below_limit",
             "loss",
             f"{one.label} on {counts} devices",
             f"{one.label} on {one.ranks} devices reaches {share:.0%} of what the links allow at {size_text(one.size)}: "

@@ -27,7 +27,7 @@ _SLOW = (
 _COUNTED: dict[str, tuple[tuple[float, float], ...]] = {
     **dict.fromkeys(SLOW, _SLOW),
     "anti_locality": ((0.95, 0.99),),  # 60
-    "collective_far": ((0.7, 0.99),),  # 98
+    "collective_below_limit": ((0.7, 0.99),),  # 98
     "copy_engine_cap": ((0.95, 0.99),),  # 60
     "device_counts": ((0.9, 0.99),),  # 61
     "drifting": ((0.95, 0.99),),  # 58
@@ -35,7 +35,7 @@ _COUNTED: dict[str, tuple[tuple[float, float], ...]] = {
     "host_staging": ((0.9, 0.99),),  # 60
     "latency_step": ((0.84, 0.98),),  # 23
     "library_choice": ((0.9, 0.99),),  # 57
-    "part_unused": ((0.9, 0.98),),  # 30
+    "rail_unused": ((0.9, 0.98),),  # 30
     "pcie_below_width": ((0.7, 0.99),),  # 60
     "periodic_spikes": ((0.9, 0.96),),  # 56
     "straggler": ((0.932, 0.99),),  # 60

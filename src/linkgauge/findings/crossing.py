@@ -14,7 +14,7 @@ _SHOWN = 3
 
 
 @rule("cases between nodes whose bytes did not cross the network", faults=True, whole=True)
-def not_by_network(facts: Facts) -> Iterable[Finding]:
+def bypassed_network(facts: Facts) -> Iterable[Finding]:
     """Cases between nodes of whose bytes the nodes' network cards counted too few: they went another way."""
     of_label: dict[tuple[str, str], list[tuple[Measure, Crossing]]] = {}
     for measure in facts.measures:
@@ -27,7 +27,7 @@ def not_by_network(facts: Facts) -> Iterable[Finding]:
         way = "memory that the nodes share" if went_by == SHARED_MEMORY else "the network in part only"
         several = "s" if len(measures) > 1 else ""
         yield Finding(
-            "not_by_network",
+            "bypassed_network",
             "fault",
             label,
             f"{label} between nodes went by {way}: in {len(measures)} case{several} the nodes' network cards counted "

@@ -23,9 +23,9 @@ def as_json(checked: Checked, findings: Sequence[Finding]) -> str:
     return json.dumps(
         {
             "exit_status": checked.exit_status,
-            "short": checked.count("short"),
-            "holds": checked.count("holds"),
-            "cannot_judge": checked.count("cannot judge"),
+            "fail": checked.count("fail"),
+            "pass": checked.count("pass"),
+            "unknown": checked.count("unknown"),
             "without_requirement": checked.unrequired,
             "notes": list(checked.notes),
             "verdicts": [verdict.as_json() for verdict in checked.verdicts],
@@ -37,24 +37,24 @@ def as_json(checked: Checked, findings: Sequence[Finding]) -> str:
 
 def as_junit(checked: Checked) -> str:
     """Return verdicts as a JUnit file: one test case a verdict, what could not be judged as skipped."""
-    counts = {name: checked.count(name) for name in ("short", "cannot judge")}
+    counts = {name: checked.count(name) for name in ("fail", "unknown")}
     suite = ElementTree.Element(
         "testsuite",
         name="linkgauge check",
         tests=str(len(checked.verdicts)),
-        failures=str(counts["short"]),
+        failures=str(counts["fail"]),
         errors="0",
-        skipped=str(counts["cannot judge"]),
+        skipped=str(counts["unknown"]),
     )
     for verdict in checked.verdicts:
         case = ElementTree.SubElement(
             suite, "testcase", classname=clean(verdict.host or verdict.run), name=clean(verdict.what)
         )
-        if verdict.outcome == "short":
+        if verdict.outcome == "fail":
             ElementTree.SubElement(case, "failure", message=clean(verdict.reason)).text = clean(
                 f"against {verdict.source}"
             )
-        elif verdict.outcome == "cannot judge":
+        elif verdict.outcome == "unknown":
             ElementTree.SubElement(case, "skipped", message=clean(verdict.reason))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
@@ -73,7 +73,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
     metric("linkgauge_check_exit_status", "gauge", "0 PASS, 1 FAIL, 3 UNKNOWN.",
            [({}, float(checked.exit_status))])  # fmt: skip
     rows = [
-        ({"outcome": name.replace(" ", "_")}, float(checked.count(name))) for name in ("holds", "short", "cannot judge")
+        ({"outcome": name.replace(" ", "_")}, float(checked.count(name))) for name in ("pass", "fail", "unknown")
     ]
     metric("linkgauge_check_verdicts", "gauge", "Requirements by outcome.", rows)
     rated = [v for v in checked.verdicts if v.unit == "B/s" and v.measured is not None and v.case_key]
@@ -85,7 +85,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
     metric("linkgauge_case_time_seconds", "gauge", "Median time of a case without goodput.",
            [(_case(v), (v.measured or 0.0) / 1e9) for v in timed])  # fmt: skip
     metric("linkgauge_case_short", "gauge", "1 for each case that fails its requirement.",
-           [(_case(v), 1.0) for v in checked.verdicts if v.outcome == "short" and v.case_key])  # fmt: skip
+           [(_case(v), 1.0) for v in checked.verdicts if v.outcome == "fail" and v.case_key])  # fmt: skip
     alarms = [f for f in findings if f.severity != "note"]
     metric("linkgauge_finding", "gauge", "1 for each finding that is no note.",
            [({"rule": f.rule, "severity": f.severity, "subject": f.subject}, 1.0) for f in alarms])  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.network import Network
-from linkgauge.expect.rules import Ceiling
+from linkgauge.expect.rules import Limit
 from linkgauge.findings.samples import Headline, Samples
 from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
@@ -258,7 +258,7 @@ class Facts(Remembering):
     def __post_init__(self) -> None:
         """Name what sets the launches of a transport apart."""
         self._places = Places(self.launches)
-        self._bounds: dict[Settings, Ceiling | None] = {}
+        self._bounds: dict[Settings, Limit | None] = {}
         for transport in {measure.transport for measure in self.measures}:
             own = [measure for measure in self.measures if measure.transport == transport]
             names = launch_names(self.launches, (measure.launch_key for measure in own))
@@ -378,7 +378,7 @@ class Facts(Remembering):
         """Return whether a measure's ranks lay on one node, as far as is known: only then do its links join them."""
         return len(nodes_of(self.places(measure))) <= 1
 
-    def bound(self, measure: Measure) -> Ceiling | None:
+    def bound(self, measure: Measure) -> Limit | None:
         """Return the lowest bound on a measure's goodput that the system's links set, None where none is known.
 
         On several nodes that of the network. Where goodput is a sum of lanes, so is the bound. Solved once for all
@@ -389,13 +389,13 @@ class Facts(Remembering):
         places = self.places(measure)
         key = (*values_of(measure.dims, _BOUND_BY), measure.devices, places)
         if key not in self._bounds:
-            from linkgauge.expect.of_places import ceilings_there, placed
+            from linkgauge.expect.of_places import limits_there, placed
 
             try:
-                known = ceilings_there(self.system, placed(self.system, measure.dims, places))
+                known = limits_there(self.system, placed(self.system, measure.dims, places))
             except LinkgaugeError:
                 known = []
-            bounds = [c for c in known if c.kind == "bound" and c.value_bytes_per_s]
+            bounds = [c for c in known if c.kind == "upper bound" and c.value_bytes_per_s]
             least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
             if least is not None and least.value_bytes_per_s:
                 lanes = lanes_of(measure.pattern, measure.ranks, measure.case.groups)

@@ -2,7 +2,7 @@
 
 Where a case reaches a sixth of its port, its time is that of launches, protocols and memory, and a device that is slow
 at those looks like a slow port. So a statement about links rests on cases whose healthy pairs reach FILLED_SHARE of the
-narrowest ceiling of the lowest-level transport on their way: the data rate of the narrowest bundle of links, or where
+narrowest limit of the lowest-level transport on their way: the data rate of the narrowest bundle of links, or where
 no rate is known (host devices, a run without a system) the most that any transport of this run moved there.
 """
 
@@ -41,8 +41,8 @@ def filled(
     for label, members in of_class.items():
         level = float(np.quantile([one_way(measures[i]) for i in members], _HEALTHY, method="higher"))
         known = [rate for i in members if (rate := rates[i]) is not None]
-        ceiling = min(known) if known else max(_most_seen(facts, measures[i]) for i in members)
-        if ceiling > 0 and level >= FILLED_SHARE * ceiling:
+        limit = min(known) if known else max(_most_seen(facts, measures[i]) for i in members)
+        if limit > 0 and level >= FILLED_SHARE * limit:
             full.add(label)
     return [label in full for label in classes]
 

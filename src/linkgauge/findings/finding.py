@@ -39,7 +39,7 @@ class Finding:
     sentence: str
     evidence: tuple[Evidence, ...]
     confidence: float
-    remedy: str
+    fix: str
     effect: float = 0.0
     devices: tuple[int, ...] = ()
     strength: float = 0.0

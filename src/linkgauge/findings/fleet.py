@@ -184,7 +184,7 @@ def check_fleet(found: Sequence[Standing]) -> list[Verdict]:
             f"its cases take {one.share:+.1%} against its siblings' ({one.score:.1f} deviations, {one.cases} cases)"
         )
         verdicts.append(
-            Verdict("short" if one.outlier else "holds", f"{one.name}{identity}", reason, "the fleet", one.run,
+            Verdict("fail" if one.outlier else "pass", f"{one.name}{identity}", reason, "the fleet", one.run,
                     shortfall=max(0.0, one.share / (1 + one.share)) if one.outlier else 0.0)
         )  # fmt: skip
     return verdicts

@@ -164,11 +164,11 @@ def _failed_alike(facts: Facts, status: str, rows: Sequence[FailedCase], setting
         whom = f" under {settings}, and not without it"
     reasons = Counter(row.reason for row in rows)
     if settings:
-        remedy = f"Do not set {settings}; tell the library's maintainers. Without it the same cases are measured well."
+        fix = f"Do not set {settings}; tell the library's maintainers. Without it the same cases are measured well."
     elif status == "corrupt":
-        remedy = "Data that is wrong once is wrong: take the path out of use, look at IOMMU, ACS and driver."
+        fix = "Data that is wrong once is wrong: take the path out of use, look at IOMMU, ACS and driver."
     else:
-        remedy = "'linkgauge show RUN' lists them with their reasons; 'linkgauge doctor' looks for the usual causes."
+        fix = "'linkgauge show RUN' lists them with their reasons; 'linkgauge doctor' looks for the usual causes."
     return Finding(
         "failed_cases",
         "fault",
@@ -180,7 +180,7 @@ def _failed_alike(facts: Facts, status: str, rows: Sequence[FailedCase], setting
             for reason, n in reasons.most_common(5)
         ),
         0.99 if status == "corrupt" else 0.95,
-        remedy,
+        fix,
         1.0 if status == "corrupt" else 0.6,
         tuple(shared),
     )
@@ -268,7 +268,7 @@ def drifting(facts: Facts) -> Iterable[Finding]:
 
 
 @rule("times that lie on several levels", reads_samples=True)
-def several_modes(facts: Facts) -> Iterable[Finding]:
+def multimodal(facts: Facts) -> Iterable[Finding]:
     """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
     found = []
     for measure in facts.measures:
@@ -279,11 +279,11 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
                 break
     if not found:
         return
-    found.sort(key=lambda item: -item[1].modes[-1].centre / item[1].modes[0].centre)
+    found.sort(key=lambda item: -item[1].modes[-1].center / item[1].modes[0].center)
     measure, modes = found[0]
-    levels = ", ".join(f"{time_text(m.centre)} ({m.share:.0%})" for m in modes.modes)
+    levels = ", ".join(f"{time_text(m.center)} ({m.share:.0%})" for m in modes.modes)
     yield Finding(
-        "several_modes",
+        "multimodal",
         "note",
         "the run",
         f"{len(found)} case{'s lie' if len(found) > 1 else ' lies'} on several levels; most apart: "
@@ -291,7 +291,7 @@ def several_modes(facts: Facts) -> Iterable[Finding]:
         + (", one change: a step in time." if modes.changes == 1 else "."),
         tuple(
             Evidence(
-                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.centre) for x in found_modes.modes)}",
+                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.center) for x in found_modes.modes)}",
                 (m.case_key,),
             )
             for m, found_modes in found[:12]
@@ -317,6 +317,6 @@ def too_few_samples(facts: Facts) -> Iterable[Finding]:
         f"given, and no claim rests on them.",
         (Evidence("fewest samples", keys(sorted(few, key=lambda m: m.effective)[:50])),),
         0.99,
-        "Sample longer (--stop-rule interval with a larger --stop-time-ns), or use the streaming cadence for short "
+        "Sample longer (--stop-rule interval with a larger --max-time), or use the streaming cadence for short "
         "operations.",
     )

@@ -9,14 +9,14 @@ from linkgauge.expect.sharing import COPY_ENGINE, FairShare, engines_in_common, 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
-from linkgauge.model.beside import LoadCase, Pace, written
+from linkgauge.model.background import LoadCase, Pace, written
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.interference import Interference
 
 _LEAST = 1.03  # slow-down that an interval must lie above
 _BEYOND = 1.05  # of what fair shares explain at most: two runs differ by as much
 _SHOWN = 4
-_REMEDIES = {
+_FIXES = {
     "slowed_by_share": "It is what the wires allow. Place the jobs where they share no such part, or let one wait.",
     COPY_ENGINE: "A copy engine serves the copies queued to it in order: queue fewer or smaller ones at a time, or let "
     "kernels do one of the jobs (--transport kernel).",
@@ -36,7 +36,7 @@ class _Loss:
     share: FairShare | None
     told: str
     shared: str
-    remedy: str
+    fix: str
 
     @property
     def factor(self) -> float:
@@ -44,11 +44,11 @@ class _Loss:
 
     def words(self) -> str:
         """The case, and how much longer it takes beside what."""
-        alone = dataclasses.replace(self.found.case, beside="")
+        alone = dataclasses.replace(self.found.case, background="")
         low, high = self.found.slow_downs[0].interval or (self.factor, self.factor)
         return (
             f"{written((LoadCase(alone, Pace()),))} takes {_times(self.factor)} as long ({low:.3g} to {high:.3g}) "
-            f"beside {self.found.case.beside}"
+            f"beside {self.found.case.background}"
         )
 
 
@@ -99,7 +99,7 @@ def _finding(facts: Facts, told: str, shared: str, losses: Sequence[_Loss]) -> F
     more = f" So do {len(losses) - 1} more." if len(losses) > 1 else ""
     evidence = (*(_evidence(loss) for loss in losses[:_SHOWN]),
                 Evidence("all of them", tuple(loss.found.case.case_key for loss in losses)))  # fmt: skip
-    rest = (evidence, 0.95, _REMEDIES[worst.remedy], 1.0 - 1.0 / worst.factor, devices)
+    rest = (evidence, 0.95, _FIXES[worst.fix], 1.0 - 1.0 / worst.factor, devices)
     if told == "slowed_by_share":
         assert worst.share is not None
         fair = f"whose fair share{worst.share.by_weights} explains {worst.share.low:.3g} to {worst.share.high:.3g}"

@@ -251,12 +251,12 @@ def _told(kind: Likeness, link: str, low: list[_Low], judged: int, severity: Sev
         )
         for item in low
     )
-    remedy = (
+    fix = (
         "Look at what all devices share: clocks and power limits (nvidia-smi -q -d CLOCK,POWER), the driver, error "
         "counters, virtualisation, other users of the node; then whether the description fits this machine "
-        f"(linkgauge system {kind.system.name})."
+        f"(linkgauge topology {kind.system.name})."
     )
-    return Finding("below_known", severity, what, sentence, evidence, 0.95, remedy, middle.loss)
+    return Finding("below_known", severity, what, sentence, evidence, 0.95, fix, middle.loss)
 
 
 # --- more than can be ------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def above_bound(facts: Facts) -> Iterable[Finding]:
             Evidence(f"{m.label} at {size_text(m.size)}: {s:.0%} above {b.rule}", (m.case_key,)) for s, m, b in above
         ),
         0.9,
-        "The system's rates may be wrong for this machine (linkgauge system), or part of the data did not take this "
+        "The system's rates may be wrong for this machine (linkgauge topology), or part of the data did not take this "
         "way: trust neither the share nor, before that is known, the rate.",
         share,
     )

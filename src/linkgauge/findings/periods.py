@@ -192,9 +192,9 @@ def _gather(facts: Facts) -> _Samples | None:
             lasted = series.lasted_ns
             if lasted.size < 10:
                 continue
-            centre = median(lasted)
-            fence = _FENCE * max(robust_scale(lasted), 0.002 * centre)
-            delay = np.where(lasted > centre + fence, lasted - centre, 0.0)
+            center = median(lasted)
+            fence = _FENCE * max(robust_scale(lasted), 0.002 * center)
+            delay = np.where(lasted > center + fence, lasted - center, 0.0)
             if 0 < (delay > 0).mean() <= _MOST_DELAYED:
                 parts.append((measure, series.starts_ns + lasted / 2, lasted, delay, fence))
     if not parts:
@@ -311,7 +311,7 @@ def _told(facts: Facts, beat: _Beat) -> Finding:
             Evidence("all of them", keys(told)),
         ),
         0.9 + 0.09 * (1 - math.exp(-beat.agreed / 40)),
-        _REMEDY,
+        _FIX,
         min(1.0, delay * beat.frequency),
         devices,
     )
@@ -342,7 +342,7 @@ def _whose(beat: _Beat) -> int | None:
     return min(found)[1] if found else None
 
 
-_REMEDY = (
+_FIX = (
     "Look for what runs at that period: monitoring (dcgm, nvidia-smi loops), timers and daemons on the "
     "ranks' cores, page scans."
 )
@@ -381,6 +381,6 @@ def _within(facts: Facts) -> Iterable[Finding]:
             for m, p, s, h in found[:12]
         ),
         0.9,
-        _REMEDY,
+        _FIX,
         0.05,
     )

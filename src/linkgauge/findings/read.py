@@ -88,7 +88,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
     rows = counted(run, NEEDED)
     return Facts(
         # What goes on beside loads is no witness of the machine: those cases are judged against themselves, alone.
-        [measure for measure in _measures(rows) if not measure.case.beside],
+        [measure for measure in _measures(rows) if not measure.case.background],
         failures=_failures(run, [row for row in rows.others if row["status"] != "skipped"]),
         skipped=[row for row in rows.others if row["status"] == "skipped"],
         observations=[Observation.of(row) for row in run.observations.to_pylist()],

@@ -50,7 +50,7 @@ def check_system(
         reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)}; {seen}"
         verdicts.append(
             subject.verdict(
-                "short" if one.short else "holds", case_words(measure), reason, one.entry.share.source, measure,
+                "fail" if one.short else "pass", case_words(measure), reason, one.entry.share.source, measure,
                 measured=one.goodput, required=one.required, unit="B/s", task=task_words(measure),
                 shortfall=1 - one.goodput / one.required if one.short else 0.0,
             )
@@ -72,14 +72,14 @@ def check_system(
 def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) -> Verdict:
     """Return the shortfall that a finding is to a rule of this name."""
     what = f"{name}: {finding.subject}"
-    return subject.verdict("short", what, finding.sentence, source, devices=finding.devices, shortfall=finding.effect)
+    return subject.verdict("fail", what, finding.sentence, source, devices=finding.devices, shortfall=finding.effect)
 
 
 def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
     """Return a shortfall for each case that did not end well: in `check` these count as 1."""
     return [
         subject.verdict(
-            "short", f"{one.transport} {one.pattern} on {'-'.join(map(str, one.devices))}",
+            "fail", f"{one.transport} {one.pattern} on {'-'.join(map(str, one.devices))}",
             f"{one.status}: {one.reason}", source, case_key=one.case_key, devices=one.devices, shortfall=1.0,
         )
         for one in subject.facts.failures
@@ -164,7 +164,7 @@ def check_rules(
         fitting = [m for m in subject.facts.measures if _matches(rule.where, m)]
         if not fitting:
             reason = "no measured case falls under this rule"
-            verdicts.append(subject.verdict("cannot judge", rule.name, reason, source))
+            verdicts.append(subject.verdict("unknown", rule.name, reason, source))
         for measure in fitting:
             judged.add(measure.case_key)
             verdicts += [_against(subject, rule, key, limit, measure, source) for key, limit in rule.limits.items()]
@@ -176,7 +176,7 @@ def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequen
     wanted = [f for f in findings if f.rule in rule.no_findings or (ANY in rule.no_findings and f.severity != "note")]
     if not wanted:
         reason = f"no finding of {', '.join(rule.no_findings)}"
-        return [subject.verdict("holds", rule.name, reason, source)]
+        return [subject.verdict("pass", rule.name, reason, source)]
     return [finding_verdict(rule.name, f, source, subject) for f in wanted]
 
 
@@ -206,7 +206,7 @@ def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: 
     what = f"{rule.name}: {case_words(measure)}"
     if value is None:
         reason = "no bound is known for this case" if quantity == "share" else f"this pattern has no {quantity}"
-        return subject.verdict("cannot judge", what, reason, source, measure)
+        return subject.verdict("unknown", what, reason, source, measure)
     at_least = key.endswith("at_least")
     # The interval's near end counts, so that noise alone does not fail a case.
     reach = 0.0 if quantity == "spread" else measure.half_width
@@ -216,7 +216,7 @@ def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: 
     reason = f"{quantity} {_shown(value, unit)}, {asked}"
     unit = "" if unit == units.COUNT else unit
     return subject.verdict(
-        "short" if short else "holds", what, reason, source, measure,
+        "fail" if short else "pass", what, reason, source, measure,
         measured=value, required=limit, unit=unit, shortfall=shortfall,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from linkgauge.findings import (
     health,
     interference,
     known,
-    localise,
+    localize,
     locality,
     moments,
     periods,
@@ -29,7 +29,7 @@ from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
 
 _MODULES = (
-    crossing, moments, localise, health, interference, collectives, locality, known, ways, curves, periods, blocks
+    crossing, moments, localize, health, interference, collectives, locality, known, ways, curves, periods, blocks
 )  # fmt: skip
 RULES: tuple[Rule, ...] = tuple(
     rule for module in _MODULES for rule in REGISTERED.values() if rule.find.__module__ == module.__name__
@@ -65,7 +65,7 @@ def in_words() -> str:
 
 _ALIKE = (
     "throttled", "other_processes", "host_staging", "path_by_hops", "anti_locality", "copy_engine_cap",
-    "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_far", "not_by_network",
+    "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_below_limit", "bypassed_network",
 )  # fmt: skip
 """Rules whose alarms of one run have one cause more often than several."""
 _CAUSES = ("throttled", "other_processes")

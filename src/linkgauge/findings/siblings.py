@@ -199,13 +199,13 @@ def check_siblings(subject: Subject) -> list[Verdict]:
         source = "its siblings"
         if not one.slow:
             reason = f"alike within {one.spread:.1%} over {_cases(one.cases)}"
-            verdicts.append(subject.verdict("holds", one.name, reason, source))
+            verdicts.append(subject.verdict("pass", one.name, reason, source))
         for slow in one.slow:
             devices = tuple(sorted({device for s in slow.members for device in s.devices}))
             count = len(slow.members[0].excesses)
             reason = f"its cases take {slow.share:+.0%} against those of {one.name} ({_cases(count)} each)"
             shortfall = slow.share / (1 + slow.share)
-            verdicts.append(subject.verdict("short", slow.name, reason, source, devices=devices, shortfall=shortfall))
+            verdicts.append(subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall))
     return verdicts
 
 
@@ -213,7 +213,7 @@ def _cases(count: int) -> str:
     return f"{count} case{'' if count == 1 else 's'}"
 
 
-# --- ceilings --------------------------------------------------------------------------------------------------------
+# --- limits --------------------------------------------------------------------------------------------------------
 
 LEAST_OF_BOUND = 0.5
 """What the best mechanism of a way must reach of its bound: of healthy machines that anyone measured none gave less
@@ -222,7 +222,7 @@ _FULL_SIZE = 16 << 20
 _WAYS = ("unidirectional", "bidirectional", "host_to_device", "device_to_host")
 
 
-def check_ceilings(subject: Subject) -> list[Verdict]:
+def check_limits(subject: Subject) -> list[Verdict]:
     """Return for each way (pattern and class of devices) whether its best mechanism comes near what the links allow.
 
     Of the largest size that was measured, from 16 MiB on; ways without a known bound are left out.
@@ -254,7 +254,7 @@ def check_ceilings(subject: Subject) -> list[Verdict]:
         name = f"{one.pattern} on {members_text([m.devices for _, m, _ in found])}"
         reason = f"{one.label} reaches {share:.0%} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
         verdicts.append(
-            subject.verdict("short" if short else "holds", name, reason, "its ceilings", devices=one.devices,
+            subject.verdict("fail" if short else "pass", name, reason, "its limits", devices=one.devices,
                             shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
         )  # fmt: skip
     return verdicts
@@ -277,7 +277,7 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is asked"
         verdicts.append(
             subject.verdict(
-                "short", case_words(measure), reason, "its ceilings", measure,
+                "fail", case_words(measure), reason, "its limits", measure,
                 measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
                 shortfall=1 - share / LEAST_OF_LIMIT,
             )

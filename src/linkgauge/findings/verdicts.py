@@ -8,7 +8,7 @@ from typing import Literal
 
 from linkgauge.errors import Exit
 
-Outcome = Literal["holds", "short", "cannot judge"]
+Outcome = Literal["pass", "fail", "unknown"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Checked:
     @classmethod
     def of(cls, verdicts: Sequence[Verdict], unrequired: int = 0, notes: Sequence[str] = ()) -> Checked:
         """Order the verdicts: what falls short by how far, then what could not be judged, then what holds."""
-        order = {"short": 0, "cannot judge": 1, "holds": 2}
+        order = {"fail": 0, "unknown": 1, "pass": 2}
         return cls(
             tuple(sorted(verdicts, key=lambda v: (order[v.outcome], -v.shortfall, v.run, v.what))),
             unrequired,
@@ -68,8 +68,8 @@ class Checked:
     @property
     def exit_status(self) -> int:
         """1 if something falls short; 3 if something, or everything, could not be judged; else 0."""
-        if self.count("short"):
+        if self.count("fail"):
             return Exit.SHORT
-        if self.count("cannot judge") or not self.verdicts:
+        if self.count("unknown") or not self.verdicts:
             return Exit.CANNOT_JUDGE
         return Exit.DONE

@@ -181,7 +181,7 @@ def path_by_hops(facts: Facts) -> Iterable[Finding]:
 
 
 @rule("exactly one half, third or quarter of what the same way gives by other means")
-def part_unused(facts: Facts) -> Iterable[Finding]:
+def rail_unused(facts: Facts) -> Iterable[Finding]:
     """A level that is one of k of what the same way gives by other means: a rail, lane or engine that is not used."""
     levels: dict[tuple[bool, str, int], dict[str, list[tuple[Pair, Measure]]]] = {}
     for pairs in facts.pair_sets:
@@ -242,7 +242,7 @@ def _one_of_k(
                 level = median(one_way(m) for _, m in items)
                 fraction = {2: "one half", 3: "one third", 4: "one quarter"}[parts]
                 return Finding(
-                    "part_unused",
+                    "rail_unused",
                     "loss",
                     f"{mine} {where}",
                     f"{name} of {mine} {where} reaches {fraction} of what {other} reaches on the same way "
@@ -253,7 +253,7 @@ def _one_of_k(
                         Evidence(f"{other}: {rate_text(median(best.values()))}", keys(m for _, m in theirs)),
                     ),
                     0.9,
-                    _unused_remedy(between),
+                    _unused_fix(between),
                     1 - ratio,
                 )
     return None
@@ -272,7 +272,7 @@ def _fills(facts: Facts, items: list[tuple[Pair, Measure]]) -> bool:
     return all(filled(facts, measures, [(rate,) for rate in rates], rates))
 
 
-def _unused_remedy(between: bool) -> str:
+def _unused_fix(between: bool) -> str:
     if between:
         return (
             "Let the library use all rails for device memory (UCX_MAX_RNDV_RAILS, NCCL_IB_HCA naming every NIC, "
@@ -320,7 +320,7 @@ def host_staging(facts: Facts) -> Iterable[Finding]:
                 ),
             ),
             0.9,
-            _staging_remedy(one.transport) + (f" Settings of the launch: {settings}." if settings else ""),
+            _staging_fix(one.transport) + (f" Settings of the launch: {settings}." if settings else ""),
             1 - level / rate,
         )
 
@@ -337,7 +337,7 @@ def _settings(facts: Facts, measure: Measure) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _staging_remedy(transport: str) -> str:
+def _staging_fix(transport: str) -> str:
     if transport == "mpi":
         return (
             "Use a GPU-aware build of the MPI library with CUDA IPC (UCX_TLS must include cuda_ipc or rocm_ipc, "

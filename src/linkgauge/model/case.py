@@ -216,17 +216,17 @@ class Case:
         Says.WHAT, "stream_copy: whose memory is written: own, another device, or others for each other.", _WHERE,
         DEVICE, later=True))
     cpu_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "cpu_stream: NUMA node of the cores that move the bytes; -1 the device's.", _WHERE, NODE,
+        Says.WHAT, "host_stream: NUMA node of the cores that move the bytes; -1 the device's.", _WHERE, NODE,
         later=True))
     devices_per_node: int = field(default=0, metadata={"says": Says.HOW_LONG, "core": "", "later": True})
     groups: int = field(default=1, metadata=_of(
         Says.WHAT, "Equal groups of the ranks that do the same side by side; collectives only.", _WHERE,
         count(1, 1 << 19), later=True, load=False))
-    beside: str = field(default="", metadata=_of(
+    background: str = field(default="", metadata=_of(
         Says.WHAT, "Background loads: TRANSPORT PATTERN SIZE [on=2,3] [duty=0.5] [mpi=NAME] ..., separated by "
         "'; '.", _WHAT, BESIDE, later=True, core="", load=False))
     cpu_cores: str = field(default="", metadata=_of(
-        Says.WHAT, "cpu_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
+        Says.WHAT, "host_stream: the cores that move the bytes, 0-3,8; default those of cpu_node.", _WHERE, CORES,
         later=True))
     service_class: str = field(default="", metadata=_of(
         Says.HOW, "Class of its messages on the network: a service level, dscp:N or Slingshot's; default its own.",
@@ -293,8 +293,8 @@ class Case:
         plain["ranks"] = self.ranks
         plain["stop_rule"] = stop.rule
         plain["stop_samples"] = stop.samples
-        plain["stop_relative_half_width"] = stop.relative_half_width
-        plain["stop_time_ns"] = stop.time_ns
+        plain["ci_width"] = stop.relative_half_width
+        plain["max_time_ns"] = stop.time_ns
         return plain
 
     @functools.cached_property  # asked for some ten times, at 60 us each
@@ -310,7 +310,7 @@ class Case:
     def on_devices(self, ordinal_of: Callable[[int], int]) -> Case:
         """The same case on other devices: every ordinal that it names goes through `ordinal_of`.
 
-        Its loads keep theirs: model/beside.py moves them too.
+        Its loads keep theirs: model/background.py moves them too.
         """
 
         def moved(device: int) -> int:
@@ -332,8 +332,8 @@ class Case:
         stop = StopRule(
             rule=dimensions["stop_rule"],
             samples=dimensions["stop_samples"],
-            relative_half_width=dimensions["stop_relative_half_width"],
-            time_ns=dimensions["stop_time_ns"],
+            relative_half_width=dimensions["ci_width"],
+            time_ns=dimensions["max_time_ns"],
         )
         return cls(devices=tuple(dimensions["devices"]), stop=stop, **values)
 

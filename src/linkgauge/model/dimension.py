@@ -334,7 +334,7 @@ _BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=
 
 
 def _beside(item: Any) -> tuple[Value, ...]:
-    """Text of loads; what it says is for model/beside.py to read."""
+    """Text of loads; what it says is for model/background.py to read."""
     if not isinstance(item, str) or not item.isprintable() or len(item) > 1 << 12:
         raise WrongValueError(f"wrong value {_shown(item)}: expected {_BESIDE_EXPECTED}")
     return ("" if item == "none" else item,)

@@ -207,7 +207,7 @@ def sent_and_received(pattern: str, n: int, m: int, distribution: str) -> tuple[
 
 
 def halo_buffer_bytes(n: int, m: int, distribution: str, *, field: bool) -> int:
-    """Bytes of either of a rank's buffers: a place for each neighbour, also at an open boundary, or a `field` of cells.
+    """Bytes of either of a rank's buffers: a place for each neighbor, also at an open boundary, or a `field` of cells.
 
     0 where no field has faces of m bytes. Errors: UsageError where the distribution is none of so many ranks.
     """
@@ -330,7 +330,7 @@ _TABLE = (
         _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),
         collective=True, distributed=True, spread_of="alltoall", link_ways="both"),
     PatternTraits(
-        "halo", "between neighbours in a grid of ranks, at once", "message across a face", "slowest",
+        "halo", "between neighbors in a grid of ranks, at once", "message across a face", "slowest",
         _halo_most, _one, _window, _halo_total,
         collective=True, distributed=True, windowed=True, link_ways="both"),
     PatternTraits(
@@ -346,15 +346,15 @@ _TABLE = (
         "device_to_host", "from each device into host memory, at once", "per device", "slowest",
         _each, _one, _whole, _each, host_end="target", host_ways=("out",)),
     PatternTraits(
-        "host_device_both", "between host memory and each device, both ways at once", "per device, each way", "slowest",
+        "host_device_bidirectional", "between host memory and each device, both ways at once", "per device, each way", "slowest",
         lambda m, n, w, d="": Fraction(2 * n * m), _one, _whole, lambda m, n, w, d="": Fraction(2 * n * m),
         host_end="source", host_ways=("out", "into")),
     # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
     PatternTraits(
-        "host_to_device_beside", "from host memory into the first device while other copies go on",
+        "host_to_device_contended", "from host memory into the first device while other copies go on",
         "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="source", alone="host_to_device"),
     PatternTraits(
-        "device_to_host_beside", "from the first device into host memory while other copies go on",
+        "device_to_host_contended", "from the first device into host memory while other copies go on",
         "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="target", alone="device_to_host"),
     PatternTraits(
         "local_copy", "a copy inside the device's own memory", "bytes copied", "lanes",
@@ -363,17 +363,17 @@ _TABLE = (
         "stream_copy", "a copy in each device's memory or any other that it reaches, at once", "bytes copied",
         "slowest", _each, _one, _whole, _each, own_memory=True),
     PatternTraits(
-        "cpu_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written", "lanes",
+        "host_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written", "lanes",
         _whole, _one, _whole, _whole, ranks="first", own_memory=True, by_cores=True),
     # Alone through its own or pinned memory; of two the first walks through memory of the second.
     PatternTraits(
-        "chase", "loads of which each one waits for the one before", "bytes walked", "lanes",
+        "pointer_chase", "loads of which each one waits for the one before", "bytes walked", "lanes",
         _whole, _one, _whole, _whole, ranks="1 or 2", latency_only=True),
     PatternTraits(
         "flag_pingpong", "a flag that two kernels write for each other by turns", "-", "starter",
         _whole, _one, _whole, _whole, ranks="2", latency_only=True, half_round_trip=True),
     PatternTraits(
-        "floor", "an empty operation: what the measurement itself takes", "-", "lanes",
+        "empty_op", "an empty operation: what the measurement itself takes", "-", "lanes",
         _whole, _one, _whole, _whole, ranks="1", latency_only=True),
     PatternTraits(
         "gemm", "a matrix product on each device's multiprocessors", "each of three matrices", "lanes",

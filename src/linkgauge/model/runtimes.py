@@ -18,7 +18,7 @@ class RuntimeTraits:
     # Its vendor's collective library: name, file, and how it is had.
     ccl: str = ""
     ccl_file: str = ""
-    ccl_remedy: str = ""
+    ccl_fix: str = ""
     managed_env: tuple[tuple[str, str, str], ...] = ()  # (use of managed memory, variable, value) that it needs
     kernels: bool = True  # whether it runs this project's kernels
 

@@ -16,7 +16,7 @@ class NicLibrary:
 
     name: str
     file: str  # as the loader looks for it
-    remedy: str  # what brings it
+    fix: str  # what brings it
     ways_by: str  # the variable that says which ways it may take
     with_mpi: bool = True  # MPI libraries may bring one, which ranks then use
     runtime: str = ""  # whose devices it needs; empty: any

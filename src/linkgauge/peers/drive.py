@@ -19,7 +19,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.quantity import format_size
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Ratio, Request, Row, ratio_of_pairs
 from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
@@ -313,6 +313,6 @@ def untold(rows: Sequence[dict[str, Any]]) -> str:
     ours, peers = (max(row[key] for row in wide) for key in ("ours_spread", "peer_spread"))
     return (
         f"{len(wide)} of {len(rows)} rows are undecided: the launches differ too much (IQR/median: Linkgauge's up to "
-        f"{ours:.0%}, the peer's {peers:.0%}); remedy: more --iterations, --pairs up to {MAX_PAIRS}, with "
+        f"{ours:.0%}, the peer's {peers:.0%}); fix: more --iterations, --pairs up to {MAX_PAIRS}, with "
         "--mpi also --bind core"
     )

@@ -103,7 +103,7 @@ def why_other_nic(ours: Ours, loaded: str) -> str:
         return ""
     return (
         f"the MPI library of our ranks has brought {loaded}, the peer loads {ours.file}: expected one on both sides; "
-        f"remedy: LD_LIBRARY_PATH={Path(loaded).parent}"
+        f"fix: LD_LIBRARY_PATH={Path(loaded).parent}"
     )
 
 
@@ -126,7 +126,7 @@ def shared(program: Path, libraries: Sequence[Ours]) -> Shared:
         folder = ours.file.parent
         if not _same_file(folder / soname, ours.file):
             raise EnvironmentLackingError(
-                f"{program.name} was built for {soname}, ours is {ours.file}: {_remedy(program, ours, file)}"
+                f"{program.name} was built for {soname}, ours is {ours.file}: {_fix(program, ours, file)}"
             )
         folders.append(str(folder))
         said.append(f"our {ours.title} ({folder / soname}) in place of {file or 'none'}")
@@ -150,14 +150,14 @@ def _check_loaded(program: Path, ours: Ours, path: str) -> None:
             f"by the RPATH of {rpath}, which goes before LD_LIBRARY_PATH" if rpath else "whatever LD_LIBRARY_PATH is"
         )
         raise EnvironmentLackingError(
-            f"{program.name} loads {linked[1]} {cause}, ours is {ours.file}: {_remedy(program, ours, linked[1])}"
+            f"{program.name} loads {linked[1]} {cause}, ours is {ours.file}: {_fix(program, ours, linked[1])}"
         )
     missing = re.findall(rf"undefined symbol: ({ours.prefix}\w+)", _ldd(program, path, "-r"))
     if missing:
         more = f" and {len(missing) - _MOST_SYMBOLS} more" if len(missing) > _MOST_SYMBOLS else ""
         raise EnvironmentLackingError(
             f"{program.name} needs {', '.join(missing[:_MOST_SYMBOLS])}{more}, which our {ours.title} ({ours.file}) "
-            f"does not have: {_remedy(program, ours, None)}"
+            f"does not have: {_fix(program, ours, None)}"
         )
 
 
@@ -174,22 +174,22 @@ def _check_static(program: Path, ours: Ours) -> None:
     if version != ours.version:
         raise EnvironmentLackingError(
             f"{program.name} has NCCL {version} linked into it, ours is {ours.version} ({ours.file}): "
-            f"{_remedy(program, ours, None)}"
+            f"{_fix(program, ours, None)}"
         )
 
 
-def _remedy(program: Path, ours: Ours, theirs: Path | None) -> str:
+def _fix(program: Path, ours: Ours, theirs: Path | None) -> str:
     """What makes both sides load one library, where the environment cannot."""
     rebuild = f"build {program.name} with the shared library of {ours.file.parent}, without an RPATH to another"
     if ours.mpi is None:
-        return f"remedy: {rebuild}"
+        return f"fix: {rebuild}"
     from linkgauge.run.mpi_library import find_all
 
     fits = [
         one.name for one in find_all() if not one.problem and theirs is not None and _same_file(one.library, theirs)
     ]
     choose = f"--mpi {fits[0]}" if fits else f"--mpi with the installation of {theirs}" if theirs else ""
-    return f"remedy: {choose}, or {rebuild}" if choose else f"remedy: {rebuild}"
+    return f"fix: {choose}, or {rebuild}" if choose else f"fix: {rebuild}"
 
 
 def _linked(program: Path, ours: Ours, path: str | None = None) -> tuple[str, Path | None] | None:
@@ -236,7 +236,7 @@ def why_other_nccl(theirs: str, runtime: str) -> str:
         return ""
     return (
         f"the peer ran version {theirs} of NCCL, ours is {ours.version} ({ours.file}): expected one on both sides; "
-        f"remedy: LD_LIBRARY_PATH={Path(ours.file).parent}"
+        f"fix: LD_LIBRARY_PATH={Path(ours.file).parent}"
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import amounts
-from linkgauge.model.beside import own_launches
+from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
@@ -39,9 +39,9 @@ def operation_s(case: Case, machine: PlanMachine) -> float:
 
 def _of_application(case: Case) -> tuple[float, int, float]:
     """Seconds of computing and steps of an iteration, of the rank with most of each, and bytes that all ranks move."""
-    if catalogue.why_not_here(case.app, case.ranks):
+    if catalog.why_not_here(case.app, case.ranks):
         return 0.0, 1, 0.0
-    program = catalogue.program(case.app, case.ranks)
+    program = catalog.program(case.app, case.ranks)
     computed, steps, moved = 0.0, 1, 0.0
     for rank in range(case.ranks):
         found = amounts(program, rank)
@@ -63,7 +63,7 @@ def case_s(case: Case, machine: PlanMachine) -> float:
     per_sample = operation_s(case, machine) * (case.batch if case.cadence in ("streaming", "gated") else 1)
     limit = case.stop.time_ns / 1e9
     timed = limit if case.stop.rule == "duration" else min(limit, per_sample * samples_wanted(case))
-    if case.beside:
+    if case.background:
         timed = min(limit, 2 * timed + _TURNS * _TURN_S) + LAUNCH_S * len(own_launches(case))
     # A sample that has begun is finished, and warm-up is at least one sample.
     timed = max(timed, per_sample) + per_sample + operation_s(case, machine) * case.warmup

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
-from linkgauge.model.beside import MPI, Load
+from linkgauge.model.background import MPI, Load
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.dimension import EACH_SHIFT, OTHERS, WHOLE_NODES
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
@@ -35,7 +35,7 @@ from linkgauge.plan.pairs import BETWEEN_NODES, pairings, single_pairs
 MOST_CASES = 200_000
 # What is not even made to be counted: a case takes a third of a millisecond, and many may be of one key.
 _MOST_MADE = 1_000_000
-_NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "stop_relative_half_width", "stop_time_ns"}
+_NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "ci_width", "max_time_ns"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,9 +134,9 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
             continue
         if table.until is not None:
             table = dataclasses.replace(table, values={**table.values, "size": tuple(sorted(table.values["size"]))})
-        if "beside" in table.values:
-            beside = named_jobs(table.values["beside"], plan.jobs, table.where)
-            table = dataclasses.replace(table, values={**table.values, "beside": beside})
+        if "background" in table.values:
+            beside = named_jobs(table.values["background"], plan.jobs, table.where)
+            table = dataclasses.replace(table, values={**table.values, "background": beside})
         names = sorted(table.values)
         count = math.prod(len(table.values[name]) for name in names)
         if count > _MOST_MADE:
@@ -216,14 +216,14 @@ def _cases_of(
                 placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
             case, reason = _case(placed, pattern, devices, machine.device_count)
             reason = lacking or reason
-            if case.beside:
+            if case.background:
                 of_load = functools.partial(_job, table=table, machine=machine)
                 try:
                     case, unplaced = with_loads(case, machine, of_load)
                 except AbsentDeviceError as absent:
                     if not plan.any_machine:
                         raise UsageError(f"{table.where}: {absent}") from None
-                    case, unplaced = dataclasses.replace(case, beside=""), str(absent)
+                    case, unplaced = dataclasses.replace(case, background=""), str(absent)
                 reason = reason or unplaced
             if ladder is not None:
                 if ladder.curve == curve_id(case):
@@ -308,8 +308,8 @@ def outlasts(case: Case, until: Until, machine: PlanMachine) -> bool:
 def _placed(
     values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], machine: PlanMachine
 ) -> Iterator[dict[str, Any]]:
-    """The values with every device and NUMA node named: `others` by turns, and all pairs of nodes of cpu_stream."""
-    if pattern.name == "cpu_stream":
+    """The values with every device and NUMA node named: `others` by turns, and all pairs of nodes of host_stream."""
+    if pattern.name == "host_stream":
         cores = [values["cpu_node"]] if "cpu_node" in values else machine.core_nodes
         stated = [values[name] for name in ("source_node", "target_node") if name in values]
         for core in cores:
@@ -373,8 +373,8 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     stop = StopRule(
         rule=values.get("stop_rule", StopRule.rule),
         samples=values.get("stop_samples", StopRule.samples),
-        relative_half_width=values.get("stop_relative_half_width", StopRule.relative_half_width),
-        time_ns=values.get("stop_time_ns", StopRule.time_ns),
+        relative_half_width=values.get("ci_width", StopRule.relative_half_width),
+        time_ns=values.get("max_time_ns", StopRule.time_ns),
     )
     # The host end of a host-device pattern is pinned unless the plan says otherwise.
     if pattern.host_end and f"{pattern.host_end}_memory" not in values:
@@ -389,7 +389,7 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
         fields.pop("app", None)
         fields.pop("collectives", None)
         fields.pop("copies", None)
-    if pattern.name == "cpu_stream":
+    if pattern.name == "host_stream":
         fields["source_memory"] = fields["target_memory"] = "pageable"
     if "managed" not in (fields.get("source_memory"), fields.get("target_memory")):
         fields.pop("managed", None)  # a use of what the case has not
@@ -405,10 +405,10 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
     if pattern.scripted:
-        fields["app"] = catalogue.asked(fields.get("app", ""), len(devices)).text
-        reason = catalogue.why_not_here(fields["app"], len(devices))
+        fields["app"] = catalog.asked(fields.get("app", ""), len(devices)).text
+        reason = catalog.why_not_here(fields["app"], len(devices))
         if not reason:
-            catalogue.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs
+            catalog.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs
     if max(devices, default=0) >= per_node:
         fields["devices_per_node"] = per_node
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason

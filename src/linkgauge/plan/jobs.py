@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.beside import (
+from linkgauge.model.background import (
     MPI_SAME,
     REST,
     SAME,
@@ -55,7 +55,7 @@ def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, s
     """
     loads: list[LoadCase] = []
     reason = ""
-    for number, load in enumerate(loads_written(case.beside), 1):
+    for number, load in enumerate(loads_written(case.background), 1):
         devices = _devices(load.where, case, machine)
         absent = next((device for device in devices if device >= machine.places), None)
         if absent is not None:
@@ -64,7 +64,7 @@ def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, s
             used = len(set(case.devices))
             share = f"all {used}" if used == machine.places else f"{used} of {machine.places}"
             why = f"load {number} has no device: the case uses {share}; say on={SAME}"
-            return dataclasses.replace(case, beside=""), why
+            return dataclasses.replace(case, background=""), why
         ranks = PATTERNS[load.values["pattern"]].ranks
         alone = ranks in ("1", "1 or 2", "first")
         devices = devices[: {"first": 1, "2": 2}.get(ranks, len(devices))]
@@ -75,11 +75,11 @@ def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, s
     # Of places numbered over nodes where any job is on another node than the first.
     per_node = max([case.devices_per_node, *(load.case.devices_per_node for load in loads)])
     stop = dataclasses.replace(case.stop, time_ns=max(case.stop.time_ns, LEAST_TIME_NS))
-    return dataclasses.replace(case, beside=written(tuple(loads)), devices_per_node=per_node, stop=stop), reason
+    return dataclasses.replace(case, background=written(tuple(loads)), devices_per_node=per_node, stop=stop), reason
 
 
 def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], where: str) -> tuple[Value, ...]:
-    """Values of `beside` with the loads that the plan's jobs of these names stand for, of lists the product.
+    """Values of `background` with the loads that the plan's jobs of these names stand for, of lists the product.
 
     UsageError, beginning with `where`, for a single word that is no job's name, or text that is of no load.
     """
@@ -106,11 +106,11 @@ def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], whe
 
 def swapped_roles(case: Case) -> list[tuple[Case, str]]:
     """Each load of a case as the measured job, beside the other loads and the case; and why it cannot be so."""
-    plain = dataclasses.replace(case, beside="")
-    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "beside", *LOAD_SETTINGS, *_TIMING)
+    plain = dataclasses.replace(case, background="")
+    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "background", *LOAD_SETTINGS, *_TIMING)
             if getattr(plain, name) != DEFAULTS[name]]  # fmt: skip
     roles = f"a load cannot have {', '.join(lost)} as the case has, with which it would change roles" if lost else ""
-    loads = loads_of(case.beside)
+    loads = loads_of(case.background)
     found = []
     for place, load in enumerate(loads):
         reason = roles
@@ -118,7 +118,7 @@ def swapped_roles(case: Case) -> list[tuple[Case, str]]:
             reason = f"the load is a launch of its own: measure it by --mpi {load.mpi}, with the case as its load"
         others = (*loads[:place], LoadCase(plain, Pace()), *loads[place + 1 :])
         timing = {name: getattr(case, name) for name in ("stop", "warmup", "verify", "devices_per_node")}
-        found.append((dataclasses.replace(load.case, beside=written(others), **timing), reason))
+        found.append((dataclasses.replace(load.case, background=written(others), **timing), reason))
     return found
 
 
@@ -137,7 +137,7 @@ def _devices(where: tuple[int, ...] | str, case: Case, machine: PlanMachine) -> 
 def wrong_mode_reason(case: Case, launch: LaunchTable, machine: PlanMachine) -> str:
     """Why a case cannot run in a launch of threads, or in one of processes; empty where it can."""
     jobs = jobs_of(case)
-    others = [load for load in loads_of(case.beside) if load.mpi]
+    others = [load for load in loads_of(case.background) if load.mpi]
     if launch.threads and any(load.mpi == MPI_SAME for load in others):
         return f"threads have no MPI library that a load could be a launch of: name one in place of mpi={MPI_SAME}"
     if launch.threads:

@@ -6,7 +6,7 @@ launches. Path and algorithm are ccl's and mpi's; for the other transports they 
 
 from __future__ import annotations
 
-from linkgauge.model.beside import jobs_of
+from linkgauge.model.background import jobs_of
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS

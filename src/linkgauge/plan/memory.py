@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import message_buffers
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, halo_buffer_bytes, sent_and_received
 from linkgauge.model.quantity import Share, format_bytes
@@ -57,7 +57,7 @@ def _buffers(case: Case) -> tuple[int, int]:
 
 def _application(case: Case) -> MemoryNeed:
     """Upper estimate of an application's ranks: messages, copies, and each collective's own two buffers twice."""
-    program = catalogue.program(case.app, case.ranks)
+    program = catalog.program(case.app, case.ranks)
     most_device = host = 0
     for rank, mine in enumerate(program.ranks):
         into, out, within = mine.copied
@@ -83,9 +83,9 @@ def _application(case: Case) -> MemoryNeed:
 
 def memory_need(case: Case) -> MemoryNeed:
     """Upper estimate for a case and its loads, which may be on one device."""
-    if not case.beside:
+    if not case.background:
         return _need(case)
-    needs = [_need(case), *(_need(load.case) for load in loads_of(case.beside))]
+    needs = [_need(case), *(_need(load.case) for load in loads_of(case.background))]
     sums = zip(*(dataclasses.astuple(need) for need in needs), strict=True)
     return MemoryNeed(*(sum(values) for values in sums))
 
@@ -96,7 +96,7 @@ def _need(case: Case) -> MemoryNeed:
     staging holds a pinned copy of each device buffer; reductions composed over copies hold one more buffer.
     """
     if PATTERNS[case.pattern].scripted:
-        return _application(case) if not catalogue.why_not_here(case.app, case.ranks) else MemoryNeed(0, 0, 0)
+        return _application(case) if not catalog.why_not_here(case.app, case.ranks) else MemoryNeed(0, 0, 0)
     source, target = _buffers(case)
     ranks = max(len(_on_the_fullest_node(case)), 1)
     scratch = max(source, target) if PATTERNS[case.pattern].reduces else 0
@@ -155,7 +155,7 @@ def over_limit(case: Case, machine: PlanMachine, limit: Share) -> str:
     if need.shm_bytes > machine.shm_free_bytes:
         return (
             f"may need {format_bytes(need.shm_bytes)} in /dev/shm, of which {format_bytes(machine.shm_free_bytes)} are "
-            f"free; remedy: a larger /dev/shm (docker run --shm-size)"
+            f"free; fix: a larger /dev/shm (docker run --shm-size)"
         )
     return ""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
-from linkgauge.model.beside import MPI, PACE, PACE_FIELDS, REST, Pace, load_text, loads_written
+from linkgauge.model.background import MPI, PACE, PACE_FIELDS, REST, Pace, load_text, loads_written
 from linkgauge.model.case import DIMENSIONS, LOAD_SETTINGS
 from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS

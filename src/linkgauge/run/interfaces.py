@@ -258,7 +258,7 @@ def _same_addresses(names: Iterable[str], nodes: Mapping[str, Network]) -> list[
     ]
 
 
-REMEDY = (
-    "remedy: --env UCX_NET_DEVICES=NAME (UCX), FI_TCP_IFACE=NAME (libfabric), OMPI_MCA_btl_tcp_if_include=NAME, "
+FIX = (
+    "fix: --env UCX_NET_DEVICES=NAME (UCX), FI_TCP_IFACE=NAME (libfabric), OMPI_MCA_btl_tcp_if_include=NAME, "
     "NCCL_SOCKET_IFNAME=NAME"
 )

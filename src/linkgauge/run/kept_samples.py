@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linkgauge.model.beside import loads_of, written
+from linkgauge.model.background import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.run import heartbeat as beat
 from linkgauge.run import processes
@@ -38,7 +38,7 @@ _SAMPLE = np.dtype([  # core/measure/sampler.h, Sample
 
 def loads_within(case: Case) -> list[int]:
     """The numbers of a case's loads that are jobs of its own launch."""
-    return [number for number, load in enumerate(loads_of(case.beside), 1) if not load.mpi]
+    return [number for number, load in enumerate(loads_of(case.background), 1) if not load.mpi]
 
 
 class KeptSamples:
@@ -191,7 +191,7 @@ def told_as_the_loads(end: LaunchEnd, spec: WorkerSpec, oversubscribed: bool) ->
     number = 0 if entry is None else load_to_blame(end, entry.case, spec.devices)
     if entry is None or not number:
         return end
-    words = written(loads_of(entry.case.beside)[number - 1 : number])
+    words = written(loads_of(entry.case.background)[number - 1 : number])
     reason = f"load {number} ({words}): {end.reason}"
     outcomes = _kept(spec, entry.case)
     if outcomes:

@@ -16,7 +16,7 @@ from typing import Any
 from linkgauge.children import MOST_OUTPUT_BYTES, why_too_long
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.files import why_nothing_starts
-from linkgauge.model.beside import own_launches
+from linkgauge.model.background import own_launches
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import evidence, processes, token
 from linkgauge.run.heartbeat import PID, HeartbeatFile

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.model.beside import MPI_SAME, LoadCase, own_launches, written
+from linkgauge.model.background import MPI_SAME, LoadCase, own_launches, written
 from linkgauge.model.case import Case
 from linkgauge.plan.launches import LaunchSettings, with_other_mpi
 from linkgauge.plan.machine import PlanMachine

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.beside import own_launches
+from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.shape import each, label, number, parsed, table
 from linkgauge.run.door import Door, say_hello

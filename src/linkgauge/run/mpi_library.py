@@ -1,7 +1,7 @@
 """Find the MPI libraries of this machine: a launcher and a library of one installation, with version and ABI.
 
 What is known of each comes from the library itself, asked in a child process (a broken one may crash when it is
-loaded). The parent never initialises MPI. See docs/architecture.md, MPI, for what each installation needs.
+loaded). The parent never initializes MPI. See docs/architecture.md, MPI, for what each installation needs.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _from_launcher(launcher: Path, source: str) -> MpiInstallation | None:
 def default_installation() -> MpiInstallation:
     """The one that a run uses unless told otherwise: the wheel of MPICH, else the first usable one found.
 
-    EnvironmentLackingError where there is none, with the remedy.
+    EnvironmentLackingError where there is none, with the fix.
     """
     first = next(_wheel_files(), None)
     if first is not None:
@@ -269,7 +269,7 @@ def default_installation() -> MpiInstallation:
             return dataclasses.replace(found, passed_over=tuple((one.title, one.problem) for one in everything[:place]))
     why = f" ({everything[0].problem})" if everything else ""
     raise EnvironmentLackingError(
-        f"no usable MPI library{why}: remedy: pip install mpich, or --mpi PREFIX, or measure without one by --threads"
+        f"no usable MPI library{why}: fix: pip install mpich, or --mpi PREFIX, or measure without one by --threads"
     )
 
 

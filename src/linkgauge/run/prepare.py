@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
-from linkgauge.model.beside import MPI_SAME, own_launches, with_libraries
+from linkgauge.model.background import MPI_SAME, own_launches, with_libraries
 from linkgauge.model.case import Case
 from linkgauge.model.dimension import Value
 from linkgauge.model.runtimes import RUNTIMES
@@ -88,8 +88,8 @@ def _with_loads_libraries(plan: Plan, known: dict[str, MpiInstallation]) -> Plan
 
     jobs = {name: tuple(map(str, named(texts))) for name, texts in plan.jobs.items()}
     cases = tuple(
-        dataclasses.replace(table, values={**table.values, "beside": named(table.values["beside"])})
-        if "beside" in table.values
+        dataclasses.replace(table, values={**table.values, "background": named(table.values["background"])})
+        if "background" in table.values
         else table
         for table in plan.cases
     )
@@ -345,7 +345,7 @@ _UNKNOWN_CORES = 64
 def system_data(name_or_file: str | None, devices: DeviceSet) -> dict[str, Any] | None:
     """The system for run.json: the one that `--system` names, else what is discovered here; None where that fails.
 
-    A run is worth having without its ceilings, so a machine that discovery does not understand stops nothing.
+    A run is worth having without its limits, so a machine that discovery does not understand stops nothing.
     """
     from linkgauge.system.dump import to_data
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import MAX_SIZE_BYTES
@@ -125,7 +125,7 @@ class Pending:
         """The first of the hosts that are `gone` which an entry has ranks on; empty where it has on none."""
         settings = self.planned.settings
         places = tuple(dict.fromkeys(settings.devices))
-        jobs = (entry.case, *(load.case for load in loads_of(entry.case.beside)))
+        jobs = (entry.case, *(load.case for load in loads_of(entry.case.background)))
         hosts = (
             settings.hosts[places.index(one) * len(settings.hosts) // len(places)]
             for job in jobs

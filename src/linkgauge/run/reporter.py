@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TextIO
 
-from linkgauge.apps.catalogue import label
-from linkgauge.model.beside import beside_text
+from linkgauge.apps.catalog import label
+from linkgauge.model.background import beside_text
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_duration, format_size
@@ -28,7 +28,7 @@ def case_text(case: Case) -> str:
         return f"{transport}{collectives} {label(case.app)} {devices}"
     size = "full" if case.size_asked == FULL else format_size(case.size_asked)
     pattern = f"{case.pattern} {case.distribution}" if case.distribution else case.pattern
-    return f"{transport} {pattern} {size} {devices}{beside_text(case.beside)}"
+    return f"{transport} {pattern} {size} {devices}{beside_text(case.background)}"
 
 
 @dataclasses.dataclass

@@ -18,7 +18,7 @@ import numpy as np
 
 from linkgauge.errors import UsageError
 from linkgauge.files import kernel_text
-from linkgauge.model.beside import loads_of, written
+from linkgauge.model.background import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
@@ -147,9 +147,9 @@ class CoreSession:
             if not load["failure"]:
                 lines.tell(outcome.observations)
             return dataclasses.replace(outcome, observations=[])
-        here = [number for number, one in enumerate(loads_of(case.beside), 1) if not one.mpi]
+        here = [number for number, one in enumerate(loads_of(case.background), 1) if not one.mpi]
         number = here[load["number"] - 1]
-        words = written(loads_of(case.beside)[number - 1 : number])
+        words = written(loads_of(case.background)[number - 1 : number])
         return self._load_outcome({**load, "number": number}, words, case, number)
 
     def _load_outcome(self, load: dict[str, Any], words: str, case: Case, job: int = 0) -> RankOutcome:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import core_program
 from linkgauge.errors import UsageError
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.case import CORE_NAMES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.plan.curves import Step
@@ -175,7 +175,7 @@ def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
             raise UsageError(f"a case takes {place + 1} ranks of device {device}, its launch has {len(ranks)}")
         return ranks[place]
 
-    loads = (() if load.mpi else load.case.devices for load in loads_of(case.beside))
+    loads = (() if load.mpi else load.case.devices for load in loads_of(case.background))
     return [[taken(device) for device in devices] for devices in (case.devices, *loads)]
 
 
@@ -197,12 +197,12 @@ def core_case(case: Case, rank_devices: tuple[int, ...], seed: int, rank: int = 
     measured, *others = job_ranks(case, rank_devices)
     loads = [
         {"case": _core_job(load.case, ranks, seed, case.on_its_node), "pace": dataclasses.asdict(load.pace)}
-        for load, ranks in zip(loads_of(case.beside), others, strict=True)
+        for load, ranks in zip(loads_of(case.background), others, strict=True)
         if not load.mpi
     ]
     made = {**_core_job(case, measured, seed, case.on_its_node), **({"loads": loads} if loads else {})}
     if PATTERNS[case.pattern].scripted and rank in measured:
-        made["program"] = core_program(catalogue.program(case.app, case.ranks), measured.index(rank))
+        made["program"] = core_program(catalog.program(case.app, case.ranks), measured.index(rank))
     return made
 
 

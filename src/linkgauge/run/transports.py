@@ -114,14 +114,14 @@ def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dic
     elif not runtime.gpus and threads:
         absent["ccl"] = f"{runtime.ccl}'s ranks are processes of their own; leave out --threads"
     elif ccl_library(kind) is None and not _loads(runtime.ccl_file):
-        absent["ccl"] = f"{runtime.ccl_file} was not found; remedy: {runtime.ccl_remedy}"
+        absent["ccl"] = f"{runtime.ccl_file} was not found; fix: {runtime.ccl_fix}"
     if not RUNTIMES[kind].kernels:
         absent["kernel"] = f"{kind} devices have no kernels of ours; copy_engine and staging copy there"
     for transport, library in NIC_LIBRARIES.items():
         if library.runtime not in ("", kind):
             absent[transport] = f"{library.name} needs {library.runtime} devices; here are {kind} devices"
         elif not any((folder / library.file).is_file() for folder in library_folders()) and not _loads(library.file):
-            absent[transport] = f"{library.file} was not found; remedy: {library.remedy}"
+            absent[transport] = f"{library.file} was not found; fix: {library.fix}"
     if mpi:
         absent["mpi"] = mpi
     elif threads:

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.files import temporary_folder
-from linkgauge.model.beside import own_launches
+from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import LeftOut, Point
@@ -283,7 +283,7 @@ def _note(spec: WorkerSpec, rank: int, reason: str, kind: NoteKind) -> None:
 
 
 def _end_now(status: int) -> NoReturn:
-    # Not sys.exit: finalising MPI or a device runtime waits for ranks that may never come.
+    # Not sys.exit: finalizing MPI or a device runtime waits for ranks that may never come.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -353,8 +353,8 @@ def run_process(spec: WorkerSpec) -> None:
         _end_now(EXIT_START)
     if world.Get_size() != spec.ranks:
         shown = f"{spec.ranks} ranks were started, the MPI library shows {world.Get_size()}"
-        remedy = "launcher and library are of different installations; remedy: --mpi PREFIX of one installation"
-        _note(spec, rank, f"{shown}: {remedy}", NoteKind.START)
+        fix = "launcher and library are of different installations; fix: --mpi PREFIX of one installation"
+        _note(spec, rank, f"{shown}: {fix}", NoteKind.START)
         _end_now(EXIT_START)
 
     word = token.heard(world)

@@ -77,7 +77,7 @@ def latency(layout: Layout, stage: Stage, asked: Demand) -> float:
 class _Load:
     """What a stage puts on links, the seconds that no way undercuts, and those of the way that the loads are of.
 
-    `bound`: flows differ in their bytes, and were too many to be played out.
+    `upper bound`: flows differ in their bytes, and were too many to be played out.
     """
 
     links: list[LinkClass]

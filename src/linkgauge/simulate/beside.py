@@ -123,7 +123,7 @@ def background(
     """A job beside jobs drawn to fill `share` of the other nodes: quantiles of its goodput over draws, paced.
 
     Each drawn job has 2 to 128 nodes (the logarithm drawn evenly) anywhere among those free, and does one of
-    BACKGROUND without end; `told` hears of each. UsageError as for `beside`.
+    BACKGROUND without end; `told` hears of each. UsageError as for `background`.
     """
     if not 0 < share <= 1 or not 1 <= draws <= 1000:
         raise UsageError("a background of other jobs: expected a share above 0, up to 1, and 1 to 1000 draws")

@@ -46,12 +46,12 @@ def parse_load(text: str) -> Load:
     found = _LOAD.fullmatch(text)
     if found is None or found[1] not in TRAFFIC:
         hint = nearest(text.split(":")[0], list(TRAFFIC)) if found is None or found[1] not in TRAFFIC else ""
-        raise UsageError(f"--beside '{text[:60]}'{hint}: expected PATTERN:GPUS or PATTERN:GPUS:SIZE")
+        raise UsageError(f"--background '{text[:60]}'{hint}: expected PATTERN:GPUS or PATTERN:GPUS:SIZE")
     if int(found[2]) < 2:
-        raise UsageError(f"--beside '{text[:60]}': expected 2 GPUs or more")
+        raise UsageError(f"--background '{text[:60]}': expected 2 GPUs or more")
     size = parse_size(found[3]) if found[3] else 128 << 10
     if size < 1:
-        raise UsageError(f"--beside '{text[:60]}': expected a size of 1 B or more")
+        raise UsageError(f"--background '{text[:60]}': expected a size of 1 B or more")
     return Load(Request(found[1], size), int(found[2]))
 
 

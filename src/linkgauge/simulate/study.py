@@ -61,7 +61,7 @@ class Study:
             "answers": [one.plain() for row in self.curves for one in row],
             "other_placements": [dataclasses.asdict(one) for one in self.placements],
             "one_more_link": [dataclasses.asdict(one) for one in self.links],
-            "beside": self.beside,
+            "background": self.beside,
             "shares": [one.plain() for one in self.shares],
             "limits": list(LIMITS),
         }  # fmt: skip

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.run.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT
@@ -75,7 +75,7 @@ def must_cross(case: Case, nodes: Sequence[str]) -> int:
 
     Of messages between named ranks those whose ends are on two nodes. What is repeated or added up on the way crosses
     once for each node but one: a broadcast's and a reduction's buffer, an allgather's and a reduce_scatter's total; an
-    allreduce's twice (docs/definitions.md, Ceilings).
+    allreduce's twice (docs/definitions.md, Limits).
     """
     size = len(nodes) // case.groups
     groups = [nodes[first : first + size] for first in range(0, len(nodes), size)]
@@ -140,7 +140,7 @@ def crossings_of(
 
 def _loads_there(case: Case, launch: object, places: Places) -> set[str]:
     """The nodes of a case's loads."""
-    return {place.node for load in loads_of(case.beside) for place in places.of(launch, load.case.devices)}
+    return {place.node for load in loads_of(case.background) for place in places.of(launch, load.case.devices)}
 
 
 def _went_by(payload: int, counted: int) -> str:

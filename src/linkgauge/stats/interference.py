@@ -29,7 +29,7 @@ QUANTILES = (0.5, 0.95, 0.99)
 LEAST_WINDOWS = 6
 """Pairs of windows below which the median's interval is not known to 95 %."""
 LEAST_SAMPLES = 3
-"""Of a window: neighbouring ones are joined until each has as many."""
+"""Of a window: neighboring ones are joined until each has as many."""
 LEAST_UNDER_WAY = 0.2
 """Share of a load's stretches beside that the measured job must have been under way, for what the load keeps."""
 
@@ -78,7 +78,7 @@ class Interference:
 def interferences(run: Run) -> list[Interference]:
     """All cases of a run that have loads and samples, in the run's order. Reads samples only where there are any."""
     records = {tuple(row[name] for name in ("case_key", "launch", "repeat", "attempt")): row
-               for group in counted(run).measured for row in group if row["beside"]}  # fmt: skip
+               for group in counted(run).measured for row in group if row["background"]}  # fmt: skip
     if not records:
         return []
     stretches = _stretches(run)
@@ -201,7 +201,7 @@ def load_rate(number: int, moments: Mapping[str, Stretches], under_way: Floats |
     With a the load's rate alone, a stretch of length T of which o was beside holds a (T - o) + b o operations: b from
     the sums over all stretches. None where less than LEAST_UNDER_WAY of them was beside.
     """
-    alone, beside = moments.get("alone"), moments.get("beside")
+    alone, beside = moments.get("alone"), moments.get("background")
     if alone is None:
         return LoadRate(number, None, None)
     rate = float(alone.operations.sum() / alone.lengths.sum())

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from linkgauge.model.beside import on_devices
+from linkgauge.model.background import on_devices
 from linkgauge.model.case import Case
 from linkgauge.model.shape import json_object
 from linkgauge.stats.attempts import Counted

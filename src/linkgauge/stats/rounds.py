@@ -73,7 +73,7 @@ class OverRounds:
 class SlowRound:
     """A round in which cases were slow: whose that is (`node`, `device 3`, or empty: of these cases), and how much.
 
-    `beside`: what else had more of the nodes' cores than in other rounds; empty where nothing is known to have had.
+    `background`: what else had more of the nodes' cores than in other rounds; empty where nothing is known to have had.
     """
 
     repeat: int

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from linkgauge.errors import UsageError
-from linkgauge.model.beside import own_launches
+from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
 from linkgauge.store import schema, tables
 from linkgauge.store.journal import Record, fsync_folder

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from linkgauge.errors import RunFolderError, UsageError, one_line
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import CONTROLS, LONGEST_TEXT, MOST_NS, Shape, clean, maybe, one_of, parsed
@@ -206,7 +206,7 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
     if devices.null_count or pc.any(pc.equal(pc.list_value_length(table["devices"]), 0)).as_py():
         raise RunFolderError(f"{where}: a case without devices: expected one for each rank")
     _in_range(devices, 0, _MOST_RANKS - 1, f"{where}: a device of a case")
-    for text in table["beside"].unique().to_pylist():
+    for text in table["background"].unique().to_pylist():
         try:
             good = all(PATTERNS[load.case.pattern].takes(load.case.group_ranks) for load in loads_of(text))
         except UsageError as error:

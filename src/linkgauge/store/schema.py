@@ -64,7 +64,7 @@ def dimension_types() -> dict[str, str]:
         elif field.name != "stop":
             types[field.name] = kinds[str(field.type)]
     types |= {"ranks": "int64", "stop_rule": "string", "stop_samples": "int64"}
-    types |= {"stop_relative_half_width": "float64", "stop_time_ns": "int64"}
+    types |= {"ci_width": "float64", "max_time_ns": "int64"}
     return types
 
 

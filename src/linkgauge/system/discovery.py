@@ -55,7 +55,7 @@ def discover(
     root = Path("/") if folder is None else folder
     if folder is not None and not (folder / "sys/devices").is_dir():
         raise UsageError(
-            f"{folder}: is no recorded machine: it has no folder sys/devices (linkgauge system --here --record)"
+            f"{folder}: is no recorded machine: it has no folder sys/devices (linkgauge topology --here --record)"
         )
     answers = nvml_answers
     if answers is None and not hosts_only:
@@ -319,9 +319,9 @@ def _pcie(
     if speed is not None:
         result["version"] = str(sysfs.generation_of(speed))
     if speed is not None and width:
-        signalling, data = sysfs.pcie_rates(speed, width)
+        signaling, data = sysfs.pcie_rates(speed, width)
         words = f"{source}, {speed:g} GT/s x{width} as trained"
-        result["signalling_rate"] = figure(signalling, "B/s", words)
+        result["signalling_rate"] = figure(signaling, "B/s", words)
         result["data_rate"] = figure(data, "B/s", words)
     elif data_rate is not None:
         result["data_rate"] = figure(data_rate, "B/s", "hwloc: speed of the PCI link")

@@ -1,7 +1,7 @@
 """What wires join, how many links apart, and which of several ways a path takes.
 
 One search by hops answers everything. It is not networkx's, which takes 0.2 s of processor time to import (all of
-`linkgauge system` takes as long), and knows neither widest paths nor vertices that pass nothing on.
+`linkgauge topology` takes as long), and knows neither widest paths nor vertices that pass nothing on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Store what discovery reads on this machine, so that another can play it back: `linkgauge system --here --record
+"""Store what discovery reads on this machine, so that another can play it back: `linkgauge topology --here --record
 FOLDER`.
 
 The folder has the few files of `/sys` and `/proc` that `linkgauge.system.sysfs` and `kfd` read, with the links between

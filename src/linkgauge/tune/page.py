@@ -144,7 +144,7 @@ def _data(one: Confirmed) -> list[str]:
         return []
     total, least = sum(one.checked.values()), min(one.checked.values())
     rate = missed_rate(least)
-    more = "; a longer --stop-time-ns or a larger --budget checks more" if least < checks_for(RAREST) else ""
+    more = "; a longer --max-time or a larger --budget checks more" if least < checks_for(RAREST) else ""
     return [
         f"  data: right in {total:,} of {total:,} operations checked, {least:,} or more of each case, each with new "
         "data",

@@ -14,7 +14,7 @@ from rich.text import Text
 from linkgauge.model.case import MECHANISM, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view.alike import Devices, Kinds, apart, together
-from linkgauge.view.ceilings import CeilingLine, Ceilings
+from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.reached import BOTH_WAYS, ONE_WAY, FullPairs, NodeRates, full_pairs, node_rates
 from linkgauge.view.results import Results, is_pair
 from linkgauge.view.units import Row, percents, range_text, rate_text, size_text, time_text
@@ -27,7 +27,7 @@ MOST_TASKS = 15
 _AS_GOOD = 0.97
 _WAYS = {"pingpong": "one way", "unidirectional": "one way", "bidirectional": "both ways"}
 _USUAL = {"host_to_device": "pinned to device memory", "device_to_host": "device to pinned memory",
-          "host_device_both": "pinned to device memory"}  # fmt: skip
+          "host_device_bidirectional": "pinned to device memory"}  # fmt: skip
 # What is asked of a machine first; other patterns stand behind them where there are too many.
 _FIRST = (
     "pingpong", "unidirectional", "bidirectional", "alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast",
@@ -78,14 +78,14 @@ class TaskAnswer:
     """The best of one task over devices or pairs that are alike.
 
     `fastest` is of times in ns at the smallest size, `widest` of goodputs in bytes per second, None for patterns
-    without; `bound` is the least bound on the latter.
+    without; `upper bound` is the least bound on the latter.
     """
 
     title: str
     where: str
     fastest: Best
     widest: Best | None
-    bound: CeilingLine | None
+    bound: LimitLine | None
 
     @property
     def name(self) -> str:
@@ -113,7 +113,7 @@ class TaskAnswer:
         return None if self.widest is None or not limit else (self.widest.low / limit, self.widest.high / limit)
 
 
-def answers(results: Results, ceilings: Ceilings) -> list[TaskAnswer]:
+def answers(results: Results, limits: Limits) -> list[TaskAnswer]:
     """Return the best of each task, in the order of patterns: alike devices and pairs are one.
 
     A copy between two devices one way is one task, whatever its window and whether it comes back: its time is that of
@@ -131,7 +131,7 @@ def answers(results: Results, ceilings: Ceilings) -> list[TaskAnswer]:
         alone = is_pair(rows[0]) and len(set(rows[0]["devices"])) == 1
         return (first, alone, len(rows[0]["devices"]), min(tuple(row["devices"]) for row in rows))
 
-    return [_answer(results, ceilings, kinds.devices, rows) for rows in sorted(groups.values(), key=place)]
+    return [_answer(results, limits, kinds.devices, rows) for rows in sorted(groups.values(), key=place)]
 
 
 def first_answers(found: Sequence[TaskAnswer]) -> tuple[list[TaskAnswer], list[TaskAnswer]]:
@@ -155,7 +155,7 @@ def _task(row: Row, kinds: Kinds) -> tuple[Any, ...]:
     return (pattern, settings, len(row["devices"]), kinds.key(row))
 
 
-def _answer(results: Results, ceilings: Ceilings, every: Collection[int], rows: list[Row]) -> TaskAnswer:
+def _answer(results: Results, limits: Limits, every: Collection[int], rows: list[Row]) -> TaskAnswer:
     smallest = min(row["size"] for row in rows)
     # Of several patterns and windows the time is that of the one message that comes back.
     timed = [row for row in rows if row["size"] == smallest]
@@ -163,7 +163,7 @@ def _answer(results: Results, ceilings: Ceilings, every: Collection[int], rows: 
     fastest = _best(results, every, alone or timed, "latency_ns", min)
     rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
     widest = _best(results, every, rated, "goodput_bytes_per_s", max) if rated else None
-    bound = ceilings.least_bound(widest.row) if widest is not None else None
+    bound = limits.limit_of(widest.row) if widest is not None else None
     first = rows[0]
     if first["pattern"] in _WAYS and len(set(first["devices"])) == 2:
         title = results.title({**first, "window": 1}, devices=False).replace(
@@ -321,32 +321,32 @@ def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Tabl
 class FirstLook:
     """A run's best of each task, its pairs at full size, and what its links carried."""
 
-    def __init__(self, results: Results, ceilings: Ceilings) -> None:
+    def __init__(self, results: Results, limits: Limits) -> None:
         """Take what is known of the run; nothing is computed yet."""
-        self.results, self.ceilings = results, ceilings
+        self.results, self.limits = results, limits
         self.kinds = results.kinds
 
     @classmethod
     def of(cls, run: Run) -> FirstLook:
         """Return the first look at a run."""
-        return cls(Results(run), Ceilings(run))
+        return cls(Results(run), Limits(run))
 
     @functools.cached_property
     def answers(self) -> list[TaskAnswer]:
         """The best of each task."""
-        return answers(self.results, self.ceilings)
+        return answers(self.results, self.limits)
 
     @functools.cached_property
     def one_way(self) -> FullPairs | None:
         """All pairs one way at full size; None where none was measured."""
-        return full_pairs(self.results, self.ceilings, self.kinds, ONE_WAY)
+        return full_pairs(self.results, self.limits, self.kinds, ONE_WAY)
 
     @functools.cached_property
     def both_ways(self) -> FullPairs | None:
         """All pairs both ways at full size; None where none was measured."""
-        return full_pairs(self.results, self.ceilings, self.kinds, BOTH_WAYS)
+        return full_pairs(self.results, self.limits, self.kinds, BOTH_WAYS)
 
     @functools.cached_property
     def node(self) -> NodeRates | None:
         """What the node's links carried; None where the system is not known."""
-        return node_rates(self.results, self.ceilings, self.kinds, self.one_way)
+        return node_rates(self.results, self.limits, self.kinds, self.one_way)

@@ -32,14 +32,14 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
 
     Both are empty where no case has any.
     """
-    titles = {identity_of(row): results.words(row) for row in results.rows if row["beside"]}
+    titles = {identity_of(row): results.words(row) for row in results.rows if row["background"]}
     found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
     if not found:
         return [], []
     system, network = _system_of(results), Network.of_run(results.run)
     fair = {one.identity: _fair(share_of(system, one, network)) for one in found}
     tails = sorted({one.quantile for each in found for one in each.slow_downs[1:]})
-    columns = ["case", "alone", "beside", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails),
+    columns = ["case", "alone", "background", "slow-down", "95 % interval", "mean", *(f"p{q * 100:.0f}" for q in tails),
                "load keeps", *(["by fair shares"] if any(fair.values()) else [])]  # fmt: skip
     rows = []
     for one in sorted(found, key=lambda one: titles[one.identity]):

@@ -8,7 +8,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
@@ -16,21 +16,21 @@ from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
 SMALL_BYTES = 4096  # the sizes of the panel of small ones
 
 
-def latency_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def latency_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
     title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
-    limits = _limits(rows, ceilings, unit, latency=True)
+    limits = _limits(rows, limits, unit, latency=True)
     return _lines(results, data, _y("median", title, data, limits), "q1", "q3", limits)
 
 
-def goodput_over_size(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return the median goodput in `unit` over size, both axes logarithmic. UsageError for rows that have none."""
     ways = ", sum of both ways" if PATTERNS[rows[0]["pattern"]].both_ways else ""
     data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
     if not data:
         raise UsageError(f"{rows[0]['pattern']} has no goodput: 'linkgauge plot --figure latency' shows its times")
-    limits = _limits(rows, ceilings, unit, latency=False)
+    limits = _limits(rows, limits, unit, latency=False)
     y = _y("goodput", f"goodput ({unit}{ways})", data, limits)
     return _lines(results, data, y, "goodput_q3", "goodput_q1", limits)
 
@@ -49,10 +49,10 @@ def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
     return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", [], picking=False)
 
 
-def goodput_figure(results: Results, rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
+def goodput_figure(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return goodput over size with the latency of small sizes beside it, as the papers draw it."""
     alt = charts.altair()
-    main = goodput_over_size(results, rows, unit, ceilings).properties(width=420, height=300)
+    main = goodput_over_size(results, rows, unit, limits).properties(width=420, height=300)
     if len({row["size"] for row in rows if row["size"] <= SMALL_BYTES}) < 2:
         return alt.hconcat(main)
     small = small_sizes(results, rows, unit).properties(width=170, height=300)
@@ -105,21 +105,21 @@ def _lines(
     return alt.layer(*layers)
 
 
-def _limits(rows: list[Row], ceilings: Ceilings | None, unit: str, latency: bool) -> list[dict[str, Any]]:
-    """Return the ceilings to draw: of each rule its value at each size, the same for several mechanisms once.
+def _limits(rows: list[Row], limits: Limits | None, unit: str, latency: bool) -> list[dict[str, Any]]:
+    """Return the limits to draw: of each rule its value at each size, the same for several mechanisms once.
 
     Of the bounds only the least one binds, and what lies above it is never reached: those are left out.
     """
-    if ceilings is None:
+    if limits is None:
         return []
     values: dict[tuple[str, str, float], set[int]] = {}
     for row in rows:
-        least = ceilings.least_bound(row)
+        least = limits.limit_of(row)
         top = least.goodput_bytes_per_s if least is not None else None
-        for line in ceilings.of(row):
-            if not latency and ((line.kind == "bound" and line != least) or _above(line.goodput_bytes_per_s, top)):
+        for line in limits.of(row):
+            if not latency and ((line.kind == "upper bound" and line != least) or _above(line.goodput_bytes_per_s, top)):
                 continue
-            if latency and line.kind == "bound":  # a least time, orders below the curves: it would only shrink them
+            if latency and line.kind == "upper bound":  # a least time, orders below the curves: it would only shrink them
                 continue
             value = line.latency_ns if latency else line.goodput_bytes_per_s
             drawn = charts.short(value, 1e-3 if latency else 1 / RATE_UNITS[unit])
@@ -157,7 +157,7 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
         one["text"] = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     axis = x.to_dict(validate=False)
     at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
-    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR, strokeWidth=1.2)
+    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR, strokeWidth=1.2)
     rules = rules.encode(
         x=at,
         x2=alt.X2("to:Q"),
@@ -165,7 +165,7 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
         tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("kind:N"), alt.Tooltip("value:Q")],
     )
     text = alt.Chart(charts.data(placed)).mark_text(
-        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.CEILING_COLOUR
+        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.LIMIT_COLOR
     )
     least = axis["scale"]["domain"][0]
     return [
@@ -205,7 +205,7 @@ def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Cha
 def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart:
     """Return how many times faster mechanism `of` is than `against`, over size and number of devices.
 
-    Colours are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
+    Colors are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
     """
     alt = charts.altair()
     times: dict[tuple[int, int, str], float] = {}
@@ -249,7 +249,7 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
     return alt.layer(cells, text).properties(height=max(70, 34 * len(counts)))
 
 
-def share_of_peak(results: Results, ceilings: Ceilings, unit: str) -> Chart | None:
+def share_of_peak(results: Results, limits: Limits, unit: str) -> Chart | None:
     """Return for each task the best goodput of every mechanism as a share of the least bound that the system gives.
 
     None where no row has a bound. The text says the rule and its value.
@@ -263,7 +263,7 @@ def share_of_peak(results: Results, ceilings: Ceilings, unit: str) -> Chart | No
             if rate is not None and rate > (best.get(results.label(row), {}).get("goodput_bytes_per_s") or 0):
                 best[results.label(row)] = row
         for label, row in best.items():
-            bound = ceilings.least_bound(row)
+            bound = limits.limit_of(row)
             if bound is not None and bound.goodput_bytes_per_s:
                 share = 100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s
                 limit = f"{digits(bound.goodput_bytes_per_s / RATE_UNITS[unit])} {unit}, {bound.rule}"
@@ -300,6 +300,6 @@ def share_of_peak(results: Results, ceilings: Ceilings, unit: str) -> Chart | No
         ],
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text=alt.Text("text:N"))
-    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.CEILING_COLOUR)
+    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR)
     layers: list[Any] = [bars, text, full.encode(x=alt.X("at:Q"))]
     return alt.layer(*layers).properties(height=max(60, 17 * len(data) + 10 * len(tasks)))

@@ -12,18 +12,18 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.switches import CLASSES, NODE
 from linkgauge.view import charts
 from linkgauge.view.between import DISTANCES
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results, pair_of
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits
 
-_LABELLED_ARROWS = 24
+_LABELED_ARROWS = 24
 _MOST_CELLS = 32  # a side
 QUANTITIES = ("latency", "goodput", "share", "hops")
 
 
 def pair_matrix(
-    results: Results, rows: list[Row], unit: str, quantity: str = "goodput", ceilings: Ceilings | None = None
+    results: Results, rows: list[Row], unit: str, quantity: str = "goodput", limits: Limits | None = None
 ) -> Chart:
     """Return the ordered pairs of one pattern, mechanism and size as a heat map, a row a source.
 
@@ -32,7 +32,7 @@ def pair_matrix(
     cell is a switch's by a switch's, or else a block's by a block's, and shows its worst pair, which the middle hides.
     """
     alt = charts.altair()
-    value, name = _quantity(quantity, unit, ceilings)
+    value, name = _quantity(quantity, unit, limits)
     reverse = quantity in ("latency", "hops")
     every = sorted({device for row in rows for device in row["devices"]})
     ends_are, blocks = _blocks(results, every)
@@ -60,12 +60,12 @@ def pair_matrix(
         )
     low = min((item["value"] for item in data), default=0)
     high = max((item["value"] for item in data), default=1)
-    # The diagonal, inside one device, is often far from the rest: it may not take the colours from the pairs.
+    # The diagonal, inside one device, is often far from the rest: it may not take the colors from the pairs.
     pairs = [item["value"] for item in data if item["from"] != item["to"]]
     if pairs:
         low, high = min(pairs), max(pairs)
     span = high - low
-    # Colours that span less than a tenth would paint noise.
+    # Colors that span less than a tenth would paint noise.
     middle = (low + high) / 2
     domain = [low, high] if span > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
     scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
@@ -92,7 +92,7 @@ def pair_matrix(
 
 def _blocks(results: Results, devices: list[int]) -> tuple[str, dict[int, str] | None]:
     """Return the block that each of very many devices is in, and what blocks are: its first switch, else so many
-    neighbours by number. None for as many as a matrix has room for."""
+    neighbors by number. None for as many as a matrix has room for."""
     if len(devices) <= _MOST_CELLS:
         return "device", None
     switches = results.switches
@@ -116,31 +116,31 @@ def cell_width(devices: int) -> int:
     return 64 if devices <= 4 else 46 if devices <= 8 else 26
 
 
-def _quantity(quantity: str, unit: str, ceilings: Ceilings | None) -> tuple[Callable[[Row], float | None], str]:
+def _quantity(quantity: str, unit: str, limits: Limits | None) -> tuple[Callable[[Row], float | None], str]:
     if quantity == "latency":
         return lambda row: row["latency_ns"] / 1e3, "latency (µs)"
     if quantity == "goodput":
         return lambda row: _scaled(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit]), f"goodput ({unit})"
     if quantity == "share":
-        return lambda row: _share(row, ceilings), "share of the least bound (%)"
-    hops = _hops(ceilings)
-    return lambda row: hops.get(pair_of(row)) if ceilings and ceilings.on_one_node(row) else None, "hops"
+        return lambda row: _share(row, limits), "share of the least bound (%)"
+    hops = _hops(limits)
+    return lambda row: hops.get(pair_of(row)) if limits and limits.on_one_node(row) else None, "hops"
 
 
 def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _share(row: Row, ceilings: Ceilings | None) -> float | None:
-    bound = ceilings.least_bound(row) if ceilings is not None else None
+def _share(row: Row, limits: Limits | None) -> float | None:
+    bound = limits.limit_of(row) if limits is not None else None
     if bound is None or row["goodput_bytes_per_s"] is None or not bound.goodput_bytes_per_s:
         return None
     return float(100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s)
 
 
-def _hops(ceilings: Ceilings | None) -> dict[tuple[int, ...], int]:
+def _hops(limits: Limits | None) -> dict[tuple[int, ...], int]:
     """Return the number of links on a shortest path between each two devices of the run's system."""
-    system = ceilings.system if ceilings is not None else None
+    system = limits.system if limits is not None else None
     if system is None:
         return {}
     ordinals = {device.name: device.ordinal for device in system.devices if device.ordinal is not None}
@@ -152,17 +152,17 @@ def _hops(ceilings: Ceilings | None) -> dict[tuple[int, ...], int]:
     }
 
 
-def topology(rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Chart:
-    """Return the devices on a circle, an arrow for each measured ordered pair, coloured and labelled by its goodput.
+def topology(rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
+    """Return the devices on a circle, an arrow for each measured ordered pair, colored and labeled by its goodput.
 
-    Where the run's system is described its links are drawn in grey below, with switches and hosts in the middle.
+    Where the run's system is described its links are drawn in gray below, with switches and hosts in the middle.
     """
     alt = charts.altair()
     devices = sorted({device for row in rows for device in row["devices"]})
     place = _circle(devices)
     arrows = _arrows(rows, place, unit)
-    joined = ceilings is not None and all(ceilings.on_one_node(row) for row in rows)
-    drawn = [*_wires(ceilings if joined else None, place)]
+    joined = limits is not None and all(limits.on_one_node(row) for row in rows)
+    drawn = [*_wires(limits if joined else None, place)]
     frame = alt.Scale(domain=[-1.45, 1.45])
     # Gradients need one mark for each arrow: a line of two points.
     lines = [
@@ -177,9 +177,9 @@ def topology(rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Ch
     # Few arrows carry their figures, many need a legend. One channel each for lines and heads keeps it one.
     scale = alt.Scale(scheme="viridis", domain=domain)
     legend = (
-        None if len(arrows) <= _LABELLED_ARROWS else charts.gradient_legend(title=f"goodput ({unit})", type="gradient")
+        None if len(arrows) <= _LABELED_ARROWS else charts.gradient_legend(title=f"goodput ({unit})", type="gradient")
     )
-    colour = alt.Color("goodput:Q", scale=scale, legend=legend)
+    color = alt.Color("goodput:Q", scale=scale, legend=legend)
     fill = alt.Fill("goodput:Q", scale=scale, legend=None)
     line = (
         alt.Chart(charts.data(lines))
@@ -189,7 +189,7 @@ def topology(rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Ch
             y=y,
             detail="pair:N",
             order="order:Q",
-            color=colour,
+            color=color,
             tooltip=[alt.Tooltip("pair:N"), alt.Tooltip("goodput:Q")],
         )
     )
@@ -200,7 +200,7 @@ def topology(rows: list[Row], unit: str, ceilings: Ceilings | None = None) -> Ch
         x=x, y=y, fill=fill, angle=alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
     )
     layers = [*drawn, line, head]
-    if len(arrows) <= _LABELLED_ARROWS:
+    if len(arrows) <= _LABELED_ARROWS:
         texts = [{**item["label"], "text": digits(item["goodput"])} for item in arrows]
         halo = alt.Chart(charts.data(texts)).mark_text(fontSize=10, stroke="white", strokeWidth=4, fill="white")
         mark = alt.Chart(charts.data(texts)).mark_text(fontSize=10, fill="#111")
@@ -250,9 +250,9 @@ def _arrows(rows: list[Row], place: dict[int, tuple[float, float]], unit: str) -
     return made
 
 
-def _wires(ceilings: Ceilings | None, place: dict[int, tuple[float, float]]) -> list[Any]:
-    """Return the described links in grey, and what is no device as small squares inside the circle."""
-    system = ceilings.system if ceilings is not None else None
+def _wires(limits: Limits | None, place: dict[int, tuple[float, float]]) -> list[Any]:
+    """Return the described links in gray, and what is no device as small squares inside the circle."""
+    system = limits.system if limits is not None else None
     if system is None:
         return []
     alt = charts.altair()
@@ -315,13 +315,13 @@ def distances(results: Results, rows: Sequence[Row], unit: str) -> Chart:
         return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~g", tickCount=6, labelOverlap=True))
 
     offset = alt.XOffset("at:Q", scale=alt.Scale(domain=[-1.6, 1.6]))
-    colour = charts.colour_of(rows[0]["transport"])
+    color = charts.color_of(rows[0]["transport"])
     behind = alt.Chart(charts.data(boxes)).encode(x=x)
     box = behind.mark_bar(opacity=0.18, color="black").encode(y=y("q1"), y2=alt.Y2("q3:Q"))
     middle_line = behind.mark_tick(thickness=2, color="black", opacity=0.7, bandSize=80).encode(y=y("middle"))
     each = alt.Chart(charts.data(lines)).encode(x=x, xOffset=offset)
     tips = [alt.Tooltip(f"{key}:Q", title=f"{words}, µs") for key, words in
             (("median", "median"), ("p5", "5th percentile"), ("p95", "95th percentile"))]  # fmt: skip
-    rules = each.mark_rule(color=colour, strokeWidth=1.5, opacity=0.7).encode(y=y("p5"), y2=alt.Y2("p95:Q"))
-    dots = each.mark_circle(color=colour, size=26, opacity=1).encode(y=y("median"), tooltip=tips)
+    rules = each.mark_rule(color=color, strokeWidth=1.5, opacity=0.7).encode(y=y("p5"), y2=alt.Y2("p95:Q"))
+    dots = each.mark_circle(color=color, size=26, opacity=1).encode(y=y("median"), tooltip=tips)
     return alt.layer(box, middle_line, rules, dots)

@@ -95,7 +95,7 @@ class NodeMatrix:
 
 
 def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
-    """Return a matrix for each work and size of cpu_stream whose memory is all on one node; `-` is not measured."""
+    """Return a matrix for each work and size of host_stream whose memory is all on one node; `-` is not measured."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     names = (*held_apart("devices", *_NODES), "library", "launch_key")
     for row in results.rows:
@@ -110,7 +110,7 @@ def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
         threads = f" · {rows[0]['blocks']} threads" if rows[0]["blocks"] else ""
         threads += f" · cores {rows[0]['cpu_cores']}" if rows[0]["cpu_cores"] else ""
         cells = tuple(tuple(_cell(rates.get((core, node)), work, unit) for node in memory) for core in cores)
-        title = f"cpu_stream · {work} · {size_text(rows[0]['size'])}{threads} · goodput, {unit}"
+        title = f"host_stream · {work} · {size_text(rows[0]['size'])}{threads} · goodput, {unit}"
         found.append(NodeMatrix(title, cores, memory, cells))
     return sorted(found, key=lambda matrix: matrix.title)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps.catalogue import label
+from linkgauge.apps.catalog import label
 from linkgauge.errors import UsageError
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
@@ -22,7 +22,7 @@ from linkgauge.view import (
     charts_spread,
 )
 from linkgauge.view.between import DISTANCES
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.results import Results, is_pair
@@ -56,8 +56,8 @@ class Drawn:
 class _Source:
     """What the figures choose from."""
 
-    def __init__(self, results: Results, ceilings: Ceilings, selection: Selection) -> None:
-        self.results, self.ceilings, self.selection = results, ceilings, selection
+    def __init__(self, results: Results, limits: Limits, selection: Selection) -> None:
+        self.results, self.limits, self.selection = results, limits, selection
 
     def keeps(self, row: Row, by_size: bool = True) -> bool:
         """Whether a row belongs to the selection."""
@@ -99,7 +99,7 @@ def _there(results: Results) -> str:
 def _over_size(draw: Callable[..., Chart]) -> Callable[[_Source], Drawn]:
     def figure(source: _Source) -> Drawn:
         rows, note = source.panel()
-        chart = draw(source.results, rows, source.selection.unit, source.ceilings)
+        chart = draw(source.results, rows, source.selection.unit, source.limits)
         return Drawn(chart, source.results.title(rows[0]), note)
 
     return figure
@@ -147,9 +147,9 @@ def _matrix(source: _Source) -> Drawn:
     quantity = source.selection.quantity or "goodput"
     if quantity not in charts_pairs.QUANTITIES:
         raise UsageError(f"unknown quantity '{quantity}': expected one of {', '.join(charts_pairs.QUANTITIES)}")
-    if quantity in ("share", "hops") and source.ceilings.system is None:
+    if quantity in ("share", "hops") and source.limits.system is None:
         raise UsageError(f"quantity '{quantity}' needs the system that the run was measured on, which run.json lacks")
-    chart = charts_pairs.pair_matrix(source.results, rows, source.selection.unit, quantity, source.ceilings)
+    chart = charts_pairs.pair_matrix(source.results, rows, source.selection.unit, quantity, source.limits)
     return Drawn(chart, _pair_title(source, rows))
 
 
@@ -170,7 +170,7 @@ def _all_at_once(kind: str) -> Callable[[_Source], Drawn]:
 def _topology(source: _Source) -> Drawn:
     rows = source.matrix()
     unit = source.selection.unit
-    chart = charts_pairs.topology(rows, unit, source.ceilings)
+    chart = charts_pairs.topology(rows, unit, source.limits)
     return Drawn(chart, f"{_pair_title(source, rows)} · {unit}")
 
 
@@ -236,9 +236,9 @@ def _distribution(source: _Source) -> Drawn:
 
 
 def _shares(source: _Source) -> Drawn:
-    chart = charts_curves.share_of_peak(source.results, source.ceilings, source.selection.unit)
+    chart = charts_curves.share_of_peak(source.results, source.limits, source.selection.unit)
     if chart is None:
-        raise UsageError("no ceilings: run.json does not say on what system the run was measured")
+        raise UsageError("no limits: run.json does not say on what system the run was measured")
     return Drawn(chart.properties(width=460), "best goodput over the least bound")
 
 
@@ -275,7 +275,7 @@ def _ranks(source: _Source) -> Drawn:
 
 
 FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
-    "goodput": (_over_size(charts_curves.goodput_figure), "goodput over size, ceilings dashed, small sizes beside it"),
+    "goodput": (_over_size(charts_curves.goodput_figure), "goodput over size, limits dashed, small sizes beside it"),
     "latency": (_latency, "time over size"),
     "boxes": (_boxes, "notched boxes of one size"),
     "distances": (_distances, "pairs' spread by how far they are apart: same switch, other switch, other group"),
@@ -294,7 +294,7 @@ FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
 }
 
 
-def draw(results: Results, ceilings: Ceilings, name: str, selection: Selection) -> tuple[dict[str, Any], str]:
+def draw(results: Results, limits: Limits, name: str, selection: Selection) -> tuple[dict[str, Any], str]:
     """Return a figure as a Vega-Lite specification, and a note on what it leaves out.
 
     UsageError for an unknown figure, and where the selection holds nothing that it could show.
@@ -304,7 +304,7 @@ def draw(results: Results, ceilings: Ceilings, name: str, selection: Selection) 
     if not results.rows:
         raise UsageError("this run has no case with figures")
     with charts.drawing():
-        drawn = FIGURES[name][0](_Source(results, ceilings, selection))
+        drawn = FIGURES[name][0](_Source(results, limits, selection))
         return charts.spec_of(charts.themed(drawn.chart, drawn.title), validate=False), drawn.note
 
 

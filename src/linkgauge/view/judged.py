@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 
-_REMEDY = "Report it, with the run folder: the tables and charts do not depend on the rules."
+_FIX = "Report it, with the run folder: the tables and charts do not depend on the rules."
 
 # A run's summary and its report tell the same findings, which take seconds where there are many samples.
 _FINDINGS: weakref.WeakKeyDictionary[Run, Sequence[Finding]] = weakref.WeakKeyDictionary()
@@ -34,7 +34,7 @@ def findings_of(run: Run) -> Sequence[Finding]:
         except Exception as error:
             words = f"{type(error).__name__} {(str(error).splitlines() or [''])[0][:200]}"
             said = f"The rules ended with an error, so there are no findings: {words}"
-            return (Finding("", "loss", "the rules", said, (), 1.0, _REMEDY),)
+            return (Finding("", "loss", "the rules", said, (), 1.0, _FIX),)
     return _FINDINGS[run]
 
 

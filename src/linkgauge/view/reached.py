@@ -18,7 +18,7 @@ from linkgauge.stats.alike import LEAST_DIFFERENCE
 from linkgauge.system.classes import Classes
 from linkgauge.system.model import is_fabric
 from linkgauge.view.alike import Kinds, apart, half_width
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import Row, size_text
 
@@ -54,11 +54,11 @@ class PairClass:
 class FullPairs:
     """The ordered pairs between device memories of one pattern and mechanism at one size. Goodputs in bytes/s."""
 
-    def __init__(self, results: Results, ceilings: Ceilings, kinds: Kinds, rows: dict[Pair, Row]) -> None:
+    def __init__(self, results: Results, limits: Limits, kinds: Kinds, rows: dict[Pair, Row]) -> None:
         """Take the chosen rows, one for each pair."""
         self.rows = rows
         self._results, self._kinds = results, kinds
-        self._wiring = None if ceilings.system is None or len(kinds.hosts) > 1 else Wiring(ceilings.system)
+        self._wiring = None if limits.system is None or len(kinds.hosts) > 1 else Wiring(limits.system)
         self._first = next(iter(rows.values()))
 
     @property
@@ -145,7 +145,7 @@ def _known(row: Row) -> bool:
     return row["samples"] >= _LEAST_SAMPLES and half_width(row) <= LEAST_DIFFERENCE
 
 
-def full_pairs(results: Results, ceilings: Ceilings, kinds: Kinds, patterns: tuple[str, ...]) -> FullPairs | None:
+def full_pairs(results: Results, limits: Limits, kinds: Kinds, patterns: tuple[str, ...]) -> FullPairs | None:
     """Return the pairs of these patterns at the largest size at which all were measured, by the best mechanism.
 
     Where no mechanism measured all of them, those of the most pairs count. None where none was measured.
@@ -156,11 +156,11 @@ def full_pairs(results: Results, ceilings: Ceilings, kinds: Kinds, patterns: tup
         if row["pattern"] in patterns
         and row["source_memory"] == row["target_memory"] == "device"
         and row["groups"] == 1
-        and not row["beside"]
+        and not row["background"]
         and len(set(row["devices"])) == 2
     ]
     rows = fullest(results, plain, lambda row: (int(row["devices"][0]), int(row["devices"][1])))
-    return FullPairs(results, ceilings, kinds, rows) if rows else None
+    return FullPairs(results, limits, kinds, rows) if rows else None
 
 
 def fullest(results: Results, rows: Iterable[Row], place: Callable[[Row], Place]) -> dict[Place, Row]:
@@ -236,13 +236,13 @@ class NodeRates:
         return [one for part in (self.ports, self.links, self.host) for ends in part.values() for one in ends]
 
 
-def node_rates(results: Results, ceilings: Ceilings, kinds: Kinds, pairs: FullPairs | None) -> NodeRates | None:
+def node_rates(results: Results, limits: Limits, kinds: Kinds, pairs: FullPairs | None) -> NodeRates | None:
     """Return what the links of the run's system carried; None where no system is known, or several hosts took part.
 
     A port to a switch carried the most of what any pair brought through it, a link between two devices what the pair
     brought, each at the one size and by the one mechanism of `pairs`; a host link what the device's copies alone did.
     """
-    system = ceilings.system
+    system = limits.system
     if system is None or len(kinds.hosts) > 1:
         return None
     names = system.names_by_ordinal
@@ -272,7 +272,7 @@ def node_rates(results: Results, ceilings: Ceilings, kinds: Kinds, pairs: FullPa
                 _reached(back, _rate(bundle, name, into=True)),
             )
     size = size_text(pairs.size) if pairs is not None else ""
-    host, host_label, host_size = _host_links(results, ceilings, names)
+    host, host_label, host_size = _host_links(results, limits, names)
     return NodeRates(
         _judged(ports, size, lambda ordinal, way: (way, classes.of([ordinal], scope="fabric"))),
         _judged(links, size, lambda ends, way: classes.of(ends[::-1] if way else ends, scope="fabric")),
@@ -330,7 +330,7 @@ def _judged(found: Mapping[Key, Ends], size: str, key: Callable[[Key, int], Hash
     return {one: (ends[0], ends[1]) for one, ends in judged.items()}
 
 
-def _host_links(results: Results, ceilings: Ceilings, names: Mapping[int, str]) -> tuple[dict[int, Ends], str, str]:
+def _host_links(results: Results, limits: Limits, names: Mapping[int, str]) -> tuple[dict[int, Ends], str, str]:
     """Return what each device's own copies from and to pinned memory reached, at which size, and by what."""
     found: dict[int, list[Reached]] = {ordinal: [_UNMEASURED, _UNMEASURED] for ordinal in names}
     sizes, labels = set(), set()
@@ -339,8 +339,8 @@ def _host_links(results: Results, ceilings: Ceilings, names: Mapping[int, str]) 
         for ordinal, row in rows.items():
             bounds = [
                 line.goodput_bytes_per_s
-                for line in ceilings.of(row)
-                if line.rule == "host_links" and line.kind == "bound" and line.goodput_bytes_per_s
+                for line in limits.of(row)
+                if line.rule == "host_links" and line.kind == "upper bound" and line.goodput_bytes_per_s
             ]
             if ordinal in found:
                 found[ordinal][way] = _reached(row, min(bounds, default=None))
@@ -359,6 +359,6 @@ def host_copies(results: Results, pattern: str) -> dict[int, Row]:
         and len(row["devices"]) == 1
         and {row["source_memory"], row["target_memory"]} == {"device", "pinned"}
         and row["source_node"] == row["target_node"] == -1
-        and not row["beside"]
+        and not row["background"]
     ]
     return fullest(results, rows, lambda row: int(row["devices"][0]))

@@ -71,7 +71,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     """Return the report as one HTML text."""
     rate_unit(unit)
     look = FirstLook.of(run)
-    results, ceilings = look.results, look.ceilings
+    results, limits = look.results, look.limits
     found = findings_of(run) if findings is None else findings
     page = Page()
     title = _title(run)
@@ -84,15 +84,15 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     _chosen(page, results)
     _beside(page, run)
     report_charts.application_charts(page, results)
-    report_charts.patterns(page, results, ceilings, unit)
+    report_charts.patterns(page, results, limits, unit)
     _loads(page, results)
     _rounds(page, results)
     _derived(page, results, unit)
-    report_charts.pairs(page, results, ceilings, unit)
+    report_charts.pairs(page, results, limits, unit)
     report_charts.all_at_once(page, results, unit)
     _nodes(page, results, unit)
     report_charts.over_devices(page, results, unit)
-    report_charts.shares(page, results, ceilings, unit)
+    report_charts.shares(page, results, limits, unit)
     report_charts.spread(page, results)
     _cases(page, results, unit)
     _skipped(page, results)
@@ -163,7 +163,7 @@ def _told(page: Page, findings: Sequence[Finding]) -> None:
     """One card a rule and severity: its first finding in full, others of the kind folded below."""
     for first, *others in by_kind(findings):
         page.html(f'<div class="finding {escape(first.severity)}"><strong>{escape(first.sentence)}</strong>')
-        page.html(f"<p>{escape(first.remedy)}</p>" if first.remedy else "")
+        page.html(f"<p>{escape(first.fix)}</p>" if first.fix else "")
         page.html(_evidence(first))
         if others:
             page.html(f"<details><summary>{len(others)} more of this kind</summary>")
@@ -216,7 +216,7 @@ def _chosen(page: Page, results: Results) -> None:
 def _beside(page: Page, run: Run) -> None:
     rows = beside_rows(run)
     if rows:
-        page.heading(2, "Beside other tools", "beside")
+        page.heading(2, "Beside other tools", "background")
         page.static_table([(name, True) for name in BESIDE_COLUMNS], rows)
         page.note(BESIDE_NOTE)
 

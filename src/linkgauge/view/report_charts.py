@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.schema import identity_of
 from linkgauge.view import applications, charts_at_once, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_columns, task_words
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.charts_spread import noisiest
-from linkgauge.view.node_picture import STEPS, colour_class, node_svg, summary_text, texts
+from linkgauge.view.node_picture import STEPS, color_class, node_svg, summary_text, texts
 from linkgauge.view.page import Page, escape
 from linkgauge.view.reached import FullPairs
 from linkgauge.view.results import Results
@@ -32,7 +32,7 @@ def first_screen(page: Page, look: FirstLook, unit: str) -> None:
 
 
 def _pictures(page: Page, look: FirstLook, unit: str) -> None:
-    node, system = look.node, look.ceilings.system
+    node, system = look.node, look.limits.system
     drawn = node is not None and any(one.rate is not None for one in node.told)
     pairs = [one for one in (look.one_way, look.both_ways) if one is not None and len(one.rows) > 1]
     if node is not None and system is not None and drawn:
@@ -52,7 +52,7 @@ def _pictures(page: Page, look: FirstLook, unit: str) -> None:
 
 
 def _pair_matrix(page: Page, pairs: FullPairs, unit: str) -> None:
-    """Add one matrix of goodput: a row a source; coloured by shares of what its way carries."""
+    """Add one matrix of goodput: a row a source; colored by shares of what its way carries."""
     ways = "both ways, sum" if PATTERNS[pairs.pattern].both_ways else "one way"
     caption = f"Pairs {ways}, {unit}"
     page.html(f'<figure class="matrix"><figcaption>{escape(caption)}</figcaption><div class="scroll">')
@@ -63,14 +63,14 @@ def _pair_matrix(page: Page, pairs: FullPairs, unit: str) -> None:
     page.html("</div>")
     limits = {round(limit) for limit in pairs.limits.values()}
     if not pairs.shares:
-        colour = "No colour: what the links carry is not known."
+        color = "No color: what the links carry is not known."
     elif not pairs.filled:
-        colour = f"No colour: this fills no link, {100 * max(pairs.shares):.0f} % at most."
+        color = f"No color: this fills no link, {100 * max(pairs.shares):.0f} % at most."
     elif len(limits) == 1:
-        colour = f"Colour: share of {rate_text(limits.pop(), unit)}, what the links carry."
+        color = f"Color: share of {rate_text(limits.pop(), unit)}, what the links carry."
     else:
-        colour = "Colour: share of what the narrowest link on the way carries."
-    page.note(f"{pairs.label}, {size_text(pairs.size)}. {colour}")
+        color = "Color: share of what the narrowest link on the way carries."
+    page.note(f"{pairs.label}, {size_text(pairs.size)}. {color}")
     page.html("</figure>")
 
 
@@ -90,9 +90,9 @@ def _matrix_cells(page: Page, pairs: FullPairs, unit: str) -> None:
             rate = rate_text(pairs.rows[a, b]["goodput_bytes_per_s"], unit)
             told = f"{a} to {b}: {rate} {unit}" + ("" if share is None else f", {100 * share:.0f} %")
             odd = " odd" if (a, b) in outside else ""
-            colour = colour_class(share if pairs.filled else None)
+            color = color_class(share if pairs.filled else None)
             text = rate if figures else ("!" if odd else "")
-            line.append(f'<td class="{colour}{odd}" title="{escape(told)}">{escape(text)}</td>')
+            line.append(f'<td class="{color}{odd}" title="{escape(told)}">{escape(text)}</td>')
         page.html("".join([*line, "</tr>"]))
     page.html("</tbody></table>")
 
@@ -111,7 +111,7 @@ def _ranges(page: Page, pairs: FullPairs, unit: str) -> None:
 def _legend(page: Page) -> None:
     ends = [0.0, *STEPS, 1.0]
     steps = "".join(
-        f'<span><i class="{colour_class(low)}"></i>{100 * low:.0f} to {100 * high:.0f} %</span>'
+        f'<span><i class="{color_class(low)}"></i>{100 * low:.0f} to {100 * high:.0f} %</span>'
         for low, high in itertools.pairwise(ends)
     )
     page.html(f'<p class="legend">Share of the rate: {steps}<span><i class="su"></i>unknown</span></p>')
@@ -132,11 +132,11 @@ def _tasks(page: Page, look: FirstLook, unit: str) -> None:
             _task_tables(page, more, unit)
             page.html("</details>")
         page.note(TASK_NOTE)
-    if look.ceilings.problem:
-        page.note(f"No ceilings: {look.ceilings.problem}")
-    elif look.ceilings.system is None:
-        page.note("No ceilings: the run does not say on what system it was measured.")
-    for note in look.ceilings.notes:
+    if look.limits.problem:
+        page.note(f"No limits: {look.limits.problem}")
+    elif look.limits.system is None:
+        page.note("No limits: the run does not say on what system it was measured.")
+    for note in look.limits.notes:
         page.note(note)
 
 
@@ -162,11 +162,11 @@ def _task_tables(page: Page, tasks: Sequence[TaskAnswer], unit: str) -> None:
 _MOST_BARS = 60
 
 
-def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
+def patterns(page: Page, results: Results, limits: Limits, unit: str) -> None:
     """Add each task over sizes, and its spread at a chosen size."""
     page.heading(2, "Patterns", "patterns")
     page.note(
-        "Lines are medians, bands the quartiles, dashed lines ceilings by the named rule. Click a name to bring it out."
+        "Lines are medians, bands the quartiles, dashed lines limits by the named rule. Click a name to bring it out."
     )
     for first, rows in results.panels:
         title = results.title(first)
@@ -176,13 +176,13 @@ def patterns(page: Page, results: Results, ceilings: Ceilings, unit: str) -> Non
         sizes = {row["size"] for row in rows}
         if len(sizes) > 1:
             page.chart(
-                charts_curves.latency_over_size(results, rows, unit, ceilings),
+                charts_curves.latency_over_size(results, rows, unit, limits),
                 "time over size",
                 f"{name}-time",
                 height=300,
             )
             if any(row["goodput_bytes_per_s"] is not None for row in rows):
-                chart = charts_curves.goodput_over_size(results, rows, unit, ceilings)
+                chart = charts_curves.goodput_over_size(results, rows, unit, limits)
                 page.chart(chart, "goodput over size", f"{name}-goodput", height=300)
             if len({row["size"] for row in rows if row["size"] <= charts_curves.SMALL_BYTES}) > 1:
                 small = charts_curves.small_sizes(results, rows, unit)
@@ -218,13 +218,13 @@ def application_charts(page: Page, results: Results) -> None:
             page.chart(applications.over_ranks(results, own), f"{name}: an iteration over ranks", f"{name}-scaling")
         told = spans.get(identity_of(row))
         if told:
-            which = f"{catalogue.label(row['app'])} by {applications.way_of(results, row)}"
+            which = f"{catalog.label(row['app'])} by {applications.way_of(results, row)}"
             caption = f"{which}: the last iteration that was checked"
             page.chart(applications.ranks_over_time(results, row, told), caption, f"{name}-ranks")
     page.html("</div>")
 
 
-def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
+def pairs(page: Page, results: Results, limits: Limits, unit: str) -> None:
     """Add the matrices of pairs, and the devices with what was measured between them."""
     page.heading(2, "Pairs of devices", "pairs")
     families = results.matrix_families()
@@ -239,15 +239,15 @@ def pairs(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
         shown = [("latency", small)] if len(group) > 1 or small[0]["size"] < 1 << 16 else []
         if large[0]["goodput_bytes_per_s"] is not None and (len(group) > 1 or not shown):
             shown.append(("goodput", large))
-            if any(ceilings.least_bound(row) for row in large[1]):
+            if any(limits.limit_of(row) for row in large[1]):
                 shown.append(("share", large))
         for quantity, (first, rows) in shown:
-            chart = charts_pairs.pair_matrix(results, rows, unit, quantity, ceilings)
+            chart = charts_pairs.pair_matrix(results, rows, unit, quantity, limits)
             page.chart(
                 chart, f"{quantity}, {size_text(first['size'])}", f"{first['pattern']}-{quantity}", max_width=width
             )
         if any(quantity == "goodput" for quantity, _ in shown) and count <= 16:
-            chart = charts_pairs.topology(large[1], unit, ceilings)
+            chart = charts_pairs.topology(large[1], unit, limits)
             page.chart(
                 chart,
                 f"goodput of each pair, {unit}, {size_text(large[0]['size'])}",
@@ -306,9 +306,9 @@ def over_devices(page: Page, results: Results, unit: str) -> None:
         page.html("</div>")
 
 
-def shares(page: Page, results: Results, ceilings: Ceilings, unit: str) -> None:
+def shares(page: Page, results: Results, limits: Limits, unit: str) -> None:
     """Add the shares of the least bound, where the system is known."""
-    chart = charts_curves.share_of_peak(results, ceilings, unit)
+    chart = charts_curves.share_of_peak(results, limits, unit)
     if chart is not None:
         page.heading(2, "Shares of what the links allow", "shares")
         page.chart(chart, "best goodput of each mechanism over the least bound", "share-of-peak", max_width=900)

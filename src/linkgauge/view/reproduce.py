@@ -12,7 +12,7 @@ import numpy as np
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.findings.compare_runs import words_of
-from linkgauge.model.beside import loads_of
+from linkgauge.model.background import loads_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_size
 from linkgauge.model.shape import json_object
@@ -102,11 +102,11 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
     """
     from linkgauge.errors import LinkgaugeError
     from linkgauge.view import charts
-    from linkgauge.view.ceilings import Ceilings
+    from linkgauge.view.limits import Limits
     from linkgauge.view.figures import Selection, draw, write_figure
     from linkgauge.view.results import Results
 
-    results, ceilings = Results(run), Ceilings(run)
+    results, limits = Results(run), Limits(run)
     unit = figure.unit if figure.unit in ("GB/s", "Gb/s") else "GB/s"
     own = ("table", "section")
     numbers = ", ".join(number if number.startswith(own) else f"Fig. {number}" for number in figure.covers)
@@ -122,7 +122,7 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
                 path = folder / (named + suffix)
                 try:
                     with charts.drawing():
-                        spec, note = draw(part, ceilings, name, Selection(size_bytes=size, unit=unit))
+                        spec, note = draw(part, limits, name, Selection(size_bytes=size, unit=unit))
                     spec["title"] = {**spec["title"], "subtitle": subtitle}
                     write_figure(spec, path)
                     drawn.append((path, note))
@@ -140,7 +140,7 @@ def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[st
     for row in rows:
         memories = (row["source_memory"], row["target_memory"])
         apart = memories != ("device", "device") and not PATTERNS[row["pattern"]].scripted
-        loads = [load.case.pattern for load in loads_of(row["beside"])] if row["beside"] else []
+        loads = [load.case.pattern for load in loads_of(row["background"])] if row["background"] else []
         words = (row["pattern"], *(memories if apart else ()), *(f"beside-{load}" for load in loads))
         tasks.setdefault(words, []).append(row)
     return tasks

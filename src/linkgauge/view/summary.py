@@ -216,7 +216,7 @@ def print_first_screen(look: FirstLook, findings: Sequence[Finding], console: Co
     for part in [*parts, *status_tables(results)]:
         console.print("", part, sep="\n")
     console.print("", counts_line(results), sep="\n")
-    for line in filter(None, (unseen_line(look), *look.ceilings.notes)):
+    for line in filter(None, (unseen_line(look), *look.limits.notes)):
         console.print(Text(line, style="dim"))
 
 

@@ -11,15 +11,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.expect.rules import KINDS
-from linkgauge.model.beside import beside_text
+from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
@@ -30,13 +30,13 @@ _MANY_MESSAGES = 16
 _SMALL_MESSAGE = 8 << 10
 
 
-def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
+def panel_tables(results: Results, width: int, unit: str, limits: Limits | None = None) -> Iterator[RenderableType]:
     """Yield for each task the time and the rates of every mechanism at every size, the best one marked.
 
     `*` marks the best of a size, `≈` those whose interval overlaps with the best one's. Below a goodput stand the
-    ceilings of its largest size.
+    limits of its largest size.
     """
-    kinds = Kinds(results.run, None if ceilings is None else ceilings.system)
+    kinds = Kinds(results.run, None if limits is None else limits.system)
     for panels in _alike_panels(results, kinds):
         first, rows = panels[0]
         members = Members([row for _, own in panels for row in own], results.label)
@@ -48,7 +48,7 @@ def panel_tables(results: Results, width: int, unit: str, ceilings: Ceilings | N
             for name, column in _rate_columns(first["pattern"]):
                 text = functools.partial(members.rates, unit=unit, column=column)
                 yield from _split(results, shown, width, f"{name}, {unit}", text)
-            yield from _ceilings_line(rows, unit, ceilings)
+            yield from _limits_line(rows, unit, limits)
         if counted := [row for row in shown if _counts_messages(row)]:
             yield from _split(results, counted, width, "millions of messages a second", members.message_rates)
         yield from (Text(f"differs from its siblings: {line}", style="bold") for line in members.odd)
@@ -87,7 +87,7 @@ def _panel_title(results: Results, panels: list[tuple[Row, list[Row]]]) -> str:
     return results.title(first, devices_words=together(tuple(one["devices"]) for one, _ in panels))
 
 
-def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Iterator[Text]:
+def _limits_line(rows: list[Row], unit: str, limits: Limits | None) -> Iterator[Text]:
     """Yield the limits of the largest size by rule and kind, the surest first; of several mechanisms from to.
 
     Of nccl-tests' collectives they are in the terms of busbw.
@@ -96,12 +96,12 @@ def _ceilings_line(rows: list[Row], unit: str, ceilings: Ceilings | None) -> Ite
     largest = max(row["size"] for row in rows)
     traits = PATTERNS[rows[0]["pattern"]]
     bus = traits.algorithm_factor is not None
-    for row in rows if ceilings is not None else ():
-        if row["size"] == largest and ceilings is not None:
+    for row in rows if limits is not None else ():
+        if row["size"] == largest and limits is not None:
             factor = traits.shown_factor(row["ranks"] // row["groups"])
-            least = ceilings.least_bound(row)
-            for line in ceilings.of(row):
-                if line.goodput_bytes_per_s and (line.kind != "bound" or line == least):
+            least = limits.limit_of(row)
+            for line in limits.of(row):
+                if line.goodput_bytes_per_s and (line.kind != "upper bound" or line == least):
                     place = (KINDS.index(line.kind), line.rule, line.kind)
                     values.setdefault(place, set()).add(line.goodput_bytes_per_s * factor)
     words = []
@@ -178,7 +178,7 @@ def _by_label(results: Results) -> Callable[[Row], int]:
     return lambda row: order[results.label(row)]
 
 
-def matrix_tables(results: Results, unit: str, ceilings: Ceilings | None = None) -> Iterator[RenderableType]:
+def matrix_tables(results: Results, unit: str, limits: Limits | None = None) -> Iterator[RenderableType]:
     """Yield the pairs as matrices, a row a source: latency at the smallest size, goodput at the largest.
 
     Beside a goodput stands its share of the limit, where the run's system gives one.
@@ -186,13 +186,13 @@ def matrix_tables(results: Results, unit: str, ceilings: Ceilings | None = None)
 
     def rate_and_share(row: Row) -> str:
         text = rate_text(row["goodput_bytes_per_s"], unit)
-        bound = ceilings.least_bound(row) if ceilings is not None else None
+        bound = limits.limit_of(row) if limits is not None else None
         limit = bound.goodput_bytes_per_s if bound is not None else None
         return f"{text} {row['goodput_bytes_per_s'] / limit:.0%}" if limit and row["goodput_bytes_per_s"] else text
 
     for family, group in results.matrix_families().items():
         latency = (group[0], "latency, µs", lambda row: digits(row["latency_ns"] / 1e3))
-        bounded = ceilings is not None and any(ceilings.least_bound(row) for row in group[-1][1])
+        bounded = limits is not None and any(limits.limit_of(row) for row in group[-1][1])
         goodput = (group[-1], f"goodput, {unit}" + (", % of limit" if bounded else ""), rate_and_share)
         shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0]["size"] >= 1 << 16 else latency]
         for (first, rows), name, text in shown:
@@ -273,10 +273,10 @@ def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'])}"
+        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'])}"
     where = devices_text(row["devices"], row["pattern"])
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
-    return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['beside'] or '')}"
+    return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '')}"
 
 
 def counts_line(results: Results) -> Text:
@@ -304,7 +304,7 @@ def _unfinished(results: Results) -> str:
 
 
 def findings_table(findings: Sequence[Any]) -> Group:
-    """Return the findings, each with its remedy and its first figures."""
+    """Return the findings, each with its fix and its first figures."""
     styles = {"fault": "bold red", "loss": "bold yellow"}
     parts: list[RenderableType] = []
     notes = sum(finding.severity == "note" for finding in findings)
@@ -312,8 +312,8 @@ def findings_table(findings: Sequence[Any]) -> Group:
         parts.append(Text(f"{first.severity}: {first.sentence}", style=styles.get(first.severity, "bold")))
         for item in list(first.evidence)[:3]:
             parts.append(Text(f"  {getattr(item, 'text', str(item))}"))
-        if first.remedy:
-            parts.append(Text(f"  Fix: {first.remedy}"))
+        if first.fix:
+            parts.append(Text(f"  Fix: {first.fix}"))
         if others:
             parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:
@@ -328,10 +328,10 @@ def derived(results: Results, width: int, unit: str) -> list[RenderableType]:
     return list(derived_tables(results, width, unit)) or [few]
 
 
-def everything(results: Results, width: int, unit: str, ceilings: Ceilings | None = None) -> Group:
-    """Return all of `linkgauge show`; with `ceilings` each task's, and the shares of pairs."""
+def everything(results: Results, width: int, unit: str, limits: Limits | None = None) -> Group:
+    """Return all of `linkgauge show`; with `limits` each task's, and the shares of pairs."""
     parts: list[RenderableType] = []
-    of_cases = [*panel_tables(results, width, unit, ceilings), *matrix_tables(results, unit, ceilings)]
+    of_cases = [*panel_tables(results, width, unit, limits), *matrix_tables(results, unit, limits)]
     of_cases += node_tables(results, unit)
     of_cases += interference_lines(results)
     of_cases += rounds_parts(results)

@@ -25,8 +25,8 @@ from linkgauge.view.reproduce import Effect, Row
 from linkgauge.view.units import count_text
 
 _STYLES = {
-    "fault": "bold red", "loss": "yellow", "note": "dim", "short": "bold red",
-    "cannot judge": "yellow", "holds": "green",
+    "fault": "bold red", "loss": "yellow", "note": "dim", "fail": "bold red",
+    "unknown": "yellow", "pass": "green",
     "worse": "bold red", "better": "green", "same": "dim", "cannot tell": "yellow",
 }  # fmt: skip
 
@@ -64,7 +64,7 @@ def print_findings(
             out.print(Text("      ") + _text(item.text) + Text(keys, style="dim"))
         if len(finding.evidence) > evidence:
             out.print(Text(f"      and {len(finding.evidence) - evidence} more (--json)", style="dim"))
-        out.print(Text("      Fix: ") + _text(finding.remedy))
+        out.print(Text("      Fix: ") + _text(finding.fix))
         out.print()
     of_rule: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -74,8 +74,8 @@ def print_findings(
         out.print(Text(f"note  {rule}", style="bold") + Text(f" ({len(told)})" if len(told) > 1 else ""))
         for finding in told:
             out.print(Text("      ") + _text(finding.sentence))
-        for remedy in dict.fromkeys(finding.remedy for finding in told):
-            out.print(Text("      Fix: ", style="dim") + _text(remedy, "dim"))
+        for fix in dict.fromkeys(finding.fix for finding in told):
+            out.print(Text("      Fix: ", style="dim") + _text(fix, "dim"))
         out.print()
     out.print(_text(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
 
@@ -165,18 +165,18 @@ def _table(*columns: str) -> Table:
 def print_check(out: Console, checked: Checked, standings: Sequence[Standing], limit: int) -> None:
     """Print a check: the verdict with its counts, what failed and what is unknown, and the fleet where there is one."""
     words = {0: "PASS", 1: "FAIL", 3: "UNKNOWN"}[checked.exit_status]
-    outcomes: dict[Outcome, str] = {"short": "failed", "cannot judge": "unknown", "holds": "passed"}
+    outcomes: dict[Outcome, str] = {"fail": "failed", "unknown": "unknown", "pass": "passed"}
     judged = sum(checked.count(name) for name in outcomes)
-    if checked.count("holds") == judged and judged:
+    if checked.count("pass") == judged and judged:
         counts = f"{judged} of {count_text(judged, 'check')} passed"
     else:
         counts = ", ".join(f"{checked.count(name)} {word}" for name, word in outcomes.items() if checked.count(name))
         counts = f"{count_text(judged, 'check')}: {counts}" if judged else "no case has a requirement"
-    style = {0: _STYLES["holds"], 1: _STYLES["short"], 3: _STYLES["cannot judge"]}[checked.exit_status]
+    style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
     tail = f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired and judged else ""
     out.print(Text(words, style=style) + Text(f": {counts}{tail}."))
     out.print(_text(" ".join(checked.notes)))
-    told = _grouped([v for v in checked.verdicts if v.outcome != "holds"])
+    told = _grouped([v for v in checked.verdicts if v.outcome != "pass"])
     if told:
         rows = [
             {
@@ -247,7 +247,7 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     out.print(Text(f"The fleet: {nodes} nodes, {devices} devices, {outliers} outliers.", style="bold"))
     table = _table("", "kind", "slower", "deviations", "cases", "identity", "run")
     for one in standings[: max(outliers, min(limit, 10))]:
-        style = _STYLES["short"] if one.outlier else ""
+        style = _STYLES["fail"] if one.outlier else ""
         table.add_row(
             _text(one.name, style),
             one.kind,

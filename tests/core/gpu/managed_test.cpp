@@ -165,7 +165,7 @@ TEST_P(Managed, BothWaysHaveBuffersOfTheirOwn) {
   for (const ManagedUse use : {ManagedUse::kDefault, ManagedUse::kMigrate, ManagedUse::kPrefetch}) {
     for (const char* transport : {"kernel", "copy_engine"}) {
       const auto runtime = open();
-      CaseSpec spec = managed_case(Pattern::kHostDeviceBoth, use);
+      CaseSpec spec = managed_case(Pattern::kHostDeviceBidirectional, use);
       spec.mechanism.transport = transport;
       constexpr int kOperations = 5;
       EXPECT_TRUE(run(*runtime, spec, kOperations).ok) << to_string(use) << " " << transport;
@@ -175,10 +175,10 @@ TEST_P(Managed, BothWaysHaveBuffersOfTheirOwn) {
       EXPECT_EQ(prefetches(), 2 * kOperations + chosen + told) << to_string(use) << " " << transport;
     }
   }
-  CaseSpec by_events = managed_case(Pattern::kHostDeviceBoth, ManagedUse::kMigrate);
+  CaseSpec by_events = managed_case(Pattern::kHostDeviceBidirectional, ManagedUse::kMigrate);
   by_events.timing.clock = ClockKind::kEvent;
   EXPECT_NE(refusal(by_events).find("use clock host"), std::string::npos);
-  CaseSpec both_managed = managed_case(Pattern::kHostDeviceBoth, ManagedUse::kDefault);
+  CaseSpec both_managed = managed_case(Pattern::kHostDeviceBidirectional, ManagedUse::kDefault);
   both_managed.places.target.kind = MemoryKind::kManaged;
   EXPECT_NE(refusal(both_managed).find("one end in managed memory"), std::string::npos);
   EXPECT_EQ(control_.live(), 0);
@@ -191,7 +191,7 @@ TEST_P(Managed, KernelsReachPageableMemoryWhereTheDeviceCan) {
     (pattern == Pattern::kDeviceToHost ? spec.places.target.kind : spec.places.source.kind) = MemoryKind::kPageable;
     return spec;
   };
-  for (const Pattern pattern : {Pattern::kHostToDevice, Pattern::kDeviceToHost, Pattern::kHostDeviceBoth,
+  for (const Pattern pattern : {Pattern::kHostToDevice, Pattern::kDeviceToHost, Pattern::kHostDeviceBidirectional,
                                 Pattern::kStreamCopy, Pattern::kUnidirectional}) {
     const CaseSpec spec = pageable_case(pattern);
     EXPECT_NE(refusal(spec, "pageable=0").find(name), std::string::npos) << to_string(pattern);
@@ -217,7 +217,7 @@ TEST_P(Managed, KernelsReachPageableMemoryWhereTheDeviceCan) {
   by_events.timing.clock = ClockKind::kEvent;
   EXPECT_NE(refusal(by_events, "pageable=1").find("use clock host"), std::string::npos);
   EXPECT_EQ(refusal(by_events, "pageable=2"), "");
-  const CaseSpec chase = pageable_case(Pattern::kChase);
+  const CaseSpec chase = pageable_case(Pattern::kPointerChase);
   EXPECT_NE(refusal(chase, "pageable=0").find(name), std::string::npos);
   EXPECT_NE(refusal(chase, "pageable=1").find("move to the device"), std::string::npos);
   EXPECT_EQ(refusal(chase, "pageable=2"), "");

@@ -203,10 +203,10 @@ TEST_P(SyclRuntime, SaysWhatItHasNot) {
 TEST_P(SyclRuntime, MovesAndVerifiesTheDataOfCases) {
   with_sessions(runtime_, 1, [](Session& session, Group&) {
     for (const Pattern pattern :
-         {Pattern::kHostToDevice, Pattern::kDeviceToHost, Pattern::kHostDeviceBoth, Pattern::kLocalCopy}) {
+         {Pattern::kHostToDevice, Pattern::kDeviceToHost, Pattern::kHostDeviceBidirectional, Pattern::kLocalCopy}) {
       for (const ClockKind clock : {ClockKind::kHost, ClockKind::kEvent}) {
         CaseSpec spec = short_case("copy_engine", pattern, 1, 100003);
-        if (pattern == Pattern::kHostToDevice || pattern == Pattern::kHostDeviceBoth) {
+        if (pattern == Pattern::kHostToDevice || pattern == Pattern::kHostDeviceBidirectional) {
           spec.places.source.kind = MemoryKind::kPinned;
         }
         if (pattern == Pattern::kDeviceToHost) spec.places.target.kind = MemoryKind::kPageable;
@@ -297,7 +297,7 @@ TEST_F(SyclStandIn, AFailureNamesItsCall) {
   stream.synchronize();  // told once
 }
 
-TEST_F(SyclStandIn, WhereThereIsNoLibraryTheRemedyIsNamed) {
+TEST_F(SyclStandIn, WhereThereIsNoLibraryTheFixIsNamed) {
   try {
     (void)open_sycl("/nowhere");
     GTEST_SKIP() << "DPCTL's library is installed where the loader finds it";

@@ -47,19 +47,19 @@ _PATTERNS = {
     "all_to_one_read": ("one_to_all", ""),
     "one_to_all_write": ("one_to_all", ""),
     "one_to_all_read": ("all_to_one", ""),
-    "host_to_device_bidirectional_memcpy": ("host_to_device_beside", "both_ways"),
-    "device_to_host_bidirectional_memcpy": ("device_to_host_beside", "both_ways"),
-    "host_to_all_memcpy": ("host_to_device_beside", ""),
-    "all_to_host_memcpy": ("device_to_host_beside", ""),
-    "host_to_all_bidirectional_memcpy": ("host_to_device_beside", "both_ways"),
-    "all_to_host_bidirectional_memcpy": ("device_to_host_beside", "both_ways"),
+    "host_to_device_bidirectional_memcpy": ("host_to_device_contended", "both_ways"),
+    "device_to_host_bidirectional_memcpy": ("device_to_host_contended", "both_ways"),
+    "host_to_all_memcpy": ("host_to_device_contended", ""),
+    "all_to_host_memcpy": ("device_to_host_contended", ""),
+    "host_to_all_bidirectional_memcpy": ("host_to_device_contended", "both_ways"),
+    "all_to_host_bidirectional_memcpy": ("device_to_host_contended", "both_ways"),
 }
 _MEMORY = {
     "host_to_device": ("pinned", "device"),
-    "host_to_device_beside": ("pinned", "device"),
-    "host_device_both": ("pinned", "device"),
+    "host_to_device_contended": ("pinned", "device"),
+    "host_device_bidirectional": ("pinned", "device"),
     "device_to_host": ("device", "pinned"),
-    "device_to_host_beside": ("device", "pinned"),
+    "device_to_host_contended": ("device", "pinned"),
 }
 
 
@@ -182,7 +182,7 @@ _PART = "a part of the total that follows"
 def _why_not(name: str, description: str, matrix: Sequence[Sequence[str]]) -> str:
     """Why a matrix is not taken; empty where it is."""
     latency = name in _LATENCIES
-    pattern = "chase" if latency else _meaning(name)[1]
+    pattern = "pointer_chase" if latency else _meaning(name)[1]
     columns = max(map(len, matrix), default=0)
     if not name:
         return "no line 'Running ...' says of which test it is"
@@ -227,7 +227,7 @@ def _latencies(number: int, name: str, description: str, matrix: Sequence[Sequen
     of_host = name == "host_device_latency_sm"
     for i, j, latency_ns in _cells(number, name, "latency", matrix, into.log):
         case = make_case(
-            "kernel", "chase", _LATENCY_BYTES, [j] if of_host else [i, j], clock="event",
+            "kernel", "pointer_chase", _LATENCY_BYTES, [j] if of_host else [i, j], clock="event",
             source_memory="pinned" if of_host else "device", datatype="int8",
         )  # fmt: skip
         interval = (latency_ns * _LATENCY_LOADS, _LATENCY_LOADS)
@@ -245,7 +245,7 @@ def _meaning(name: str) -> tuple[str, str, str, str]:
     several = what in ("all_to_one", "one_to_all") or what.startswith("multinode_device_to_device_all_")
     pattern, variant = _PATTERNS.get(f"{what}_{way}" if several else what, ("", ""))
     if by_kernel and what in ("host_to_device_bidirectional_memcpy", "device_to_host_bidirectional_memcpy"):
-        pattern, variant = "host_device_both", ""
+        pattern, variant = "host_device_bidirectional", ""
     # The kernels of 0.8's all_to_one_read_sm and one_to_all_read_sm run on the device that the data leaves.
     receiver = way == "read" and not (what in ("all_to_one", "one_to_all") and by_kernel)
     return ("kernel" if by_kernel else "copy_engine"), pattern, variant, "receiver" if receiver else "sender"

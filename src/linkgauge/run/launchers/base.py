@@ -46,7 +46,7 @@ class LaunchRequest:
     `folders`: None where the library's own places are left as they are. `bind`: `none`, or `core` for a core of its own
     for each rank. `hosts`: the nodes, each of which gets as many ranks, one node after the other; none: the launcher's
     own choice. `others_stay`: where the launcher can, it does not end the other ranks when one has died: which that was
-    can then be told. `beside`: other launches of the same job go on at the same time, on the same nodes.
+    can then be told. `background`: other launches of the same job go on at the same time, on the same nodes.
     """
 
     ranks: int

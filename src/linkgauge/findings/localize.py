@@ -275,7 +275,7 @@ def _host_links(
 
     Adds to `seen` and `tested`, which pairs over host links may have begun.
     """
-    wanted = ("host_to_device", "device_to_host", "host_device_both")
+    wanted = ("host_to_device", "device_to_host", "host_device_bidirectional")
     groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= 1 << 18 else None)
     shapes = facts.wiring.host_shapes if facts.wiring else {}
     known = facts.wiring.host_rates if facts.wiring else {}
@@ -383,12 +383,12 @@ def _told(
         if _passing(items, max(tested.get((kind, ends), 1), 2 if kind == "host" else 1), score, share):
             severity, confidence = "note", 0.5
             sentence += " Only one case shows it: measure it again."
-        remedy = _remedy(kind)
+        fix = _fix(kind)
         if kind not in ("nic", "trunk", "node", "switch") and facts.are_cores(_devices(ends)):
-            severity, remedy = "note", _CORES_REMEDY
+            severity, fix = "note", _CORES_FIX
             sentence += " Host devices are cores, which other programs share: it need not be the machine's."
         yield Finding(
-            SLOW_BY_KIND[kind], severity, subject, sentence, tuple(evidence), confidence, remedy, loss, _devices(ends)
+            SLOW_BY_KIND[kind], severity, subject, sentence, tuple(evidence), confidence, fix, loss, _devices(ends)
         )
 
 
@@ -447,13 +447,13 @@ def _fraction(item: _Seen, loss: float) -> str:
     return ""
 
 
-_CORES_REMEDY = (
+_CORES_FIX = (
     "Look at what else ran on these cores and their memory (uptime, top), keep ranks and buffers in place (--bind), "
     "and measure again."
 )
 
 
-def _remedy(kind: str) -> str:
+def _fix(kind: str) -> str:
     return {
         "link": "Look at the link's state and error counters (nvidia-smi nvlink -s -e, rocm-smi --showxgmierr); "
         "reseat or "

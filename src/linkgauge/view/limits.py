@@ -1,4 +1,4 @@
-"""Ceilings for what is drawn: each case's rules by name, where the run says on what system it was measured."""
+"""Limits for what is drawn: each case's rules by name, where the run says on what system it was measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.expect.of_run import RunCeilings, system_of_run
+from linkgauge.expect.of_run import RunLimits, system_of_run
 from linkgauge.model.patterns import lanes_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class CeilingLine:
+class LimitLine:
     """One rule's value for a row, counted as the row's headline is: goodput in bytes per second or latency in ns."""
 
     rule: str
@@ -26,8 +26,8 @@ class CeilingLine:
     basis: str
 
 
-class Ceilings:
-    """The ceilings of a run's rows by the rules of linkgauge.expect; none where run.json holds no system.
+class Limits:
+    """The limits of a run's rows by the rules of linkgauge.expect; none where run.json holds no system.
 
     `problem` says in one line why there are none although there is a system, `notes` why some rows have none.
     """
@@ -36,18 +36,18 @@ class Ceilings:
         """Read the system of run.json, if there is one."""
         self.problem = ""
         self.system: System | None = None
-        self._of_run: RunCeilings | None = None
-        self._known: dict[tuple[str, int], list[CeilingLine]] = {}
+        self._of_run: RunLimits | None = None
+        self._known: dict[tuple[str, int], list[LimitLine]] = {}
         if run.info.get("system") is None:
             return
         try:
             self.system = system_of_run(run)
-            self._of_run = RunCeilings(run, self.system)
+            self._of_run = RunLimits(run, self.system)
         except LinkgaugeError as error:
             self.problem = str(error)
 
-    def of(self, row: Row) -> list[CeilingLine]:
-        """Return the ceilings of a row, the surest kind first; where lanes are summed, of all of them."""
+    def of(self, row: Row) -> list[LimitLine]:
+        """Return the limits of a row, the surest kind first; where lanes are summed, of all of them."""
         if self._of_run is None:
             return []
         key = (row["case_key"], row["launch"])
@@ -55,9 +55,9 @@ class Ceilings:
             self._known[key] = self._lines(row)
         return self._known[key]
 
-    def least_bound(self, row: Row) -> CeilingLine | None:
+    def limit_of(self, row: Row) -> LimitLine | None:
         """Return the lowest bound on a row's goodput, or None."""
-        bounds = [line for line in self.of(row) if line.kind == "bound" and line.goodput_bytes_per_s]
+        bounds = [line for line in self.of(row) if line.kind == "upper bound" and line.goodput_bytes_per_s]
         return min(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
 
     def on_one_node(self, row: Row) -> bool:
@@ -66,10 +66,10 @@ class Ceilings:
 
     @property
     def notes(self) -> list[str]:
-        """Why some of the run's cases have no ceilings, a line for each reason."""
+        """Why some of the run's cases have no limits, a line for each reason."""
         return [] if self._of_run is None else self._of_run.notes
 
-    def _lines(self, row: Row) -> list[CeilingLine]:
+    def _lines(self, row: Row) -> list[LimitLine]:
         try:
             found = [] if self._of_run is None else self._of_run.of(row)
         except LinkgaugeError as error:
@@ -77,5 +77,5 @@ class Ceilings:
             return []
         ways = lanes_of(row["pattern"], row["ranks"], row["groups"])
         rates = (None if one.value_bytes_per_s is None else one.value_bytes_per_s * ways for one in found)
-        return [CeilingLine(one.rule, one.kind, rate, one.latency_ns, one.basis)
+        return [LimitLine(one.rule, one.kind, rate, one.latency_ns, one.basis)
                 for one, rate in zip(found, rates, strict=True)]  # fmt: skip

@@ -162,22 +162,22 @@ def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
             name = f"device_to_device_bidirectional_memcpy_{way}_{word}"
             yield _nvbandwidth(name, transport, "bidirectional", initiator=initiator)
         for one, all_of_them, pattern, end in (
-            ("host_to_device", "host_to_all", "host_to_device_beside", "source_memory"),
-            ("device_to_host", "all_to_host", "device_to_host_beside", "target_memory"),
+            ("host_to_device", "host_to_all", "host_to_device_contended", "source_memory"),
+            ("device_to_host", "all_to_host", "device_to_host_contended", "target_memory"),
         ):
             pinned: dict[str, Any] = {end: "pinned"}
             yield _nvbandwidth(f"{all_of_them}_memcpy_{word}", transport, pattern, **pinned)
             for name, ranks in ((one, 1), (all_of_them, 0)):
                 name = f"{name}_bidirectional_memcpy_{word}"
                 if word == "sm":
-                    yield _nvbandwidth(name, transport, "host_device_both", ranks=ranks, source_memory="pinned")
+                    yield _nvbandwidth(name, transport, "host_device_bidirectional", ranks=ranks, source_memory="pinned")
                 else:
                     yield _nvbandwidth(name, transport, pattern, ranks=ranks, variant="both_ways", **pinned)
 
 
 def _nvbandwidth_latency(name: str, ranks: int, source_memory: str) -> PeerTest:
     """A chase of 1,000,000 loads through 2 MiB, whatever size is asked for, from each multiprocessor in turn."""
-    case = {"transport": "kernel", "pattern": "chase", "variant": "in_turn", "clock": "event", "cadence": "isolated",
+    case = {"transport": "kernel", "pattern": "pointer_chase", "variant": "in_turn", "clock": "event", "cadence": "isolated",
             "batch": 1, "source_memory": source_memory}  # fmt: skip
     shape: dict[str, Any] = {"takes_memory": False, "ranks": ranks, "only_bytes": 2 << 20, "once": True}
     return PeerTest(name, case, "nvbandwidth", "time", 0.03, 0.03, **shape)

@@ -1,4 +1,4 @@
-"""`linkgauge against` as a user types it: our real launches over stand-in GPUs and a stand-in NCCL, in turn with a
+"""`linkgauge crosscheck` as a user types it: our real launches over stand-in GPUs and a stand-in NCCL, in turn with a
 program that prints what nccl-tests prints. The stand-ins are built with the C++ tests (`./lg test`).
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from executables import python_program
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from program import linkgauge
 from thorough import most
 
@@ -51,7 +51,7 @@ def against(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         "XDG_CACHE_HOME": str(cwd / "cache"),
         "LINKGAUGE_STAND_IN": "devices=3",
     }
-    return linkgauge("against", *words, cwd=cwd, env=environment)
+    return linkgauge("crosscheck", *words, cwd=cwd, env=environment)
 
 
 def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> None:

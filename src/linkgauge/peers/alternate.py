@@ -9,12 +9,12 @@ from typing import Any
 
 from linkgauge.model.case import Case, held_apart
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.peers.catalogue import PeerTest, peer_tests
+from linkgauge.peers.catalog import PeerTest, peer_tests
 from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, write_rows
 from linkgauge.peers.request import Request, Row, rows_of
 
 
-def measure_beside(
+def measure_alternating(
     run: Path, peers: Sequence[str], *, mpi: str, devices: str, bind: str, tell: Callable[[str], None]
 ) -> None:
     """Drive each `PEER=FOLDER` beside the run in the folder `run`; prints one table and keeps it as `with/ratios.json`.

@@ -1,4 +1,4 @@
-"""Ceilings reach the charts by name, counted as the shown figure is; a system that cannot be read stops nothing."""
+"""Limits reach the charts by name, counted as the shown figure is; a system that cannot be read stops nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import RunFolderError
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
-from linkgauge.view.ceilings import Ceilings
+from linkgauge.view.limits import Limits
 from linkgauge.view.judged import findings_of
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results
@@ -32,31 +32,31 @@ def run_on(path: Path, system: Any) -> linkgauge.store.run.Run:  # type: ignore[
     return linkgauge.load(make_run(path, cases=CASES, samples=30, info={"system": system}))
 
 
-def test_ceilings_are_those_of_the_system(tmp_path: Path) -> None:
+def test_limits_are_those_of_the_system(tmp_path: Path) -> None:
     run = run_on(tmp_path / "run", to_data(load("hgx-h200-4")))
-    results, ceilings = Results(run), Ceilings(run)
+    results, limits = Results(run), Limits(run)
     rows = {row["pattern"]: row for row in results.rows}
-    one_way = ceilings.least_bound(rows["unidirectional"])
-    both = ceilings.least_bound(rows["bidirectional"])
+    one_way = limits.limit_of(rows["unidirectional"])
+    both = limits.limit_of(rows["bidirectional"])
     assert one_way is not None
     assert both is not None
-    # The headline of a bidirectional case is the sum of its ways, so its ceilings are doubled.
+    # The headline of a bidirectional case is the sum of its ways, so its limits are doubled.
     assert both.goodput_bytes_per_s == pytest.approx(2 * (one_way.goodput_bytes_per_s or 0))
     assert one_way.goodput_bytes_per_s == pytest.approx(450e9)
     for row in results.rows:
-        kinds = {line.kind for line in ceilings.of(row)}
-        assert "bound" in kinds
-        assert all(line.rule and line.basis for line in ceilings.of(row))
-    assert "achievable" in {line.kind for row in results.rows for line in ceilings.of(row)}
+        kinds = {line.kind for line in limits.of(row)}
+        assert "upper bound" in kinds
+        assert all(line.rule and line.basis for line in limits.of(row))
+    assert "measured" in {line.kind for row in results.rows for line in limits.of(row)}
     assert "450 (max_flow)" in report_html(run, findings=())
 
 
 @pytest.mark.parametrize("system", [{"links": 4}, *(pytest.param(one, marks=MORE) for one in FURTHER)])
 def test_a_system_that_cannot_be_read_stops_nothing(tmp_path: Path, system: Any) -> None:
     run = run_on(tmp_path / "run", system)
-    ceilings = Ceilings(run)
-    assert all(ceilings.of(row) == [] for row in Results(run).rows)
-    assert "No ceilings" in report_html(run, findings=())
+    limits = Limits(run)
+    assert all(limits.of(row) == [] for row in Results(run).rows)
+    assert "No limits" in report_html(run, findings=())
 
 
 def test_a_system_that_is_none_is_refused_at_the_door(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_rule_that_fails_is_said_and_stops_nothing(rich_run: Any, monkeypatch:
     assert "no findings" in report_html(loaded)
 
 
-def test_show_carries_ceilings_and_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_carries_limits_and_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Below a curve its rules with their kinds, beside a pair's goodput its share of the least bound."""
     cases = [make_case("kernel", "unidirectional", 1 << 28, pair) for pair in itertools.permutations(range(4), 2)]
     info = {"system": to_data(load("hgx-h200-4"))}

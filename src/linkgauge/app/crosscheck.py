@@ -1,4 +1,4 @@
-"""`linkgauge against`: an installed peer and our cases in turn, by the peer's own estimator."""
+"""`linkgauge crosscheck`: an installed peer and our cases in turn, by the peer's own estimator."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _KINDS = ("device", "pageable", "pinned", "managed")
 
 
 @command(
-    "against",
-    epilog="Example: linkgauge against osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 "
+    "crosscheck",
+    epilog="Example: linkgauge crosscheck osu=/opt/osu --tests osu_latency --size 8:1MiB:x2 --mpi openmpi-4.1.4 "
     "--devices host:2",
 )
 @argument(
@@ -81,7 +81,7 @@ _KINDS = ("device", "pageable", "pinned", "managed")
     help="Set for both sides; without a value as it is here, unseen in ps. May be repeated.",
 )
 @flag("--json", "as_json", help="Print the table as JSON.")
-def against_command(
+def crosscheck_command(
     peer: str,
     tests: str,
     size: str,
@@ -110,7 +110,7 @@ def against_command(
     so far is written after each round.
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
-    from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
+    from linkgauge.peers.catalog import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import Request, rows_of
@@ -127,7 +127,7 @@ def against_command(
     if name not in BETWEEN_NODES and (hosts or nodes or window):
         theirs = ", ".join(BETWEEN_NODES)
         raise UsageError(f"--hosts, --nodes and --window are of {theirs}: leave them out with {name}")
-    results = out or default_out(name, Path("against"))
+    results = out or default_out(name, Path("crosscheck"))
     places = asked_hosts(nodes, hosts)
     if places and bind != "none":
         raise UsageError("--bind core is of one node's cores: leave it out with --hosts and --nodes")

@@ -1,4 +1,4 @@
-"""`linkgauge system`: show, draw, dump or record a machine, described or at hand."""
+"""`linkgauge topology`: show, draw, dump or record a machine, described or at hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@command("system", help="Devices, switches and links: discovered, described, drawn.")
+@command("topology", help="Devices, switches and links: discovered, described, drawn.")
 @argument("name", metavar="[NAME|FILE]", default=None, help="A described system, or a file of one.")
 @flag("--here", help="Discover this machine.")
 @option("--recorded", type=PATH, help="Discover a recorded machine from its folder.")
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @option("--record", type=PATH, help="With --here: store what discovery reads, into a new folder.")
 @option("--identities/--no-identities", default=False, help="With --record: keep UUIDs and serial numbers.")
 @option("--unit", default="GB/s", help="Unit of the rates shown.")
-def system_command(
+def topology_command(
     name: str | None,
     here: bool,
     recorded: Path | None,
@@ -49,7 +49,7 @@ def system_command(
         from linkgauge.system.record import record as store
 
         written = store(record, identities=identities)
-        click.echo(f"{len(written)} files in {record}; play back with: linkgauge system --recorded {record}", err=True)
+        click.echo(f"{len(written)} files in {record}; play back with: linkgauge topology --recorded {record}", err=True)
     if name is None and not here and recorded is None:
         for known in names():
             click.echo(f"{known:18} {catalog.load(known).title}")

@@ -1,6 +1,6 @@
 """Loads beside a measured job: how they are written, and the cases that they are.
 
-The dimension `beside` is text: loads apart by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
+The dimension `background` is text: loads apart by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
 `copy_engine host_to_device 64MiB on=2,3 duty=0.5`. `on` says where: devices (`2,3` one load on both, `2+3` one on
 each), `same` (those of the measured job), `rest` (all others), or `rest:1/4` (every fourth of these, from the first
 on). `mpi=NAME` makes the load a launch of its own, of that MPI library (`same`: the measured job's). In canonical form,
@@ -189,7 +189,7 @@ def _value(value: Any) -> str:
 
 @functools.lru_cache(maxsize=256)
 def loads_of(text: str) -> tuple[LoadCase, ...]:
-    """The loads of a case, by its canonical `beside`. UsageError where it is none."""
+    """The loads of a case, by its canonical `background`. UsageError where it is none."""
     if not text:
         return ()
     found = []
@@ -204,12 +204,12 @@ def loads_of(text: str) -> tuple[LoadCase, ...]:
 
 def jobs_of(case: Case) -> list[Case]:
     """The jobs of a case that are of its own launch: the measured one, then loads."""
-    return [case, *(load.case for load in loads_of(case.beside) if not load.mpi)]
+    return [case, *(load.case for load in loads_of(case.background) if not load.mpi)]
 
 
 def own_launches(case: Case) -> list[tuple[int, LoadCase]]:
     """The loads of a case that are launches of their own, each with its number, from 1."""
-    return [(number, load) for number, load in enumerate(loads_of(case.beside), 1) if load.mpi]
+    return [(number, load) for number, load in enumerate(loads_of(case.background), 1) if load.mpi]
 
 
 def with_libraries(text: str, name_of: Callable[[str], str]) -> str:
@@ -224,8 +224,8 @@ def with_libraries(text: str, name_of: Callable[[str], str]) -> str:
 
 def on_devices(case: Case, ordinal_of: Callable[[int], int]) -> Case:
     """The same case on other devices: every ordinal that it or a load of it names goes through `ordinal_of`."""
-    moved = tuple(dataclasses.replace(one, case=one.case.on_devices(ordinal_of)) for one in loads_of(case.beside))
-    return dataclasses.replace(case.on_devices(ordinal_of), beside=written(moved))
+    moved = tuple(dataclasses.replace(one, case=one.case.on_devices(ordinal_of)) for one in loads_of(case.background))
+    return dataclasses.replace(case.on_devices(ordinal_of), background=written(moved))
 
 
 def ranks_per_device(case: Case) -> int:

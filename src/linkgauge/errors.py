@@ -20,9 +20,9 @@ class Exit(enum.IntEnum):
     """What the command line ends with (docs/definitions.md, exit status)."""
 
     DONE = 0
-    SHORT = 1
+    FAIL = 1
     BAD_INPUT = 2
-    CANNOT_JUDGE = 3
+    UNKNOWN = 3
     SOME_FAILED = 4
     LACKING = 5
     NOTHING = 6

@@ -28,7 +28,8 @@ def beside(cluster: Cluster, name: str, hosts: str, beside: str, *more: str) -> 
     """A flow between two hosts, the first ones, beside a load, and what fair shares make of it."""
     (cluster.folder / "fabric").write_text(cluster.layout.fabric_file())
     run = measured(cluster, name, "--hosts", hosts, "--devices", "host:1", "--mpi", library("mpich"), "--ranks", "2",
-                   "--transport", "mpi", "--pattern", "ring_shift", "--size", "256KiB", "--background", beside, "--fabric",
+                   "--transport", "mpi", "--pattern", "ring_shift", "--size", "256KiB", "--background", beside,
+                   "--fabric",
                    "fabric", *more, "--stop-rule", "count", "--stop-samples", "18", "--max-time", "60s",
                    *(word for one in BY_TCP for word in ("--env", one)))  # fmt: skip
     assert {row.status for row in run.rows()} == {"ok"}

@@ -141,7 +141,11 @@ def test_sweeps_of_a_run() -> None:
     rows += [row("unidirectional", size, 64 * (400 + size / 50), window=64) for size in sizes]
     rows += [row("allreduce", size, 9000 + size / 20) for size in sizes]
     rows += [row("broadcast", size, 9000 + size / 20) for size in sizes[:3]]
-    rows += [row("pingpong", 1 << 30, 1.0, status="failed"), row("pingpong", 1 << 30, None), row("pointer_chase", 64, 500.0)]
+    rows += [
+        row("pingpong", 1 << 30, 1.0, status="failed"),
+        row("pingpong", 1 << 30, None),
+        row("pointer_chase", 64, 500.0),
+    ]
     found = {str(sweep.dimensions["pattern"]): sweep for sweep in sweeps_of(rows)}
     assert set(found) == {"pingpong", "unidirectional", "allreduce"}
     assert found["pingpong"].fit.pieces[0].latency.value == pytest.approx(3000)

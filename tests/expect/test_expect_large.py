@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from linkgauge.expect import limits, cuts, flows, paths
+from linkgauge.expect import cuts, flows, limits, paths
 from linkgauge.expect.alike import alike, alike_but
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.system import System, from_toml

@@ -50,7 +50,10 @@ def test_what_was_seen_holds_for_the_model_and_the_way() -> None:
     seen = found("hgx-h200-4", pattern="pointer_chase", devices=(0, 1))["seen_latency"]
     assert (seen.kind, seen.latency_ns) == ("typical", 824.0)
     assert "nvbandwidth" in seen.source
-    assert found("hgx-h200-4", pattern="pointer_chase", devices=(0,), source_memory="pinned")["seen_latency"].latency_ns == 1184
+    assert (
+        found("hgx-h200-4", pattern="pointer_chase", devices=(0,), source_memory="pinned")["seen_latency"].latency_ns
+        == 1184
+    )
     assert "seen_latency" not in found("hgx-h100-4", pattern="pointer_chase", devices=(0, 1))
     copies = {"pattern": "pingpong", "transport": "copy_engine", "size": 8}
     assert found("sli-rtx2080", **copies, devices=(0, 1))["seen_latency"].latency_ns == 8000
@@ -92,8 +95,10 @@ def achieved(rows: list[dict[str, Any]], **case: Any) -> dict[str, float | None]
 
 
 ROWS = [
-    row("pointer_chase", (0,), 143.0), row("pointer_chase", (1,), 141.0), row("pointer_chase", (1,), 600.0, size=1 << 28),
-    row("pointer_chase", (0, 1), 853.0), row("pointer_chase", (1, 2), 860.0), row("pointer_chase", (0,), 1184.0, source_memory="pinned"),
+    row("pointer_chase", (0,), 143.0), row("pointer_chase", (1,), 141.0),
+    row("pointer_chase", (1,), 600.0, size=1 << 28),
+    row("pointer_chase", (0, 1), 853.0), row("pointer_chase", (1, 2), 860.0),
+    row("pointer_chase", (0,), 1184.0, source_memory="pinned"),
     row("pointer_chase", (3,), 90.0, status="corrupt"),
     row("empty_op", (0,), 4000.0, size=0), row("empty_op", (1,), 3900.0, size=0),
     row("empty_op", (2,), 100.0, transport="copy_engine"), row("empty_op", (3,), 90.0, clock="event"),

@@ -18,7 +18,7 @@ import scipy.optimize
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from linkgauge.expect import limits, flows
+from linkgauge.expect import flows, limits
 from linkgauge.expect.graph import Wires, wires
 from linkgauge.system import System, from_toml
 from trees import arborescences
@@ -174,7 +174,10 @@ def test_a_library_whose_switches_repeat_is_bounded_by_cuts_alone() -> None:
     names = list(graph.devices.values())
     reached = flows.packed_trees(graph, dict.fromkeys(names, 1), repeaters=graph.multicast)
     assert reached is not None
-    assert values(able, pattern="allgather", transport="ccl")["tree_packing"] == ("upper bound", pytest.approx(5 * reached))
+    assert values(able, pattern="allgather", transport="ccl")["tree_packing"] == (
+        "upper bound",
+        pytest.approx(5 * reached),
+    )
     assert 5 * reached == pytest.approx(31.25e9)
     assert values(able, pattern="allgather", transport="kernel")["tree_packing"] == ("upper bound", pytest.approx(15e9))
 

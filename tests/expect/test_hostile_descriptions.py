@@ -129,7 +129,7 @@ def test_texts_of_a_description_are_printed_and_never_obeyed(
         hostile = described(tmp_path, text.replace("a book", f"a{control} book"))
         assert "source: a text with control characters" in refused(capsys, "expect", hostile)
     file = described(tmp_path, text)
-    for command in ("expect", "system"):
+    for command in ("expect", "topology"):
         assert run_command([command, file]) == 0
         out = capsys.readouterr().out
         assert "gpu[/]0" in out
@@ -167,7 +167,7 @@ def test_texts_of_a_description_are_printed_and_never_obeyed(
 def test_what_no_machine_has_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, words: str
 ) -> None:
-    for command in ("expect", "system"):
+    for command in ("expect", "topology"):
         assert words in refused(capsys, command, described(tmp_path, text))
 
 
@@ -195,7 +195,7 @@ def test_json_of_many_things_that_are_nothing(tmp_path: Path) -> None:
     file = tmp_path / "machine.json"
     for text, words in (("[],", "notes has 1333334"), ("0,", "notes has 2000001"), ('{"a":0},', "notes[0] is dict")):
         file.write_text('{"name": "m", "notes": [' + text * (4_000_000 // len(text)) + "1e999]}", encoding="utf-8")
-        line = refused_cheaply("system", str(file))
+        line = refused_cheaply("topology", str(file))
         assert words in line
         assert "notes" in line
 
@@ -212,7 +212,7 @@ def test_as_many_links_as_are_read_take_little() -> None:
 def test_a_pipe_is_no_description(tmp_path: Path) -> None:
     pipe = tmp_path / "machine.toml"
     os.mkfifo(pipe)
-    for command in ("expect", "system"):
+    for command in ("expect", "topology"):
         assert "is no regular file" in refused_cheaply(command, str(pipe))
     assert "is no regular file" in refused_cheaply("run", "--plan", str(pipe), "--dry-run")
     asked = ("--pattern", "alltoallv", "--size", "8", "--dry-run")
@@ -302,7 +302,8 @@ OPTIONS = [
     *(["lumi-g", "--root", r, "--pattern", "broadcast"] for r in ("8", "-1", "x", "9" * 30)),
     *(["lumi-g", "--unit", u] for u in ("", "GB", "[b]", "x" * 5000)),
     ["lumi-g", "--fits"], ["lumi-g", "--system", "alps"], ["lumi-g", "--here"], [], ["nonesuch"], ["[/bold]"],
-    ["lumi-g", "--schedule", "--nodes", "2"], ["lumi-g", "--schedule", "--pattern", "pointer_chase"], ["lumi-g", "--nonesuch"],
+    ["lumi-g", "--schedule", "--nodes", "2"], ["lumi-g", "--schedule", "--pattern", "pointer_chase"],
+    ["lumi-g", "--nonesuch"],
 ]  # fmt: skip
 REFUSE = """
 import contextlib, io, json, sys, time

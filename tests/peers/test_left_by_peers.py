@@ -95,7 +95,8 @@ def test_two_comparisons_do_not_go_into_one_folder_at_once(tmp_path: Path) -> No
     (tmp_path / "out").mkdir()
     hold = Hold(tmp_path / "out")
     words = [*WORDS[1:-4], "--mpi", libraries()[0], "--devices", "host:2", "--out", "out"]
-    done = subprocess.run([sys.executable, "-m", "linkgauge", "crosscheck", *words], cwd=tmp_path, text=True, timeout=100,
+    done = subprocess.run([sys.executable, "-m", "linkgauge", "crosscheck", *words], cwd=tmp_path, text=True,
+                          timeout=100,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
                           check=False)  # fmt: skip
     hold.release()

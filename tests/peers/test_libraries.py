@@ -18,7 +18,7 @@ import pytest
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.peers import drive, launch
-from linkgauge.peers.catalog import peer_tests
+from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.drive import alternate
 from linkgauge.peers.launch import Ours, Shared, our_ccl, our_mpi, shared, why_other_nccl
 from linkgauge.peers.request import Request, rows_of
@@ -231,9 +231,7 @@ def test_an_mpi_library_of_the_same_soname_is_shared_and_the_flag_for_another_is
     other = compiled(tmp_path / "osu_bw", main, str(debian.library), f"-Wl,-rpath,{debian.library.parent}")
     with pytest.raises(EnvironmentLackingError) as lacking:
         shared(other, [our_mpi(ours)])
-    assert f"osu_bw was built for libmpich.so.12, ours is {ours.library}: fix: --mpi debian, or" in str(
-        lacking.value
-    )
+    assert f"osu_bw was built for libmpich.so.12, ours is {ours.library}: fix: --mpi debian, or" in str(lacking.value)
 
 
 def test_our_nccl_is_what_a_launch_would_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -353,7 +353,8 @@ def test_the_library_in_use_is_listed(tmp_path: Path, nccl: str, version: str) -
 def test_flags_and_chases_between_devices_are_measured(tmp_path: Path) -> None:
     plan = (
         '[[case]]\ntransport = "kernel"\npattern = "flag_pingpong"\npairs = "all"\ndevices = [[0, 1]]\n'
-        '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\nsize = "64KiB"\npairs = "first"\ndevices = [[0, 1]]\n'
+        '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\n'
+        'size = "64KiB"\npairs = "first"\ndevices = [[0, 1]]\n'
         '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\nsize = "64KiB"\nsource_memory = "pinned"\n'
         "devices = [[0, 1]]\n"
     )

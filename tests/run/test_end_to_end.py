@@ -56,7 +56,15 @@ def test_every_pattern_runs_verified_on_every_transport_that_supports_it(
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     measured = {(row.case.transport, row.case.pattern) for row in rows if row.status == "ok"}
     assert {(transport, pattern) for transport in transports for pattern in DATA_PATTERNS} <= measured
-    for one in ("local_copy", "host_to_device", "device_to_host", "host_device_bidirectional", "stream_copy", "pointer_chase", "empty_op"):
+    for one in (
+        "local_copy",
+        "host_to_device",
+        "device_to_host",
+        "host_device_bidirectional",
+        "stream_copy",
+        "pointer_chase",
+        "empty_op",
+    ):
         assert ("kernel", one) in measured
 
 

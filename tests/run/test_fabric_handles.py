@@ -115,7 +115,8 @@ def test_between_nodes_they_reach_where_other_handles_do_not(tmp_path: Path, han
         '[[case]]\ntransport = ["copy_engine", "kernel"]\nsize = "48KiB"\ninitiator = ["sender", "receiver"]\n'
         'pattern = ["pingpong", "unidirectional", "bidirectional", "alltoall", "allreduce", "halo", "barrier"]\n'
         f'pairs = "first"\nhandles = "{handles}"\nstop_rule = "count"\nstop_samples = 5\nmax_time = "30s"\n'
-        '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\nsize = "8KiB"\npairs = "first"\nhandles = "fabric"\n'
+        '[[case]]\ntransport = "kernel"\npattern = "pointer_chase"\n'
+        'size = "8KiB"\npairs = "first"\nhandles = "fabric"\n'
     )
     (tmp_path / "plan.toml").write_text(plan)
     environment = {

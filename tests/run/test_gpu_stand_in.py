@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from linkgauge.model.case import MANAGED_USES, Case
-from linkgauge.peers.catalog import peer_tests
+from linkgauge.peers.catalogue import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import Request, rows_of
 from linkgauge.stats.interference import interferences
-from linkgauge.stats.summary import summarize
+from linkgauge.stats.summary import summarise
 from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
@@ -464,7 +464,9 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
             ):
                 row = measured[transport, pattern, cadence, (0, 1, 2)]
                 assert row.record["lanes"][2] == lane
-                assert row.record["bytes_total"] == 3 * (64 << 10) * (2 if pattern == "host_device_bidirectional" else 1)
+                assert row.record["bytes_total"] == 3 * (64 << 10) * (
+                    2 if pattern == "host_device_bidirectional" else 1
+                )
                 assert (transport, pattern, cadence, (1,)) in measured
     for device in range(3):
         row = measured["copy_engine", "bidirectional", "isolated", (device,)]
@@ -473,7 +475,7 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
 
     [sums] = [
         one
-        for one in summarize(load(tmp_path / "run")).to_pylist()
+        for one in summarise(load(tmp_path / "run")).to_pylist()
         if (one["transport"], one["pattern"], one["devices"]) == ("kernel", "bidirectional", [1])
     ]
     assert sums["lane_name"] == "sum"
@@ -508,7 +510,7 @@ batch = 3
             assert row.record["lanes"] == [lane]
             assert row.record["bytes_total"] == 64 << 10
     # One rank's times, and a goodput of its bytes alone.
-    for one in summarize(load(tmp_path / "run")).to_pylist():
+    for one in summarise(load(tmp_path / "run")).to_pylist():
         if one["status"] == "ok":
             assert one["goodput_bytes_per_s"] == pytest.approx((64 << 10) / one["median_ns"] * 1e9)
 

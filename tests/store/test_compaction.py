@@ -246,5 +246,8 @@ def test_a_linkgauge_that_writes_format_1_refuses_what_was_begun_with_this_one(
     in_progress: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "FORMAT_VERSION", 1)
-    with pytest.raises(RunFolderError, match="format 2, newer than 1, which this Linkgauge reads: install a newer"):
+    with pytest.raises(
+        RunFolderError,
+        match="format 3, newer than 1, which this Linkgauge reads: install a newer",
+    ):
         linkgauge.load(in_progress)

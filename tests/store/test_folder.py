@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -16,8 +17,8 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import LinkgaugeError, RunFolderError, UsageError
-from linkgauge.model.case import LATER_DIMENSIONS
-from linkgauge.store import schema
+from linkgauge.model.case import LATER_DIMENSIONS, StopRule
+from linkgauge.store import older, schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import Run
@@ -344,3 +345,32 @@ def test_what_ended_processes_left_half_written_goes_and_all_else_stays(tmp_path
     before = {file.relative_to(path) for file in path.rglob("*")}
     RunFolder.open(path).clear_unfinished()
     assert before - {file.relative_to(path) for file in path.rglob("*")} == {Path(name) for name in go}
+
+
+def test_what_format_2_called_otherwise_is_read_by_the_present_names(tmp_path: Path) -> None:
+    """A run with the former names of columns, patterns, loads and moments, in tables and in a journal."""
+    loaded = make_case("copy_engine", "host_device_bidirectional", 4096, (0, 1))
+    loaded = dataclasses.replace(loaded, background="kernel host_stream 64KiB on=0", stop=StopRule(time_ns=7_000_000))
+    path = make_run(tmp_path / "run", cases=[loaded, make_case("kernel", "pointer_chase", 4096, (0,))], samples=3)
+    before = [(row.case, row.status) for row in linkgauge.load(path).rows()]
+    table = pq.read_table(path / "cases.parquet")
+    former = {new: old for old, new in older.COLUMNS.items()}
+    words = {new: old for old, new in older.PATTERNS.items()}
+    for name in ("pattern", "background"):
+        at = table.schema.get_field_index(name)
+        texts = [" ".join(words.get(word, word) for word in text.split(" ")) for text in table[name].to_pylist()]
+        table = table.set_column(at, name, pa.array(texts, pa.string()))
+    assert "host_device_both" in table["pattern"].to_pylist()
+    assert "kernel cpu_stream 64KiB on=0" in table["background"].to_pylist()
+    metadata = table.schema.metadata
+    table = table.rename_columns([former.get(name, name) for name in table.column_names])
+    pq.write_table(table.replace_schema_metadata(metadata), path / "cases.parquet")
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**info, "format_version": 2}))
+    after = linkgauge.load(path)
+    assert [(row.case, row.status) for row in after.rows()] == before
+    assert before[0][0].stop.time_ns == 7_000_000
+    assert not RunFolder.open(path).resumable
+    assert older.dimensions({"beside": "", "pattern": "floor", "stop_time_ns": 5}) == {
+        "background": "", "pattern": "empty_op", "max_time_ns": 5
+    }  # fmt: skip

@@ -15,8 +15,8 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
-from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.charts_spread import noisiest
+from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import Row
 from synthetic import make_case, make_run
@@ -28,7 +28,10 @@ class TenGigabytes(Limits):
     """A system on which everything is bounded by 10 GB/s."""
 
     def of(self, row: Row) -> list[LimitLine]:
-        return [LimitLine("max_flow", "upper bound", 10e9, None, ""), LimitLine("payload_share", "typical", 9e9, 5e3, "")]
+        return [
+            LimitLine("max_flow", "upper bound", 10e9, None, ""),
+            LimitLine("payload_share", "typical", 9e9, 5e3, ""),
+        ]
 
 
 def values(chart: Any, **required: Any) -> list[dict[str, Any]]:
@@ -111,10 +114,10 @@ def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -
 
 def test_limits_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
     _, rows = rich.panels[0]
-    limits = TenGigabytes(rich_run)
-    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", limits), fields=("rule", "value", "from"))
+    known = TenGigabytes(rich_run)
+    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", known), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in limits} == {("max_flow", 80.0), ("payload_share", 72.0)}
-    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", limits), fields=("rule", "value", "from"))
+    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", known), fields=("rule", "value", "from"))
     assert {(limit["rule"], limit["value"]) for limit in latency} == {("payload_share", 5.0)}
 
 
@@ -221,7 +224,7 @@ def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
     assert charts_curves.share_of_peak(rich, Limits(rich_run), "GB/s") is None
 
 
-def test_a_transport_has_one_color_everywhere(rich: Results) -> None:
+def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
     for _, rows in rich.panels:
         for chart in (
             charts_curves.goodput_over_size(rich, rows, "GB/s"),
@@ -229,8 +232,8 @@ def test_a_transport_has_one_color_everywhere(rich: Results) -> None:
         ):
             text = json.dumps(charts.spec_of(charts.themed(chart)))
             for label in {rich.label(row) for row in rows if row["size"] == 1 << 30}:
-                assert charts.color_of(charts.transport_of(label)) in text
-    assert len(set(charts.TRANSPORT_COLORS.values())) == len(charts.TRANSPORT_COLORS)
+                assert charts.colour_of(charts.transport_of(label)) in text
+    assert len(set(charts.TRANSPORT_COLOURS.values())) == len(charts.TRANSPORT_COLOURS)
 
 
 def test_what_has_no_goodput_or_samples_is_said(tmp_path: Any) -> None:

@@ -14,8 +14,8 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import RunFolderError
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data
-from linkgauge.view.limits import Limits
 from linkgauge.view.judged import findings_of
+from linkgauge.view.limits import Limits
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run
@@ -82,8 +82,8 @@ def test_show_carries_limits_and_shares(tmp_path: Path, capsys: pytest.CaptureFi
     path = make_run(tmp_path / "r", cases=cases, samples=8, time_ns=lambda case: case.size / 360.0, info=info)
     assert run_command(["show", str(path), "--all"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "limits at 256 MiB, GB/s: max_flow (bound) 450" in shown
-    assert "widest_path (constructive) 150" in shown
+    assert "limits at 256 MiB, GB/s: max_flow (upper bound) 450" in shown
+    assert "widest_path (achievable schedule) 150" in shown
     assert "% of limit" in shown
     shares = {float(share) / 100 / (float(rate) / 450) for rate, share in re.findall(r"(\d{3}) (\d+)%", shown)}
     assert len(re.findall(r"\d{3} \d+%", shown)) == 12

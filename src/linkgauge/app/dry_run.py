@@ -51,7 +51,10 @@ class Expected:
             return f"{'at least' if rule in ('wire_time', 'cycle') else 'seen'} {times[rule]:.4g} ns ({rule})"
         found = [c for c in known if "value_bytes_per_s" in c]
         words = []
-        for kind, choose, label in (("upper bound", min, "at most"), ("achievable schedule", max, "by a known schedule")):
+        for kind, choose, label in (
+            ("upper bound", min, "at most"),
+            ("achievable schedule", max, "by a known schedule"),
+        ):
             rates = {c["rule"]: c["value_bytes_per_s"] for c in found if c["kind"] == kind}
             if rates:
                 rule = choose(rates, key=lambda name: rates[name])

@@ -401,7 +401,9 @@ def latency_words(latency_ns: float, found: Sequence[Limit]) -> str:
     """Return a measured latency over the best that this run reached; one below a bound is said to be wrong."""
     words = show_time(latency_ns)
     known = {c.rule: c.latency_ns for c in found if c.latency_ns is not None}
-    broken = [c.rule for c in found if c.kind == "upper bound" and c.latency_ns is not None and latency_ns < c.latency_ns]
+    broken = [
+        c.rule for c in found if c.kind == "upper bound" and c.latency_ns is not None and latency_ns < c.latency_ns
+    ]
     if broken:
         return f"{words}, faster than the bound {broken[0]}: the rule, the description or the measurement is wrong"
     best = [c.rule for c in found if c.kind == "measured" and c.rule in known]

@@ -110,7 +110,9 @@ def new_run(asked: Asked, *, dry_run: bool, as_json: bool, report: bool) -> int:
 
         mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.launches), ""))
         try:
-            measure_alternating(folder.path, asked.peers, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note)
+            measure_alternating(
+                folder.path, asked.peers, mpi=mpi, devices=asked.devices, bind="none", tell=reporter.note
+            )
         finally:
             if report:
                 MakingReport(folder.path).tell(reporter)

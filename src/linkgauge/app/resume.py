@@ -42,6 +42,8 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     began = time.monotonic()
     retry = _retry(asked.retry)
     folder = RunFolder.open(path)
+    if not folder.resumable:
+        raise UsageError(f"{path}: an older Linkgauge made this run: read it (linkgauge show {path}), or measure anew")
     folder.hold()
     stored_launches = read_launches(folder.path)
     env = run_options.parse_env(asked.env)

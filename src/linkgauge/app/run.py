@@ -242,7 +242,7 @@ def typed_dimensions(words: dict[str, Any]) -> Mapping[str, Sequence[str]]:
     Raises:
         UsageError: `--set` without `--app`, or not of its form.
     """
-    dimensions = {name: texts for name in DIMENSIONS if (texts := words.pop(name))}
+    dimensions = {name: texts for name, one in DIMENSIONS.items() if (texts := words.pop(one.key))}
     return run_options.application_texts(dimensions, words.pop("settings"))
 
 

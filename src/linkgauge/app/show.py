@@ -45,8 +45,8 @@ def show_command(
 
     from linkgauge.view import tables
     from linkgauge.view.answer import FirstLook
-    from linkgauge.view.limits import Limits
     from linkgauge.view.judged import findings_of
+    from linkgauge.view.limits import Limits
     from linkgauge.view.summary import print_first_screen
 
     console = Console()
@@ -121,8 +121,8 @@ def plot_command(
     from linkgauge.errors import UsageError
     from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
-    from linkgauge.view.limits import Limits
     from linkgauge.view.figures import Selection, draw, write_figure
+    from linkgauge.view.limits import Limits
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
 

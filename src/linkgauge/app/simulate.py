@@ -30,8 +30,15 @@ _SAID_EVERY_S = 10
 @option("--root", type=click.IntRange(min=0), default=0, help="The root's rank.")
 @option("--seed", type=click.IntRange(min=0), default=0, help="Of all that is drawn.")
 @option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A figure of the network, assumed by you.")
-@option("--background", multiple=True, metavar="PATTERN:GPUS[:SIZE]", help="A job that goes on beside it, placed with it.")
-@option("--background-share", type=FiniteRange(0, 1), default=0.0, help="Fill this share of the other nodes with drawn jobs.")
+@option(
+    "--background", multiple=True, metavar="PATTERN:GPUS[:SIZE]", help="A job that goes on beside it, placed with it."
+)
+@option(
+    "--background-share",
+    type=FiniteRange(0, 1),
+    default=0.0,
+    help="Fill this share of the other nodes with drawn jobs.",
+)
 @option("--draws", type=click.IntRange(1, 1000), default=20, help="Of the background.")
 @flag("--pessimistic", help="With --background: overfull ports hold back all that shares links with what goes there.")
 @option("--calibrate", type=PATH, metavar="RUN", help="A run on 2 to 8 nodes, for the library's factor.")
@@ -94,7 +101,9 @@ def simulate_command(
     rules = parse_rules(routing, fabric)
     where = parse_placement(placement, seed)
     if (background and background_share) or (pessimistic and not background):
-        raise UsageError("--background and --background-share exclude each other, and --pessimistic goes with --background")
+        raise UsageError(
+            "--background and --background-share exclude each other, and --pessimistic goes with --background"
+        )
     others = None
     if background or background_share:
         others = Others(tuple(parse_load(text) for text in background), background_share, draws, pessimistic)

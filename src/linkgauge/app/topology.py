@@ -49,7 +49,9 @@ def topology_command(
         from linkgauge.system.record import record as store
 
         written = store(record, identities=identities)
-        click.echo(f"{len(written)} files in {record}; play back with: linkgauge topology --recorded {record}", err=True)
+        click.echo(
+            f"{len(written)} files in {record}; play back with: linkgauge topology --recorded {record}", err=True
+        )
     if name is None and not here and recorded is None:
         for known in names():
             click.echo(f"{known:18} {catalog.load(known).title}")

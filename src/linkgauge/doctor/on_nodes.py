@@ -20,7 +20,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.devices import find_devices
 from linkgauge.run.info import machine, settings_of
-from linkgauge.run.interfaces import NETWORK_SHAPE, FIX, Interface, Network, chosen, network, wrong_choices
+from linkgauge.run.interfaces import FIX, NETWORK_SHAPE, Interface, Network, chosen, network, wrong_choices
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import remove_elsewhere
 from linkgauge.run.rank_words import say, shaped, words_of_ranks

@@ -60,7 +60,7 @@ def link_bounds(q: Query, graph: Wires, kind: str) -> list[Limit]:
             each = "each way for each pair" if q.traits.half_round_trip else "for each pair"
             if q.traits.distributed:
                 each = f"for a {q.traits.size_means}"
-            words = f"; {flow.words if kind == 'bound' else 'even shares over the paths of fewest hops'}"
+            words = f"; {flow.words if kind == 'upper bound' else 'even shares over the paths of fewest hops'}"
             add("concurrent_flow", rate * factor, f"{where}, {show_rate(rate)} {each}{words if flow.words else ''}")
     if q.traits.side_by_side_of and q.traits.half_round_trip:
         add("max_flow", *_slowest_pair(q, graph))

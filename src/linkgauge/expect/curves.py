@@ -72,7 +72,8 @@ class CurvesOfRun:
         points: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         for row in rows:
             plain = (
-                row["median_ns"] is not None and not row["app"] and not row["background"] and row["variant"] in ("", BEGUN)
+                row["median_ns"] is not None and not row["app"] and not row["background"]
+                and row["variant"] in ("", BEGUN)
                 and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
                 and row["cadence"] in ("isolated", "barrier") and row["via"] < 0 and row["collectives"] == ""
                 and (row["blocks"] == 0 or row["pattern"] in COPIES_WITHIN)
@@ -182,7 +183,7 @@ class CurvesOfSystem:
                                         "size": _LARGE_BYTES})  # fmt: skip
         rates = {kind: [one.value_bytes_per_s for one in found if one.kind == kind and one.value_bytes_per_s]
                  for kind in ("upper bound", "typical")}  # fmt: skip
-        if not (known := rates["bound"] or rates["typical"]):
+        if not (known := rates["upper bound"] or rates["typical"]):
             return None
         ranks_there = len(devices) if within else count
         payload = float(PATTERNS[asked].payload_bytes(_LARGE_BYTES, ranks_there, 1, ""))

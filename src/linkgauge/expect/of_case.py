@@ -184,7 +184,9 @@ def _typical(q: Query, found: Sequence[Limit]) -> list[Limit]:
 
 def least_of_links(found: Iterable[Limit]) -> Limit | None:
     """Return the limit of the links that what is typical is a share of: the least bound, else the least schedule."""
-    of_links = [c for c in found if c.kind in ("upper bound", "achievable schedule") and c.rule not in ("memory", "local_copy")]
+    of_links = [
+        c for c in found if c.kind in ("upper bound", "achievable schedule") and c.rule not in ("memory", "local_copy")
+    ]
     values = [c for c in of_links if finite(c.value_bytes_per_s)]
     bounds = [c for c in values if c.kind == "upper bound" and c.without is None]
     return min(bounds or values, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
@@ -230,7 +232,7 @@ def _judged(found: Sequence[Limit]) -> list[Limit]:
     """Sort by kind and value; say of a published value above the least bound that no schedule reaches it."""
     bounds = [c for c in found if c.kind == "upper bound" and c.value_bytes_per_s is not None and c.without is None]
     least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
-    order = {"bound": 0, "achievable schedule": 1, "published": 2, "typical": 3, "measured": 4}
+    order = {"upper bound": 0, "achievable schedule": 1, "published": 2, "typical": 3, "measured": 4}
     result = []
     for c in sorted(found, key=lambda c: (order[c.kind], c.value_bytes_per_s or 0.0)):
         above = (

@@ -425,9 +425,7 @@ _TABLE = (
 RULES: dict[str, Rule] = {rule.name: rule for rule in _TABLE}
 
 
-def limit(
-    rule: str, value: float | None, basis: str, *, kind: str | None = None, source: str | None = None
-) -> Limit:
+def limit(rule: str, value: float | None, basis: str, *, kind: str | None = None, source: str | None = None) -> Limit:
     """Return a limit of a rule in the table, with its usual kind and source unless others are given."""
     known = RULES[rule]
     return Limit(rule, kind or known.kind, value, basis, source or known.source)

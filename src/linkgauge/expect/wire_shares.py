@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.expect.graph import FABRIC, HOST
-from linkgauge.expect.of_case import limits, least_of_links
+from linkgauge.expect.of_case import least_of_links, limits
 from linkgauge.expect.query import Query, query
 from linkgauge.expect.rules import RULES, Limit
 from linkgauge.model.patterns import PATTERNS

@@ -172,9 +172,7 @@ def check_baseline(
         if key not in known and key[0] not in left_out:
             reason = f"in the baseline's {len(entry.medians_ns)} runs and not measured, or not ok, in this one"
             verdicts.append(
-                subject.verdict(
-                    "unknown", entry.words, reason, baseline.place, case_key=key[0], devices=entry.devices
-                )
+                subject.verdict("unknown", entry.words, reason, baseline.place, case_key=key[0], devices=entry.devices)
             )
     return verdicts, notes, unknown
 
@@ -199,7 +197,7 @@ def _judged(
     for i, (key, measure) in enumerate(known.items()):
         slower, beyond = (math.expm1(float(x)) for x in (found.shift[i], found.shift[i] - found.usual_level))
         short = bool(rates[i] <= level) and min(slower, beyond) >= margins[i]
-        usual = math.exp(float(found.center[i]))
+        usual = math.exp(float(found.centre[i]))
         limit = usual * math.exp(float(reaches[i]))
         reason = f"{slower:+.1%} against the middle of {len(entries[i].medians_ns)} runs"
         if abs(found.usual_level) >= _MARGIN:

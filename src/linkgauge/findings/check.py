@@ -21,7 +21,7 @@ from linkgauge.findings.requirements import (
     finding_verdict,
     read_rules,
 )
-from linkgauge.findings.siblings import CORES_SLOWER, check_limits, check_collectives, check_siblings
+from linkgauge.findings.siblings import CORES_SLOWER, check_collectives, check_limits, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.model.shape import read_toml

@@ -72,9 +72,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
 
     metric("linkgauge_check_exit_status", "gauge", "0 PASS, 1 FAIL, 3 UNKNOWN.",
            [({}, float(checked.exit_status))])  # fmt: skip
-    rows = [
-        ({"outcome": name.replace(" ", "_")}, float(checked.count(name))) for name in ("pass", "fail", "unknown")
-    ]
+    rows = [({"outcome": name.replace(" ", "_")}, float(checked.count(name))) for name in ("pass", "fail", "unknown")]
     metric("linkgauge_check_verdicts", "gauge", "Requirements by outcome.", rows)
     rated = [v for v in checked.verdicts if v.unit == "B/s" and v.measured is not None and v.case_key]
     timed = [v for v in checked.verdicts if v.unit == "ns" and v.measured is not None and v.case_key]
@@ -84,7 +82,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
            [(_case(v), v.required or 0.0) for v in rated])  # fmt: skip
     metric("linkgauge_case_time_seconds", "gauge", "Median time of a case without goodput.",
            [(_case(v), (v.measured or 0.0) / 1e9) for v in timed])  # fmt: skip
-    metric("linkgauge_case_short", "gauge", "1 for each case that fails its requirement.",
+    metric("linkgauge_case_failed", "gauge", "1 for each case that fails its requirement.",
            [(_case(v), 1.0) for v in checked.verdicts if v.outcome == "fail" and v.case_key])  # fmt: skip
     alarms = [f for f in findings if f.severity != "note"]
     metric("linkgauge_finding", "gauge", "1 for each finding that is no note.",

@@ -69,7 +69,7 @@ class Checked:
     def exit_status(self) -> int:
         """1 if something falls short; 3 if something, or everything, could not be judged; else 0."""
         if self.count("fail"):
-            return Exit.SHORT
+            return Exit.FAIL
         if self.count("unknown") or not self.verdicts:
-            return Exit.CANNOT_JUDGE
+            return Exit.UNKNOWN
         return Exit.DONE

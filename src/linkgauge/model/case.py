@@ -109,11 +109,13 @@ class StopRule:
     relative_half_width: float = field(  # interval: half width of the median's 95 % interval over the median
         default=0.025,
         metadata=_of(Says.HOW_LONG, "interval: half width of the median's interval over the median.", _STOP,
-                     number_in(0, 1)),
+                     number_in(0, 1), name="ci_width"),
     )  # fmt: skip
     time_ns: int = field(
         default=1_000_000_000,
-        metadata=_of(Says.HOW_LONG, "No longer than this; duration: as long as this.", _STOP, time_ns(1)),
+        metadata=_of(
+            Says.HOW_LONG, "No longer than this; duration: as long as this.", _STOP, time_ns(1), name="max_time_ns"
+        ),
     )
 
 
@@ -375,7 +377,10 @@ def _written() -> dict[str, Dimension]:
 
 
 DIMENSIONS: dict[str, Dimension] = _written()
-"""How each dimension is written, by name: the stop rule's are `stop_*`; devices are asked for by how many `ranks`."""
+"""How each dimension is written, by column: the stop rule's are `stop_*`, `ci_width` and `max_time_ns`.
+
+Devices are asked for by how many `ranks`.
+"""
 
 
 def held_apart(*compared: str) -> tuple[str, ...]:

@@ -58,9 +58,14 @@ class Dimension:
         return self.values.expected
 
     @property
+    def key(self) -> str:
+        """A plan's spelling: the column's without its unit, since what is written has one (`max_time = "50ms"`)."""
+        return self.name.removesuffix("_ns")
+
+    @property
     def flag(self) -> str:
         """The command line's spelling."""
-        return "--" + self.name.replace("_", "-")
+        return "--" + self.key.replace("_", "-")
 
     def from_text(self, text: str) -> tuple[Value, ...]:
         """Values of a flag's text; UsageError naming the flag, what was read, and what was expected."""

@@ -207,7 +207,7 @@ def sent_and_received(pattern: str, n: int, m: int, distribution: str) -> tuple[
 
 
 def halo_buffer_bytes(n: int, m: int, distribution: str, *, field: bool) -> int:
-    """Bytes of either of a rank's buffers: a place for each neighbor, also at an open boundary, or a `field` of cells.
+    """Bytes of either of a rank's buffers: a place for each neighbour, also at an open boundary, or a `field` of cells.
 
     0 where no field has faces of m bytes. Errors: UsageError where the distribution is none of so many ranks.
     """
@@ -330,7 +330,7 @@ _TABLE = (
         _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),
         collective=True, distributed=True, spread_of="alltoall", link_ways="both"),
     PatternTraits(
-        "halo", "between neighbors in a grid of ranks, at once", "message across a face", "slowest",
+        "halo", "between neighbours in a grid of ranks, at once", "message across a face", "slowest",
         _halo_most, _one, _window, _halo_total,
         collective=True, distributed=True, windowed=True, link_ways="both"),
     PatternTraits(
@@ -346,7 +346,8 @@ _TABLE = (
         "device_to_host", "from each device into host memory, at once", "per device", "slowest",
         _each, _one, _whole, _each, host_end="target", host_ways=("out",)),
     PatternTraits(
-        "host_device_bidirectional", "between host memory and each device, both ways at once", "per device, each way", "slowest",
+        "host_device_bidirectional", "between host memory and each device, both ways at once",
+        "per device, each way", "slowest",
         lambda m, n, w, d="": Fraction(2 * n * m), _one, _whole, lambda m, n, w, d="": Fraction(2 * n * m),
         host_end="source", host_ways=("out", "into")),
     # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
@@ -363,7 +364,8 @@ _TABLE = (
         "stream_copy", "a copy in each device's memory or any other that it reaches, at once", "bytes copied",
         "slowest", _each, _one, _whole, _each, own_memory=True),
     PatternTraits(
-        "host_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written", "lanes",
+        "host_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written",
+        "lanes",
         _whole, _one, _whole, _whole, ranks="first", own_memory=True, by_cores=True),
     # Alone through its own or pinned memory; of two the first walks through memory of the second.
     PatternTraits(

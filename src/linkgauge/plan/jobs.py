@@ -107,7 +107,8 @@ def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], whe
 def swapped_roles(case: Case) -> list[tuple[Case, str]]:
     """Each load of a case as the measured job, beside the other loads and the case; and why it cannot be so."""
     plain = dataclasses.replace(case, background="")
-    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "background", *LOAD_SETTINGS, *_TIMING)
+    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "background", *LOAD_SETTINGS,
+                                           *_TIMING)
             if getattr(plain, name) != DEFAULTS[name]]  # fmt: skip
     roles = f"a load cannot have {', '.join(lost)} as the case has, with which it would change roles" if lost else ""
     loads = loads_of(case.background)

@@ -88,8 +88,8 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
     `transport` and `pattern` choose among what a table has; a table that has none of them goes, and one that has all
     transports has those too that are meant only where they are named. Every other dimension
     takes the place of the table's; sizes that are asked for are all measured, full or not. Where no table is left and
-    `replace` holds, one table of just what was asked takes the plan's place (`linkgauge run --pattern pointer_chase` needs no
-    plan that has it).
+    `replace` holds, one table of just what was asked takes the plan's place (`linkgauge run --pattern pointer_chase`
+    needs no plan that has it).
     """
     kept = []
     for table in plan.cases:

@@ -121,7 +121,7 @@ PLAN: dict[str, Shape] = {
     "library_choices": flag, "class_weights": class_weights, "case": tables, "launch": tables, "job": tables,
 }  # fmt: skip
 CASE: dict[str, Shape] = {
-    **{name: dimension.from_toml for name, dimension in DIMENSIONS.items()}, "size": _size, "devices": _devices,
+    **{dimension.key: dimension.from_toml for dimension in DIMENSIONS.values()}, "size": _size, "devices": _devices,
     "pairs": one_of(PAIRS), "placement": one_of(CHOICES), "concurrent_pairs": flag, "launch": one_or_more(text),
     "until_gain": parsed_by(quantity.parse_percentage), "until_time": parsed_by(quantity.parse_duration),
     "on": one_of(KINDS), "swap_roles": flag,
@@ -209,7 +209,7 @@ def _job(table: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
 def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
     said = checked(table, only(CASE), where)
     values: dict[str, tuple[Value, ...]] = {"transport": DIMENSIONS["transport"].from_toml("all", where)}
-    values |= {name: said[name] for name in DIMENSIONS if name in said}
+    values |= {name: said[one.key] for name, one in DIMENSIONS.items() if one.key in said}
     if "app" in values and "pattern" not in values:
         values["pattern"] = having(PATTERNS, "scripted")
     if "pattern" not in values:

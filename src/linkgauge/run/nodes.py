@@ -32,7 +32,7 @@ from linkgauge.model.shape import (
 from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
 from linkgauge.run.binding import cores_by_rank, node_cores
 from linkgauge.run.devices import DEVICES_SHAPE, DeviceSet, probe
-from linkgauge.run.interfaces import NETWORK_SHAPE, FIX, Network, chosen, chosen_below, network, wrong_choices
+from linkgauge.run.interfaces import FIX, NETWORK_SHAPE, Network, chosen, chosen_below, network, wrong_choices
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import PrivateFolders, remove_elsewhere

@@ -93,6 +93,11 @@ class RunFolder:
         folder._version = stored["format_version"]
         return folder
 
+    @property
+    def resumable(self) -> bool:
+        """Whether its cases have the keys that the present names give them: not those of formats 1 and 2."""
+        return bool(self._version >= schema.FIRST_OF_THESE_KEYS)
+
     def hold(self) -> None:
         """Let nobody else measure into this folder until this process ends; a second call does nothing.
 

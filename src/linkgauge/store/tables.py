@@ -19,7 +19,7 @@ from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.files import why_nothing_starts
 from linkgauge.model.case import LATER_DIMENSIONS
 from linkgauge.model.shape import each, parsed
-from linkgauge.store import schema
+from linkgauge.store import older, schema
 from linkgauge.store.door import MOST_ROWS
 from linkgauge.store.journal import Record, fsync_folder, launch_files, no_link, open_regular
 from linkgauge.store.schema import identity_of
@@ -40,7 +40,7 @@ _NUMBERS = each(NUMBER_OF_LAUNCH)
 def case_row(header: dict[str, Any]) -> dict[str, Any]:
     """Return the row of cases.parquet that a `case` or `status` record gives; what it does not say is left out."""
     known = set(schema.schema("cases").names)
-    row = {name: value for name, value in (header.get("case") or {}).items() if name in known}
+    row = {name: value for name, value in older.dimensions(header.get("case") or {}).items() if name in known}
     row |= {name: value for name, value in header.items() if name in known}
     if "lanes" in row:
         row["lanes"] = [lane if isinstance(lane, str) else json.dumps(lane) for lane in row["lanes"] or []]
@@ -67,7 +67,8 @@ def launch_row(record: Record) -> dict[str, Any]:
 
 def observation_rows(header: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of observations of an `observations` record, whose header holds them as `rows`."""
-    return [{**row, **{name: header[name] for name in schema.IDENTITY}} for row in header.get("rows") or []]
+    rows = (older.dimensions(row) for row in header.get("rows") or [])
+    return [{**row, **{name: header[name] for name in schema.IDENTITY}} for row in rows]
 
 
 def table_of(name: str, rows: Sequence[dict[str, Any]], where: str) -> pa.Table:
@@ -130,11 +131,13 @@ def read_table(folder: Path, name: str) -> tuple[pa.Table, set[int]]:
     with _opened(path) as file:
         known_later = {**LATER_DIMENSIONS, **dict.fromkeys(schema.LATER_COLUMNS)}
         later = {word: value for word, value in known_later.items() if word in wanted.names}
-        for column in file.schema_arrow.names:
-            later.pop(column, None)  # an older run lacks the columns that are left: it has the default, or no value
-        there = pa.schema([field for field in wanted if field.name not in later])
+        stored = older.stored_names(wanted.names, file.schema_arrow.names)
+        for column in wanted.names:
+            if stored[column] in file.schema_arrow.names:
+                later.pop(column, None)  # an older run lacks those that are left: it has the default, or no value
+        there = pa.schema([field.with_name(stored[field.name]) for field in wanted if field.name not in later])
         _check_columns(path, file, there, name)
-        table = file.read(columns=there.names)
+        table = _renamed(file.read(columns=there.names), [one.name for one in wanted if one.name not in later])
         for column, value in later.items():
             filled = pa.array([value] * table.num_rows, wanted.field(column).type)
             table = table.append_column(wanted.field(column), filled)
@@ -184,7 +187,7 @@ def read_parts(paths: Iterable[Path], name: str, columns: list[str] | None = Non
 
     def valid(table: pa.Table) -> pa.Table:
         table.validate(full=name != "samples")
-        return table.select(wanted.names).replace_schema_metadata(None)
+        return _renamed(table.select(wanted.names), wanted.names).replace_schema_metadata(None)
 
     def groups() -> Iterator[pa.Table]:
         for path in paths:
@@ -199,6 +202,15 @@ def read_parts(paths: Iterable[Path], name: str, columns: list[str] | None = Non
         while (table := ahead.result()) is not None:
             ahead = pool.submit(next, found, None)
             yield table
+
+
+def _renamed(table: pa.Table, names: list[str]) -> pa.Table:
+    """Return the table by the present names of its columns and words, which older formats wrote otherwise."""
+    table = table.rename_columns(names)
+    for at, name in enumerate(names):
+        if (values := older.column(name, table[name])) is not table[name]:
+            table = table.set_column(at, table.schema.field(at), values)
+    return table
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.view import charts
-from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
 
@@ -20,8 +20,8 @@ def latency_over_size(results: Results, rows: list[Row], unit: str, limits: Limi
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
     title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
-    limits = _limits(rows, limits, unit, latency=True)
-    return _lines(results, data, _y("median", title, data, limits), "q1", "q3", limits)
+    lines = _limits(rows, limits, unit, latency=True)
+    return _lines(results, data, _y("median", title, data, lines), "q1", "q3", lines)
 
 
 def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
@@ -30,9 +30,9 @@ def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limi
     data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
     if not data:
         raise UsageError(f"{rows[0]['pattern']} has no goodput: 'linkgauge plot --figure latency' shows its times")
-    limits = _limits(rows, limits, unit, latency=False)
-    y = _y("goodput", f"goodput ({unit}{ways})", data, limits)
-    return _lines(results, data, y, "goodput_q3", "goodput_q1", limits)
+    lines = _limits(rows, limits, unit, latency=False)
+    y = _y("goodput", f"goodput ({unit}{ways})", data, lines)
+    return _lines(results, data, y, "goodput_q3", "goodput_q1", lines)
 
 
 def _y(field: str, title: str, data: list[dict[str, Any]], limits: list[dict[str, Any]]) -> Any:
@@ -117,9 +117,13 @@ def _limits(rows: list[Row], limits: Limits | None, unit: str, latency: bool) ->
         least = limits.limit_of(row)
         top = least.goodput_bytes_per_s if least is not None else None
         for line in limits.of(row):
-            if not latency and ((line.kind == "upper bound" and line != least) or _above(line.goodput_bytes_per_s, top)):
+            if not latency and (
+                (line.kind == "upper bound" and line != least) or _above(line.goodput_bytes_per_s, top)
+            ):
                 continue
-            if latency and line.kind == "upper bound":  # a least time, orders below the curves: it would only shrink them
+            if (
+                latency and line.kind == "upper bound"
+            ):  # a least time, orders below the curves: it would only shrink them
                 continue
             value = line.latency_ns if latency else line.goodput_bytes_per_s
             drawn = charts.short(value, 1e-3 if latency else 1 / RATE_UNITS[unit])
@@ -157,7 +161,7 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
         one["text"] = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     axis = x.to_dict(validate=False)
     at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
-    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR, strokeWidth=1.2)
+    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOUR, strokeWidth=1.2)
     rules = rules.encode(
         x=at,
         x2=alt.X2("to:Q"),
@@ -165,7 +169,7 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
         tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("kind:N"), alt.Tooltip("value:Q")],
     )
     text = alt.Chart(charts.data(placed)).mark_text(
-        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.LIMIT_COLOR
+        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.LIMIT_COLOUR
     )
     least = axis["scale"]["domain"][0]
     return [
@@ -205,7 +209,7 @@ def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Cha
 def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart:
     """Return how many times faster mechanism `of` is than `against`, over size and number of devices.
 
-    Colors are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
+    Colours are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
     """
     alt = charts.altair()
     times: dict[tuple[int, int, str], float] = {}
@@ -300,6 +304,6 @@ def share_of_peak(results: Results, limits: Limits, unit: str) -> Chart | None:
         ],
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text=alt.Text("text:N"))
-    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR)
+    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOUR)
     layers: list[Any] = [bars, text, full.encode(x=alt.X("at:Q"))]
     return alt.layer(*layers).properties(height=max(60, 17 * len(data) + 10 * len(tasks)))

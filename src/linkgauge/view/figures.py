@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps.catalog import label
+from linkgauge.apps.catalogue import label
 from linkgauge.errors import UsageError
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
@@ -22,9 +22,9 @@ from linkgauge.view import (
     charts_spread,
 )
 from linkgauge.view.between import DISTANCES
-from linkgauge.view.limits import Limits
 from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, is_pair
 from linkgauge.view.units import Row, size_text
 

@@ -102,8 +102,8 @@ def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> li
     """
     from linkgauge.errors import LinkgaugeError
     from linkgauge.view import charts
-    from linkgauge.view.limits import Limits
     from linkgauge.view.figures import Selection, draw, write_figure
+    from linkgauge.view.limits import Limits
     from linkgauge.view.results import Results
 
     results, limits = Results(run), Limits(run)

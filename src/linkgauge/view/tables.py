@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.apps import catalog
+from linkgauge.apps import catalogue
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
@@ -19,9 +19,9 @@ from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.limits import Limits
 from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
 from linkgauge.view.units import Row, count_text, digits, range_text, rate_text, size_text
 
@@ -273,7 +273,7 @@ def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'])}"
+        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'])}"
     where = devices_text(row["devices"], row["pattern"])
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
     return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '')}"

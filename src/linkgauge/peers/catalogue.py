@@ -170,15 +170,17 @@ def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
             for name, ranks in ((one, 1), (all_of_them, 0)):
                 name = f"{name}_bidirectional_memcpy_{word}"
                 if word == "sm":
-                    yield _nvbandwidth(name, transport, "host_device_bidirectional", ranks=ranks, source_memory="pinned")
+                    yield _nvbandwidth(
+                        name, transport, "host_device_bidirectional", ranks=ranks, source_memory="pinned"
+                    )
                 else:
                     yield _nvbandwidth(name, transport, pattern, ranks=ranks, variant="both_ways", **pinned)
 
 
 def _nvbandwidth_latency(name: str, ranks: int, source_memory: str) -> PeerTest:
     """A chase of 1,000,000 loads through 2 MiB, whatever size is asked for, from each multiprocessor in turn."""
-    case = {"transport": "kernel", "pattern": "pointer_chase", "variant": "in_turn", "clock": "event", "cadence": "isolated",
-            "batch": 1, "source_memory": source_memory}  # fmt: skip
+    case = {"transport": "kernel", "pattern": "pointer_chase", "variant": "in_turn", "clock": "event",
+            "cadence": "isolated", "batch": 1, "source_memory": source_memory}  # fmt: skip
     shape: dict[str, Any] = {"takes_memory": False, "ranks": ranks, "only_bytes": 2 << 20, "once": True}
     return PeerTest(name, case, "nvbandwidth", "time", 0.03, 0.03, **shape)
 

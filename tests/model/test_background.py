@@ -45,23 +45,26 @@ def test_what_is_written_comes_back(loads: tuple[LoadCase, ...]) -> None:
 @given(LOADS, st.integers(0, 63))
 def test_moving_a_case_moves_its_loads(loads: tuple[LoadCase, ...], by: int) -> None:
     case = Case("mpi", "pingpong", 8, 8, (0, 1), background=written(loads))
-    moved = beside.on_devices(case, lambda device: device + by)
+    moved = background.on_devices(case, lambda device: device + by)
     assert moved.devices == (by, by + 1)
     assert [one.case.devices for one in loads_of(moved.background)] == [
         tuple(device + by for device in one.case.devices) for one in loads
     ]
-    assert beside.on_devices(moved, lambda device: device - by) == case
+    assert background.on_devices(moved, lambda device: device - by) == case
 
 
 def test_each_job_has_ranks_of_its_own() -> None:
     case = Case("mpi", "pingpong", 8, 8, (0, 1))
-    assert beside.ranks_per_device(case) == 1
-    assert beside.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=2,3")) == 1
-    assert beside.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=1,2; mpi halo 8 on=1,0")) == 3
+    assert background.ranks_per_device(case) == 1
+    assert background.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=2,3")) == 1
+    assert (
+        background.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=1,2; mpi halo 8 on=1,0"))
+        == 3
+    )
     own = dataclasses.replace(case, background="ccl alltoall 8 on=1,2 mpi=same; mpi halo 8 on=1,0")
-    assert beside.ranks_per_device(own) == 2  # of this launch
-    assert [number for number, _ in beside.own_launches(own)] == [1]
-    assert [job.devices for job in beside.jobs_of(own)] == [(0, 1), (1, 0)]
+    assert background.ranks_per_device(own) == 2  # of this launch
+    assert [number for number, _ in background.own_launches(own)] == [1]
+    assert [job.devices for job in background.jobs_of(own)] == [(0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(

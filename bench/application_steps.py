@@ -27,10 +27,10 @@ TURNS = 3
 
 
 def load(text: str, ranks: int) -> Any:
-    from linkgauge.apps import catalogue, matching
+    from linkgauge.apps import catalog, matching
     from linkgauge.apps.program import core_program, program_of
 
-    made = program_of(catalogue.parse(text, "bench"), {}, ranks)
+    made = program_of(catalog.parse(text, "bench"), {}, ranks)
     matching.check(made)
     found = [core_program(made, rank) for rank in range(ranks)]
     return found[0]

@@ -4,7 +4,7 @@
     PYTHONPATH=src python bench/baseline_bar.py --runs RUN RUN ...
     PYTHONPATH=src python bench/baseline_bar.py --measure 25 --out FOLDER [--plan=--quick] [--devices host:2]
 
---copies-of draws each case's samples again, in stretches of neighbours: copies of a machine whose every run is alike.
+--copies-of draws each case's samples again, in stretches of neighbors: copies of a machine whose every run is alike.
 The first five are the baseline, the next so many are judged clean, and again with a cause planted into them: a port,
 a pair or a host link slower (tests/findings/run_wires.py says what that costs each case), or one transport. --runs
 takes real runs: the first five are the baseline (with --baselines above 1 the next five anew), the others are judged,
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--copies-of", type=Path, metavar="RUN")
     parser.add_argument("--copies", type=int, default=20)
     parser.add_argument("--baselines", type=int, default=1, help="how many times anew")
-    parser.add_argument("--stretch", type=int, default=8, help="samples that stay neighbours; 1 draws each by itself")
+    parser.add_argument("--stretch", type=int, default=8, help="samples that stay neighbors; 1 draws each by itself")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=Path, nargs="*", default=[])
     parser.add_argument("--measure", type=int, default=0, metavar="N")

@@ -71,9 +71,9 @@ def run(cluster: Cluster, out: Path, hosts: str, words: list[str], algorithm: tu
 
 def summary(run_: Any) -> dict[str, Any]:
     """The one row of a run that is of all lanes."""
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
-    (row,) = [row for row in summarise(run_).to_pylist() if row["lane"] == -1]
+    (row,) = [row for row in summarize(run_).to_pylist() if row["lane"] == -1]
     return dict(row)
 
 
@@ -215,7 +215,7 @@ def congestion(out: Path, rate: float, choose: str) -> None:
 
 def slow_parts(out: Path, rate: float) -> None:
     """Print a line a planted part, what is told of it, and what of a sound cluster."""
-    from linkgauge.findings.localise import slow_elements
+    from linkgauge.findings.localize import slow_elements
     from linkgauge.findings.subjects import load_subjects
 
     sound = Layout(((3, 3, 3),), rate=rate * MBIT, switch_rate=rate * MBIT)
@@ -291,11 +291,11 @@ def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]
     """
     from linkgauge.stats.distance import from_rows
     from linkgauge.stats.launches import Places
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
     places, told = Places(measured.launches.to_pylist()), {}
     for pattern, figure in PAIRS_BY.items():
-        rows = [row for row in summarise(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
+        rows = [row for row in summarize(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
         found = from_rows(rows, places)
         took: dict[str, list[float]] = {}
         for row in rows:

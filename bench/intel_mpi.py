@@ -40,12 +40,12 @@ def said_by(command: list[str], environment: dict[str, str]) -> str:
 
 def ours(out: Path, words: list[str]) -> dict[str, Any]:
     """One launch of linkgauge; the one row of its one case."""
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
     from linkgauge.store.run import load
 
     said_by([sys.executable, "-m", "linkgauge", "run", "--no-report", "--transport", "mpi", "--pairs", "first",
              "--out", str(out), *words], {"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-    rows = [row for row in summarise(load(out)).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]
+    rows = [row for row in summarize(load(out)).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]
     return dict(rows[0])
 
 

@@ -34,7 +34,7 @@ import numpy as np
 from linkgauge import _core
 from linkgauge.model.case import Case, StopRule
 from linkgauge.run import gathering
-from linkgauge.run.case_record import part_of, travelling
+from linkgauge.run.case_record import part_of, traveling
 from linkgauge.run.gathering import Ranks, Take, children_of, framed
 from linkgauge.run.heartbeat import HeartbeatFile
 from linkgauge.run.outcome import COLUMNS, RankOutcome
@@ -127,7 +127,7 @@ class Played:
         return framed(json.dumps(place).encode())
 
     def _outcome(self, rank: int) -> bytes:
-        return framed(travelling(outcome_of(self.setting, rank), self.setting.ranks))
+        return framed(traveling(outcome_of(self.setting, rank), self.setting.ranks))
 
     def _hear(self, word: bytes) -> None:
         told = json.loads(word)

@@ -1,4 +1,4 @@
-"""Measures how fast a run folder is written, compacted, loaded, summarised, reported and queried.
+"""Measures how fast a run folder is written, compacted, loaded, summarized, reported and queried.
 
     python bench/run_folder.py [--samples 10000000] [--cases 2000] [--launches 300] [--keep DIR] [--json]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
 STEPS = {
-    "summary": "from linkgauge.stats.summary import summarise; summarise(linkgauge.load({run!r}))",
+    "summary": "from linkgauge.stats.summary import summarize; summarize(linkgauge.load({run!r}))",
     "report": "from linkgauge.view.report import write_report;"
     "write_report(linkgauge.load({run!r}), {run!r} + '/bench.html')",
     "show": "from linkgauge.view.summary import print_summary; from rich.console import Console;"

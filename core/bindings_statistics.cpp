@@ -57,7 +57,7 @@ nb::dict summaries_of(const Doubles& values, const Offsets& offsets, const Doubl
   {
     const nb::gil_scoped_release release;
     const int used = threads > 0 ? threads : static_cast<int>(std::thread::hardware_concurrency());
-    summarise_groups(span_of(values), {offsets.data(), marks}, span_of(ticks), summaries, used);
+    summarize_groups(span_of(values), {offsets.data(), marks}, span_of(ticks), summaries, used);
   }
   return summaries_to_python(summaries);
 }
@@ -107,7 +107,7 @@ void bind_statistics(nb::module_& module) {
                               found.span_ns, found.quantum_ns);
       },
       "span_ns"_a, "least_ns"_a);
-  module.def("summarise_groups", summaries_of, "values"_a, "offsets"_a, "ticks"_a, "threads"_a = 0);
+  module.def("summarize_groups", summaries_of, "values"_a, "offsets"_a, "ticks"_a, "threads"_a = 0);
 }
 
 }  // namespace linkgauge

@@ -44,7 +44,7 @@ T argument(void** arguments, std::size_t index) {
   return value;
 }
 
-// Calls function(datatype, op) with both as compile-time constants, so that loops over elements are specialised.
+// Calls function(datatype, op) with both as compile-time constants, so that loops over elements are specialized.
 template <typename Function, unsigned kIndex = 0>
 void with_constants(unsigned datatype, unsigned op, Function&& function) {
   if (op == values::kRaw) {

@@ -12,7 +12,7 @@ namespace linkgauge {
 #endif
 #endif
 
-// Nanoseconds on CUDA; on HIP the counter that stands still in no power state, 100 MHz on the devices of data centres.
+// Nanoseconds on CUDA; on HIP the counter that stands still in no power state, 100 MHz on the devices of data centers.
 __device__ __forceinline__ u64 steady_ticks() {
 #if LG_IS_HIP
   return LG_TICKS();

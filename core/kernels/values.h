@@ -147,7 +147,7 @@ LG_VALUES_FN bool reduction_is_exact(u32 datatype, u32 op, int ranks) {
 
 // --- raw bytes ---------------------------------------------------------------------------------------------------
 
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014): each bit of the result depends on each bit of z.
+// The finalizer of splitmix64 (Steele, Lea, Flood 2014): each bit of the result depends on each bit of z.
 LG_VALUES_FN u64 mix(u64 z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;

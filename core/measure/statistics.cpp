@@ -47,13 +47,13 @@ double quantile(std::vector<double>& values, double share) {  // reorders
 
 // Correlation of a series of mean 0 with itself `lag` later, over its variance; the sum is over n, which keeps the
 // sequence positive definite.
-double lagged(std::span<const double> centred, double sum_of_squares, std::size_t lag) {
+double lagged(std::span<const double> centered, double sum_of_squares, std::size_t lag) {
   double sum = 0;
-  for (std::size_t i = lag; i < centred.size(); ++i) sum += centred[i] * centred[i - lag];
+  for (std::size_t i = lag; i < centered.size(); ++i) sum += centered[i] * centered[i - lag];
   return sum / sum_of_squares;
 }
 
-double centre(std::vector<double>& values) {  // returns the sum of squares about the mean
+double center(std::vector<double>& values) {  // returns the sum of squares about the mean
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   double sum = 0;
   for (double& value : values) {
@@ -63,13 +63,13 @@ double centre(std::vector<double>& values) {  // returns the sum of squares abou
   return sum;
 }
 
-// Integrated autocorrelation time by the initial monotone sequence. `centred` has mean 0.
-double time_by_sequence(std::span<const double> centred, double sum_of_squares) {
+// Integrated autocorrelation time by the initial monotone sequence. `centered` has mean 0.
+double time_by_sequence(std::span<const double> centered, double sum_of_squares) {
   double total = 0;
   double before = std::numeric_limits<double>::infinity();
-  for (std::size_t lag = 0; lag + 1 <= centred.size() / 2; lag += 2) {
-    const double even = lag == 0 ? 1.0 : lagged(centred, sum_of_squares, lag);
-    const double pair = std::min(before, even + lagged(centred, sum_of_squares, lag + 1));
+  for (std::size_t lag = 0; lag + 1 <= centered.size() / 2; lag += 2) {
+    const double even = lag == 0 ? 1.0 : lagged(centered, sum_of_squares, lag);
+    const double pair = std::min(before, even + lagged(centered, sum_of_squares, lag + 1));
     if (pair <= 0) break;
     total += pair;
     before = pair;
@@ -79,20 +79,20 @@ double time_by_sequence(std::span<const double> centred, double sum_of_squares) 
 
 // The same for a long series: correlation within blocks shows in the variance of their means, correlation among blocks
 // in their own sequence.
-double time_by_blocks(std::span<const double> centred, double sum_of_squares) {
-  const std::size_t block = (centred.size() + kMostForLags - 1) / kMostForLags;
-  if (block == 1) return time_by_sequence(centred, sum_of_squares);
+double time_by_blocks(std::span<const double> centered, double sum_of_squares) {
+  const std::size_t block = (centered.size() + kMostForLags - 1) / kMostForLags;
+  if (block == 1) return time_by_sequence(centered, sum_of_squares);
   std::vector<double> means;
-  for (std::size_t first = 0; first + block <= centred.size(); first += block) {
-    means.push_back(std::accumulate(centred.begin() + static_cast<std::ptrdiff_t>(first),
-                                    centred.begin() + static_cast<std::ptrdiff_t>(first + block), 0.0) /
+  for (std::size_t first = 0; first + block <= centered.size(); first += block) {
+    means.push_back(std::accumulate(centered.begin() + static_cast<std::ptrdiff_t>(first),
+                                    centered.begin() + static_cast<std::ptrdiff_t>(first + block), 0.0) /
                     static_cast<double>(block));
   }
   const double count = static_cast<double>(means.size());
-  const double block_squares = centre(means);
+  const double block_squares = center(means);
   if (block_squares <= 0) return 1;
   const double within =
-      static_cast<double>(block) * (block_squares / count) / (sum_of_squares / static_cast<double>(centred.size()));
+      static_cast<double>(block) * (block_squares / count) / (sum_of_squares / static_cast<double>(centered.size()));
   return std::max(1.0, within * time_by_sequence(means, block_squares));
 }
 
@@ -102,8 +102,8 @@ double cautious_correlation(double rho, double n) {
   return std::clamp(rho + (1 + 3 * rho) / n + std::sqrt(std::max(0.0, 1 - rho * rho) / n), 0.0, kMostCorrelated);
 }
 
-// Ranks with ties at their mean, centred.
-std::vector<double> centred_ranks(std::span<const double> series) {
+// Ranks with ties at their mean, centered.
+std::vector<double> centered_ranks(std::span<const double> series) {
   std::vector<std::size_t> order(series.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return series[a] < series[b]; });
@@ -154,21 +154,21 @@ std::size_t order_of_interval(std::size_t n) {
   return k;
 }
 
-double effective_size_about(std::span<const double> series, double centre_value) {
+double effective_size_about(std::span<const double> series, double center_value) {
   const std::size_t n = series.size();
   const auto count = static_cast<double>(n);
   if (n < 4) return count;
   std::vector<double> indicator(n);
   std::transform(series.begin(), series.end(), indicator.begin(), [&](double value) {
-    return value > centre_value ? 1.0 : value < centre_value ? -1.0 : 0.0;
+    return value > center_value ? 1.0 : value < center_value ? -1.0 : 0.0;
   });
-  const double squares = centre(indicator);
+  const double squares = center(indicator);
   if (squares <= 0) return count;  // all equal
   double time = time_by_blocks(indicator, squares);
   if (n <= kMostForRanks) {
     time = std::max(time, time_by_chain_model(lagged(indicator, squares, 1), count));
-    std::vector<double> ranks = centred_ranks(series);
-    const double rank_squares = centre(ranks);
+    std::vector<double> ranks = centered_ranks(series);
+    const double rank_squares = center(ranks);
     time = std::max(time, time_by_gaussian_model(lagged(ranks, rank_squares, 1), count));
   }
   return std::clamp(count / time, 1.0, count);
@@ -249,7 +249,7 @@ Interval median_interval(std::span<const double> series, double tick) {
   return interval_of_sorted(sorted, effective_size_about(series, quantile_of_sorted(sorted, 0.5)), tick);
 }
 
-Summary summarise(std::span<const double> series, double tick) {
+Summary summarize(std::span<const double> series, double tick) {
   Summary summary;
   summary.count_all = static_cast<std::int64_t>(series.size());
   const std::size_t cut = warmup_cut(series);
@@ -278,7 +278,7 @@ Summary summarise(std::span<const double> series, double tick) {
   return summary;
 }
 
-void summarise_groups(std::span<const double> values, std::span<const std::int64_t> offsets,
+void summarize_groups(std::span<const double> values, std::span<const std::int64_t> offsets,
                       std::span<const double> ticks, std::span<Summary> summaries, int threads) {
   std::atomic<std::size_t> next{0};
   std::mutex failing;
@@ -288,7 +288,7 @@ void summarise_groups(std::span<const double> values, std::span<const std::int64
       for (std::size_t group = next++; group < summaries.size(); group = next++) {
         const auto first = static_cast<std::size_t>(offsets[group]);
         const auto count = static_cast<std::size_t>(offsets[group + 1]) - first;
-        summaries[group] = summarise(values.subspan(first, count), ticks[group]);
+        summaries[group] = summarize(values.subspan(first, count), ticks[group]);
       }
     } catch (...) {
       const std::lock_guard lock(failing);

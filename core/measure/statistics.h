@@ -50,10 +50,10 @@ struct Summary {
   double effective_size = 0;
 };
 // Quantiles interpolate linearly between order statistics (Hyndman and Fan's type 7, numpy's default).
-Summary summarise(std::span<const double> series, double tick);
+Summary summarize(std::span<const double> series, double tick);
 
 // One series a group, values offsets[g] to offsets[g + 1] - 1, over `threads` threads. ticks has one entry a group.
-void summarise_groups(std::span<const double> values, std::span<const std::int64_t> offsets,
+void summarize_groups(std::span<const double> values, std::span<const std::int64_t> offsets,
                       std::span<const double> ticks, std::span<Summary> summaries, int threads);
 
 }  // namespace linkgauge

@@ -17,7 +17,7 @@
 namespace linkgauge {
 namespace {
 
-// A line further than any prefetch of the neighbouring line reaches.
+// A line further than any prefetch of the neighboring line reaches.
 constexpr std::size_t kChaseStrideBytes = 128;
 
 constexpr char kInTurn[] = "in_turn";

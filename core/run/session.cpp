@@ -474,9 +474,9 @@ std::uint64_t Session::communicator_of(const CaseSpec& spec, const Subgroup& par
     communicators_.pop_front();
   }
   const auto place = std::find(ranks.begin(), ranks.end(), options_.group->rank());
-  const int colour = place != ranks.end() ? part.number : -1;
+  const int color = place != ranks.end() ? part.number : -1;
   const int key = static_cast<int>(place - ranks.begin());
-  const std::uint64_t handle = mpi == nullptr ? 0 : mpi->comm_split(mpi->world(), colour, key);
+  const std::uint64_t handle = mpi == nullptr ? 0 : mpi->comm_split(mpi->world(), color, key);
   communicators_.push_back({ranks, groups, part.spec.places.rank_list, spec.mechanism.settings, handle});
   return handle;
 }

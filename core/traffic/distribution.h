@@ -1,5 +1,5 @@
 // Whom a rank's bytes go to, where a pattern leaves that open: the traffic matrix of an alltoallv, the grid and the
-// neighbours of a halo exchange. Every rank reckons its own share from the same words (docs/definitions.md,
+// neighbors of a halo exchange. Every rank reckons its own share from the same words (docs/definitions.md,
 // Distributions).
 #pragma once
 

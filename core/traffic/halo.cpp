@@ -20,8 +20,8 @@ constexpr std::size_t kMostCells = std::size_t{1}
 
 struct Grid {
   std::vector<int> extents;  // ranks along each dimension, of two and more
-  bool open = false;         // at the boundary nobody is the neighbour
-  bool all = false;          // neighbours over edges and corners too
+  bool open = false;         // at the boundary nobody is the neighbor
+  bool all = false;          // neighbors over edges and corners too
   int shift = 0;             // not 0: no grid, each sends to the one so many places on, round all ranks
 };
 
@@ -109,8 +109,8 @@ std::size_t message_bytes(const Grid& grid, const Direction& direction, std::siz
   return std::min(face, static_cast<std::size_t>(cells) * kCellBytes);
 }
 
-// The neighbour in that direction; -1 beyond an open boundary.
-int neighbour(const Grid& grid, int rank, const Direction& direction) {
+// The neighbor in that direction; -1 beyond an open boundary.
+int neighbor(const Grid& grid, int rank, const Direction& direction) {
   int found = 0;
   int stride = 1;
   for (std::size_t d = grid.extents.size(); d-- > 0;) {  // the last dimension's ranks lie next to each other
@@ -181,8 +181,8 @@ HaloShare halo_share(const Traffic& traffic, int ranks, int rank) {
   for (std::size_t k = 0; k < directions.size(); ++k) {
     // Directions lie mirrored: what is sent in the k-th arrives from the k-th last.
     const std::size_t bytes = message_bytes(grid, directions[k], traffic.bytes());
-    share.sent.push_back({neighbour(grid, rank, directions[k]), bytes, places[k], places[last - k]});
-    share.received.push_back({neighbour(grid, rank, directions[last - k]), bytes, places[last - k], places[k]});
+    share.sent.push_back({neighbor(grid, rank, directions[k]), bytes, places[k], places[last - k]});
+    share.received.push_back({neighbor(grid, rank, directions[last - k]), bytes, places[last - k], places[k]});
   }
   return share;
 }
@@ -211,8 +211,8 @@ HaloField halo_field(const Traffic& traffic, int ranks, int rank) {
     const Direction& back = directions[directions.size() - 1 - k];
     const HaloRegion leaves = region_of(directions[k], dimensions, side, false);
     const HaloRegion arrives = region_of(back, dimensions, side, true);
-    field.sent.push_back({neighbour(grid, rank, directions[k]), leaves, arrives});
-    field.received.push_back({neighbour(grid, rank, back), arrives, leaves});
+    field.sent.push_back({neighbor(grid, rank, directions[k]), leaves, arrives});
+    field.received.push_back({neighbor(grid, rank, back), arrives, leaves});
   }
   return field;
 }

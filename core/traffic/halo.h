@@ -1,4 +1,4 @@
-// The neighbours of a halo exchange, and where what they send each other lies: packed, a place for each direction, or
+// The neighbors of a halo exchange, and where what they send each other lies: packed, a place for each direction, or
 // in a field of cells (docs/definitions.md, Distributions).
 #pragma once
 
@@ -14,7 +14,7 @@ struct Traffic;  // case_spec.h
 // What a halo's distribution may be, where `text` is none over so many ranks; "" where it is.
 std::string why_no_halo(const std::string& text, int ranks);
 
-// A message between neighbours of a halo exchange.
+// A message between neighbors of a halo exchange.
 struct HaloMessage {
   int peer = 0;
   std::size_t bytes = 0;

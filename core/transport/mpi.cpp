@@ -294,7 +294,7 @@ class MpiTransport final : public Transport {
     }
     if (variant == kNeighborhood) {
       if (spec.traffic.pattern != Pattern::kHalo) return variant + " is a variant of halo only";
-      return spec.traffic.window == 1 ? "" : variant + " has one message to each neighbour; leave --window out";
+      return spec.traffic.window == 1 ? "" : variant + " has one message to each neighbor; leave --window out";
     }
     if (variant == kHaloDatatypes)
       return spec.traffic.pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";

@@ -36,7 +36,7 @@ std::string why_not_mpi_collective(const MpiLibrary& mpi, const Traffic& traffic
     const std::size_t bytes = halo_share(traffic, ranks, 0).buffer_bytes;
     return bytes <= kMostMpiCount
                ? ""
-               : "MPI counts are 32 bits wide: a halo's neighbours have at most 2 GiB together, here " +
+               : "MPI counts are 32 bits wide: a halo's neighbors have at most 2 GiB together, here " +
                      std::to_string(bytes);
   }
   const std::size_t block = block_bytes(traffic, ranks);
@@ -64,7 +64,7 @@ MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator
     std::vector<int> sources;
     std::vector<int> targets;
     counts_ = halo_counts(halo_share(traffic_, ranks, rank), sources, targets);
-    neighbours_ = mpi.neighbours(communicator, sources, targets);
+    neighbors_ = mpi.neighbors(communicator, sources, targets);
   } else if (traffic_.pattern == Pattern::kAlltoall && (!own_block_ || spec.mechanism.variant == kAlltoallvOwn)) {
     counts_ = alltoallv_counts(block_, own_block_ ? -1 : rank, ranks);
   } else {
@@ -75,9 +75,9 @@ MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator
 }
 
 MpiCollectiveCall::~MpiCollectiveCall() {
-  if (neighbours_ == 0) return;
+  if (neighbors_ == 0) return;
   try {
-    mpi_->comm_free(neighbours_);
+    mpi_->comm_free(neighbors_);
   } catch (const Error&) {  // the library is failing already; what failed first has been reported
   }
 }
@@ -96,7 +96,7 @@ void MpiCollectiveCall::run(const void* source, void* target, MpiRequests* begun
       mpi_->alltoallv(source, target, counts_, unit_, communicator_, begun);
       return;
     case Pattern::kHalo:
-      mpi_->neighbor_alltoallv(source, target, counts_, unit_, neighbours_, begun);
+      mpi_->neighbor_alltoallv(source, target, counts_, unit_, neighbors_, begun);
       return;
     case Pattern::kBarrier:
       mpi_->barrier(communicator_, begun);

@@ -21,7 +21,7 @@ inline constexpr const char* kAlltoallvOwn = "alltoallv_own";
 
 class MpiCollectiveCall {
  public:
-  // Collective over the communicator for a halo, whose neighbours MPI is told of.
+  // Collective over the communicator for a halo, whose neighbors MPI is told of.
   MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const CaseSpec& spec, int ranks, int rank,
                     bool own_block);
   MpiCollectiveCall(const MpiCollectiveCall&) = delete;
@@ -42,7 +42,7 @@ class MpiCollectiveCall {
   std::size_t elements_;          // of a block
   AlltoallvCounts counts_;        // of an alltoallv, and of an alltoall that leaves the own block out
   std::uint64_t unit_ = 0;        // MPI's datatype of them
-  std::uint64_t neighbours_ = 0;  // a halo's communicator
+  std::uint64_t neighbors_ = 0;  // a halo's communicator
 };
 
 }  // namespace linkgauge

@@ -76,11 +76,11 @@ class Library final : public MpiLibrary {
     calls_.check(mpi().comm_size(comm(communicator), &size), "MPI_Comm_size");
     return size;
   }
-  std::uint64_t comm_split(std::uint64_t communicator, int colour, int key) override {
+  std::uint64_t comm_split(std::uint64_t communicator, int color, int key) override {
     Handle made{};
-    calls_.check(mpi().comm_split(comm(communicator), colour < 0 ? calls_.constants.undefined : colour, key, &made),
+    calls_.check(mpi().comm_split(comm(communicator), color < 0 ? calls_.constants.undefined : color, key, &made),
                  "MPI_Comm_split");
-    if (colour < 0) return 0;
+    if (color < 0) return 0;
     calls_.check(mpi().comm_set_errhandler(made, named("errors_return")), "MPI_Comm_set_errhandler");
     return bits_of(made);
   }
@@ -172,10 +172,10 @@ class Library final : public MpiLibrary {
     counted(mpi().alltoallv, "MPI_Alltoallv", begun, send, receive, counts, type, communicator);
   }
   void neighbor_alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
-                          std::uint64_t neighbours, MpiRequests* begun) override {
-    counted(mpi().neighbor_alltoallv, "MPI_Neighbor_alltoallv", begun, send, receive, counts, type, neighbours);
+                          std::uint64_t neighbors, MpiRequests* begun) override {
+    counted(mpi().neighbor_alltoallv, "MPI_Neighbor_alltoallv", begun, send, receive, counts, type, neighbors);
   }
-  std::uint64_t neighbours(std::uint64_t communicator, const std::vector<int>& sources,
+  std::uint64_t neighbors(std::uint64_t communicator, const std::vector<int>& sources,
                            const std::vector<int>& targets) override {
     // Weights of one: MPI's own word for none is a constant that each library has in its own way.
     const std::vector<int> weights(std::max(sources.size(), targets.size()) + 1, 1);
@@ -286,7 +286,7 @@ class Library final : public MpiLibrary {
     collective(call, name, begun, send, counts.sent.counts.data(), counts.sent.displacements.data(), unit, receive,
                counts.received.counts.data(), counts.received.displacements.data(), unit, comm(communicator));
   }
-  // Never freed: the library may be finalised before this object goes.
+  // Never freed: the library may be finalized before this object goes.
   Handle made_contiguous(std::size_t bytes) const {
     Handle type{};
     calls_.check(mpi().type_contiguous(static_cast<int>(bytes), calls_.byte, &type), "MPI_Type_contiguous");

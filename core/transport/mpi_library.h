@@ -61,8 +61,8 @@ class MpiLibrary {
 
   virtual int rank(std::uint64_t communicator) = 0;
   virtual int size(std::uint64_t communicator) = 0;
-  // colour < 0: this rank takes no part, and gets 0.
-  virtual std::uint64_t comm_split(std::uint64_t communicator, int colour, int key) = 0;
+  // color < 0: this rank takes no part, and gets 0.
+  virtual std::uint64_t comm_split(std::uint64_t communicator, int color, int key) = 0;
   virtual void comm_free(std::uint64_t communicator) = 0;
 
   virtual void send(const void* data, std::size_t bytes, int peer, int tag, std::uint64_t communicator) = 0;
@@ -88,11 +88,11 @@ class MpiLibrary {
   // `type` is contiguous_type(counts.unit_bytes), made before it is timed.
   virtual void alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
                          std::uint64_t communicator, MpiRequests* begun = nullptr) = 0;
-  // MPI_Neighbor_alltoallv over `neighbours`; counts are of edges.
+  // MPI_Neighbor_alltoallv over `neighbors`; counts are of edges.
   virtual void neighbor_alltoallv(const void* send, void* receive, const AlltoallvCounts& counts, std::uint64_t type,
-                                  std::uint64_t neighbours, MpiRequests* begun = nullptr) = 0;
-  // A communicator in whose neighbour collectives this rank receives from and sends to these, in this order.
-  virtual std::uint64_t neighbours(std::uint64_t communicator, const std::vector<int>& sources,
+                                  std::uint64_t neighbors, MpiRequests* begun = nullptr) = 0;
+  // A communicator in whose neighbor collectives this rank receives from and sends to these, in this order.
+  virtual std::uint64_t neighbors(std::uint64_t communicator, const std::vector<int>& sources,
                                    const std::vector<int>& targets) = 0;
   // A datatype of so many bytes, as bits; made at the first call for this number and kept.
   virtual std::uint64_t contiguous_type(std::size_t bytes) = 0;

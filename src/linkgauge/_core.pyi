@@ -292,13 +292,13 @@ def effective_size(series: NDArray[np.float64]) -> float:
 def median_interval(series: NDArray[np.float64], tick: float = 0.0) -> tuple[float, float]:
     """Distribution-free 95 % interval of the median, allowing for autocorrelation, no narrower than `tick`."""
 
-def summarise_groups(
+def summarize_groups(
     values: NDArray[np.float64],
     offsets: NDArray[np.int64],
     ticks: NDArray[np.float64],
     threads: int = 0,
 ) -> dict[str, NDArray[Any]]:
-    """Summarise many series at once; series g is values[offsets[g]:offsets[g + 1]], with the clock tick ticks[g].
+    """Summarize many series at once; series g is values[offsets[g]:offsets[g + 1]], with the clock tick ticks[g].
 
     Arrays of one entry a series: count_all, warmup_cut, count (int64); median, interval_low, interval_high, mean,
     quartile_1, quartile_3, p5, p95, p99, min, max, effective_size (float64; nan of an empty series). All but count_all

@@ -24,7 +24,7 @@ class NvmlAbsentError(EnvironmentLackingError):
 
 
 def open_nvml() -> Any:
-    """Return the module pynvml with NVML initialised, once in this process; `NvmlAbsentError` says why it cannot."""
+    """Return the module pynvml with NVML initialized, once in this process; `NvmlAbsentError` says why it cannot."""
     with _lock:
         if not _opened:
             try:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.app.cli import run_command
-from linkgauge.apps import catalogue, matching, step_file
+from linkgauge.apps import catalog, matching, step_file
 from linkgauge.apps.formula import Formula
 from linkgauge.apps.program import COMPUTE, COPY, program_of
 from linkgauge.apps.step_file import StepFile, step_file_of
@@ -101,7 +101,7 @@ def test_a_step_file_may_be_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
     toml, told = tmp_path / "mine.toml", tmp_path / "mine.json"
     toml.write_text(step_file.as_toml(document))
     told.write_text(json.dumps(document, indent=1))
-    assert catalogue.parse(told.read_text(), "mine") == catalogue.parse(toml.read_text(), "mine")
+    assert catalog.parse(told.read_text(), "mine") == catalog.parse(toml.read_text(), "mine")
     dry = ["run", "--devices", "host:2", "--transport", "copy_engine", "--dry-run", "--app"]
     said = []
     for file in (toml, told):
@@ -127,13 +127,13 @@ def test_a_plan_names_applications_too(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_preset_is_the_parameters_that_it_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     steps = "parameters = { n = 1, m = 1 }\nstep = [{ compute = 'n + m' }]\n"
     presets = '[presets]\n"8x2.B" = { n = 5, m = 6 }\n'
-    without, file = (catalogue.parse(f'description = "x"\n{one}', "made") for one in (steps, steps + presets))
+    without, file = (catalog.parse(f'description = "x"\n{one}', "made") for one in (steps, steps + presets))
     assert without.digest == file.digest  # so that cases of a file before it had presets are cases of it still
-    assert catalogue.Asked(file, {}, True).text == catalogue.Asked(without, {}, True).text
-    assert catalogue.asked("tensor_parallel layers=3 8B tokens=7").settings == {
+    assert catalog.Asked(file, {}, True).text == catalog.Asked(without, {}, True).text
+    assert catalog.asked("tensor_parallel layers=3 8B tokens=7").settings == {
         "layers": 3, "hidden": 4096, "tokens": 7
     }  # fmt: skip
-    assert catalogue.label(catalogue.asked("tensor_parallel 70B").text) == "tensor_parallel hidden=8192 layers=80"
+    assert catalog.label(catalog.asked("tensor_parallel 70B").text) == "tensor_parallel hidden=8192 layers=80"
     (tmp_path / "mine.toml").write_text(f'description = "x"\n{steps}{presets}')
     words = ["run", "--app", str(tmp_path / "mine.toml"), "--devices", "host:2", "--threads", "--dry-run"]
     assert run_command([*words, "--set", "8x2.B", "--transport", "kernel"]) == 0
@@ -189,7 +189,7 @@ def test_what_meets_is_accepted_and_what_lacks_a_message_is_not(made: tuple[int,
 
 
 def test_long_loops_are_not_followed_turn_by_turn() -> None:
-    file = catalogue.parse(
+    file = catalog.parse(
         f'description = "x"\n[[step]]\nrepeat = 1000000\nstep = [{RING.replace("{ wait = true }", "{wait=true}")}]',
         "long",
     )
@@ -206,7 +206,7 @@ def test_steps_that_say_the_same_are_checked_once(monkeypatch: pytest.MonkeyPatc
     looked = []
     real = step_file.checked
     monkeypatch.setattr(step_file, "checked", lambda *words: looked.append(words) or real(*words))
-    file = catalogue.parse(f'description = "x"\nstep = [ {"{ compute = 1 }, { wait = true }, " * 500} ]', "many")
+    file = catalog.parse(f'description = "x"\nstep = [ {"{ compute = 1 }, { wait = true }, " * 500} ]', "many")
     assert len(file.steps.kind) == 1000
     assert [file.where(number) for number in (0, 999)] == ["many: [[step]] 1", "many: [[step]] 1000"]
     assert len(looked) == 3  # the file, and a step of each kind

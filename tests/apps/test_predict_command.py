@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.app.cli import run_command
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.expect.application import Mechanism, Predicted
 from linkgauge.stats.step_times import RankSteps
 from linkgauge.view.predicted import Prediction, print_predictions
@@ -79,7 +79,7 @@ def test_a_system_without_nics_says_what_to_add(tmp_path: Path, capsys: pytest.C
 def test_apps_has_a_sentence_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["apps", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [one["name"] for one in told] == catalogue.names()
+    assert [one["name"] for one in told] == catalog.names()
     assert all(len(one["what"]) > 20 for one in told)
     assert run_command(["apps"]) == 0
     assert "halo_stencil" in capsys.readouterr().out

@@ -10,18 +10,18 @@ import math
 
 import pytest
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import Amount, amounts
 
 P_ALL = (1, 2, 4, 8)
 
 
 def of(app: str, ranks: int, rank: int = 0) -> dict[str, Amount]:
-    assert catalogue.why_not_here(app, ranks) == ""
-    return amounts(catalogue.program(catalogue.asked(app).text, ranks), rank)
+    assert catalog.why_not_here(app, ranks) == ""
+    return amounts(catalog.program(catalog.asked(app).text, ranks), rank)
 
 
-def neighbours(ranks: int, rank: int) -> int:
+def neighbors(ranks: int, rank: int) -> int:
     return (rank > 0) + (rank < ranks - 1)
 
 
@@ -29,7 +29,7 @@ def test_there_are_tartans_fourteen_and_todays() -> None:
     tartan = {"cnn", "csm", "gmm", "kmn", "mtc", "pln", "trk", "brq", "dff", "llh", "cmd", "prb", "hit", "mam"}
     today = {"data_parallel", "fsdp", "tensor_parallel", "pipeline", "moe", "kv_cache", "halo_stencil", "fft_slab",
              "fft_pencil", "graph_frontier", "gups", "krylov"}  # fmt: skip
-    assert set(catalogue.names()) == tartan | today
+    assert set(catalog.names()) == tartan | today
 
 
 # BRQ: 600 steps, an exchange every R (4; alone 2), 9 fields, faces x, y, z; whole copies of the largest, 2x each way.
@@ -54,7 +54,7 @@ def test_brq(ranks: int, faces: list[int], largest: int | None) -> None:
 def test_dff(ranks: int) -> None:
     for rank in range(ranks):
         found = of("dff steps=1000", ranks, rank)
-        messages = 3 * 1000 * neighbours(ranks, rank)
+        messages = 3 * 1000 * neighbors(ranks, rank)
         assert found.get("sent", Amount()) == Amount(messages, messages * 3_840_000)
         assert found.get("device_to_host", Amount()) == found.get("sent", Amount())
 
@@ -64,7 +64,7 @@ def test_dff(ranks: int) -> None:
 def test_llh(ranks: int, n: int) -> None:
     for rank in range(ranks):
         found = of(f"llh n={n} steps=7", ranks, rank)
-        each = 7 * neighbours(ranks, rank)
+        each = 7 * neighbors(ranks, rank)
         total = each * (24 * (n + 1) ** 2 + 24 * n**2)
         assert found.get("sent", Amount()) == Amount(2 * each, total)
         assert found.get("device_to_host", Amount()) == Amount(6 * each, total)
@@ -222,7 +222,7 @@ def test_pipeline(ranks: int) -> None:
     for rank in range(ranks):
         found = of("pipeline microbatches=32 activation=67108864", ranks, rank)
         assert (
-            found["sent"] == found["received"] == Amount(32 * neighbours(ranks, rank), (neighbours(ranks, rank) << 31))
+            found["sent"] == found["received"] == Amount(32 * neighbors(ranks, rank), (neighbors(ranks, rank) << 31))
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import core_program
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
@@ -32,10 +32,10 @@ def run(folder: Path, *words: str) -> tuple[Any, str]:
 def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) -> None:
     chosen = most("all", SOME)
     found, said = run(tmp_path, "--app", chosen, "--devices", "host:2", *(["--threads"] if threads else []))
-    names = most(set(catalogue.names()), set(SOME.split(",")))
+    names = most(set(catalog.names()), set(SOME.split(",")))
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     rows = list(found.rows())
-    measured = {(catalogue.label(row.case.app), row.case.transport) for row in rows if row.status == "ok"}
+    measured = {(catalog.label(row.case.app), row.case.transport) for row in rows if row.status == "ok"}
     assert measured == {(name, transport) for name in names for transport in transports}
     assert all(row.record["verified"] for row in rows)
     assert "where its busiest rank's time went" in said
@@ -45,7 +45,7 @@ def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) ->
     for row in rows:
         ranks = told[row.identity]
         assert [one.rank for one in ranks] == [0, 1]
-        if catalogue.label(row.case.app) == "llh":
+        if catalog.label(row.case.app) == "llh":
             assert ranks[0].counts["sent"] == 2
             assert ranks[0].bytes["sent"] == 24 * (129**2 + 128**2)
 
@@ -76,8 +76,8 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
         assert own[0].end_ns - own[0].begin_ns >= 3_000_000
         assert all(one.end_ns == after.begin_ns for one, after in pairwise(own))
     (tmp_path / "mine.toml").unlink()  # the run folder needs it no more
-    assert catalogue.asked(row.case.app).file.description == "a compute, a copy and a message"
-    assert catalogue.label(row.case.app) == "mine"
+    assert catalog.asked(row.case.app).file.description == "a compute, a copy and a message"
+    assert catalog.label(row.case.app) == "mine"
 
 
 def test_pictures_of_applications(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_copies_and_stand_in_kernels_by_kernel(tmp_path: Path) -> None:
     words = ("--app", "hit n=16,dff n=16 kernel=4096", "--transport", "copy_engine", "--copies", "copy_engine,kernel")
     found, _ = run(tmp_path, *words, "--blocks", "2", "--devices", "host:2", "--threads")
     rows = list(found.rows())
-    assert {(catalogue.label(row.case.app), row.case.copies) for row in rows} == {
+    assert {(catalog.label(row.case.app), row.case.copies) for row in rows} == {
         (app, by) for app in ("hit n=16", "dff kernel=4096 n=16") for by in ("", "kernel")
     }
     assert all(row.status == "ok" and row.record["verified"] for row in rows)
@@ -175,7 +175,7 @@ def measured_in_threads(programs: list[dict[str, Any]], **more: str) -> list[dic
 
 
 def programs(app: str, ranks: int) -> list[dict[str, Any]]:
-    made = catalogue.program(catalogue.asked(app).text, ranks)
+    made = catalog.program(catalog.asked(app).text, ranks)
     return [core_program(made, rank) for rank in range(ranks)]
 
 

@@ -22,7 +22,7 @@ from linkgauge.run.mpi_library import find_all
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.crossing import Crossing, crossings, must_cross
 from linkgauge.stats.launches import Places
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Run, load
 from thorough import thorough
 
@@ -105,7 +105,7 @@ def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> No
 
 def goodput(run: Run, pattern: str, size: int) -> float:
     """Median goodput of the one case of a pattern and size, in bytes a second."""
-    (row,) = [one for one in summarise(run).to_pylist()
+    (row,) = [one for one in summarize(run).to_pylist()
               if (one["pattern"], one["size"], one["lane"]) == (pattern, size, -1)]  # fmt: skip
     return float(row["goodput_bytes_per_s"])
 
@@ -197,7 +197,7 @@ def test_slurm_is_asked_for_nodes_and_gives_them_back(launcher: list[str]) -> No
                 "source": "SLURM_TOPOLOGY_ADDR",
                 "above": {"n0": ["s0", "g0", "core"], "n1": ["s1", "g0", "core"]},
             }
-        assert {row["distance"] for row in summarise(run).to_pylist() if len(row["devices"]) == 2} == {"group"}
+        assert {row["distance"] for row in summarize(run).to_pylist() if len(row["devices"]) == 2} == {"group"}
         assert cluster.run("login", ["squeue", "-h"], env=slurm.environment).stdout == ""
         assert Path(json.loads(run.launches.to_pylist()[0]["mpi"])["launcher"]).name == (
             "srun" if launcher else "mpiexec"
@@ -226,7 +226,7 @@ def test_switches_and_groups_are_inferred_from_what_pairs_of_nodes_reach() -> No
     with Cluster(layout) as cluster:
         run = measured(cluster, "run", "--hosts", "n[0-7]", "--devices", "host:1", *COUNTED, "--pairs", "nodes",
                        "--pattern", "unidirectional", "--size", "128KiB", "--warmup", "1")  # fmt: skip
-        rows = [row for row in summarise(run).to_pylist() if row["lane"] == -1]
+        rows = [row for row in summarize(run).to_pylist() if row["lane"] == -1]
         assert len(rows) == 8 * 7
         found = {tuple(row["devices"]): row["distance"] for row in rows}
         assert found == {(a, b): layout.distance(f"n{a}", f"n{b}") for a, b in found}

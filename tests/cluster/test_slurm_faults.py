@@ -1,4 +1,4 @@
-"""Runs inside a job of Slurm on emulated nodes, by srun: a node that dies, a job that is cancelled, steps at once.
+"""Runs inside a job of Slurm on emulated nodes, by srun: a node that dies, a job that is canceled, steps at once.
 
 What was measured before is kept, statuses say what happened, and a resumed run in another job has all cases.
 """
@@ -79,7 +79,7 @@ def completed(slurm: Slurm, out: Path, *more: str) -> Run:
     return load(out)
 
 
-def signalled(cluster: Cluster, name: str) -> None:
+def signaled(cluster: Cluster, name: str) -> None:
     """Sends a signal to all processes of the step on n1."""
     for program in ("slurmstepd", "linkgauge.run.worker"):
         for process in processes_of(cluster, "n1", program):
@@ -90,14 +90,14 @@ def signalled(cluster: Cluster, name: str) -> None:
 def test_a_step_that_is_stopped_on_a_node_loses_no_case_before_it_and_a_resumed_run_has_all(slurm: Slurm) -> None:
     """Its node says nothing any more, nor that it is gone: the case ends by its time. No further step starts there."""
     out = slurm.cluster.folder / "run"
-    code, said = in_a_job(slurm, out, lambda cluster: signalled(cluster, "STOP"))
+    code, said = in_a_job(slurm, out, lambda cluster: signaled(cluster, "STOP"))
     assert code == 4, said
     found = [(str(row.status), row.record["reason"]) for row in load(out).rows()]
     statuses = [one for one, _ in found]
     assert len({"hung", "timeout", "crashed"} & {*statuses}) == 1, (found, said)
     assert "ok" in statuses, (found, said)
     assert set(statuses) <= {"ok", "hung", "timeout", "crashed", "failed"}, (found, said)
-    signalled(slurm.cluster, "CONT")  # and Slurm can end it
+    signaled(slurm.cluster, "CONT")  # and Slurm can end it
     last = completed(slurm, out, "--retry", "hung,timeout,crashed,failed")
     assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
 
@@ -108,7 +108,7 @@ def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_ha
     Slurm 22.05 may start no further step in that job: what is left has then failed, and the next job has it.
     """
     out = slurm.cluster.folder / "run"
-    code, said = in_a_job(slurm, out, lambda cluster: signalled(cluster, "KILL"))
+    code, said = in_a_job(slurm, out, lambda cluster: signaled(cluster, "KILL"))
     assert code == 4, said
     found = [(str(row.status), row.record["reason"]) for row in load(out).rows()]
     statuses = [one for one, _ in found]
@@ -120,7 +120,7 @@ def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_ha
 
 
 @thorough("a node that dies in a step is lost in the same way, and steps have tests in run/test_slurm.py")
-def test_a_cancelled_job_keeps_what_was_measured_and_a_resumed_run_has_the_rest(slurm: Slurm) -> None:
+def test_a_canceled_job_keeps_what_was_measured_and_a_resumed_run_has_the_rest(slurm: Slurm) -> None:
     out = slurm.cluster.folder / "run"
 
     def cancel(cluster: Cluster) -> None:

@@ -37,7 +37,7 @@ def test_the_interval_of_a_shift_leaves_out_what_counting_all_orders_leaves_out(
     st.lists(st.floats(1, 1e9), min_size=1, max_size=9),
     st.floats(1e-3, 1e3),
 )
-def test_a_shift_holds_its_centre_and_does_not_depend_on_the_unit(a: list[float], b: list[float], unit: float) -> None:
+def test_a_shift_holds_its_center_and_does_not_depend_on_the_unit(a: list[float], b: list[float], unit: float) -> None:
     shift = compare.hodges_lehmann(a, b)
     assert shift.low <= shift.share <= shift.high
     scaled = compare.hodges_lehmann(np.array(a) * unit, np.array(b) * unit)

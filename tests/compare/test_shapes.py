@@ -77,7 +77,7 @@ def test_two_levels_are_found_with_their_shares(gap: float, share: float) -> Non
         series = 100 * np.exp(0.01 * rng.normal(size=400)) * np.where(high, 1 + gap, 1)
         modes = find_modes(series)
         assert modes is not None
-        assert [m.centre for m in modes.modes] == [
+        assert [m.center for m in modes.modes] == [
             pytest.approx(100, rel=0.02),
             pytest.approx(100 * (1 + gap), rel=0.02),
         ]
@@ -90,7 +90,7 @@ def test_three_levels_are_found() -> None:
     series = rng.choice([100.0, 130, 180], 600) * np.exp(0.01 * rng.normal(size=600))
     modes = find_modes(series)
     assert modes is not None
-    assert [round(m.centre, -1) for m in modes.modes] == [100, 130, 180]
+    assert [round(m.center, -1) for m in modes.modes] == [100, 130, 180]
 
 
 def test_a_level_that_moves_once_counts_one_change() -> None:

@@ -83,7 +83,7 @@ TEST(Choosing, OneThatIsSlowerByMoreThanTheSpreadIsNeverTaken) {
   }
 }
 
-// What a neighbour's burst hits in one round is not what decides.
+// What a neighbor's burst hits in one round is not what decides.
 TEST(Choosing, ABurstOverOneRoundOfThreeChangesNothing) {
   RoundsOfTimes rounds{{100, 90}, {101, 91}, {100, 90}};
   EXPECT_EQ(choose_by_times(rounds).index, 1U);

@@ -1,4 +1,4 @@
-// The traffic matrix of an alltoallv and the neighbours of a halo exchange, by what must hold of all ranks' shares.
+// The traffic matrix of an alltoallv and the neighbors of a halo exchange, by what must hold of all ranks' shares.
 #include "traffic/distribution.h"
 
 #include <gtest/gtest.h>
@@ -153,7 +153,7 @@ std::multiset<Edge> edges(int ranks, std::size_t bytes, const std::string& distr
   return sent;
 }
 
-TEST(Halo, NeighboursAreThoseOfTheGrid) {
+TEST(Halo, NeighborsAreThoseOfTheGrid) {
   std::multiset<Edge> expected;
   for (int row = 0; row < 3; ++row) {
     for (int column = 0; column < 4; ++column) {

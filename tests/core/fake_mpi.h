@@ -37,9 +37,9 @@ class FakeMpi final : public MpiLibrary {
 
   int rank(std::uint64_t) override { return 0; }
   int size(std::uint64_t) override { return ranks_; }
-  std::uint64_t comm_split(std::uint64_t, int colour, int) override {
+  std::uint64_t comm_split(std::uint64_t, int color, int) override {
     ++splits_;
-    if (colour < 0) return 0;
+    if (color < 0) return 0;
     live_.insert(++last_);
     return last_;
   }
@@ -64,7 +64,7 @@ class FakeMpi final : public MpiLibrary {
                           MpiRequests*) override {
     refuse();
   }
-  std::uint64_t neighbours(std::uint64_t, const std::vector<int>&, const std::vector<int>&) override { refuse(); }
+  std::uint64_t neighbors(std::uint64_t, const std::vector<int>&, const std::vector<int>&) override { refuse(); }
   std::uint64_t contiguous_type(std::size_t) override { refuse(); }
   std::uint64_t region_type(const HaloRegion&) override { refuse(); }
   void type_free(std::uint64_t) override { refuse(); }

@@ -543,7 +543,7 @@ TEST(ProcessGroup, AbortCrossesNodes) {
   }
 }
 
-// The first rank of a node learns of its neighbour's failure outside of a meeting, and tells the other node, which
+// The first rank of a node learns of its neighbor's failure outside of a meeting, and tells the other node, which
 // waits in one.
 TEST(ProcessGroup, AFailureSeenInAWaitForAFlagCrossesNodes) {
   Processes processes({0, 0, 1, 1});

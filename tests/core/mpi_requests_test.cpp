@@ -12,7 +12,7 @@ namespace {
 
 struct Counted {
   int begun = 0;
-  std::set<int> cancelled;
+  std::set<int> canceled;
   std::set<int> freed;
   int waits = 0;
 };
@@ -31,7 +31,7 @@ MpiCalls<int> counting_calls() {
     return 0;
   };
   calls.mpi.cancel = [](int* request) {
-    counted.cancelled.insert(*request);
+    counted.canceled.insert(*request);
     return 0;
   };
   calls.mpi.request_free = [](int* request) {
@@ -54,17 +54,17 @@ TEST(MpiRequests, ReceivesUnderWayAreTakenBack) {
     receives.irecv(&byte, 1, 0, 7, 0);
     receives.irecv(&byte, 1, 0, 7, 0);
   }
-  EXPECT_EQ(counted.cancelled, (std::set<int>{1, 2}));
+  EXPECT_EQ(counted.canceled, (std::set<int>{1, 2}));
   EXPECT_EQ(counted.waits, 1) << "the memory is the library's until then";
   {
     RequestsOf<int> receives(calls, 4, RequestKind::kReceives);
     receives.irecv(&byte, 1, 0, 7, 0);
     receives.wait_all();
   }
-  EXPECT_EQ(counted.cancelled.size(), 2U) << "these were complete";
+  EXPECT_EQ(counted.canceled.size(), 2U) << "these were complete";
 }
 
-// Libraries wait for ever for a send that was to be cancelled and that nobody receives.
+// Libraries wait for ever for a send that was to be canceled and that nobody receives.
 TEST(MpiRequests, SendsAreLeftAndPersistentOnesFreed) {
   const MpiCalls<int> calls = counting_calls();
   const char byte = 0;
@@ -74,7 +74,7 @@ TEST(MpiRequests, SendsAreLeftAndPersistentOnesFreed) {
     RequestsOf<int> persistent(calls, 1, RequestKind::kPersistent);
     persistent.isend(&byte, 1, 0, 7, 0);
   }
-  EXPECT_TRUE(counted.cancelled.empty());
+  EXPECT_TRUE(counted.canceled.empty());
   EXPECT_EQ(counted.freed, std::set<int>{2});
   EXPECT_EQ(counted.waits, 0);
 }

@@ -199,7 +199,7 @@ TEST(Median, MatchesSorting) {
   EXPECT_TRUE(std::isnan(median({})));
 }
 
-TEST(SummariseGroups, IsTheSameAsOneByOne) {
+TEST(SummarizeGroups, IsTheSameAsOneByOne) {
   Random random(10);
   std::vector<double> values;
   std::vector<std::int64_t> offsets{0};
@@ -210,7 +210,7 @@ TEST(SummariseGroups, IsTheSameAsOneByOne) {
   }
   const std::vector<double> ticks(6, 0.001);
   std::vector<Summary> summaries(6);
-  summarise_groups(values, offsets, ticks, summaries, 3);
+  summarize_groups(values, offsets, ticks, summaries, 3);
   EXPECT_EQ(summaries[0].count, 0);
   EXPECT_TRUE(std::isnan(summaries[0].median));
   for (std::size_t g = 1; g < 6; ++g) {
@@ -247,7 +247,7 @@ TEST(MedianInterval, OfFewValuesReachesBeyondThemAndNoTimeBelowZero) {
 }
 
 // Where the machine gives no thread the calling one does it all: threads that were begun before are joined.
-TEST(SummariseGroups, AMachineWithoutThreadsTakesLonger) {
+TEST(SummarizeGroups, AMachineWithoutThreadsTakesLonger) {
   pthread_attr_t usual;
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
   pthread_attr_t huge = usual;
@@ -258,7 +258,7 @@ TEST(SummariseGroups, AMachineWithoutThreadsTakesLonger) {
   std::vector<Summary> summaries(3);
   ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
   EXPECT_THROW(JoinedThreads().start([] {}), MemoryError);
-  summarise_groups(values, offsets, ticks, summaries, 3);
+  summarize_groups(values, offsets, ticks, summaries, 3);
   ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(summaries[i].median, values[2 * i] + 0.5);
 }

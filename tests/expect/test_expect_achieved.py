@@ -77,7 +77,7 @@ def test_direct_bundles_are_ports_of_their_own() -> None:
 
 
 def test_dies_that_pass_traffic_on_are_no_switch() -> None:
-    """From die 1 to die 7 nothing but that pair's own measurement counts, whatever went out of 1 to its neighbours."""
+    """From die 1 to die 7 nothing but that pair's own measurement counts, whatever went out of 1 to its neighbors."""
     system = systems.load("lumi-g")
     rows = [row("unidirectional", (1, 0), 190), row("unidirectional", (6, 7), 190)]
     case = {"pattern": "unidirectional", "devices": (1, 7)}

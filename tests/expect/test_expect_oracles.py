@@ -366,6 +366,6 @@ def test_a_matrix_of_traffic_is_bounded_by_the_port_with_the_most_of_it() -> Non
         sums = [(n - 1) * w for w in weights] + [sum(weights) - w for w in weights]
         expected = port * whole / (n * max(sums))
         assert bound("alltoallv", f"zipf:{exponent}") == pytest.approx(expected, rel=1e-4), exponent
-    # Every rank of a 2x2x2 torus sends to each of its three neighbours twice.
+    # Every rank of a 2x2x2 torus sends to each of its three neighbors twice.
     assert bound("halo", "2x2x2") == pytest.approx(port, rel=1e-6)
     assert bound("halo", "8:open") == pytest.approx(port, rel=1e-6)

@@ -2,7 +2,7 @@
 
 An extract is numpy's .npz under xz. `meta` is a JSON text: provenance, devices, system, launches, and each case's
 dimensions as far as they differ from the defaults. The other arrays hold samples, case after case: of each case and
-rank KEPT measured samples, in stretches of neighbours from the beginning, the middle and the end, with their own
+rank KEPT measured samples, in stretches of neighbors from the beginning, the middle and the end, with their own
 numbers and their own moments. Times are rounded to STEP of the case's median, moments to 100 ns; so a median moves by
 less than a tenth of a percent, and an interval is that of KEPT samples.
 
@@ -122,7 +122,7 @@ def _rows_of(run: Run) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
 
 
 def chosen_samples(count: int, kept: int) -> list[int]:
-    """Return which of so many samples are kept: stretches of neighbours from the beginning, the middle and the end."""
+    """Return which of so many samples are kept: stretches of neighbors from the beginning, the middle and the end."""
     if count <= kept:
         return list(range(count))
     length = kept // STRETCHES

@@ -137,7 +137,7 @@ def ticks(device: int | None, phase_ns: int, every_ns: int = TICK_EVERY_NS, last
 
 
 def resampled(seed: int, stretch: int = 8) -> Change:
-    """Each case's samples drawn again from its own, in stretches, so that neighbours stay neighbours.
+    """Each case's samples drawn again from its own, in stretches, so that neighbors stay neighbors.
 
     To be the first of several changes; needs `rounds_of` of the run, which `plant` gives it.
     """

@@ -1,7 +1,7 @@
 """Which wires a real run's cases keep busy, for how long, and what a slower one would cost each of them.
 
 Shares no code with the rules: it reads a run folder's tables and knows who sends what to whom from the table of
-docs/definitions.md. Time is modelled as overhead + bytes / rate. The rate is the curve's own: the steepest
+docs/definitions.md. Time is modeled as overhead + bytes / rate. The rate is the curve's own: the steepest
 rise of bytes over time up to its largest size, and where there is one size only all of its time is the wire's.
 """
 
@@ -30,7 +30,7 @@ _FULL = 0.85
 
 @dataclasses.dataclass(frozen=True)
 class Wire:
-    """One direction of a device's port to its switch or neighbours, of its host link, or of one pair's way.
+    """One direction of a device's port to its switch or neighbors, of its host link, or of one pair's way.
 
     `kind`: port, host or pair; `ends`: the device, or (source, target); `way`: out (from the device) or in, empty for a
     pair.

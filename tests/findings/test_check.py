@@ -248,7 +248,7 @@ def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: 
         ("rule = 3\n", "expected [[rule]] tables"),
         ("[[rule]]\ngoodput = 1\n", "unknown key 'goodput'"),
         ('[[rule]]\ngoodput_at_least = "9 parsecs"\n', "unknown unit 'parsecs'"),
-        ('[[rule]]\nwhere = { colour = "red" }\ngoodput_at_least = "1 GB/s"\n', "where: unknown key 'colour'"),
+        ('[[rule]]\nwhere = { color = "red" }\ngoodput_at_least = "1 GB/s"\n', "where: unknown key 'color'"),
         ("[[rule]\n", "not valid TOML"),
         ("x = 1\n[[rule]]\ntime_at_most = 1\n", "unknown key 'x'"),
         (

@@ -15,7 +15,7 @@ from planting import MIB, World
 
 from linkgauge.expect.network import Network
 from linkgauge.findings.finding import Finding
-from linkgauge.findings.localise import slow_elements
+from linkgauge.findings.localize import slow_elements
 from linkgauge.model.case import Case
 from linkgauge.stats.launches import Places
 from linkgauge.system import catalog

@@ -71,7 +71,7 @@ def test_noise_alone_names_nothing(devices: int) -> None:
         found = solve(list(_times(rng, len(pairs), 0.02)), ["all"] * len(pairs), elements, [0.008] * len(pairs))
         false += any(len(slow.pairs) > 1 for slow in found)
     # Noise of Student's t with 4 degrees of freedom, far heavier than that of medians: single pairs may stand out, and
-    # are then told only if a second case agrees (localise).
+    # are then told only if a second case agrees (localize).
     assert false <= 5
 
 

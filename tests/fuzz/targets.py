@@ -25,7 +25,7 @@ from unittest import mock
 
 import tool_traces
 from cluster.layout import Layout
-from linkgauge.apps import catalogue, matching, program
+from linkgauge.apps import catalog, matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
 from linkgauge.doctor import on_nodes
@@ -41,7 +41,7 @@ from linkgauge.run import nodes
 from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings, write_launches
 from linkgauge.run.rank_words import shaped
 from linkgauge.stats.distance import stored_switches
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store import tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter, read_journal
@@ -228,7 +228,7 @@ def run_folder(data: bytes) -> None:
 def read_everything(path: Path) -> None:
     """Read what any command reads of a run folder."""
     run = Run(path)
-    table = summarise(run)
+    table = summarize(run)
     _ = (run.samples, run.launches, run.observations, list(run.rows()))
     for name in ("median_ns", "goodput_bytes_per_s"):
         assert all(value is None or value >= 0 for value in table[name].to_pylist())
@@ -292,7 +292,7 @@ def step_file(data: bytes) -> None:
             text = data.decode()
         except UnicodeDecodeError:
             return
-        _on_ranks(catalogue.parse(text, "fuzzed"))
+        _on_ranks(catalog.parse(text, "fuzzed"))
 
 
 def _on_ranks(file: StepFile) -> None:
@@ -304,7 +304,7 @@ def _on_ranks(file: StepFile) -> None:
         for rank in range(ranks):
             program.amounts(made, rank)
             program.core_program(made, rank)
-    again = catalogue.parse(as_toml(file.document), "fuzzed")
+    again = catalog.parse(as_toml(file.document), "fuzzed")
     assert again.document == file.document, "written and read again it is another file"
 
 

@@ -45,7 +45,7 @@ from fuzz import hostile  # noqa: E402
 from linkgauge.app import cli  # noqa: E402
 from linkgauge.errors import LinkgaugeError  # noqa: E402
 from linkgauge.model.case import DIMENSIONS  # noqa: E402
-from linkgauge.stats.summary import summarise  # noqa: E402
+from linkgauge.stats.summary import summarize  # noqa: E402
 from linkgauge.store import schema  # noqa: E402
 from linkgauge.store.run import Run  # noqa: E402
 from linkgauge.system import catalog, dump  # noqa: E402
@@ -472,7 +472,7 @@ def share_readings() -> Callable[[], None]:
             importlib.import_module(module.name)
     runs: dict[tuple[str, object], Run] = {}
     tables: dict[Run, pa.Table] = {}
-    begin, work_out, kept = Run.__init__, summarise, str(sound()[0])
+    begin, work_out, kept = Run.__init__, summarize, str(sound()[0])
 
     def make(cls: type[Run], path: object, launches: object = None) -> Run:
         return runs.get((str(path), launches)) or object.__new__(cls)
@@ -493,8 +493,8 @@ def share_readings() -> Callable[[], None]:
 
     Run.__new__, Run.__init__ = make, once  # type: ignore[method-assign,assignment]
     for loaded in list(sys.modules.values()):
-        if getattr(loaded, "summarise", None) is work_out:
-            loaded.summarise = of_run  # type: ignore[attr-defined]
+        if getattr(loaded, "summarize", None) is work_out:
+            loaded.summarize = of_run  # type: ignore[attr-defined]
     return forget
 
 

@@ -45,12 +45,12 @@ def test_empty_series_are_nan() -> None:
     assert np.isnan(core.median_interval(np.array([]))).all()
 
 
-def test_groups_are_summarised_as_numpy_would() -> None:
+def test_groups_are_summarized_as_numpy_would() -> None:
     random = np.random.default_rng(2)
     counts = [0, 1, 5, 40, 1000, 3]
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     values = random.exponential(size=offsets[-1])
-    found = core.summarise_groups(values, offsets, np.full(len(counts), 0.001))
+    found = core.summarize_groups(values, offsets, np.full(len(counts), 0.001))
     assert (found["count_all"] == counts).all()
     for group, (first, last) in enumerate(itertools.pairwise(offsets)):
         cut = found["warmup_cut"][group]
@@ -71,13 +71,13 @@ def test_groups_are_summarised_as_numpy_would() -> None:
 @pytest.mark.parametrize("offsets", [[], [0, 5, 3], [0, 99], [-1, 3]])
 def test_wrong_offsets_are_refused(offsets: list[int]) -> None:
     with pytest.raises(UsageError, match="offsets"):
-        core.summarise_groups(np.zeros(10), np.array(offsets, dtype=np.int64), np.zeros(max(len(offsets) - 1, 0)))
+        core.summarize_groups(np.zeros(10), np.array(offsets, dtype=np.int64), np.zeros(max(len(offsets) - 1, 0)))
 
 
 def test_threads_do_not_change_the_result() -> None:
     values = np.random.default_rng(3).normal(size=20_000)
     offsets = np.arange(0, 20_001, 500, dtype=np.int64)
-    one = core.summarise_groups(values, offsets, np.zeros(40), threads=1)
-    many = core.summarise_groups(values, offsets, np.zeros(40), threads=7)
+    one = core.summarize_groups(values, offsets, np.zeros(40), threads=1)
+    many = core.summarize_groups(values, offsets, np.zeros(40), threads=7)
     for name, column in one.items():
         np.testing.assert_array_equal(column, many[name])

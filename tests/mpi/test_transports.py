@@ -79,7 +79,7 @@ def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, trans
 
 
 def test_distributions_and_forms_of_collectives(mpi: MpiInstallation, run_cases: RunCases) -> None:
-    """A traffic matrix, a grid's neighbours, and collectives that do not block or are of a graph."""
+    """A traffic matrix, a grid's neighbors, and collectives that do not block or are of a graph."""
     cases = [case(transport, "alltoallv", 4, 4096, distribution=distribution, variant=variant)
              for distribution in ("0,3,1,0;0,0,5,0;1,0,0,0;0,0,2,0", "zipf:1.3", "blocks:2", "moe:8:2:16:1:7")
              for transport, variant in (("mpi", ""), ("mpi", "composed"), ("staging", ""),

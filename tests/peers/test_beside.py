@@ -12,7 +12,7 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.peers import beside
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.drive import Line, Outcome, Side, named_peer
 from linkgauge.peers.request import Request, ratio_of_pairs
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from executables import python_program
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from program import linkgauge
 from thorough import most
 

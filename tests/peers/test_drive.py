@@ -17,7 +17,7 @@ import pytest
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers import both_ends, drive, launch
-from linkgauge.peers.catalogue import PEERS, peer_tests
+from linkgauge.peers.catalog import PEERS, peer_tests
 from linkgauge.peers.drive import alternate, row_of, untold
 from linkgauge.peers.launch import find_program
 from linkgauge.peers.ours import ESTIMATORS, plan_text

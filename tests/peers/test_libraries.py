@@ -18,7 +18,7 @@ import pytest
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.peers import drive, launch
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.drive import alternate
 from linkgauge.peers.launch import Ours, Shared, our_ccl, our_mpi, shared, why_other_nccl
 from linkgauge.peers.request import Request, rows_of

@@ -13,7 +13,7 @@ import pytest
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.peers import two_ended
-from linkgauge.peers.catalogue import TWO_ENDED, peer_tests
+from linkgauge.peers.catalog import TWO_ENDED, peer_tests
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.theirs import launches_of, measure_peer
 from linkgauge.run import mpi_library

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.findings.read import facts_of
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Row, Run, load
 from linkgauge.view.results import Results, is_pair
 from program import linkgauge
@@ -53,7 +53,7 @@ def test_the_message_rate_of_halves_is_measured_and_shown(tmp_path: Path) -> Non
     )
     run, rows = measured(tmp_path, plan.replace("64KiB", "8").replace("window = 2", "window = 16"), True)
     assert {(row.case.pattern, row.case.devices) for row in rows} == {("pairs_unidirectional", (0, 2, 1, 3))}
-    headlines = [row for row in summarise(run).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]
+    headlines = [row for row in summarize(run).to_pylist() if row["lane"] == -1 and row["status"] == "ok"]
     assert len(headlines) == len(rows) == 3
     for row in headlines:
         assert row["messages_per_s"] == pytest.approx(2 * 16 / row["median_ns"] * 1e9)
@@ -77,7 +77,7 @@ def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_on
     ]
     assert sorted(met) == sorted(itertools.permutations(range(4), 2))
 
-    summary = summarise(run).to_pylist()
+    summary = summarize(run).to_pylist()
     for row in rows:
         lanes = {one["lane"]: one for one in summary if one["case_key"] == row.case_key}
         window, size = row.case.window, row.case.size
@@ -117,7 +117,7 @@ max_time = "20s"
 def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_path: Path, threads: bool) -> None:
     run, rows = measured(tmp_path, GROUPS, threads)
     assert len(rows) == 2 * 5 * (3 if threads else 4)
-    facts, summary = facts_of(run), summarise(run).to_pylist()
+    facts, summary = facts_of(run), summarize(run).to_pylist()
     for row in rows:
         lanes = {one["lane"]: one for one in summary if one["case_key"] == row.case_key}
         groups, m, pattern = row.case.groups, row.case.size, row.case.pattern

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from linkgauge.model.case import MANAGED_USES, Case
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import Request, rows_of
 from linkgauge.stats.interference import interferences
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
@@ -475,7 +475,7 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
 
     [sums] = [
         one
-        for one in summarise(load(tmp_path / "run")).to_pylist()
+        for one in summarize(load(tmp_path / "run")).to_pylist()
         if (one["transport"], one["pattern"], one["devices"]) == ("kernel", "bidirectional", [1])
     ]
     assert sums["lane_name"] == "sum"
@@ -510,7 +510,7 @@ batch = 3
             assert row.record["lanes"] == [lane]
             assert row.record["bytes_total"] == 64 << 10
     # One rank's times, and a goodput of its bytes alone.
-    for one in summarise(load(tmp_path / "run")).to_pylist():
+    for one in summarize(load(tmp_path / "run")).to_pylist():
         if one["status"] == "ok":
             assert one["goodput_bytes_per_s"] == pytest.approx((64 << 10) / one["median_ns"] * 1e9)
 

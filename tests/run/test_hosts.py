@@ -189,7 +189,7 @@ def test_where_a_pbs_job_has_no_ssh_its_nodes_are_reached_by_pbsdsh(
 @pytest.mark.parametrize(
     ("said", "over"),
     [("echo RUNNING", False), ("echo SUSPENDED", False), ("echo STOPPED", False), ("echo COMPLETING", True),
-     ("echo CANCELLED", True), ("exit 0", True),
+     ("echo CANCELED", True), ("exit 0", True),
      ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
      ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False)],
 )  # fmt: skip

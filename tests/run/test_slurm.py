@@ -134,7 +134,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
                 daemon.wait()
 
 
-def test_a_job_is_measured_by_srun_and_one_that_is_cancelled_keeps_what_it_measured(
+def test_a_job_is_measured_by_srun_and_one_that_is_canceled_keeps_what_it_measured(
     slurm: Slurm, tmp_path: Path
 ) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)

@@ -13,7 +13,7 @@ from linkgauge.findings.read import facts_of
 from linkgauge.findings.subjects import load_subjects
 from linkgauge.stats.attempts import counted, last_attempts
 from linkgauge.stats.match import repeats_of
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import Run, load
@@ -75,7 +75,7 @@ def test_every_reader_takes_the_retry_and_nothing_of_what_it_replaced(tmp_path: 
     assert not facts.failures
     assert [len(m.identities) for m in facts.measures if m.case_key == key] == [1]
     assert next(m for m in facts.measures if m.case_key == key).identities[0][1:] == (1, 0, 1)
-    rows = [one for one in summarise(run).to_pylist() if one["lane"] == -1]
+    rows = [one for one in summarize(run).to_pylist() if one["lane"] == -1]
     repeats = {name: entry for (name, _), entry in repeats_of(rows).items()}
     assert not repeats[key].failures
     assert len(repeats[key].median_ns) == 1
@@ -88,7 +88,7 @@ def test_every_reader_takes_the_retry_and_nothing_of_what_it_replaced(tmp_path: 
 def test_an_export_and_a_comparison_take_the_retry_alone(tmp_path: Path) -> None:
     run = retried(tmp_path / "run", "ok")
     assert sum(line[:1].isdigit() for line in export(run, "osu").splitlines()) == len(CASES)
-    repeats = {name: entry for (name, _), entry in repeats_of(summarise(run).to_pylist()).items()}
+    repeats = {name: entry for (name, _), entry in repeats_of(summarize(run).to_pylist()).items()}
     assert repeats[CASES[0].case_key].identities == {(1, 0, 1)}
     assert repeats[CASES[1].case_key].identities == {(0, 0, 0)}
     assert sorted(len(group) for group in counted(run).measured) == [1] * len(CASES)

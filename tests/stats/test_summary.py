@@ -15,7 +15,7 @@ from linkgauge.errors import RunFolderError
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.series import HEADLINE
-from linkgauge.stats.summary import STATISTICS, summarise, summary_schema
+from linkgauge.stats.summary import STATISTICS, summarize, summary_schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from synthetic import Noise, make_case, make_run
@@ -63,7 +63,7 @@ def write_all(
         journal.append("case", told, arrays)
     folder.status_journal().append("status", told)
     folder.close()
-    return list(summarise(linkgauge.load(path)).to_pylist())
+    return list(summarize(linkgauge.load(path)).to_pylist())
 
 
 def steady(rng: np.random.Generator, count: int, level: float = 10_000) -> np.ndarray[Any, Any]:
@@ -75,7 +75,7 @@ def test_goodput_and_bus_bandwidth_are_the_definitions(tmp_path: Path, pattern: 
     case = make_case("ccl", pattern, 1 << 20, window=3 if pattern in ("unidirectional", "bidirectional") else 1)
     path = make_run(tmp_path / "run", cases=[case], samples=80)
     run = linkgauge.load(path)
-    row = next(row for row in summarise(run).to_pylist() if row["lane"] == HEADLINE)
+    row = next(row for row in summarize(run).to_pylist() if row["lane"] == HEADLINE)
     payload = GOODPUT[pattern](case.size, case.ranks, case.window)
     assert row["goodput_bytes_per_s"] == pytest.approx(payload / row["median_ns"] * 1e9, rel=1e-12)
     assert row["goodput_mean_bytes_per_s"] == pytest.approx(payload / row["mean_ns"] * 1e9, rel=1e-12)
@@ -92,7 +92,7 @@ def test_goodput_and_bus_bandwidth_are_the_definitions(tmp_path: Path, pattern: 
 def test_messages_a_second_are_those_of_all_windows(tmp_path: Path, pattern: str, messages: int | None) -> None:
     case = make_case("mpi", pattern, 8, window=16 if PATTERNS[pattern].windowed else 1)
     run = linkgauge.load(make_run(tmp_path / "run", cases=[case], samples=80))
-    row = next(row for row in summarise(run).to_pylist() if row["lane"] == HEADLINE)
+    row = next(row for row in summarize(run).to_pylist() if row["lane"] == HEADLINE)
     wanted = None if messages is None else pytest.approx(messages / row["median_ns"] * 1e9, rel=1e-12)
     assert row["messages_per_s"] == wanted
 
@@ -233,7 +233,7 @@ def test_no_number_where_there_is_none(tmp_path: Path) -> None:
         skipped=[(make_case("ccl", "allreduce", 8), "none")],
         statuses={cases[0].case_key: ("corrupt", "byte 3"), cases[1].case_key: ("timeout", "")},
     )
-    rows = {row["status"]: row for row in summarise(linkgauge.load(path)).to_pylist()}
+    rows = {row["status"]: row for row in summarize(linkgauge.load(path)).to_pylist()}
     assert rows["corrupt"]["median_ns"] is None
     assert rows["skipped"]["goodput_bytes_per_s"] is None
     assert rows["timeout"]["median_ns"] > 0  # kept
@@ -268,7 +268,7 @@ def test_an_unjudged_case_has_no_figures(tmp_path: Path) -> None:
     samples |= {"phase": np.ones(9, np.uint8), "clock": np.zeros(9, np.uint8)}
     with JournalWriter(folder.journal_path(0)) as journal:
         journal.append("case", told, samples)
-    (row,) = summarise(linkgauge.load(tmp_path / "run")).to_pylist()
+    (row,) = summarize(linkgauge.load(tmp_path / "run")).to_pylist()
     assert (row["status"], row["median_ns"]) == (None, None)
 
 
@@ -277,7 +277,7 @@ def test_the_summary_is_the_same_before_and_after_compaction(tmp_path: Path) -> 
     kept = {}
     for compact in (False, True):
         path = make_run(tmp_path / f"run{compact}", cases=cases, samples=30, compact=compact, noise=Noise(rho=0.4))
-        table = summarise(linkgauge.load(path))
+        table = summarize(linkgauge.load(path))
         assert table.schema.equals(summary_schema())
         kept[compact] = sorted(table.to_pylist(), key=lambda row: (row["case_key"], row["lane"]))
     assert kept[False] == kept[True]
@@ -291,7 +291,7 @@ def test_an_unknown_pattern_is_named(tmp_path: Path) -> None:
         write(tmp_path / "run", case, {"rank": 0, "sample": np.arange(9), "ns": np.ones(9)})
 
 
-def test_scattered_samples_are_refused_not_summarised_twice(tmp_path: Path) -> None:
+def test_scattered_samples_are_refused_not_summarized_twice(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     path = make_run(tmp_path / "run", cases=[make_case("mpi", "pingpong", 8)], samples=40)
@@ -299,4 +299,4 @@ def test_scattered_samples_are_refused_not_summarised_twice(tmp_path: Path) -> N
     table = pq.ParquetFile(file).read()
     pq.write_table(pa.concat_tables([table, table]), file, row_group_size=table.num_rows)
     with pytest.raises(RunFolderError, match="several parts"):
-        summarise(linkgauge.load(path))
+        summarize(linkgauge.load(path))

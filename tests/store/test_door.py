@@ -15,7 +15,7 @@ import pytest
 import linkgauge
 from linkgauge.errors import RunFolderError
 from linkgauge.model.shape import clean, parsed
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.shapes import EVIDENCE, INFO
 from synthetic import make_case, make_run
 
@@ -54,7 +54,7 @@ def setting(column: str, value: Any, row: int = 0) -> Callable[[pa.Table], pa.Ta
 
 def read(folder: Path) -> None:
     run = linkgauge.load(folder)
-    summarise(run)
+    summarize(run)
     _ = (run.observations, list(run.rows()))
 
 

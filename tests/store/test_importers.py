@@ -16,7 +16,7 @@ from linkgauge.errors import UsageError
 from linkgauge.exchange.importers import Hints, import_files, read_log
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.series import HEADLINE
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from thorough import most
 
 LOGS = Path(__file__).parent / "logs"
@@ -24,7 +24,7 @@ LOGS = Path(__file__).parent / "logs"
 
 def imported(tmp_path: Path, *names: str, **hints: Any) -> tuple[list[dict[str, Any]], list[str]]:
     result = import_files([LOGS / name for name in names], tmp_path / "run", Hints(**hints))
-    rows = summarise(linkgauge.load(tmp_path / "run")).to_pylist()
+    rows = summarize(linkgauge.load(tmp_path / "run")).to_pylist()
     assert result.cases == len({(row["case_key"], row["launch"], row["repeat"]) for row in rows})
     return [row for row in rows if row["lane"] == HEADLINE], result.problems
 
@@ -89,7 +89,7 @@ def test_figures_that_are_no_numbers_make_no_case_that_cannot_be_read_again(tmp_
     (tmp_path / "log.txt").write_text(text.replace(row, " ".join([*row.split()[:7], "nan", *row.split()[8:]])))
     done = import_files([tmp_path / "log.txt"], tmp_path / "run", Hints(ranks=2))
     assert any("not a number" in problem for problem in done.problems)
-    assert summarise(linkgauge.load(tmp_path / "run")).num_rows
+    assert summarize(linkgauge.load(tmp_path / "run")).num_rows
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_of_each_pattern_what_is_imported_can_be_read_again(tmp_path: Path, name
         hints = Hints(pattern=name, transport="ccl", ranks=ranks, size_bytes=64)
         if PATTERNS[name].takes(ranks):
             assert import_files([LOGS / "blink.csv"], output, hints).cases == 1
-            assert summarise(linkgauge.load(output)).num_rows
+            assert summarize(linkgauge.load(output)).num_rows
         else:
             assert any(f"a {name} of {ranks} ranks" in one for one in read_log(LOGS / "blink.csv", hints).problems)
 
@@ -265,5 +265,5 @@ def test_mangled_logs_end_in_cases_or_one_line(tmp_path_factory: pytest.TempPath
         assert all(time > 0 and iterations > 0 for time, iterations in one.intervals)
     if log.cases:
         import_files([path], path.parent / "run", Hints(ranks=4, pattern="alltoall", transport="ccl", size_bytes=1024))
-        for row in summarise(linkgauge.load(path.parent / "run")).to_pylist():
+        for row in summarize(linkgauge.load(path.parent / "run")).to_pylist():
             assert row["median_ns"] is None or row["median_ns"] > 0

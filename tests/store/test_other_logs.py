@@ -15,7 +15,7 @@ from linkgauge.exchange.imported import ImportedLog
 from linkgauge.exchange.importers import Hints, import_files, read_log
 from linkgauge.exchange.other_names import NCCL_PROGRAMS
 from linkgauge.stats.series import HEADLINE
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from store.nccl_logs import FACTORS, nccl_log
 
 PATTERN_OF = {program.removesuffix("_perf"): pattern for pattern, program in NCCL_PROGRAMS.items()}
@@ -312,7 +312,7 @@ memcpy SM All Gpus -> GPU(column) total bandwidth (GB/s)
 def test_nvbandwidth_over_several_nodes(tmp_path: Path) -> None:
     done = import_files([written(tmp_path, MULTINODE)], tmp_path / "run", Hints())
     assert ["bidirectional_memcpy_read_ce" in why for why in done.problems] == [True]
-    rows = [row for row in summarise(linkgauge.load(tmp_path / "run")).to_pylist() if row["lane"] == HEADLINE]
+    rows = [row for row in summarize(linkgauge.load(tmp_path / "run")).to_pylist() if row["lane"] == HEADLINE]
     rates = {(row["pattern"], *row["devices"], row["root"]): row["goodput_bytes_per_s"] / 1e9 for row in rows}
     assert rates["unidirectional", 0, 2, 0] == pytest.approx(400.11, rel=1e-5)  # the row's reads from the column's
     assert rates["all_to_one", 0, 1, 2, 2] == pytest.approx(760, rel=1e-5)
@@ -337,7 +337,7 @@ def test_each_start_of_nvbandwidth_has_its_own_devices_and_tests(tmp_path: Path)
     text = once.format("1b", "1c") + running + matrix + once.format("2b", "2c") + running + matrix
     done = import_files([written(tmp_path, text)], tmp_path / "run", Hints())
     assert done.cases == 4
-    rows = summarise(linkgauge.load(tmp_path / "run")).to_pylist()
+    rows = summarize(linkgauge.load(tmp_path / "run")).to_pylist()
     assert sorted(tuple(row["devices"]) for row in rows if row["lane"] == HEADLINE) == [(0, 1), (1, 0), (2, 3), (3, 2)]
     lost = read(tmp_path, text + once.format("3b", "3c") + matrix)  # of which test is not known
     assert (len(lost.cases), len(lost.problems)) == (4, 1)
@@ -413,7 +413,7 @@ def test_the_json_of_rccl_tests(tmp_path: Path) -> None:
 def devices_of(folder: Path, *logs: Sequence[str]) -> set[tuple[int, ...]]:
     files = [written(folder, lines, f"log{at}.txt") for at, lines in enumerate(logs)]
     import_files(files, folder / "run", Hints())
-    return {tuple(row["devices"]) for row in summarise(linkgauge.load(folder / "run")).to_pylist()}
+    return {tuple(row["devices"]) for row in summarize(linkgauge.load(folder / "run")).to_pylist()}
 
 
 def test_devices_that_differ_are_not_pooled(tmp_path: Path) -> None:

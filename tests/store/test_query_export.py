@@ -16,7 +16,7 @@ from linkgauge.exchange import query as queries
 from linkgauge.exchange.export import export
 from linkgauge.exchange.importers import Hints, import_files
 from linkgauge.exchange.query import query
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Run
 from synthetic import Noise, make_case, make_run, usual_cases
 
@@ -167,9 +167,9 @@ def test_nccl_tests_form_comes_back(run: Run, tmp_path: Path) -> None:
     for number, part in enumerate(parts):
         (tmp_path / f"{number}.txt").write_text("# Collective test starting" + part)
         import_files([tmp_path / f"{number}.txt"], tmp_path / f"run{number}", Hints())
-        found |= means(summarise(linkgauge.load(tmp_path / f"run{number}")).to_pylist(), "ccl")
+        found |= means(summarize(linkgauge.load(tmp_path / f"run{number}")).to_pylist(), "ccl")
     expected = {
-        key: value for key, value in means(summarise(run).to_pylist(), "ccl").items() if key[0] not in PATTERNS[:3]
+        key: value for key, value in means(summarize(run).to_pylist(), "ccl").items() if key[0] not in PATTERNS[:3]
     }
     assert found == pytest.approx(expected, rel=1e-3)
     assert len(found) == 10
@@ -191,14 +191,14 @@ def test_osu_form_comes_back(run: Run, tmp_path: Path) -> None:
     (tmp_path / "osu.txt").write_text("".join(parts))
     result = import_files([tmp_path / "osu.txt"], tmp_path / "run", Hints(ranks=4, window=1))
     assert not result.problems
-    found = means(summarise(linkgauge.load(tmp_path / "run")).to_pylist(), "mpi")
-    expected = means(summarise(run).to_pylist(), "mpi")
+    found = means(summarize(linkgauge.load(tmp_path / "run")).to_pylist(), "mpi")
+    expected = means(summarize(run).to_pylist(), "mpi")
     assert found == pytest.approx(expected, rel=2e-3)
     assert len(found) == 2 * len(PATTERNS)
 
 
 def test_csv_and_json_hold_the_summary(run: Run) -> None:
-    table = summarise(run)
+    table = summarize(run)
     rows = list(csv.DictReader(io.StringIO(export(run, "csv"))))
     assert len(rows) == table.num_rows
     assert [row["case_key"] for row in rows] == table["case_key"].to_pylist()

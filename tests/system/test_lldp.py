@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.run.nodes import Nodes
-from linkgauge.system.lldp import above, neighbours
+from linkgauge.system.lldp import above, neighbors
 from run.test_nodes import GPUS, look
 
 # As a TP-Link TL-SE2109 sends it: chassis by MAC, port "8", 120 s, system name.
@@ -34,21 +34,21 @@ def file(*frames: bytes) -> bytes:
 
 
 def test_a_switch_is_known_by_its_name_else_by_its_chassis() -> None:
-    assert list(neighbours(file(SEEN))) == ["TL-SE2109"]
-    assert list(neighbours(file(frame("x3000c0r24b0"), SEEN))) == ["x3000c0r24b0", "TL-SE2109"]
-    assert list(neighbours(file(frame("")))) == ["02:fe:00:00:00:1f"]
-    assert list(neighbours(file(frame("\x1b[2J")))) == ["02:fe:00:00:00:1f"]  # nothing for a terminal
+    assert list(neighbors(file(SEEN))) == ["TL-SE2109"]
+    assert list(neighbors(file(frame("x3000c0r24b0"), SEEN))) == ["x3000c0r24b0", "TL-SE2109"]
+    assert list(neighbors(file(frame("")))) == ["02:fe:00:00:00:1f"]
+    assert list(neighbors(file(frame("\x1b[2J")))) == ["02:fe:00:00:00:1f"]  # nothing for a terminal
 
 
 @pytest.mark.parametrize("content", [b"", b"x", file(SEEN)[:-3], file(SEEN[:12]), file(b""), file(SEEN[:14])])
 def test_what_is_no_frame_is_left_out(content: bytes) -> None:
-    assert list(neighbours(content)) == []
+    assert list(neighbors(content)) == []
 
 
 @given(st.binary(max_size=300), st.integers(0, 60))
 def test_any_bytes_are_read_without_an_error_and_give_words_that_can_be_shown(noise: bytes, at: int) -> None:
     for content in (noise, file(noise), file(SEEN[:at] + noise)):
-        assert all(name.isprintable() for name in neighbours(content))
+        assert all(name.isprintable() for name in neighbors(content))
 
 
 def tree(root: Path, heard: dict[str, tuple[int, bytes]]) -> Path:

@@ -16,12 +16,12 @@ from linkgauge.system.dump import to_json
 Arcs = list[dict[int, int]]
 
 
-def _automorphisms(colours: Sequence[int], arcs: Arcs) -> list[tuple[int, ...]]:
+def _automorphisms(colors: Sequence[int], arcs: Arcs) -> list[tuple[int, ...]]:
     """Every automorphism, by trying all permutations."""
     return [
         order
         for order in itertools.permutations(range(len(arcs)))
-        if all(colours[v] == colours[order[v]] for v in range(len(arcs)))
+        if all(colors[v] == colors[order[v]] for v in range(len(arcs)))
         and all({order[w]: label for w, label in arcs[v].items()} == arcs[order[v]] for v in range(len(arcs)))
     ]
 
@@ -29,28 +29,28 @@ def _automorphisms(colours: Sequence[int], arcs: Arcs) -> list[tuple[int, ...]]:
 def _random_graph(seed: int) -> tuple[list[int], Arcs]:
     draw = random.Random(seed)
     count = draw.randint(2, 6)
-    colours = [draw.randint(0, seed % 3) for _ in range(count)]
+    colors = [draw.randint(0, seed % 3) for _ in range(count)]
     arcs: Arcs = [{} for _ in range(count)]
     for a, b in itertools.combinations(range(count), 2):
         if draw.random() < 0.5:
             there = draw.randint(0, 1)
             arcs[a][b] = there
             arcs[b][a] = there if draw.random() < 0.8 else 1 - there  # rates may differ by direction
-    return colours, arcs
+    return colors, arcs
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_key_is_the_least_image_under_every_automorphism(seed: int) -> None:
-    colours, arcs = _random_graph(seed)
-    orders = _automorphisms(colours, arcs)
-    symmetry = Symmetry(colours, arcs)
+    colors, arcs = _random_graph(seed)
+    orders = _automorphisms(colors, arcs)
+    symmetry = Symmetry(colors, arcs)
     for length in (1, 2, 3):
         for picked in itertools.permutations(range(len(arcs)), min(length, len(arcs))):
             assert symmetry.smallest(picked) == min(tuple(order[v] for v in picked) for order in orders)
 
 
-def test_cycles_that_colours_cannot_tell_from_triangles_are_told() -> None:
-    # A ring of six, then two rings of three: every vertex has two neighbours, so that refinement sees nothing.
+def test_cycles_that_colors_cannot_tell_from_triangles_are_told() -> None:
+    # A ring of six, then two rings of three: every vertex has two neighbors, so that refinement sees nothing.
     rings = [(0, 1, 2, 3, 4, 5), (6, 7, 8), (9, 10, 11)]
     arcs: Arcs = [{} for _ in range(12)]
     for ring in rings:

@@ -291,8 +291,8 @@ def test_small_readers() -> None:
     assert sysfs.cpu_list("") == ()
     assert sysfs.normal_address("00000000:AF:00.0") == "0000:af:00.0"
     assert sysfs.normal_address("00010000:AF:00.0") == "10000:af:00.0"
-    signalling, data = sysfs.pcie_rates(16.0, 16)
-    assert signalling == 32e9
+    signaling, data = sysfs.pcie_rates(16.0, 16)
+    assert signaling == 32e9
     assert data == pytest.approx(31.508e9, rel=1e-4)
     assert sysfs.pcie_rates(2.5, 1) == (312.5e6, 250e6)
 

@@ -12,7 +12,7 @@ import pytest
 
 from linkgauge.app import cli
 from linkgauge.app.tune import _subject
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.model.case import Case
 from linkgauge.tune.choice import _patterns_of
 from linkgauge.tune.confirm import tune
@@ -118,7 +118,7 @@ def test_an_applications_settings_are_those_of_what_it_is_made_of() -> None:
     """What it begins and waits for later, MPI libraries carry out by algorithms of their own."""
 
     def patterns(app: str, transport: str = "mpi") -> set[str]:
-        text = catalogue.asked(app, 2).text
+        text = catalog.asked(app, 2).text
         return _patterns_of(Case(transport, "application", 0, 0, (0, 1), app=text))
 
     assert patterns("tensor_parallel") == {"allreduce"}
@@ -130,7 +130,7 @@ def test_an_applications_settings_are_those_of_what_it_is_made_of() -> None:
 
 
 def test_a_search_is_told_by_its_application_and_what_is_beside_it() -> None:
-    app = catalogue.asked("kv_cache descriptors=32", 2).text
+    app = catalog.asked("kv_cache descriptors=32", 2).text
     case = Case("mpi", "application", 0, 0, (0, 1), app=app, background="kernel local_copy 1MiB on=0+1")
     told = "mpi application kv_cache descriptors=32 on 2 ranks, beside kernel local_copy 1MiB on=0+1"
     assert _subject([case]) == told

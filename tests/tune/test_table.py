@@ -61,7 +61,7 @@ ONE = '[[setting]]\nname="UCX_TLS"\nscale="names"\nvalues=["a"]\nwhat="It."\n'
         (HEAD + ONE.replace('["a"]', '["/tmp/x"]'), "none that a table may set"),
         (HEAD + ONE + ONE, "twice"),
         (HEAD + ONE + "only_with={UCX_Q='1'}\n", "none of the table"),
-        (HEAD + ONE + "colour='red'\n", "colour"),
+        (HEAD + ONE + "color='red'\n", "color"),
         (ONE, "title"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 
 from cluster.layout import Layout
 from linkgauge.stats.crossing import NETWORK, Crossing
-from linkgauge.stats.summary import summarise
+from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Run, load
 from linkgauge.system.switches import of_text
 from linkgauge.view import charts, charts_pairs
@@ -40,7 +40,7 @@ def run_of(path: Path, *, spread: float = 1.0, **info: Any) -> Run:
 
 
 def distances(run: Run) -> dict[tuple[int, ...], str]:
-    return {tuple(row["devices"]): row["distance"] for row in summarise(run).to_pylist() if row["lane"] == -1}
+    return {tuple(row["devices"]): row["distance"] for row in summarize(run).to_pylist() if row["lane"] == -1}
 
 
 @pytest.mark.parametrize("stored", [True, False])

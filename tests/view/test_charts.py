@@ -224,7 +224,7 @@ def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
     assert charts_curves.share_of_peak(rich, Limits(rich_run), "GB/s") is None
 
 
-def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
+def test_a_transport_has_one_color_everywhere(rich: Results) -> None:
     for _, rows in rich.panels:
         for chart in (
             charts_curves.goodput_over_size(rich, rows, "GB/s"),
@@ -232,8 +232,8 @@ def test_a_transport_has_one_colour_everywhere(rich: Results) -> None:
         ):
             text = json.dumps(charts.spec_of(charts.themed(chart)))
             for label in {rich.label(row) for row in rows if row["size"] == 1 << 30}:
-                assert charts.colour_of(charts.transport_of(label)) in text
-    assert len(set(charts.TRANSPORT_COLOURS.values())) == len(charts.TRANSPORT_COLOURS)
+                assert charts.color_of(charts.transport_of(label)) in text
+    assert len(set(charts.TRANSPORT_COLORS.values())) == len(charts.TRANSPORT_COLORS)
 
 
 def test_what_has_no_goodput_or_samples_is_said(tmp_path: Any) -> None:

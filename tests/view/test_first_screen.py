@@ -11,7 +11,7 @@ import pytest
 import linkgauge
 from linkgauge.store.run import Run
 from linkgauge.view.answer import MOST_TASKS, FirstLook, apart_lines, first_answers, task_words
-from linkgauge.view.node_picture import colour_class, node_svg, summary_text, texts
+from linkgauge.view.node_picture import color_class, node_svg, summary_text, texts
 from linkgauge.view.page import Page
 from linkgauge.view.report_charts import first_screen
 from node_run import LARGE, node_cases, node_run
@@ -106,11 +106,11 @@ def test_links_between_devices_are_told_each_way(tmp_path: Path) -> None:
     assert {round((ends[0].limit or 0) / 1e9) for ends in node.links.values()} == {50, 100, 200}
 
 
-def test_what_is_not_known_is_grey_and_says_why(tmp_path: Path) -> None:
+def test_what_is_not_known_is_gray_and_says_why(tmp_path: Path) -> None:
     cases = [make_case("copy_engine", "unidirectional", LARGE, (0, 1))]
     look = look_at(node_run(tmp_path / "run", "hgx-h200-8", cases=cases))
     assert look.node is not None
-    assert "Grey: not measured (30)." in summary_text(look.node)
+    assert "Gray: not measured (30)." in summary_text(look.node)
     small = [case for case in node_cases(8, 1 << 20) if case.pattern == "unidirectional"]
     look = look_at(node_run(tmp_path / "small", "hgx-h200-8", cases=small))
     assert look.node is not None
@@ -164,8 +164,8 @@ def test_a_rack_is_drawn_as_tiles(tmp_path: Path) -> None:
     assert len(boxes) == 72
 
 
-def test_colours_rise_with_the_share() -> None:
-    assert [colour_class(share) for share in (None, 0.0, 0.41, 0.6, 0.79, 0.88, 1.02)] == [
+def test_colors_rise_with_the_share() -> None:
+    assert [color_class(share) for share in (None, 0.0, 0.41, 0.6, 0.79, 0.88, 1.02)] == [
         "su", "s0", "s1", "s2", "s3", "s4", "s5"
     ]  # fmt: skip
 
@@ -183,12 +183,12 @@ def test_the_screen_has_picture_matrices_and_table_in_this_order(slow: FirstLook
     assert "share of 900" in text[order[2] : order[3]]
 
 
-def test_a_run_without_a_system_has_a_matrix_and_no_colours(rich_run: Run) -> None:
+def test_a_run_without_a_system_has_a_matrix_and_no_colors(rich_run: Run) -> None:
     page = Page()
     first_screen(page, FirstLook.of(rich_run), "GB/s")
     text = "".join(page._parts)
     assert "<svg" not in text
-    assert "No colour: what the links carry is not known." in text
+    assert "No color: what the links carry is not known." in text
     assert 'class="su odd" title="0 to 3: ' in text
 
 

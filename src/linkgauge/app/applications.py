@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def apps_command(as_json: bool) -> None:
     """Applications by what they communicate, a sentence each; 'linkgauge run --app NAME' measures them."""
     from linkgauge.app.listing import print_table
-    from linkgauge.apps.catalogue import builtin, names
+    from linkgauge.apps.catalog import builtin, names
 
     files = [builtin(name) for name in names()]
     if as_json:
@@ -71,15 +71,15 @@ def convert_command(
 
 
 def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) -> None:
-    from linkgauge.apps import catalogue
+    from linkgauge.apps import catalog
     from linkgauge.apps.chakra import write_chakra
     from linkgauge.model.case import DIMENSIONS
 
     (text,) = run_options.application_texts({"app": [app]}, settings)["app"]
     asked = str(DIMENSIONS["app"].from_text(text)[0])
-    if reason := catalogue.why_not_here(asked, ranks):
+    if reason := catalog.why_not_here(asked, ranks):
         raise UsageError(f"--ranks {ranks}: {reason}")
-    lost = write_chakra(catalogue.program(asked, ranks), folder, catalogue.asked(asked).file.name)
+    lost = write_chakra(catalog.program(asked, ranks), folder, catalog.asked(asked).file.name)
     click.echo(f"traces of {ranks} ranks: {folder}")
     _say_lost(lost)
 
@@ -159,7 +159,7 @@ def predict_command(
             )
         _by_published(app, curves, system, settings, ranks, latencies, factors, as_json=as_json)
         return
-    from linkgauge.apps import catalogue
+    from linkgauge.apps import catalog
     from linkgauge.expect.curves import Faster
     from linkgauge.expect.slow_downs import SlowDowns
     from linkgauge.model.case import DIMENSIONS
@@ -179,7 +179,7 @@ def predict_command(
     named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
     listed = run_options.counts("--ranks", ranks) if ranks else []
     for one in named:
-        catalogue.asked(one, max(listed, default=1))
+        catalog.asked(one, max(listed, default=1))
     other = str(DIMENSIONS["collectives"].from_text(collectives)[0]) if collectives else ""
     copied = str(DIMENSIONS["copies"].from_text(copies)[0]) if copies else ""
     if statistic not in ("median", "q1", "p5", "min"):

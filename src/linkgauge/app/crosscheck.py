@@ -110,7 +110,7 @@ def crosscheck_command(
     so far is written after each round.
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
-    from linkgauge.peers.catalogue import BETWEEN_NODES, peer_tests
+    from linkgauge.peers.catalog import BETWEEN_NODES, peer_tests
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import Request, rows_of

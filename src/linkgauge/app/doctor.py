@@ -52,10 +52,10 @@ def doctor_command(
         from rich.text import Text
 
         console = Console()
-        colours = {OK: "green", WARNING: "yellow", FAILING: "red", NOT_CHECKED: "dim"}
+        colors = {OK: "green", WARNING: "yellow", FAILING: "red", NOT_CHECKED: "dim"}
         for one, result in found:
             line = Text()
-            line.append(f"{result.status:<12}", style=colours[result.status])
+            line.append(f"{result.status:<12}", style=colors[result.status])
             line.append(f"{one.name.replace('_', ' ')}: {result.finding}")
             console.print(line, soft_wrap=True)
             if result.cost:

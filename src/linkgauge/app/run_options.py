@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from linkgauge.app.command_line import Decorated, option
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.errors import UsageError, brief
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
@@ -112,7 +112,7 @@ def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str
             )
     if "app" in found:
         asked = [word.strip() for text in found["app"] for word in text.split(",")]
-        asked = [name for word in asked for name in (catalogue.names() if word == "all" else [word])]
+        asked = [name for word in asked for name in (catalog.names() if word == "all" else [word])]
         files = [f"file:{word}" if is_path(word) else word for word in asked]
         found["app"] = [" ".join([word, *settings]) for word in files]
     return found

@@ -214,7 +214,7 @@ def _guards(
 
 
 def _subject(cases: Sequence[Case]) -> str:
-    from linkgauge.apps.catalogue import label
+    from linkgauge.apps.catalog import label
     from linkgauge.model.background import beside_text
 
     beside = beside_text(" or ".join(dict.fromkeys(case.background for case in cases)))

@@ -525,13 +525,13 @@ class _Expansion:
         asked = step.formulas["group"]
         if self._indices or asked.text not in self._groups:
             of = [self._evaluated(asked, {**names, **self._indices}, "group") for names in self._names]
-            by_colour: dict[int, list[int]] = {}
-            for rank, colour in enumerate(of):
-                by_colour.setdefault(colour, []).append(rank)
-            groups = {colour: tuple(ranks) for colour, ranks in by_colour.items()}
+            by_color: dict[int, list[int]] = {}
+            for rank, color in enumerate(of):
+                by_color.setdefault(color, []).append(rank)
+            groups = {color: tuple(ranks) for color, ranks in by_color.items()}
             if self._indices:
                 return groups[of[self._rank]]
-            self._groups[asked.text] = [groups[colour] for colour in of]
+            self._groups[asked.text] = [groups[color] for color in of]
         return self._groups[asked.text][self._rank]
 
 

@@ -35,16 +35,16 @@ def export(run: Run, form: str, anonymous: bool = False) -> str:
     replaced wherever else they occur. UsageError for an unknown form, or where nothing in the run has that form.
     """
     from linkgauge.stats.attempts import last_attempts
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
     if form not in FORMATS:
         raise UsageError(f"unknown format '{form}': expected one of {', '.join(FORMATS)}")
-    rows: list[Row] = summarise(run).to_pylist()
+    rows: list[Row] = summarize(run).to_pylist()
     hide = _Hider(run) if anonymous else None
     if hide is not None:
         rows = [hide.row(row) for row in rows]
     if form == "csv":
-        return _csv(rows, summarise(run).column_names)
+        return _csv(rows, summarize(run).column_names)
     if form == "json":
         launches = run.launches.to_pylist()
         info = dict(run.info)

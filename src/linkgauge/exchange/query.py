@@ -124,8 +124,8 @@ def _mentioned(sql: str) -> list[str]:
 
 def _table(run: Run, name: str) -> pa.Table:
     if name == "summary":
-        from linkgauge.stats.summary import summarise
+        from linkgauge.stats.summary import summarize
 
-        return summarise(run)
+        return summarize(run)
     table: pa.Table = getattr(run, name)
     return table

@@ -1,7 +1,7 @@
 """Limits of kind `measured`: what the lowest-level primitives reached on each port in this run
 (docs/definitions.md).
 
-A port is a device's links to one switch fabric in one direction, or the bundle to one neighbour. Its rate is the
+A port is a device's links to one switch fabric in one direction, or the bundle to one neighbor. Its rate is the
 largest median goodput that went through it in any case of `kernel` or `copy_engine`: single pairs, and fan-in and
 fan-out, where several peers together fill a port that one of them does not. The bound's own rule, on a graph of those
 rates, gives the limit of a collective.

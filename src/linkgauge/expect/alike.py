@@ -1,11 +1,11 @@
 """Vertices and arcs that a family of flows cannot tell apart: what is alike stands in a program once.
 
-One flow goes from (or to) each of several ends, and all share the arcs. Colour refinement, over all of them at once,
+One flow goes from (or to) each of several ends, and all share the arcs. Color refinement, over all of them at once,
 gives every vertex a class as each end sees it, and every arc, vertex and end one over all flows. These classes are an
 equitable partition of the linear programs of `flows` and of the cuts' max flows: in each, a row has as much of every
 class of columns as the other rows of its own class, and a column of every class of rows. So the program with one row
 and column a class has the same optimum, and its solution, spread evenly over each class, is one of the whole program
-(Grohe, Kersting, Mladenov and Selman 2014, Dimension Reduction via Colour Refinement, Theorem 4.1). No automorphism is
+(Grohe, Kersting, Mladenov and Selman 2014, Dimension Reduction via Color Refinement, Theorem 4.1). No automorphism is
 looked for. Where nothing is alike, nothing is saved and nothing lost.
 
 Classes are told apart by sums of 64 bits: of a million of them two would be taken for one with a chance of 3e-8.
@@ -137,18 +137,18 @@ def _of(
     tails = np.array([number[tail] for tail, _ in wires.arcs], dtype=np.int64)
     heads = np.array([number[head] for _, head in wires.arcs], dtype=np.int64)
     at = np.array([-1 if end is None else number[end] for end in ends], dtype=np.int64)
-    colours = np.tile(np.array(of_vertices, dtype=np.uint64), (len(at), 1))
+    colors = np.tile(np.array(of_vertices, dtype=np.uint64), (len(at), 1))
     if marks is not None:
-        colours += np.asarray(marks, dtype=np.float64).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        colors += np.asarray(marks, dtype=np.float64).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     known = np.flatnonzero(at >= 0)
-    colours[known, at[known]] += np.uint64(0xD1B54A32D192ED03)
-    colours, *others = _refined(tails, heads, _mixed(colours), _mixed(np.array(of_arcs, dtype=np.uint64)))
+    colors[known, at[known]] += np.uint64(0xD1B54A32D192ED03)
+    colors, *others = _refined(tails, heads, _mixed(colors), _mixed(np.array(of_arcs, dtype=np.uint64)))
     arc_class, vertex_class, flow_class = (_numbered(values) for values in others)
-    return Alike(tuple(at.tolist()), tails, heads, arc_class, vertex_class, flow_class, _numbered(colours))
+    return Alike(tuple(at.tolist()), tails, heads, arc_class, vertex_class, flow_class, _numbered(colors))
 
 
-def _refined(tails: Any, heads: Any, colours: Any, of_arcs: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the coarsest stable colours: of vertices as each flow sees them, of arcs, vertices and flows over all.
+def _refined(tails: Any, heads: Any, colors: Any, of_arcs: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the coarsest stable colors: of vertices as each flow sees them, of arcs, vertices and flows over all.
 
     Every round looks at each arc of each flow, some rows at once that fit into a core's cache: 20 ns an arc.
     """
@@ -158,33 +158,33 @@ def _refined(tails: Any, heads: Any, colours: Any, of_arcs: Any) -> tuple[Any, A
     step = max(1, _AT_ONCE // max(1, len(tails)))
     count = 0, 0
     while True:
-        of_flows = _mixed(colours.copy()).sum(axis=1, dtype=np.uint64)
-        of_vertices = _mixed(colours + np.uint64(3)).sum(axis=0, dtype=np.uint64)
-        further = _mixed(colours + 5 * of_flows[:, None] + 7 * of_vertices)
+        of_flows = _mixed(colors.copy()).sum(axis=1, dtype=np.uint64)
+        of_vertices = _mixed(colors + np.uint64(3)).sum(axis=0, dtype=np.uint64)
+        further = _mixed(colors + 5 * of_flows[:, None] + 7 * of_vertices)
         over = np.zeros(len(tails), dtype=np.uint64)
-        for first in range(0, len(colours) if len(tails) else 0, step):
+        for first in range(0, len(colors) if len(tails) else 0, step):
             part = slice(first, first + step)
-            ahead = _mixed((3 * colours[part])[:, heads] + of_arcs)
-            behind = _mixed((5 * colours[part])[:, tails] + of_arcs)
+            ahead = _mixed((3 * colors[part])[:, heads] + of_arcs)
+            behind = _mixed((5 * colors[part])[:, tails] + of_arcs)
             further[part, with_out] += np.add.reduceat(ahead[:, by_tail], first_out, axis=1)
             further[part, with_in] += 3 * np.add.reduceat(behind[:, by_head], first_in, axis=1)
             ahead += 3 * behind
             over += _mixed(ahead).sum(axis=0, dtype=np.uint64)
-        colours, of_arcs = _mixed(further), _mixed(of_arcs + 3 * over)
-        now = _classes(colours), len(np.unique(of_arcs))
+        colors, of_arcs = _mixed(further), _mixed(of_arcs + 3 * over)
+        now = _classes(colors), len(np.unique(of_arcs))
         if now == count:
-            return colours, of_arcs, of_vertices, of_flows
+            return colors, of_arcs, of_vertices, of_flows
         count = now
 
 
-def _classes(colours: Any) -> int:
+def _classes(colors: Any) -> int:
     """Return how many classes of flow and vertex there are.
 
-    Flows that see as many vertices of each colour are alike, so one of each class is counted: a thousandth of them all
+    Flows that see as many vertices of each color are alike, so one of each class is counted: a thousandth of them all
     where a thousand are alike.
     """
-    _, first = np.unique(_mixed(colours.copy()).sum(axis=1, dtype=np.uint64), return_index=True)
-    return sum(len(np.unique(colours[row])) for row in first.tolist())
+    _, first = np.unique(_mixed(colors.copy()).sum(axis=1, dtype=np.uint64), return_index=True)
+    return sum(len(np.unique(colors[row])) for row in first.tolist())
 
 
 def _mixed(values: Any) -> Any:

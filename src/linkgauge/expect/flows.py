@@ -40,7 +40,7 @@ class TooLargeError(RuntimeError):
 
 
 class _Program:
-    """A linear program in the making: maximise one variable, all variables at least 0."""
+    """A linear program in the making: maximize one variable, all variables at least 0."""
 
     def __init__(self, most: int) -> None:
         self.columns, self.most = 0, most
@@ -66,7 +66,7 @@ class _Program:
             values.append(value)
         rights.append(right)
 
-    def maximise(self, terms: Sequence[tuple[int, float]]) -> tuple[float, Any]:
+    def maximize(self, terms: Sequence[tuple[int, float]]) -> tuple[float, Any]:
         """Return the optimum and the variables.
 
         UnboundedError where it has no limit, RuntimeError with the solver's words where there is no optimum else.
@@ -185,7 +185,7 @@ def _concurrent(wires: Wires, like: Alike, wanted: Any) -> Rate | None:
         if math.isfinite(rates[like.arcs[arc]]):
             program.row(terms, rates[like.arcs[arc]] / scale * like.arc_counts[arc], equal=False)
     try:
-        value, _ = program.maximise([(rate, 1.0)])
+        value, _ = program.maximize([(rate, 1.0)])
     except UnboundedError:
         return None
     return Rate(value * scale, value * scale)
@@ -265,7 +265,7 @@ def _limited(
             terms = [(part[arc], 1.0) for part in parts] + [(c, n / count) for c, n in used.get(arc, ())]
             program.row(terms, rates[member] / scale, equal=False)
     try:
-        value, _ = program.maximise(aim)
+        value, _ = program.maximize(aim)
     except UnboundedError:
         return None
     return value * scale
@@ -275,7 +275,7 @@ def _limited(
 def allreduce_trees(wires: Wires, names: Sequence[str], *, in_network: bool = False) -> float | None:
     """Return the goodput m/t of the best schedule of reducing and broadcasting trees, in bytes per second.
 
-    Maximise the sum of lambda_v over roots v. Each arc's capacity is split into a reducing and a broadcasting part;
+    Maximize the sum of lambda_v over roots v. Each arc's capacity is split into a reducing and a broadcasting part;
     for every proper set S the broadcasting capacity leaving S and the reducing capacity entering S are at least
     the sum of lambda over S, written as a flow of the whole from the roots to each device (docs/definitions.md,
     Limits). A vertex that cannot repeat or add data gets parts that balance: what leaves is what entered.

@@ -4,7 +4,7 @@ A vertex is a device, a switch or a host; an arc is all that a bundle of links c
 second. Switches that only differ in name (the planes of an NVSwitch fabric) are merged into one vertex of their
 summed capacity. Merging is exact for fractional flows: it is done for the classes of an equitable partition (each
 member exchanges the same rate with every other class, so a flow through the class splits evenly over its members) and
-for switches with the same neighbours in equal proportions. Only a fabric's switches are merged: hardware spreads
+for switches with the same neighbors in equal proportions. Only a fabric's switches are merged: hardware spreads
 what enters a fabric over its planes, so that together they are one way, where a path through PCIe switches takes one.
 
 A vertex with a stated throughput has an entrance before it: a vertex that all that enters must pass, joined to it by
@@ -256,23 +256,23 @@ def _merge(
 ) -> dict[str, str]:
     """Map each vertex to the name of the vertex it is merged into."""
     names = dict.fromkeys([end for arc in arcs for end in arc])
-    colour: dict[str, object] = {n: n if n in fixed or n not in flags else ("switch", flags[n]) for n in names}
+    color: dict[str, object] = {n: n if n in fixed or n not in flags else ("switch", flags[n]) for n in names}
     # Refinement ends when no class splits any more; the signatures keep devices apart and equal planes together.
     while True:
         out: dict[str, dict[object, float]] = {name: {} for name in names}
         into: dict[str, dict[object, float]] = {name: {} for name in names}
         for (tail, head), rate in arcs.items():
-            out[tail][colour[head]] = out[tail].get(colour[head], 0.0) + rate
-            into[head][colour[tail]] = into[head].get(colour[tail], 0.0) + rate
-        signature = {n: (colour[n], frozenset(out[n].items()), frozenset(into[n].items())) for n in names}
+            out[tail][color[head]] = out[tail].get(color[head], 0.0) + rate
+            into[head][color[tail]] = into[head].get(color[tail], 0.0) + rate
+        signature = {n: (color[n], frozenset(out[n].items()), frozenset(into[n].items())) for n in names}
         classes = {sig: index for index, sig in enumerate(dict.fromkeys(signature.values()))}
         refined: dict[str, object] = {name: classes[signature[name]] for name in names}
-        if len(set(refined.values())) == len(set(colour.values())):
+        if len(set(refined.values())) == len(set(color.values())):
             break
-        colour = refined
+        color = refined
     groups: dict[object, list[str]] = {}
     for name in names:
-        groups.setdefault(colour[name], []).append(name)
+        groups.setdefault(color[name], []).append(name)
     merged = {name: _group_name(group) for group in groups.values() for name in group}
     return _merge_twins(arcs, merged, fixed, flags)
 
@@ -283,7 +283,7 @@ def _merge_twins(
     fixed: set[str],
     flags: Mapping[str, tuple[bool | None, bool | None]],
 ) -> dict[str, str]:
-    """Merge further those switches that have the same neighbours in equal proportions (HGX's bundles of 5 and 4)."""
+    """Merge further those switches that have the same neighbors in equal proportions (HGX's bundles of 5 and 4)."""
     beside: dict[str, dict[tuple[str, str], float]] = {target: {} for target in merged.values()}
     for (tail, head), rate in _join(arcs, merged).items():
         beside[tail]["out", head] = beside[head]["in", tail] = rate

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.errors import UsageError, nearest
 from linkgauge.expect.application import Mechanism
 from linkgauge.expect.curves import Curve, Curves, kind_of
@@ -102,7 +102,7 @@ class Published:
 
     def _without(self, app: str) -> tuple[str, ...]:
         set_by_ways = {key for way in self.ways for key in way.settings}
-        name, *words = catalogue.label(catalogue.asked(app).text).split()
+        name, *words = catalog.label(catalog.asked(app).text).split()
         return (name, *(word for word in words if word.partition("=")[0] not in set_by_ways))
 
 

@@ -197,7 +197,7 @@ def _judged(
     for i, (key, measure) in enumerate(known.items()):
         slower, beyond = (math.expm1(float(x)) for x in (found.shift[i], found.shift[i] - found.usual_level))
         short = bool(rates[i] <= level) and min(slower, beyond) >= margins[i]
-        usual = math.exp(float(found.centre[i]))
+        usual = math.exp(float(found.center[i]))
         limit = usual * math.exp(float(reaches[i]))
         reason = f"{slower:+.1%} against the middle of {len(entries[i].medians_ns)} runs"
         if abs(found.usual_level) >= _MARGIN:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from linkgauge.apps.catalogue import label
+from linkgauge.apps.catalog import label
 from linkgauge.findings.left_out import left_out_keys
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.stats.compare import Comparison, Shift, compare_repeats, hierarchical_bootstrap, pool_repeats
@@ -108,9 +108,9 @@ def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
 
 
 def _repeats(run: Run) -> dict[tuple[str, str], Repeats]:
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
-    return repeats_of(summarise(run).to_pylist())
+    return repeats_of(summarize(run).to_pylist())
 
 
 def _pools(

@@ -279,9 +279,9 @@ def multimodal(facts: Facts) -> Iterable[Finding]:
                 break
     if not found:
         return
-    found.sort(key=lambda item: -item[1].modes[-1].centre / item[1].modes[0].centre)
+    found.sort(key=lambda item: -item[1].modes[-1].center / item[1].modes[0].center)
     measure, modes = found[0]
-    levels = ", ".join(f"{time_text(m.centre)} ({m.share:.0%})" for m in modes.modes)
+    levels = ", ".join(f"{time_text(m.center)} ({m.share:.0%})" for m in modes.modes)
     yield Finding(
         "multimodal",
         "note",
@@ -291,7 +291,7 @@ def multimodal(facts: Facts) -> Iterable[Finding]:
         + (", one change: a step in time." if modes.changes == 1 else "."),
         tuple(
             Evidence(
-                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.centre) for x in found_modes.modes)}",
+                f"{m.label} at {size_text(m.size)}: {', '.join(time_text(x.center) for x in found_modes.modes)}",
                 (m.case_key,),
             )
             for m, found_modes in found[:12]

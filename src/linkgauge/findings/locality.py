@@ -17,12 +17,12 @@ _FULL = 16 << 20  # from here on a copy over PCIe is no longer slowed by its sta
 
 
 _Shape = float | None | tuple[int, float | None]
-"""Of neighbours the rate of their links in bytes per second, of remote pairs how many links and the narrowest one's."""
+"""Of neighbors the rate of their links in bytes per second, of remote pairs how many links and the narrowest one's."""
 
 
 @rule("pairs that differ by where they lie: distance, width, route")
 def numa_effects(facts: Facts) -> Iterable[Finding]:
-    """Pairs that differ by where they lie: neighbour against remote, by width, and remote pairs by route."""
+    """Pairs that differ by where they lie: neighbor against remote, by width, and remote pairs by route."""
     for small in (True, False):
         for placed in placed_pairs(facts, ("pingpong", "unidirectional", "flag_pingpong"), small=small):
             one = next(iter(placed.values()))[0]
@@ -30,7 +30,7 @@ def numa_effects(facts: Facts) -> Iterable[Finding]:
             for measure, way in placed.values():
                 near = way.kind in ("direct", "switch")
                 groups.setdefault(
-                    ("neighbour" if near else "remote", way.rate if near else (way.hops, way.rate)), []
+                    ("neighbor" if near else "remote", way.rate if near else (way.hops, way.rate)), []
                 ).append(measure)
             texts = _kinds(groups)
             if not texts:
@@ -48,7 +48,7 @@ def numa_effects(facts: Facts) -> Iterable[Finding]:
                     for (kind, shape), g in groups.items()
                 ),
                 0.85,
-                "Order ranks so that neighbours in the program are neighbours in the machine "
+                "Order ranks so that neighbors in the program are neighbors in the machine "
                 "(CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES).",
             )
 
@@ -61,14 +61,14 @@ def _shape_text(shape: _Shape) -> str:
 
 def _kinds(groups: dict[tuple[str, _Shape], list[Measure]]) -> list[str]:
     texts = []
-    near = {shape: g for (kind, shape), g in groups.items() if kind == "neighbour"}
+    near = {shape: g for (kind, shape), g in groups.items() if kind == "neighbor"}
     far = {shape: g for (kind, shape), g in groups.items() if kind == "remote"}
     if near and far:
         a, b = (median(m.time_ns for g in side.values() for m in g) for side in (near, far))
         if b > 1.1 * a:
-            texts.append(f"remote pairs take {b / a:.2g} times as long as neighbours")
+            texts.append(f"remote pairs take {b / a:.2g} times as long as neighbors")
     for side, words in (
-        (near, "neighbours differ by the width of their links"),
+        (near, "neighbors differ by the width of their links"),
         (far, "remote pairs differ by their route"),
     ):
         medians = [median(m.time_ns for m in g) for g in side.values()]

@@ -192,9 +192,9 @@ def _gather(facts: Facts) -> _Samples | None:
             lasted = series.lasted_ns
             if lasted.size < 10:
                 continue
-            centre = median(lasted)
-            fence = _FENCE * max(robust_scale(lasted), 0.002 * centre)
-            delay = np.where(lasted > centre + fence, lasted - centre, 0.0)
+            center = median(lasted)
+            fence = _FENCE * max(robust_scale(lasted), 0.002 * center)
+            delay = np.where(lasted > center + fence, lasted - center, 0.0)
             if 0 < (delay > 0).mean() <= _MOST_DELAYED:
                 parts.append((measure, series.starts_ns + lasted / 2, lasted, delay, fence))
     if not parts:

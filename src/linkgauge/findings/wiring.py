@@ -167,7 +167,7 @@ class Wiring:
 
 
 def _planes(system: System) -> dict[str, str]:
-    """Join fabric switches with the same neighbours (the planes of one fabric), each named after its first."""
+    """Join fabric switches with the same neighbors (the planes of one fabric), each named after its first."""
     fabric: dict[str, list[str]] = {}
     switches = {node.name for node in system.nodes if node.kind == "switch"}
     for link in system.links:

@@ -207,7 +207,7 @@ def sent_and_received(pattern: str, n: int, m: int, distribution: str) -> tuple[
 
 
 def halo_buffer_bytes(n: int, m: int, distribution: str, *, field: bool) -> int:
-    """Bytes of either of a rank's buffers: a place for each neighbour, also at an open boundary, or a `field` of cells.
+    """Bytes of either of a rank's buffers: a place for each neighbor, also at an open boundary, or a `field` of cells.
 
     0 where no field has faces of m bytes. Errors: UsageError where the distribution is none of so many ranks.
     """
@@ -330,7 +330,7 @@ _TABLE = (
         _to_others, _one, _whole, lambda m, n, w, d="": Fraction(n * (n - 1) * m),
         collective=True, distributed=True, spread_of="alltoall", link_ways="both"),
     PatternTraits(
-        "halo", "between neighbours in a grid of ranks, at once", "message across a face", "slowest",
+        "halo", "between neighbors in a grid of ranks, at once", "message across a face", "slowest",
         _halo_most, _one, _window, _halo_total,
         collective=True, distributed=True, windowed=True, link_ways="both"),
     PatternTraits(

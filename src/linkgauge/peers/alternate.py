@@ -9,7 +9,7 @@ from typing import Any
 
 from linkgauge.model.case import Case, held_apart
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.peers.catalogue import PeerTest, peer_tests
+from linkgauge.peers.catalog import PeerTest, peer_tests
 from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, write_rows
 from linkgauge.peers.request import Request, Row, rows_of
 

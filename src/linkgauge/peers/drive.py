@@ -19,7 +19,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.quantity import format_size
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
-from linkgauge.peers.catalogue import peer_tests
+from linkgauge.peers.catalog import peer_tests
 from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Ratio, Request, Row, ratio_of_pairs
 from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import json_object
-from linkgauge.peers.catalogue import TWO_ENDED, Counts
+from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import NVBANDWIDTH_COUNTS, Figures, Reasons

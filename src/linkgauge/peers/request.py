@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.peers.catalogue import TWO_ENDED, Counts, PeerTest, usual_counts
+from linkgauge.peers.catalog import TWO_ENDED, Counts, PeerTest, usual_counts
 from linkgauge.run.private_folder import LaunchFolders
 from linkgauge.run.processes import MARK
 from linkgauge.stats.basics import sign_interval_ranks

@@ -10,7 +10,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog
 from linkgauge.exchange.importers import read_log
 from linkgauge.peers import two_ended
-from linkgauge.peers.catalogue import TWO_ENDED, Counts
+from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import PeerLaunch, find_program, our_ccl, run_logged, started, why_other_nccl
 from linkgauge.peers.request import Request, Row
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers import both_ends
-from linkgauge.peers.catalogue import Counts, PeerTest
+from linkgauge.peers.catalog import Counts, PeerTest
 from linkgauge.peers.launch import PeerLaunch, find_program, our_nic, started
 from linkgauge.peers.request import Request, Row
 from linkgauge.run import guard

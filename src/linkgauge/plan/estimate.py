@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import amounts
 from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
@@ -39,9 +39,9 @@ def operation_s(case: Case, machine: PlanMachine) -> float:
 
 def _of_application(case: Case) -> tuple[float, int, float]:
     """Seconds of computing and steps of an iteration, of the rank with most of each, and bytes that all ranks move."""
-    if catalogue.why_not_here(case.app, case.ranks):
+    if catalog.why_not_here(case.app, case.ranks):
         return 0.0, 1, 0.0
-    program = catalogue.program(case.app, case.ranks)
+    program = catalog.program(case.app, case.ranks)
     computed, steps, moved = 0.0, 1, 0.0
     for rank in range(case.ranks):
         found = amounts(program, rank)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.background import MPI, Load
@@ -405,10 +405,10 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
     if pattern.scripted:
-        fields["app"] = catalogue.asked(fields.get("app", ""), len(devices)).text
-        reason = catalogue.why_not_here(fields["app"], len(devices))
+        fields["app"] = catalog.asked(fields.get("app", ""), len(devices)).text
+        reason = catalog.why_not_here(fields["app"], len(devices))
         if not reason:
-            catalogue.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs
+            catalog.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs
     if max(devices, default=0) >= per_node:
         fields["devices_per_node"] = per_node
     return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import message_buffers
 from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
@@ -57,7 +57,7 @@ def _buffers(case: Case) -> tuple[int, int]:
 
 def _application(case: Case) -> MemoryNeed:
     """Upper estimate of an application's ranks: messages, copies, and each collective's own two buffers twice."""
-    program = catalogue.program(case.app, case.ranks)
+    program = catalog.program(case.app, case.ranks)
     most_device = host = 0
     for rank, mine in enumerate(program.ranks):
         into, out, within = mine.copied
@@ -96,7 +96,7 @@ def _need(case: Case) -> MemoryNeed:
     staging holds a pinned copy of each device buffer; reductions composed over copies hold one more buffer.
     """
     if PATTERNS[case.pattern].scripted:
-        return _application(case) if not catalogue.why_not_here(case.app, case.ranks) else MemoryNeed(0, 0, 0)
+        return _application(case) if not catalog.why_not_here(case.app, case.ranks) else MemoryNeed(0, 0, 0)
     source, target = _buffers(case)
     ranks = max(len(_on_the_fullest_node(case)), 1)
     scratch = max(source, target) if PATTERNS[case.pattern].reduces else 0

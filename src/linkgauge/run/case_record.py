@@ -42,11 +42,11 @@ _HAS_POINT = ("ok", "timeout")
 
 def send_outcome(ranks: Ranks, outcome: RankOutcome, launch_ranks: int, *, keep: bool) -> list[RankOutcome]:
     """Bring all outcomes to the rank that keeps them, rank 0, by rank; the others get none. Collective."""
-    outcomes = [RankOutcome.from_bytes(data) for data in gathered(ranks, travelling(outcome, launch_ranks), keep=keep)]
+    outcomes = [RankOutcome.from_bytes(data) for data in gathered(ranks, traveling(outcome, launch_ranks), keep=keep)]
     return sorted(outcomes, key=lambda one: one.rank)
 
 
-def travelling(outcome: RankOutcome, launch_ranks: int) -> bytes:
+def traveling(outcome: RankOutcome, launch_ranks: int) -> bytes:
     """The outcome as it travels: whole where those of all ranks, were they as long, would fit into one window."""
     most = gathering.WINDOW_BYTES // launch_ranks
     whole = outcome.to_bytes() if outcome.sample_count * SAMPLE_BYTES <= most else None

@@ -1,7 +1,7 @@
 """Find the MPI libraries of this machine: a launcher and a library of one installation, with version and ABI.
 
 What is known of each comes from the library itself, asked in a child process (a broken one may crash when it is
-loaded). The parent never initialises MPI. See docs/architecture.md, MPI, for what each installation needs.
+loaded). The parent never initializes MPI. See docs/architecture.md, MPI, for what each installation needs.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import amounts
 from linkgauge.model.case import Case
 from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
@@ -283,7 +283,7 @@ def step_rows(case: Case, place: int, times: Mapping[str, int], spans: Iterable[
     """Rows of what an application's iteration is on a rank: of each kind of step how many, how many bytes, and the
     median of the host's time in them, in ns; and when it was in which, in the iteration that was checked last."""
     told = [(f"{kind}_time", float(ns), "ns") for kind, ns in times.items() if ns > 0]
-    for name, one in amounts(catalogue.program(case.app, case.ranks), place).items():
+    for name, one in amounts(catalog.program(case.app, case.ranks), place).items():
         quantity, unit = ("ns", "ns") if name == "compute" else ("bytes", "B")
         told += [(f"{name}_count", float(one.count), ""), (f"{name}_{quantity}", float(one.total), unit)]
     when_ns = time.monotonic_ns()

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TextIO
 
-from linkgauge.apps.catalogue import label
+from linkgauge.apps.catalog import label
 from linkgauge.model.background import beside_text
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS

@@ -85,7 +85,7 @@ class Runner:
         self._failures: dict[str, int] = {}
         self._interrupts = 0
         self._signal = 0
-        self._signalled_at = 0.0
+        self._signaled_at = 0.0
         self._launch: Launch | None = None
         self._told_of_compiling = False
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
@@ -199,7 +199,7 @@ class Runner:
         self._interrupts += 1
         self._signal = self._signal or number
         if self._interrupts == 1:
-            self._signalled_at = time.monotonic()
+            self._signaled_at = time.monotonic()
             signal.setitimer(signal.ITIMER_REAL, _LAST_WAIT_S, _REST_S)
         if self._launch is not None:
             if self._interrupts == 1:
@@ -547,7 +547,7 @@ class Runner:
             return
         limit, time_now = self._prepared.time_limit, time.monotonic()
         over = limit is not None and time_now >= limit.cut
-        over |= self._interrupts > 0 and time_now >= self._signalled_at + _LAST_CASE_S
+        over |= self._interrupts > 0 and time_now >= self._signaled_at + _LAST_CASE_S
         # Ranks that have not met cannot be asked to end after the case in hand.
         if watch.launch_record is None or over:
             self._launch.abort()

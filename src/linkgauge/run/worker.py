@@ -283,7 +283,7 @@ def _note(spec: WorkerSpec, rank: int, reason: str, kind: NoteKind) -> None:
 
 
 def _end_now(status: int) -> NoReturn:
-    # Not sys.exit: finalising MPI or a device runtime waits for ranks that may never come.
+    # Not sys.exit: finalizing MPI or a device runtime waits for ranks that may never come.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,7 +1,7 @@
 """What ideal adaptive routing could do on a dragonfly: a linear program over the ways between groups.
 
 Variables: of what each group sends to each other one, how much goes straight and how much through each third group.
-Minimised: the time until the fullest bundle of links between two groups is through. Symmetry first: groups that send
+Minimized: the time until the fullest bundle of links between two groups is through. Symmetry first: groups that send
 and get alike are one class (the mean of a solution over all exchanges of alike groups is a solution, as good by
 convexity). Where all groups differ, columns are made as they are needed: prices of bundles say which third group is
 cheapest for a pair, a table of all pairs at once. All is in units of one bundle's rate, so that numbers are near 1.
@@ -111,7 +111,7 @@ def _alike(wanted: Floats) -> Ints | None:
     rounded = np.round(wanted / scale, 9)
     of = np.zeros(g, dtype=np.int64)
     for _ in range(g):
-        # A group's class, and the sorted (class, amount) pairs of what it sends and gets: colours refined to a fix.
+        # A group's class, and the sorted (class, amount) pairs of what it sends and gets: colors refined to a fix.
         order = np.argsort(of, kind="stable")
         rows = []
         for i in range(g):
@@ -126,7 +126,7 @@ def _alike(wanted: Floats) -> Ints | None:
         of = fresh
         if of.max() >= _MOST_CLASSES:
             return None
-    # Alike by colour is not alike by exchange: all pairs of two classes must send the same.
+    # Alike by color is not alike by exchange: all pairs of two classes must send the same.
     for a in range(of.max() + 1):
         for b in range(of.max() + 1):
             block = rounded[np.ix_(of == a, of == b)]

@@ -32,11 +32,11 @@ def calibrate(run: Run, fabric: Fabric, request: Request) -> Calibration:
     UsageError where the run holds none, or where it is faster than the description allows.
     """
     from linkgauge.stats.launches import Places
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
     places = Places(run.launches.to_pylist())
     found: list[tuple[int, int, float, dict[str, Any]]] = []
-    for row in summarise(run).to_pylist():
+    for row in summarize(run).to_pylist():
         goodput = row["goodput_bytes_per_s"]
         if (
             row["pattern"] != request.pattern

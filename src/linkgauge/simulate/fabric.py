@@ -40,7 +40,7 @@ class Fabric:
     """A fabric. Rates in bytes per second and one direction; every link is as fast both ways.
 
     `homes` of a node's ports hang on different switches in turn (port j on the j % homes-th of its block), and
-    `block_nodes` nodes in a row hang on the same ones: one NIC a rail of a rail-optimised tree is `homes == ports`.
+    `block_nodes` nodes in a row hang on the same ones: one NIC a rail of a rail-optimized tree is `homes == ports`.
     Errors: UsageError, one line, from `make` and the generators.
     """
 
@@ -58,7 +58,7 @@ class Fabric:
     domain_rate: float | None = None  # of one GPU into its domain; None: not known, and bounds nothing
     behind_out: tuple[Behind, ...] = ()  # what lies between GPUs and ports, where it may be full before these
     behind_in: tuple[Behind, ...] = ()
-    forwarded: bool = False  # a GPU's data for another rail go to its neighbour on that rail inside the domain first
+    forwarded: bool = False  # a GPU's data for another rail go to its neighbor on that rail inside the domain first
     rows: int = 1  # a dragonfly's group: switches in so many rows, each row and each column fully joined
     local_links: float = 1.0  # between two switches of a row or column
     spines: int = 0  # a group
@@ -253,7 +253,7 @@ def fat_tree(
 def torus(
     name: str = "torus", *, shape: tuple[int, ...], gpus: int, port_rate: float, link_rate: float, **more: object
 ) -> Fabric:
-    """A torus of nodes, one link to each neighbour along each dimension. A node's NICs are one port."""
+    """A torus of nodes, one link to each neighbor along each dimension. A node's NICs are one port."""
     if not 1 <= len(shape) <= 6 or any(side < 1 for side in shape) or math.prod(shape) > MOST_NODES:
         raise UsageError(f"fabric {name}: a torus of {shape}: expected up to 6 sides, at most {MOST_NODES} nodes")
     return Fabric(

@@ -53,9 +53,9 @@ class Counted(Generic[Row]):
 
 def counted(run: Run, columns: Iterable[str] | None = None) -> Counted[dict[str, Any]]:
     """Return the rows of a run's summary that count, with the named columns (all by default)."""
-    from linkgauge.stats.summary import summarise
+    from linkgauge.stats.summary import summarize
 
-    table = summarise(run)
+    table = summarize(run)
     return Counted((table if columns is None else table.select(list(columns))).to_pylist())
 
 

@@ -84,9 +84,9 @@ def effective_size(values: npt.ArrayLike) -> float:
         return float(n)
     _, place, often = np.unique(series, return_inverse=True, return_counts=True)
     order = (np.cumsum(often) - (often - 1) / 2)[place]  # equal values share their mean rank
-    centred = order - order.mean()
+    centered = order - order.mean()
     size = 1 << int(2 * n - 1).bit_length()
-    spectrum = np.fft.rfft(centred, size)
+    spectrum = np.fft.rfft(centered, size)
     covariance = np.fft.irfft(spectrum * np.conj(spectrum), size)[:n]
     if covariance[0] <= 0:
         return float(n)

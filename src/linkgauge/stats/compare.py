@@ -87,8 +87,8 @@ def hodges_lehmann(first: npt.ArrayLike, second: npt.ArrayLike, confidence: floa
         spread = math.sqrt(a.size * b.size * (a.size + b.size + 1) / 12)
         rank = int(a.size * b.size / 2 - scipy.special.ndtri(1 - tail) * spread)
     rank = max(0, min(rank - 1, (differences.size - 1) // 2))
-    centre, low, high = np.median(differences), differences[rank], differences[differences.size - 1 - rank]
-    return Shift(float(np.expm1(centre)), float(np.expm1(low)), float(np.expm1(high)))
+    center, low, high = np.median(differences), differences[rank], differences[differences.size - 1 - rank]
+    return Shift(float(np.expm1(center)), float(np.expm1(low)), float(np.expm1(high)))
 
 
 def hierarchical_bootstrap(
@@ -107,11 +107,11 @@ def hierarchical_bootstrap(
     """
     rng = np.random.default_rng(seed)
     sides = [_bootstrap_side([as_series(part) for part in side], resamples, rng) for side in (first, second)]
-    centres = [float(np.median([np.median(as_series(part)) for part in side])) for side in (first, second)]
+    centers = [float(np.median([np.median(as_series(part)) for part in side])) for side in (first, second)]
     ratios = sides[1] / sides[0]
     tail = (1 - confidence) / 2
     low, high = np.quantile(ratios, [tail, 1 - tail])
-    return Shift(centres[1] / centres[0] - 1, float(low) - 1, float(high) - 1)
+    return Shift(centers[1] / centers[0] - 1, float(low) - 1, float(high) - 1)
 
 
 def _bootstrap_side(repeats: list[Floats], resamples: int, rng: np.random.Generator) -> Floats:
@@ -190,15 +190,15 @@ def fit_prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
     if variances.size < 3:
         return 0.0, 1.0
     shifted = np.log(variances) - scipy.special.digamma(freedom / 2) + np.log(freedom / 2)
-    centre = float(shifted.mean())
+    center = float(shifted.mean())
     excess = float(
-        np.mean((shifted - centre) ** 2) * variances.size / (variances.size - 1)
+        np.mean((shifted - center) ** 2) * variances.size / (variances.size - 1)
         - np.mean(scipy.special.polygamma(1, freedom / 2))
     )
     if excess <= 0:
-        return math.inf, math.exp(centre)
+        return math.inf, math.exp(center)
     half = _inverse_trigamma(excess)
-    return 2 * half, math.exp(centre + float(scipy.special.digamma(half)) - math.log(half))
+    return 2 * half, math.exp(center + float(scipy.special.digamma(half)) - math.log(half))
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -292,9 +292,9 @@ def pool_repeats(
         a, b = first[index], second[index]
         if not a or not b:
             continue
-        centre = (np.median(np.log(list(a.values()))) + np.median(np.log(list(b.values())))) / 2
+        center = (np.median(np.log(list(a.values()))) + np.median(np.log(list(b.values())))) / 2
         for side, values in zip(sides, (a, b), strict=True):
             for repeat, value in values.items():
-                side.setdefault(repeat, []).append(math.log(value) - float(centre))
+                side.setdefault(repeat, []).append(math.log(value) - float(center))
     pooled = [np.exp([np.median(side[repeat]) for repeat in sorted(side)]) for side in sides]
     return pooled[0], pooled[1]

@@ -164,7 +164,7 @@ def _reached(sizes: Floats, times: Floats, share: float) -> Floats:
 def _crossing(sizes: Floats, times: Floats, beyond: npt.NDArray[np.bool_], wanted: Floats, power: float) -> Floats:
     """Return for each row where the time (power 0) or the rate (power 1) is `wanted`, before the first that is beyond.
 
-    With t(m) = a + b m between neighbours: a + b m = wanted, or m / (a + b m) = wanted.
+    With t(m) = a + b m between neighbors: a + b m = wanted, or m / (a + b m) = wanted.
     """
     rows = np.arange(len(times))
     first = np.argmax(beyond, axis=1)

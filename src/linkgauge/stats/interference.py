@@ -29,7 +29,7 @@ QUANTILES = (0.5, 0.95, 0.99)
 LEAST_WINDOWS = 6
 """Pairs of windows below which the median's interval is not known to 95 %."""
 LEAST_SAMPLES = 3
-"""Of a window: neighbouring ones are joined until each has as many."""
+"""Of a window: neighboring ones are joined until each has as many."""
 LEAST_UNDER_WAY = 0.2
 """Share of a load's stretches beside that the measured job must have been under way, for what the load keeps."""
 

@@ -22,7 +22,7 @@ _MOST_MODES = 4
 class Mode:
     """One level: its median and the share of samples nearest to it."""
 
-    centre: float
+    center: float
     share: float
 
 
@@ -106,8 +106,8 @@ def _valley(
         return False
     width = (high - low) / 5
 
-    def count(centre: float) -> int:
-        return int(np.searchsorted(logs, centre + width / 2, "right") - np.searchsorted(logs, centre - width / 2))
+    def count(center: float) -> int:
+        return int(np.searchsorted(logs, center + width / 2, "right") - np.searchsorted(logs, center - width / 2))
 
     peak = min(count(low), count(high))
     valley = min(count(low + (high - low) * place) for place in (0.4, 0.5, 0.6))

@@ -25,13 +25,13 @@ _MOST_FREEDOM = 1e3
 class Prediction:
     """A run held against what a further run would be. Arrays have an entry a case; all of logarithms of times.
 
-    `centre`: the middle of the runs. `level`: by how much all cases of this run are shifted (their median),
+    `center`: the middle of the runs. `level`: by how much all cases of this run are shifted (their median),
     `usual_level` as much of it as runs differ by anyway, which no case is blamed for. `deviation`: the standard
     deviation of a further run's median, of `freedom` degrees. `p_value`: how likely a further run is as slow.
     `level_limit`: a further run's level is below it 199 times of 200; infinite with fewer than LEAST_CASES cases.
     """
 
-    centre: Floats
+    center: Floats
     shift: Floats
     level: float
     usual_level: float
@@ -59,15 +59,15 @@ def predict(times: Floats, half_widths: Floats, mine: Floats, my_half_widths: Fl
     known = np.isfinite(logs)
     counts = known.sum(axis=1).astype(np.float64)
     runs = logs.shape[1]
-    centre = np.nanmean(logs, axis=1)
+    center = np.nanmean(logs, axis=1)
     levels = np.zeros(runs)
     enough = len(mine) >= LEAST_CASES
     if enough:
-        levels = np.array([_middle(logs[known[:, k], k] - centre[known[:, k]]) for k in range(runs)])
+        levels = np.array([_middle(logs[known[:, k], k] - center[known[:, k]]) for k in range(runs)])
         logs = logs - levels
-        centre = np.nanmean(logs, axis=1)
+        center = np.nanmean(logs, axis=1)
     freedom = counts - 1
-    variances = np.maximum(np.nansum((logs - centre[:, None]) ** 2, axis=1) / freedom, 1e-12)
+    variances = np.maximum(np.nansum((logs - center[:, None]) ** 2, axis=1) / freedom, 1e-12)
     errors = _errors(half_widths, my_half_widths)
     weight, usual = max(
         (_prior(variances, freedom, unit) for unit in (errors, np.ones_like(errors))), key=lambda fitted: fitted[0]
@@ -76,7 +76,7 @@ def predict(times: Floats, half_widths: Floats, mine: Floats, my_half_widths: Fl
     pooled = np.maximum((weight * usual + freedom * variances) / (weight + freedom), least)
     deviation = np.sqrt(pooled * (1 + 1 / counts))
     total = weight + freedom
-    shift = np.log(mine) - centre
+    shift = np.log(mine) - center
     level, usual_level, limit = 0.0, 0.0, np.inf
     if enough:
         level = _middle(shift)
@@ -85,7 +85,7 @@ def predict(times: Floats, half_widths: Floats, mine: Floats, my_half_widths: Fl
         usual_level = float(np.clip(level, -limit, limit))
         deviation = deviation * max(1.0, _middle(np.abs(shift - level) / deviation) / _NORMAL_MIDDLE)
     p_value = scipy.special.stdtr(total, -(shift - usual_level) / deviation)
-    return Prediction(centre, shift, level, usual_level, limit, deviation, total, np.asarray(p_value))
+    return Prediction(center, shift, level, usual_level, limit, deviation, total, np.asarray(p_value))
 
 
 def _prior(variances: Floats, freedom: Floats, unit: Floats) -> tuple[float, Floats]:

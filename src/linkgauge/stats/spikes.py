@@ -30,7 +30,7 @@ def find_spikes(
 ) -> Spikes | None:
     """Return the spikes of a series of durations, or None where there are none.
 
-    A spike is above the median by more than eight robust standard deviations and by `least_height`; neighbours
+    A spike is above the median by more than eight robust standard deviations and by `least_height`; neighbors
     are one event. `times`: when each value was taken (any unit, rising); without them the period is in samples.
     A period is named when more gaps are near whole multiples of the median gap than independent events would give
     (binomial test below `level`), so at least six events are needed. More than a fifth of the samples is no spike but a
@@ -39,8 +39,8 @@ def find_spikes(
     series = as_series(values)
     if series.size < 20:
         return None
-    centre = median(series)
-    fence = max(centre + 8.0 * robust_scale(series), centre * least_height)
+    center = median(series)
+    fence = max(center + 8.0 * robust_scale(series), center * least_height)
     hits = np.flatnonzero(series > fence)
     if hits.size == 0 or hits.size > series.size / 5:
         return None
@@ -50,7 +50,7 @@ def find_spikes(
         raise ValueError(f"{moments.size} times for {series.size} values")
     resolution = median(np.diff(moments))
     period, p_value = period_of(moments[starts], resolution, level)
-    return Spikes(int(hits.size), hits.size / series.size, median(series[hits]) / centre, period, p_value)
+    return Spikes(int(hits.size), hits.size / series.size, median(series[hits]) / center, period, p_value)
 
 
 def period_of(moments: Floats, resolution: float, level: float) -> tuple[float | None, float | None]:

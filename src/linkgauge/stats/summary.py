@@ -87,14 +87,14 @@ def summary_schema() -> pa.Schema:
     )
 
 
-def summarise(run: Run) -> pa.Table:
+def summarize(run: Run) -> pa.Table:
     """Return the summary of a run (summary_schema), in the order of its cases.
 
     The summary is made once and kept for as long as `run` is. Cases without figures (skipped, failed, corrupt, without
     a status) are there with null statistics, as are those whose clock did not see them pass.
 
     >>> import linkgauge
-    >>> rows = summarise(linkgauge.load("h100x2")).to_pylist()
+    >>> rows = summarize(linkgauge.load("h100x2")).to_pylist()
     >>> allreduces = [row for row in rows if row["pattern"] == "allreduce" and row["status"] == "ok"]
     >>> best = max(allreduces, key=lambda row: row["busbw_bytes_per_s"])
     >>> best["transport"], best["size"], f"{best['busbw_bytes_per_s'] / 1e9:.0f} GB/s"
@@ -181,7 +181,7 @@ def group_statistics(groups: list[Floats], ticks: list[float]) -> dict[str, npt.
 
     offsets = np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
     values = np.concatenate(groups) if groups else np.empty(0)
-    found = _core.summarise_groups(values, offsets, np.array(ticks, np.float64))
+    found = _core.summarize_groups(values, offsets, np.array(ticks, np.float64))
     return {column: found[name] for column, name in _CORE_NAMES.items()}
 
 

@@ -13,7 +13,7 @@ What a way does not use must not tell its ends apart, so a class is of a part of
 - `node`: both together, without NICs;
 - `all`: everything.
 
-The method is exact: colour refinement (Weisfeiler and Leman) with individualisation and backtracking decides whether an
+The method is exact: color refinement (Weisfeiler and Leman) with individualisation and backtracking decides whether an
 automorphism takes u to v while others stay, and a chain of such stabilisers (Schreier and Sims) gives the smallest
 image of a tuple, which is its key. Vertices that can simply be swapped, as behind switches, need no search.
 """
@@ -38,14 +38,14 @@ _KINDS: dict[Scope, frozenset[str]] = {
 
 
 class Symmetry:
-    """The automorphisms of a graph with coloured vertices and labelled arcs, found as they are asked for.
+    """The automorphisms of a graph with colored vertices and labeled arcs, found as they are asked for.
 
     Vertices are 0 to n - 1. `arcs[u][v]` is the label from u to v; where it is given, `arcs[v][u]` must be too.
     """
 
-    def __init__(self, colours: Sequence[Hashable], arcs: Sequence[dict[int, Hashable]]) -> None:
-        """Take the graph; labels and colours need only be hashable."""
-        self._colours = _numbered(colours)
+    def __init__(self, colors: Sequence[Hashable], arcs: Sequence[dict[int, Hashable]]) -> None:
+        """Take the graph; labels and colors need only be hashable."""
+        self._colors = _numbered(colors)
         labels = iter(_numbered([label for heads in arcs for label in heads.values()]))
         self._arcs = [{head: next(labels) for head in heads} for heads in arcs]
         self._refined: dict[tuple[int, ...], tuple[tuple[int, ...], Hashable]] = {}
@@ -80,7 +80,7 @@ class Symmetry:
         return self._moves[fixed, vertex]
 
     def _swap(self, a: int, b: int) -> Permutation | None:
-        """Return the exchange of two vertices of one colour that have the same neighbours, else None."""
+        """Return the exchange of two vertices of one color that have the same neighbors, else None."""
         to_a, to_b = self._arcs[a], self._arcs[b]
         same = all(to_b.get(v) == label and self._arcs[v][a] == self._arcs[v][b] for v, label in to_a.items() if v != b)
         if not same or len(to_a) != len(to_b) or to_a.get(b) != to_b.get(a):
@@ -128,27 +128,27 @@ class Symmetry:
         return tuple(image)
 
     def _refine(self, fixed: tuple[int, ...]) -> tuple[tuple[int, ...], Hashable]:
-        """Return the coarsest equitable colouring in which each of `fixed` stands alone, and what it looks like.
+        """Return the coarsest equitable coloring in which each of `fixed` stands alone, and what it looks like.
 
-        Colours are numbered by what they mean, so that tuples that an automorphism joins get matching ones.
+        Colors are numbered by what they mean, so that tuples that an automorphism joins get matching ones.
         """
         if fixed not in self._refined:
             if fixed:
-                colours = [2 * colour for colour in self._refine(fixed[:-1])[0]]
-                colours[fixed[-1]] += 1
+                colors = [2 * color for color in self._refine(fixed[:-1])[0]]
+                colors[fixed[-1]] += 1
             else:
-                colours = list(self._colours)
+                colors = list(self._colors)
             while True:
                 seen = [
-                    (colours[vertex], tuple(sorted((label, colours[v]) for v, label in heads.items())))
+                    (colors[vertex], tuple(sorted((label, colors[v]) for v, label in heads.items())))
                     for vertex, heads in enumerate(self._arcs)
                 ]
                 number = {signature: i for i, signature in enumerate(sorted(set(seen)))}
-                if len(number) == len(set(colours)):
+                if len(number) == len(set(colors)):
                     break
-                colours = [number[signature] for signature in seen]
-            plain = {colour: i for i, colour in enumerate(sorted(set(colours)))}
-            self._refined[fixed] = tuple(plain[colour] for colour in colours), hash(tuple(sorted(seen)))
+                colors = [number[signature] for signature in seen]
+            plain = {color: i for i, color in enumerate(sorted(set(colors)))}
+            self._refined[fixed] = tuple(plain[color] for color in colors), hash(tuple(sorted(seen)))
         return self._refined[fixed]
 
 
@@ -231,10 +231,10 @@ def _graph_of(system: System, scope: Scope) -> tuple[Symmetry, list[str], dict[s
     arcs: list[dict[int, Hashable]] = [
         {head: tuple(sorted(labels, key=repr)) for head, labels in heads.items()} for heads in bundles
     ]
-    return Symmetry([_colour(node) for node in nodes], arcs), order, numbers
+    return Symmetry([_color(node) for node in nodes], arcs), order, numbers
 
 
-def _colour(node: Node) -> Hashable:
+def _color(node: Node) -> Hashable:
     """Return what of a vertex itself bears on how fast data goes through it."""
     figures: tuple[Figure | None, ...] = (node.memory_rate, node.copy_rate, node.throughput, node.port_rate)
     rates = tuple(_rounded(None if figure is None else figure.value) for figure in figures)

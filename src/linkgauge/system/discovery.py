@@ -319,9 +319,9 @@ def _pcie(
     if speed is not None:
         result["version"] = str(sysfs.generation_of(speed))
     if speed is not None and width:
-        signalling, data = sysfs.pcie_rates(speed, width)
+        signaling, data = sysfs.pcie_rates(speed, width)
         words = f"{source}, {speed:g} GT/s x{width} as trained"
-        result["signalling_rate"] = figure(signalling, "B/s", words)
+        result["signalling_rate"] = figure(signaling, "B/s", words)
         result["data_rate"] = figure(data, "B/s", words)
     elif data_rate is not None:
         result["data_rate"] = figure(data_rate, "B/s", "hwloc: speed of the PCI link")

@@ -48,7 +48,7 @@ def domain_of(system: System, count: int) -> System:
     fabric = [link for link in system.links if is_fabric(link, kinds)]
     fabric_switches = {end for link in fabric for end in (link.a, link.b) if kinds[end] == "switch"}
     flags = [system.node(name) for name in fabric_switches]
-    centre = Node(
+    center = Node(
         _free_name(system), "switch", multicast=any(node.multicast for node in flags),
         reduction=any(node.reduction for node in flags), routes=True,
     )  # fmt: skip
@@ -58,7 +58,7 @@ def domain_of(system: System, count: int) -> System:
     # A NIC that no link is described of may be reached by any device as fast as it is.
     loose = [nic.name for nic in system.of_kind("nic") if not any(system.links_of(nic.name))]
     inside += [Link(device.name, nic, "pcie") for nic in loose for device in system.devices]
-    nodes, links = [centre], []
+    nodes, links = [center], []
     for number in range(count):
         at = f"@{number}"
         for node in kept:
@@ -67,7 +67,7 @@ def domain_of(system: System, count: int) -> System:
         links += [dataclasses.replace(link, a=link.a + at, b=link.b + at) for link in inside]
         for device in system.devices:
             out, into = (stated, stated) if stated else (None, None) if rates is None else rates[device.name]
-            links.append(Link(device.name + at, centre.name, kind, data_rate=_figure(out), back_rate=_figure(into)))
+            links.append(Link(device.name + at, center.name, kind, data_rate=_figure(out), back_rate=_figure(into)))
     return dataclasses.replace(
         system, nodes=tuple(nodes), links=tuple(links), published=(), caps=(), title=f"{count} nodes of {system.title}"
     )

@@ -1,6 +1,6 @@
 """A system as text for the terminal, and as SVG with devices where the node's figure shows them.
 
-The SVG is written by hand: a box for each node, a line for each bundle, its colour the kind of link and its width the
+The SVG is written by hand: a box for each node, a line for each bundle, its color the kind of link and its width the
 bundle's rate. It needs nothing but this module.
 """
 
@@ -18,8 +18,8 @@ from linkgauge.system.units import show_rate
 _CELL = 120
 _BOX = (92, 44)
 _MARGIN = 80
-_NODE_COLOURS = {"device": "#e3efda", "host": "#dce6f5", "switch": "#f6e8cf", "nic": "#eee1f2"}
-_LINK_COLOURS = {
+_NODE_COLORS = {"device": "#e3efda", "host": "#dce6f5", "switch": "#f6e8cf", "nic": "#eee1f2"}
+_LINK_COLORS = {
     "nvlink": "#4d8c16",
     "sli": "#4d8c16",
     "xgmi": "#c2410c",
@@ -88,7 +88,7 @@ def svg(system: System) -> str:
     thickest = 10.0 if len(drawn) <= _DENSE else 3.0
     labels = []
     for number, link in enumerate(drawn):
-        # Labels of neighbouring lines are staggered, and off the middle, where diagonals cross.
+        # Labels of neighboring lines are staggered, and off the middle, where diagonals cross.
         line, label = _line(link, point(link.a), point(link.b), most, thickest, (0.38, 0.26, 0.32)[number % 3])
         parts.append(line)
         alike = sum(other.kind == link.kind for other in drawn)
@@ -112,10 +112,10 @@ def _line(
     link: Link, a: tuple[float, float], b: tuple[float, float], most: float, thickest: float, along: float
 ) -> tuple[str, str]:
     rate = link.rate(link.a)
-    colour = _LINK_COLOURS.get(link.kind, "#444444")
+    color = _LINK_COLORS.get(link.kind, "#444444")
     dash = "" if rate else ' stroke-dasharray="5 4"'
     line = (
-        f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" stroke="{colour}" '
+        f'<line x1="{a[0]:.1f}" y1="{a[1]:.1f}" x2="{b[0]:.1f}" y2="{b[1]:.1f}" stroke="{color}" '
         f'stroke-width="{_width(rate, most, thickest):.1f}" stroke-opacity="0.75"{dash}/>'
     )
     if rate is None:
@@ -126,7 +126,7 @@ def _line(
     label = (
         f'<rect x="{x - half:.1f}" y="{y - 8:.1f}" width="{2 * half:.1f}" height="15" rx="3" fill="white" '
         f'fill-opacity="0.85"/><text x="{x:.1f}" y="{y + 3.5:.1f}" font-size="11" text-anchor="middle" '
-        f'fill="{colour}">{words}</text>'
+        f'fill="{color}">{words}</text>'
     )
     return line, label
 
@@ -143,7 +143,7 @@ def _box(node: Node, at: tuple[float, float]) -> str:
     name = node.name if len(node.name) <= 15 else node.name.removeprefix("pcie ")
     text = [
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width}" height="{height}" rx="6" '
-        f'fill="{_NODE_COLOURS[node.kind]}" stroke="#333333" stroke-width="1"/>',
+        f'fill="{_NODE_COLORS[node.kind]}" stroke="#333333" stroke-width="1"/>',
         f'<text x="{at[0]:.1f}" y="{at[1] - 2:.1f}" font-size="13" text-anchor="middle" font-weight="bold">'
         f"{_said(name)}</text>",
     ]
@@ -167,7 +167,7 @@ def _legend(links: list[Link], kinds: list[str], top: float) -> Iterable[str]:
         }
         ends = ", ".join(bundles[rate] for rate in sorted(bundles)) or "rate unknown"
         yield (
-            f'<line x1="16" y1="{y - 4:.0f}" x2="56" y2="{y - 4:.0f}" stroke="{_LINK_COLOURS.get(kind, "#444444")}" '
+            f'<line x1="16" y1="{y - 4:.0f}" x2="56" y2="{y - 4:.0f}" stroke="{_LINK_COLORS.get(kind, "#444444")}" '
             f'stroke-width="4"/><text x="66" y="{y:.0f}" font-size="12">{escape(kind)}: {ends}</text>'
         )
 

@@ -10,7 +10,7 @@ from linkgauge.system import kfd, sysfs
 from linkgauge.system.draft import Draft, FoundDevice, figure
 from linkgauge.system.model import Link, Node
 
-# Data rate of one link and direction in bytes per second by NVML's signalling rate in MB/s (makers' figures).
+# Data rate of one link and direction in bytes per second by NVML's signaling rate in MB/s (makers' figures).
 _NVLINK_DATA = {19200: 19.2e9, 20000: 20e9, 25000: 25e9, 25781: 25e9, 26562: 25e9, 50000: 50e9, 53125: 50e9}
 _NVLINK_VERSIONS = {19200: "1", 20000: "1", 26562: "4", 50000: "5", 53125: "5"}
 
@@ -62,12 +62,12 @@ def _nvlink(a: str, b: str, rate: int | None, version: str | None, count: int) -
     source = f"NVML: NVLink {version or ''} at {rate} MB/s".replace("  ", " ")
     data = _NVLINK_DATA.get(rate)
     if data is None:
-        # Of a signalling rate that is not in the table the data rate is at most that.
+        # Of a signaling rate that is not in the table the data rate is at most that.
         of_data = figure(rate * 1e6, "B/s", f"{source}; data rate not known, at most this")
     else:
         of_data = figure(data, "B/s", f"{source}: {data / 1e9:g} GB/s of data")
-    signalling = figure(rate * 1e6, "B/s", source)
-    return Link(a, b, "nvlink", count=count, version=version, signalling_rate=signalling, data_rate=of_data)
+    signaling = figure(rate * 1e6, "B/s", source)
+    return Link(a, b, "nvlink", count=count, version=version, signalling_rate=signaling, data_rate=of_data)
 
 
 def _other_end(

@@ -342,8 +342,8 @@ def _ordinals(reader: _Reader, nodes: list[Node]) -> list[Node]:
 
 def _links(reader: _Reader, where: str, entry: Mapping[str, Any], known: Mapping[str, str]) -> Iterator[Link]:
     figures = reader.figures(where, entry, _LINK_FIGURES)
-    signalling, data = figures.get("signalling_rate"), figures.get("data_rate")
-    if signalling and data and data.value > signalling.value * (1 + 1e-9):
+    signaling, data = figures.get("signalling_rate"), figures.get("data_rate")
+    if signaling and data and data.value > signaling.value * (1 + 1e-9):
         raise reader.fail(where, "data_rate is above signalling_rate; data is what coding leaves of the signal")
     same = {key: entry[key] for key in ("kind", "count", "version", "width", "max_payload_bytes") if key in entry}
     for a, b in _pairs(reader, where, entry):

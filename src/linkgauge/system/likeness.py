@@ -43,7 +43,7 @@ class _Ends:
     """How one device is joined: links by kind of link, its version, its rate in B/s, and to what."""
 
     fabric: Mapping[tuple[str, str], int]  # (kind of link, device | switch) -> how many links
-    neighbours: tuple[int, ...]  # links to each other device, most first
+    neighbors: tuple[int, ...]  # links to each other device, most first
     versions: frozenset[str]
     rates: frozenset[float]
     host_kinds: frozenset[str]
@@ -71,7 +71,7 @@ def like(found: System, described: System) -> Likeness | None:
     if not _fits(mine, built, alone):
         return None
     part = len(ours) < len(theirs)
-    if part and not alone and any(ends.neighbours for ends in built):
+    if part and not alone and any(ends.neighbors for ends in built):
         return None  # of devices that are joined directly a part is another graph
     most = max(built, key=lambda ends: sum(ends.fabric.values()))
     differences = []
@@ -111,21 +111,21 @@ def _ends_of(system: System) -> list[_Ends]:
     kinds, result = system.kinds, []
     for device in system.devices:
         fabric: Counter[tuple[str, str]] = Counter()
-        neighbours: Counter[str] = Counter()
+        neighbors: Counter[str] = Counter()
         versions, rates, host_kinds, host_rates = set(), set(), set(), []
         for link in system.links_of(device.name):
             other = link.other(device.name)
             if is_fabric(link, kinds):
                 fabric[link.kind, kinds[other]] += link.count
                 if kinds[other] == "device":
-                    neighbours[other] += link.count
+                    neighbors[other] += link.count
                 versions |= {link.version} if link.version else set()
                 rates |= {link.data_rate.value} if link.data_rate is not None else set()
             elif kinds[other] in ("host", "switch"):
                 host_kinds.add(link.kind)
                 host_rates.append(_could(link, device.name))
         host_rate = max((rate for rate in host_rates if rate), default=None)
-        counts = tuple(sorted(neighbours.values(), reverse=True))
+        counts = tuple(sorted(neighbors.values(), reverse=True))
         result.append(_Ends(fabric, counts, frozenset(versions), frozenset(rates), frozenset(host_kinds), host_rate))
     return result
 
@@ -161,7 +161,7 @@ def _same_fabric(ends: _Ends, whole: _Ends) -> bool:
         and (not ends.versions or not whole.versions or ends.versions == whole.versions)
         and _same_rates(ends, whole)
         and all(2 * ends.fabric[key] >= count >= ends.fabric[key] for key, count in whole.fabric.items())
-        and len(ends.neighbours) <= len(whole.neighbours)
+        and len(ends.neighbors) <= len(whole.neighbors)
     )
 
 
@@ -173,7 +173,7 @@ def _ordered_like(mine: list[_Ends], built: list[_Ends]) -> list[_Ends]:
     """Return for each device one of the description's, the one with the most links for the one with the most."""
 
     def links(ends: _Ends) -> tuple[int, tuple[int, ...]]:
-        return (sum(ends.fabric.values()), ends.neighbours)
+        return (sum(ends.fabric.values()), ends.neighbors)
 
     order = sorted(range(len(mine)), key=lambda i: links(mine[i]), reverse=True)
     theirs = sorted(built, key=links, reverse=True)

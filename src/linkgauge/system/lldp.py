@@ -16,7 +16,7 @@ from linkgauge.files import kernel_data
 from linkgauge.system import sysfs
 
 SOURCE = "LLDP"
-_MOST_BYTES = 1 << 16  # of a file: some neighbours of some hundred bytes
+_MOST_BYTES = 1 << 16  # of a file: some neighbors of some hundred bytes
 _ETHERTYPE = b"\x88\xcc"
 _CHASSIS, _SYSTEM_NAME, _END = 1, 5, 0
 _BY_MAC = 4  # subtype of a chassis' identity
@@ -24,7 +24,7 @@ _SLINGSHOT = re.compile(r"(x\d{1,4})c\d{1,2}r\d{1,2}(?:b\d)?")
 _BEYOND = "other switches"
 
 
-def neighbours(content: bytes) -> Iterator[str]:
+def neighbors(content: bytes) -> Iterator[str]:
     """The switches of one interface's file by name, else by their chassis' identity; what is no frame is left out."""
     at = 0
     while at + 8 <= len(content):
@@ -62,7 +62,7 @@ def above(root: Path = Path("/")) -> tuple[str, ...]:
     cards = [path for path in sysfs.entries(root / "sys/class/net") if (path / "device").exists()]
     for card in sorted(cards, key=lambda path: -(sysfs.number(path / "speed") or 0)):
         content = kernel_data(root / f"run/systemd/netif/lldp/{sysfs.number(card / 'ifindex')}", _MOST_BYTES)
-        name = next(neighbours(content), "")
+        name = next(neighbors(content), "")
         if name:
             place = _SLINGSHOT.fullmatch(name)
             return (name, f"cabinet {place[1]}" if place else _BEYOND)

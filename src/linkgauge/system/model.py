@@ -241,7 +241,7 @@ class System(Remembering):
     def nearest(self, name: str, kind: str, *, over_fabric: bool = True) -> tuple[str, ...]:
         """Return the nodes of `kind` that are the fewest links away from a node; more than one where several are.
 
-        `over_fabric`: also by way of other devices (a die whose neighbour has the NIC); else by host links alone.
+        `over_fabric`: also by way of other devices (a die whose neighbor has the NIC); else by host links alone.
         """
         return (self.wires if over_fabric else self.host_wires).nearest(name, {n.name for n in self.of_kind(kind)})
 

@@ -4,7 +4,7 @@ Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topo
 (lldp.py), from ibnetdiscover's output, or from a file by hand with a node and its switches a line; inferred from
 measured pairs by `inferred`, which says so. Two nodes are as far as the lowest place where their ways upwards meet: the
 first switch, the second (a group), or beyond. Where a fabric is no tree, as InfiniBand's are, two leaf switches with a
-common neighbour are of one group.
+common neighbor are of one group.
 """
 
 from __future__ import annotations
@@ -202,10 +202,10 @@ def _expanded(text: str, source: str) -> list[str]:
 def of_ibnetdiscover(text: str, source: str) -> Switches:
     """From ibnetdiscover's output: switches with their ports, and hosts by the first word of their node description.
 
-    A group is leaf switches that have a neighbour in common, and all that such leaves join.
+    A group is leaf switches that have a neighbor in common, and all that such leaves join.
     """
     hosts: dict[str, str] = {}
-    neighbours: defaultdict[str, set[str]] = defaultdict(set)
+    neighbors: defaultdict[str, set[str]] = defaultdict(set)
     here = ""
     unnamed = 0
     for line in text.splitlines():
@@ -213,8 +213,8 @@ def of_ibnetdiscover(text: str, source: str) -> Switches:
             here = match[2] if match[1] == "Switch" else ""
         elif here and (match := _IB_PORT.match(line)):
             if match[1].startswith("S"):
-                neighbours[here].add(match[1])
-                neighbours[match[1]].add(here)
+                neighbors[here].add(match[1])
+                neighbors[match[1]].add(here)
             elif not (words := (match[2] or "").split()) or _IB_NO_HOST.search(match[2]):
                 unnamed += 1
             else:
@@ -223,17 +223,17 @@ def of_ibnetdiscover(text: str, source: str) -> Switches:
     left_out = f"{unnamed} ports of cards that no host has named" if unnamed else ""
     if not hosts:
         raise UsageError(f"{source} names no host on a switch{f' ({left_out})' if left_out else ''}: {_EXPECTED}")
-    group = _groups(sorted(set(hosts.values())), neighbours)
+    group = _groups(sorted(set(hosts.values())), neighbors)
     return Switches({host: (leaf, group[leaf]) for host, leaf in hosts.items()},
                     f"{source} (without {left_out})" if left_out else source)  # fmt: skip
 
 
-def _groups(leaves: Sequence[str], neighbours: Mapping[str, set[str]]) -> dict[str, str]:
-    """By leaf switch the name of its group: the first leaf of those that are joined by common neighbours."""
+def _groups(leaves: Sequence[str], neighbors: Mapping[str, set[str]]) -> dict[str, str]:
+    """By leaf switch the name of its group: the first leaf of those that are joined by common neighbors."""
     of_spine: defaultdict[str, list[str]] = defaultdict(list)
     first = {leaf: leaf for leaf in leaves}
     for leaf in leaves:
-        for spine in neighbours.get(leaf, ()):
+        for spine in neighbors.get(leaf, ()):
             if spine not in first:
                 of_spine[spine].append(leaf)
 
@@ -332,7 +332,7 @@ def _levels(heights: Sequence[float], fits: Callable[[tuple[float, ...]], bool])
     """Where sorted heights, logarithms of times, are cut into levels: the most cuts that hold, three at most.
 
     A cut holds where the time above is 15 % more than below, and the step half as wide again as any within the levels
-    on its two sides. Steps are compared as times, not as ratios, and with their neighbours alone: what a busy node adds
+    on its two sides. Steps are compared as times, not as ratios, and with their neighbors alone: what a busy node adds
     may be several times the latency within a switch, and is little beside the way to the next one.
     """
     times = [math.exp(height) for height in heights]

@@ -256,10 +256,10 @@ def speed_of(generation: int | None) -> float | None:
 
 
 def pcie_rates(speed: float, width: int) -> tuple[float, float]:
-    """Return signalling and data rate in bytes per second of a PCIe link in one direction.
+    """Return signaling and data rate in bytes per second of a PCIe link in one direction.
 
     Coding: 8b/10b up to 5 GT/s, 128b/130b to 32 GT/s, at 64 GT/s flits of 256 bytes that carry 236 of packets.
     """
-    signalling = speed * 1e9 * width / 8
+    signaling = speed * 1e9 * width / 8
     share = 0.8 if speed <= 5 else 128 / 130 if speed <= 32 else 236 / 256
-    return signalling, signalling * share
+    return signaling, signaling * share

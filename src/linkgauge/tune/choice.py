@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.quantity import is_older
@@ -194,7 +194,7 @@ def _patterns_of(case: Case) -> set[str]:
     algorithms, which no variable of the whole collective's chooses."""
     if not case.app:
         return {case.pattern}
-    program = catalogue.program(case.app, case.ranks)
+    program = catalog.program(case.app, case.ranks)
     begun_too = (case.collectives or case.transport) != "mpi"
     found = {one.pattern for one in program.collectives if begun_too or not one.begun}
     return found | ({"pingpong"} if program.flows else set()) or {case.pattern}

@@ -72,7 +72,7 @@ class Setting:
 
     @property
     def ordered(self) -> bool:
-        """Whether neighbouring values are alike, so that a search may go step by step."""
+        """Whether neighboring values are alike, so that a search may go step by step."""
         return self.scale in ("linear", "log2")
 
     def environment(self, value: str) -> dict[str, str]:

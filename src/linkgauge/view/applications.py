@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.apps.catalogue import label
+from linkgauge.apps.catalog import label
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.launches import Places
 from linkgauge.stats.step_times import KINDS, RankSteps, Span, busiest, step_times
@@ -20,7 +20,7 @@ from linkgauge.view.results import Results
 from linkgauge.view.units import Row, size_text, time_text
 
 KIND_WORDS = {"host_to_device": "to device", "device_to_host": "to host", "within_device": "within device"}
-_COLOURS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#F0E442")
+_COLORS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#F0E442")
 _ROW_PIXELS = 15
 # 1, 2 and 5 of each decade of microseconds, in the unit that people say.
 _TIME_LABEL = (
@@ -118,7 +118,7 @@ def kinds_of_steps(results: Results, rows: Sequence[Row], told: dict[Identity, l
         .encode(
             y=alt.Y("case:N", sort=names, title=None, axis=alt.Axis(labelLimit=420)),
             x=alt.X("share:Q", title="of the slowest on as many ranks (%)", scale=alt.Scale(domain=[0, 100])),
-            color=_kind_colour(),
+            color=_kind_color(),
             order=alt.Order("order:Q"),
             tooltip=tips,
         )
@@ -154,18 +154,18 @@ def ranks_over_time(results: Results, row: Row, spans: Sequence[Span]) -> Chart:
             x=alt.X("begin:Q", title="µs since the iteration began", scale=alt.Scale(nice=False)),
             x2=alt.X2("end:Q"),
             y=alt.Y("rank:O", title="rank", axis=alt.Axis(tickSize=0)),
-            color=_kind_colour(),
+            color=_kind_color(),
             tooltip=tips,
         )
         .properties(height=max(60, 24 * len({one.rank for one in spans})))
     )
 
 
-def _kind_colour() -> Any:
+def _kind_color() -> Any:
     alt = charts.altair()
     words = [KIND_WORDS.get(kind, kind) for kind in KINDS]
     legend = alt.Legend(title=None, orient="top", columns=4, symbolType="square")
-    return alt.Color("kind:N", scale=alt.Scale(domain=words, range=list(_COLOURS)), legend=legend)
+    return alt.Color("kind:N", scale=alt.Scale(domain=words, range=list(_COLORS)), legend=legend)
 
 
 _NAMED = 3

@@ -1,4 +1,4 @@
-"""What all charts share: colours, axes, texts, and the rows that they draw. Altair is imported when a chart is made.
+"""What all charts share: colors, axes, texts, and the rows that they draw. Altair is imported when a chart is made.
 
 Each chart is one function in a `charts_*` module, from a Results to an altair chart; the report and `linkgauge plot`
 use the same ones. Numbers are in the units of the axis, rounded to five digits so that a report stays small.
@@ -23,8 +23,8 @@ from linkgauge.view.units import RATE_UNITS, Row, size_text
 # One of altair's chart classes. They are only known once altair is imported, which not every installation has.
 Chart: TypeAlias = Any
 
-# Okabe and Ito's colours, which all kinds of colour vision tell apart; a transport has the same one everywhere.
-TRANSPORT_COLOURS = {
+# Okabe and Ito's colors, which all kinds of color vision tell apart; a transport has the same one everywhere.
+TRANSPORT_COLORS = {
     "staging": "#7F7F7F",
     "copy_engine": "#E69F00",
     "kernel": "#009E73",
@@ -39,7 +39,7 @@ TRANSPORT_COLOURS = {
 }
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-LIMIT_COLOUR = "#444444"
+LIMIT_COLOR = "#444444"
 _LEGEND_WIDTH = 340  # pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
@@ -196,14 +196,14 @@ def short(value: float | None, factor: float = 1.0) -> float | None:
 
 
 def gradient_legend(**more: Any) -> Any:
-    """Return a legend of a colour scale that lies below the chart: beside it, it would take the cells' width."""
+    """Return a legend of a color scale that lies below the chart: beside it, it would take the cells' width."""
     return altair().Legend(orient="bottom", direction="horizontal", gradientLength=180, titleLimit=260, **more)
 
 
 def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the colour, dash and shape of mechanisms, one legend for the three: the transport gives the colour.
+    """Return the color, dash and shape of mechanisms, one legend for the three: the transport gives the color.
 
-    `shown` are the labels of the chart; the colour of one never depends on which others are there.
+    `shown` are the labels of the chart; the color of one never depends on which others are there.
     """
     every = list(results.mechanisms.values())
     return encoding_of(every, [label for label in every if shown is None or label in shown])
@@ -212,11 +212,11 @@ def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> 
 def encoding_of(every: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
     """Return `mechanism_encoding` of these labels, each a transport and more, among all that may be drawn."""
     alt = altair()
-    colours, dashes, shapes = [], [], []
+    colors, dashes, shapes = [], [], []
     for label in labels:
         transport = transport_of(label)
         place = [one for one in every if transport_of(one) == transport].index(label)
-        colours.append(colour_of(transport))
+        colors.append(color_of(transport))
         dashes.append(_DASHES[place % len(_DASHES)])
         shapes.append(_SHAPES[(order_of(transport) + place) % len(_SHAPES)])
     # About seven pixels a letter, and the symbol: what is wider than a chart would be cut.
@@ -230,7 +230,7 @@ def encoding_of(every: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
     )
     field = "mechanism:N"
     return {
-        "color": alt.Color(field, scale=alt.Scale(domain=list(labels), range=colours), legend=legend),
+        "color": alt.Color(field, scale=alt.Scale(domain=list(labels), range=colors), legend=legend),
         "strokeDash": alt.StrokeDash(field, scale=alt.Scale(domain=list(labels), range=dashes), legend=legend),
         "shape": alt.Shape(field, scale=alt.Scale(domain=list(labels), range=shapes), legend=legend),
     }
@@ -241,9 +241,9 @@ def transport_of(label: str) -> str:
     return label.split(" ", 1)[0]
 
 
-def colour_of(transport: str) -> str:
-    """Return the colour that a transport has everywhere."""
-    return TRANSPORT_COLOURS.get(transport, "#882255")
+def color_of(transport: str) -> str:
+    """Return the color that a transport has everywhere."""
+    return TRANSPORT_COLORS.get(transport, "#882255")
 
 
 def size_axis(sizes: Iterable[int]) -> Any:

@@ -161,7 +161,7 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
         one["text"] = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     axis = x.to_dict(validate=False)
     at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
-    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOUR, strokeWidth=1.2)
+    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR, strokeWidth=1.2)
     rules = rules.encode(
         x=at,
         x2=alt.X2("to:Q"),
@@ -169,7 +169,7 @@ def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
         tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("kind:N"), alt.Tooltip("value:Q")],
     )
     text = alt.Chart(charts.data(placed)).mark_text(
-        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.LIMIT_COLOUR
+        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.LIMIT_COLOR
     )
     least = axis["scale"]["domain"][0]
     return [
@@ -209,7 +209,7 @@ def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Cha
 def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart:
     """Return how many times faster mechanism `of` is than `against`, over size and number of devices.
 
-    Colours are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
+    Colors are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
     """
     alt = charts.altair()
     times: dict[tuple[int, int, str], float] = {}
@@ -304,6 +304,6 @@ def share_of_peak(results: Results, limits: Limits, unit: str) -> Chart | None:
         ],
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text=alt.Text("text:N"))
-    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOUR)
+    full = alt.Chart(charts.data([{"at": 100}])).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR)
     layers: list[Any] = [bars, text, full.encode(x=alt.X("at:Q"))]
     return alt.layer(*layers).properties(height=max(60, 17 * len(data) + 10 * len(tasks)))

@@ -17,7 +17,7 @@ from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, pair_of
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits
 
-_LABELLED_ARROWS = 24
+_LABELED_ARROWS = 24
 _MOST_CELLS = 32  # a side
 QUANTITIES = ("latency", "goodput", "share", "hops")
 
@@ -60,12 +60,12 @@ def pair_matrix(
         )
     low = min((item["value"] for item in data), default=0)
     high = max((item["value"] for item in data), default=1)
-    # The diagonal, inside one device, is often far from the rest: it may not take the colours from the pairs.
+    # The diagonal, inside one device, is often far from the rest: it may not take the colors from the pairs.
     pairs = [item["value"] for item in data if item["from"] != item["to"]]
     if pairs:
         low, high = min(pairs), max(pairs)
     span = high - low
-    # Colours that span less than a tenth would paint noise.
+    # Colors that span less than a tenth would paint noise.
     middle = (low + high) / 2
     domain = [low, high] if span > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
     scale = alt.Scale(scheme="viridis", reverse=reverse, domain=domain, clamp=True)
@@ -92,7 +92,7 @@ def pair_matrix(
 
 def _blocks(results: Results, devices: list[int]) -> tuple[str, dict[int, str] | None]:
     """Return the block that each of very many devices is in, and what blocks are: its first switch, else so many
-    neighbours by number. None for as many as a matrix has room for."""
+    neighbors by number. None for as many as a matrix has room for."""
     if len(devices) <= _MOST_CELLS:
         return "device", None
     switches = results.switches
@@ -153,9 +153,9 @@ def _hops(limits: Limits | None) -> dict[tuple[int, ...], int]:
 
 
 def topology(rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
-    """Return the devices on a circle, an arrow for each measured ordered pair, coloured and labelled by its goodput.
+    """Return the devices on a circle, an arrow for each measured ordered pair, colored and labeled by its goodput.
 
-    Where the run's system is described its links are drawn in grey below, with switches and hosts in the middle.
+    Where the run's system is described its links are drawn in gray below, with switches and hosts in the middle.
     """
     alt = charts.altair()
     devices = sorted({device for row in rows for device in row["devices"]})
@@ -177,9 +177,9 @@ def topology(rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     # Few arrows carry their figures, many need a legend. One channel each for lines and heads keeps it one.
     scale = alt.Scale(scheme="viridis", domain=domain)
     legend = (
-        None if len(arrows) <= _LABELLED_ARROWS else charts.gradient_legend(title=f"goodput ({unit})", type="gradient")
+        None if len(arrows) <= _LABELED_ARROWS else charts.gradient_legend(title=f"goodput ({unit})", type="gradient")
     )
-    colour = alt.Color("goodput:Q", scale=scale, legend=legend)
+    color = alt.Color("goodput:Q", scale=scale, legend=legend)
     fill = alt.Fill("goodput:Q", scale=scale, legend=None)
     line = (
         alt.Chart(charts.data(lines))
@@ -189,7 +189,7 @@ def topology(rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
             y=y,
             detail="pair:N",
             order="order:Q",
-            color=colour,
+            color=color,
             tooltip=[alt.Tooltip("pair:N"), alt.Tooltip("goodput:Q")],
         )
     )
@@ -200,7 +200,7 @@ def topology(rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
         x=x, y=y, fill=fill, angle=alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
     )
     layers = [*drawn, line, head]
-    if len(arrows) <= _LABELLED_ARROWS:
+    if len(arrows) <= _LABELED_ARROWS:
         texts = [{**item["label"], "text": digits(item["goodput"])} for item in arrows]
         halo = alt.Chart(charts.data(texts)).mark_text(fontSize=10, stroke="white", strokeWidth=4, fill="white")
         mark = alt.Chart(charts.data(texts)).mark_text(fontSize=10, fill="#111")
@@ -251,7 +251,7 @@ def _arrows(rows: list[Row], place: dict[int, tuple[float, float]], unit: str) -
 
 
 def _wires(limits: Limits | None, place: dict[int, tuple[float, float]]) -> list[Any]:
-    """Return the described links in grey, and what is no device as small squares inside the circle."""
+    """Return the described links in gray, and what is no device as small squares inside the circle."""
     system = limits.system if limits is not None else None
     if system is None:
         return []
@@ -315,13 +315,13 @@ def distances(results: Results, rows: Sequence[Row], unit: str) -> Chart:
         return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~g", tickCount=6, labelOverlap=True))
 
     offset = alt.XOffset("at:Q", scale=alt.Scale(domain=[-1.6, 1.6]))
-    colour = charts.colour_of(rows[0]["transport"])
+    color = charts.color_of(rows[0]["transport"])
     behind = alt.Chart(charts.data(boxes)).encode(x=x)
     box = behind.mark_bar(opacity=0.18, color="black").encode(y=y("q1"), y2=alt.Y2("q3:Q"))
     middle_line = behind.mark_tick(thickness=2, color="black", opacity=0.7, bandSize=80).encode(y=y("middle"))
     each = alt.Chart(charts.data(lines)).encode(x=x, xOffset=offset)
     tips = [alt.Tooltip(f"{key}:Q", title=f"{words}, µs") for key, words in
             (("median", "median"), ("p5", "5th percentile"), ("p95", "95th percentile"))]  # fmt: skip
-    rules = each.mark_rule(color=colour, strokeWidth=1.5, opacity=0.7).encode(y=y("p5"), y2=alt.Y2("p95:Q"))
-    dots = each.mark_circle(color=colour, size=26, opacity=1).encode(y=y("median"), tooltip=tips)
+    rules = each.mark_rule(color=color, strokeWidth=1.5, opacity=0.7).encode(y=y("p5"), y2=alt.Y2("p95:Q"))
+    dots = each.mark_circle(color=color, size=26, opacity=1).encode(y=y("median"), tooltip=tips)
     return alt.layer(box, middle_line, rules, dots)

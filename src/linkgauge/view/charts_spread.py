@@ -90,9 +90,9 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
         item["notch_low"] = max(item["low"], item["q1"])
         item["notch_high"] = min(item["high"], item["q3"])
     labels = [label for label in results.mechanisms.values() if any(item["mechanism"] == label for item in data)]
-    colour = alt.Color(
+    color = alt.Color(
         "mechanism:N",
-        scale=alt.Scale(domain=labels, range=[charts.colour_of(charts.transport_of(label)) for label in labels]),
+        scale=alt.Scale(domain=labels, range=[charts.color_of(charts.transport_of(label)) for label in labels]),
         legend=None,
     )
     title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
@@ -116,13 +116,13 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
         chosen = alt.param(name="box_size", value=sizes[-1], bind=menu)
         base = base.add_params(chosen).transform_filter("datum.size == box_size")
     tips = [alt.Tooltip("mechanism:N"), *(alt.Tooltip(f"{n}:Q", title=t) for n, t in _BOX_TIPS)]
-    whisker = base.mark_rule(strokeWidth=1.5).encode(y=y("p5"), y2=alt.Y2("p95:Q"), color=colour)
-    ends = [base.mark_tick(size=16, thickness=1.5).encode(y=y(end), color=colour) for end in ("p5", "p95")]
+    whisker = base.mark_rule(strokeWidth=1.5).encode(y=y("p5"), y2=alt.Y2("p95:Q"), color=color)
+    ends = [base.mark_tick(size=16, thickness=1.5).encode(y=y(end), color=color) for end in ("p5", "p95")]
     wide, waist = {"size": 44, "opacity": 0.75}, {"size": 24, "opacity": 0.75}
     box = [
-        base.mark_bar(**wide).encode(y=y("q1"), y2=alt.Y2("notch_low:Q"), color=colour, tooltip=tips),
-        base.mark_bar(**waist).encode(y=y("notch_low"), y2=alt.Y2("notch_high:Q"), color=colour, tooltip=tips),
-        base.mark_bar(**wide).encode(y=y("notch_high"), y2=alt.Y2("q3:Q"), color=colour, tooltip=tips),
+        base.mark_bar(**wide).encode(y=y("q1"), y2=alt.Y2("notch_low:Q"), color=color, tooltip=tips),
+        base.mark_bar(**waist).encode(y=y("notch_low"), y2=alt.Y2("notch_high:Q"), color=color, tooltip=tips),
+        base.mark_bar(**wide).encode(y=y("notch_high"), y2=alt.Y2("q3:Q"), color=color, tooltip=tips),
     ]
     middle = base.mark_tick(size=24, thickness=2, color="black").encode(y=y("median"))
     mean = base.mark_point(
@@ -142,7 +142,7 @@ _BOX_TIPS = (
 
 
 def time_line(row: Row, series: Floats, cut: int) -> Chart:
-    """Return every iteration of a case in order: `series` as measured, what is warm-up in grey.
+    """Return every iteration of a case in order: `series` as measured, what is warm-up in gray.
 
     `series` holds the case's time of each sample in ns per iteration, warm-up phases included, in order; `cut` is how
     many of its leading values are warm-up, by phase or by the rule. Above TIMELINE_POINTS values each stretch of equal
@@ -155,9 +155,9 @@ def time_line(row: Row, series: Floats, cut: int) -> Chart:
         {"sample": int(i), "time": charts.short(float(series[i]), scale), "part": "warm-up" if i < cut else "measured"}
         for i in places
     ]
-    colour = charts.colour_of(row["transport"])
+    color = charts.color_of(row["transport"])
     base = alt.Chart(charts.data(data)).encode(x=alt.X("sample:Q", title="sample", scale=alt.Scale(nice=False)))
-    parts = alt.Scale(domain=["measured", "warm-up"], range=[colour, "#bbbbbb"])
+    parts = alt.Scale(domain=["measured", "warm-up"], range=[color, "#bbbbbb"])
     title = f"{PATTERNS[row['pattern']].latency_words} (µs)"
     y = alt.Y("time:Q", title=title, scale=alt.Scale(zero=False))
     points = base.mark_circle(size=14, opacity=0.7).encode(
@@ -192,14 +192,14 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
                 {"name": name, "share": charts.short(100 * float(share)), "time": charts.short(float(value), 1e-3)}
             )
     names = list(dict.fromkeys(name for name, _, _ in named))
-    colours = [charts.colour_of(next(t for n, t, _ in named if n == name)) for name in names]
+    colors = [charts.color_of(next(t for n, t, _ in named if n == name)) for name in names]
     x = alt.X(
         "time:Q", title=_TIME_TITLE, scale=alt.Scale(type="log", nice=False), axis=alt.Axis(tickCount=8, format="~g")
     )
-    colour = alt.Color(
+    color = alt.Color(
         "name:N",
         title=None,
-        scale=alt.Scale(domain=names, range=colours),
+        scale=alt.Scale(domain=names, range=colors),
         legend=alt.Legend(orient="top", columns=1, labelLimit=400),
     )
     dash = alt.StrokeDash(
@@ -210,7 +210,7 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
     return line.encode(
         x=x,
         y=y,
-        color=colour,
+        color=color,
         strokeDash=dash,
         tooltip=[alt.Tooltip("name:N"), alt.Tooltip("share:Q"), alt.Tooltip("time:Q")],
     )

@@ -14,13 +14,13 @@ from linkgauge.view.charts import Chart
 from linkgauge.view.page import Page, escape
 from linkgauge.view.units import count_text
 
-_LEAST_REACH = 5.0  # %: colours of a smaller span would paint noise
+_LEAST_REACH = 5.0  # %: colors of a smaller span would paint noise
 _MOST_REACH = 30.0  # %: one dead node would leave all others white
 _ROW = 18  # pixels; of many nodes the matrix is no higher than a screen or two
 _LEAST_ROW = 5
 _MOST_HEIGHT = 1800
-_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MOST_COLOURED = len(_COLOURS)
+_COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MOST_COLORED = len(_COLORS)
 
 
 def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
@@ -54,7 +54,7 @@ def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
 def drift_chart(moments: Sequence[Moment], apart: Sequence[str]) -> Chart:
     """Return each host's runs over time, by how much they take longer than what they are held against.
 
-    The hosts `apart`, MOST_COLOURED at most, have a colour and a name, the others are grey.
+    The hosts `apart`, MOST_COLORED at most, have a color and a name, the others are gray.
     """
     alt = charts.altair()
     data = [
@@ -63,7 +63,7 @@ def drift_chart(moments: Sequence[Moment], apart: Sequence[str]) -> Chart:
         for one in moments
     ]  # fmt: skip
     names = [host for host in apart if any(one.host == host for one in moments)]
-    scale = alt.Scale(domain=[*names, "others"], range=[*_COLOURS[: len(names)], "#999999"])
+    scale = alt.Scale(domain=[*names, "others"], range=[*_COLORS[: len(names)], "#999999"])
     base = alt.Chart(charts.data(data)).encode(
         x=alt.X("start:T", title="start of the run (UTC)", scale=alt.Scale(type="utc")),
         y=alt.Y("slower:Q", title="slower (%)", scale=alt.Scale(zero=True)),
@@ -168,7 +168,7 @@ def _drift(page: Page, found: Sequence[Moment], nodes: Sequence[Standing], *, by
     last = {one.host: one for one in found}
     worst = sorted((host for host in last if abs(last[host].share) >= LEAST_SHARE), key=lambda host: -last[host].share)
     apart = list(dict.fromkeys([*(one.name for one in nodes if one.outlier and one.name in last), *worst]))
-    page.chart(drift_chart(found, apart[:MOST_COLOURED]), "runs over time", "fleet-drift", height=300)
+    page.chart(drift_chart(found, apart[:MOST_COLORED]), "runs over time", "fleet-drift", height=300)
 
 
 def _standings(page: Page, standings: Sequence[Standing]) -> None:

@@ -1,6 +1,6 @@
-"""The node as a picture: each port, link and host link coloured by the share of its rate that it reached, as SVG.
+"""The node as a picture: each port, link and host link colored by the share of its rate that it reached, as SVG.
 
-Written by hand, for the report's page: texts and lines take the page's own colours (`s0` to `s5` by share, `su` where
+Written by hand, for the report's page: texts and lines take the page's own colors (`s0` to `s5` by share, `su` where
 none is told), so that it is legible in light and dark; figures stand beside every line. Up to 16 devices are drawn, by
 their described places where they have links to each other, else in rows between switch and hosts; more are tiles.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from linkgauge.system.model import System
 
 STEPS = (0.4, 0.6, 0.7, 0.8, 0.9)
-"""Shares at which the colour changes: s0 below the first, s5 from the last on."""
+"""Shares at which the color changes: s0 below the first, s5 from the last on."""
 _TILE = (94, 40)
 LINK_WORDS = {"pcie": "PCIe", "nvlink": "NVLink", "c2c": "NVLink-C2C", "infinity_fabric": "Infinity Fabric",
           "memory": "memory", "xgmi": "xGMI", "sli": "SLI"}  # fmt: skip
 
 
-def colour_class(share: float | None) -> str:
-    """Return the class of colour of a share: `s0` to `s5`, `su` where there is none."""
+def color_class(share: float | None) -> str:
+    """Return the class of color of a share: `s0` to `s5`, `su` where there is none."""
     return "su" if share is None else f"s{sum(share >= step for step in STEPS)}"
 
 
@@ -63,14 +63,14 @@ def _box(x: float, y: float, name: str, detail: str) -> str:
 
 
 def chips(x: float, y: float, word: str, ends: Ends, unit: str) -> str:
-    """Return one line of a tile: what it is of, and both ways' shares (or rates) on their colours."""
+    """Return one line of a tile: what it is of, and both ways' shares (or rates) on their colors."""
     parts = [f'<text class="model start" x="{x:.1f}" y="{y + 12:.1f}">{escape(word)}</text>']
     for place, (one, way) in enumerate(zip(ends, ("out", "in"), strict=True)):
         left = x + 26 + 41 * place
         rate, share = labels(one, unit)
         odd = " odd" if one.apart else ""
         parts.append(
-            f'<g class="{colour_class(one.share)}{odd}"><title>{escape(word)} {way}: {escape(said(one, unit))}</title>'
+            f'<g class="{color_class(one.share)}{odd}"><title>{escape(word)} {way}: {escape(said(one, unit))}</title>'
             f'<rect class="mark" x="{left:.1f}" y="{y:.1f}" width="4" height="16"/></g>'
             f'<text class="rate start{odd}" x="{left + 6:.1f}" y="{y + 12:.1f}">{escape(share or rate)}</text>'
         )
@@ -149,7 +149,7 @@ def _arrow(x: float, start: float, end: float, one: Reached, name: str, unit: st
     odd = " odd" if one.apart else ""
     head = f"{x - 8:.1f},{end - way * 11:.1f} {x + 8:.1f},{end - way * 11:.1f} {x:.1f},{end:.1f}"
     return (
-        f'<g class="{colour_class(one.share)}{odd}"><title>{escape(name)}: {escape(said(one, unit))}</title>'
+        f'<g class="{color_class(one.share)}{odd}"><title>{escape(name)}: {escape(said(one, unit))}</title>'
         f'<line x1="{x:.1f}" y1="{start:.1f}" x2="{x:.1f}" y2="{end - way * 10:.1f}"/><polygon points="{head}"/></g>'
         f'<text class="rate{odd}" x="{at:.1f}" y="{middle - 1:.1f}" text-anchor="{anchor}">{escape(rate)}</text>'
         f'<text class="share{odd}" x="{at:.1f}" y="{middle + 13:.1f}" text-anchor="{anchor}">{escape(share)}</text>'
@@ -211,7 +211,7 @@ _LABEL = (62.0, 15.0)
 
 
 def graph(system: System, node: NodeRates, unit: str) -> tuple[float, float, list[str]]:
-    """Return width, height and parts of the picture: a line a link, each half coloured by what leaves that end."""
+    """Return width, height and parts of the picture: a line a link, each half colored by what leaves that end."""
     at = _placed(system)
     boxes = [_around(point, _BOX) for point in at.values()]
     lines, texts = [], []
@@ -276,7 +276,7 @@ def _edge(of: Point, towards: Point) -> Point:
 def _half(near: Point, far: Point, one: Reached, name: str, unit: str, thick: float) -> str:
     odd = " odd" if one.apart else ""
     return (
-        f'<g class="{colour_class(one.share)}{odd}"><title>{escape(name)}: {escape(said(one, unit))}</title>'
+        f'<g class="{color_class(one.share)}{odd}"><title>{escape(name)}: {escape(said(one, unit))}</title>'
         f'<line style="stroke-width:{thick}" x1="{near[0]:.1f}" y1="{near[1]:.1f}" x2="{far[0]:.1f}" '
         f'y2="{far[1]:.1f}"/></g>'
     )
@@ -342,7 +342,7 @@ def node_svg(system: System, node: NodeRates, unit: str) -> str:
     described = "; ".join(f"{name}: {said}" for name, said in texts(system, node, unit))
     return (
         f'<svg class="node" viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px;'
-        f'min-width:{0.8 * width:.0f}px" role="img" aria-labelledby="node-title node-text">'
+        f'min-width:{0.8 * width:.0f}px" role="img" aria-labeledby="node-title node-text">'
         f'<title id="node-title">{escape(system.title)}: what each link reached</title>'
         f'<desc id="node-text">{escape(described)}</desc>{"".join(parts)}</svg>'
     )
@@ -366,7 +366,7 @@ def _both(first: str, second: str, ends: Ends, unit: str) -> str:
 
 
 def unknown_text(node: NodeRates) -> str:
-    """Return why some of the picture is grey: `not measured (6); 1 MiB does not fill it (8)`; empty if nothing is."""
+    """Return why some of the picture is gray: `not measured (6); 1 MiB does not fill it (8)`; empty if nothing is."""
     hidden = {ordinal for ordinal in node.host if not node.host_kinds.get(ordinal)}
     told = [ends for part in (node.ports, node.links) for ends in part.values()]
     told += [ends for ordinal, ends in node.host.items() if ordinal not in hidden]
@@ -388,5 +388,5 @@ def summary_text(node: NodeRates) -> str:
         parts.append(
             f"{count_text(odd, 'figure')} marked ! {'differs from its' if odd == 1 else 'differ from their'} siblings."
         )
-    grey = unknown_text(node)
-    return " ".join([*parts, f"Grey: {grey}."] if grey else parts)
+    gray = unknown_text(node)
+    return " ".join([*parts, f"Gray: {gray}."] if gray else parts)

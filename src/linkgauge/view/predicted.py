@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Mechanism, Predicted, mechanism_of, predict
@@ -156,8 +156,8 @@ def predictions(
     found = []
     for asked in apps:
         for count in counts:
-            app = catalogue.asked(asked, count).text
-            label = catalogue.label(app)
+            app = catalog.asked(asked, count).text
+            label = catalog.label(app)
             for transport in transports:
                 by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0,
                                on_host=on_host)  # fmt: skip
@@ -167,7 +167,7 @@ def predictions(
                 ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
                 sure = None
                 if ends is not None and answer is not None:
-                    program = catalogue.program(app, count)
+                    program = catalog.program(app, count)
                     sure = ends.sureness(functools.partial(_again, program, by, slow), answer)
                 one = Prediction(label, count, by, answer, reason, ns, ranks_told, sure)
                 if answer is not None and one.shared_ns and not answer.share.of:
@@ -185,10 +185,10 @@ def predicted(
     share: Share | None = None,
 ) -> tuple[Predicted | None, str]:  # fmt: skip
     """What an application takes on so many ranks, or why that is not known."""
-    if why := catalogue.why_not_here(app, count):
+    if why := catalog.why_not_here(app, count):
         return None, why
     try:
-        program = catalogue.program(app, count)
+        program = catalog.program(app, count)
         return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow, share), ""
     except UsageError as error:
         return None, str(error)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.expect.curves import Curves, Faster
 from linkgauge.expect.published import CurvesOfWay, Published, Seen, Way
 from linkgauge.view.predicted import predicted
@@ -52,15 +52,15 @@ def by_ways(
     curves = {way.name: Faster(CurvesOfWay(way, beneath), factors) for way in published.ways}
     found = []
     for asked, count in itertools.product(apps, counts):
-        file = catalogue.asked(asked, count).file
+        file = catalog.asked(asked, count).file
         for way in published.ways:
             words = [f"{key}={value}" for key, value in way.settings.items() if key in file.parameters]
             head, brace, body = asked.partition(" {")
-            app = catalogue.asked(f"{' '.join([head, *words])}{brace}{body}", count).text
+            app = catalog.asked(f"{' '.join([head, *words])}{brace}{body}", count).text
             taken = published.way_of(app, way)
             answer, why = predicted(app, count, curves[taken.name], taken.mechanism)
             ns = None if answer is None else answer.time_ns
-            found.append(ByWay(catalogue.label(app), count, way, taken.name, ns, why, published.seen_of(app, count)))
+            found.append(ByWay(catalog.label(app), count, way, taken.name, ns, why, published.seen_of(app, count)))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.schema import identity_of
@@ -13,7 +13,7 @@ from linkgauge.view import applications, charts_at_once, charts_curves, charts_p
 from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_columns, task_words
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.limits import Limits
-from linkgauge.view.node_picture import STEPS, colour_class, node_svg, summary_text, texts
+from linkgauge.view.node_picture import STEPS, color_class, node_svg, summary_text, texts
 from linkgauge.view.page import Page, escape
 from linkgauge.view.reached import FullPairs
 from linkgauge.view.results import Results
@@ -52,7 +52,7 @@ def _pictures(page: Page, look: FirstLook, unit: str) -> None:
 
 
 def _pair_matrix(page: Page, pairs: FullPairs, unit: str) -> None:
-    """Add one matrix of goodput: a row a source; coloured by shares of what its way carries."""
+    """Add one matrix of goodput: a row a source; colored by shares of what its way carries."""
     ways = "both ways, sum" if PATTERNS[pairs.pattern].both_ways else "one way"
     caption = f"Pairs {ways}, {unit}"
     page.html(f'<figure class="matrix"><figcaption>{escape(caption)}</figcaption><div class="scroll">')
@@ -63,14 +63,14 @@ def _pair_matrix(page: Page, pairs: FullPairs, unit: str) -> None:
     page.html("</div>")
     limits = {round(limit) for limit in pairs.limits.values()}
     if not pairs.shares:
-        colour = "No colour: what the links carry is not known."
+        color = "No color: what the links carry is not known."
     elif not pairs.filled:
-        colour = f"No colour: this fills no link, {100 * max(pairs.shares):.0f} % at most."
+        color = f"No color: this fills no link, {100 * max(pairs.shares):.0f} % at most."
     elif len(limits) == 1:
-        colour = f"Colour: share of {rate_text(limits.pop(), unit)}, what the links carry."
+        color = f"Color: share of {rate_text(limits.pop(), unit)}, what the links carry."
     else:
-        colour = "Colour: share of what the narrowest link on the way carries."
-    page.note(f"{pairs.label}, {size_text(pairs.size)}. {colour}")
+        color = "Color: share of what the narrowest link on the way carries."
+    page.note(f"{pairs.label}, {size_text(pairs.size)}. {color}")
     page.html("</figure>")
 
 
@@ -90,9 +90,9 @@ def _matrix_cells(page: Page, pairs: FullPairs, unit: str) -> None:
             rate = rate_text(pairs.rows[a, b]["goodput_bytes_per_s"], unit)
             told = f"{a} to {b}: {rate} {unit}" + ("" if share is None else f", {100 * share:.0f} %")
             odd = " odd" if (a, b) in outside else ""
-            colour = colour_class(share if pairs.filled else None)
+            color = color_class(share if pairs.filled else None)
             text = rate if figures else ("!" if odd else "")
-            line.append(f'<td class="{colour}{odd}" title="{escape(told)}">{escape(text)}</td>')
+            line.append(f'<td class="{color}{odd}" title="{escape(told)}">{escape(text)}</td>')
         page.html("".join([*line, "</tr>"]))
     page.html("</tbody></table>")
 
@@ -111,7 +111,7 @@ def _ranges(page: Page, pairs: FullPairs, unit: str) -> None:
 def _legend(page: Page) -> None:
     ends = [0.0, *STEPS, 1.0]
     steps = "".join(
-        f'<span><i class="{colour_class(low)}"></i>{100 * low:.0f} to {100 * high:.0f} %</span>'
+        f'<span><i class="{color_class(low)}"></i>{100 * low:.0f} to {100 * high:.0f} %</span>'
         for low, high in itertools.pairwise(ends)
     )
     page.html(f'<p class="legend">Share of the rate: {steps}<span><i class="su"></i>unknown</span></p>')
@@ -218,7 +218,7 @@ def application_charts(page: Page, results: Results) -> None:
             page.chart(applications.over_ranks(results, own), f"{name}: an iteration over ranks", f"{name}-scaling")
         told = spans.get(identity_of(row))
         if told:
-            which = f"{catalogue.label(row['app'])} by {applications.way_of(results, row)}"
+            which = f"{catalog.label(row['app'])} by {applications.way_of(results, row)}"
             caption = f"{which}: the last iteration that was checked"
             page.chart(applications.ranks_over_time(results, row, told), caption, f"{name}-ranks")
     page.html("</div>")

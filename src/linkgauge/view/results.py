@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linkgauge.apps.catalogue import label
+from linkgauge.apps.catalog import label
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
@@ -23,7 +23,7 @@ from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
 from linkgauge.stats.launches import settings_apart
-from linkgauge.stats.summary import DERIVED, STATISTICS, summarise
+from linkgauge.stats.summary import DERIVED, STATISTICS, summarize
 from linkgauge.store.schema import identity_of
 from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds
@@ -58,9 +58,9 @@ class Results:
     """The headline rows of a run that have figures, and those that have none, with names for people."""
 
     def __init__(self, run: Run) -> None:
-        """Summarise `run`."""
+        """Summarize `run`."""
         self.run = run
-        self.table = summarise(run)
+        self.table = summarize(run)
         counted = Counted(self.table.to_pylist())
         self.rows: list[Row] = [_merged(group) for group in counted.measured]
         self.lanes: list[Row] = [_merged(group) for group in counted.lanes]

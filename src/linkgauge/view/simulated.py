@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from linkgauge.simulate.papers import Curves, Mix
     from linkgauge.view.page import Page
 
-_RULE_COLOURS = {
+_RULE_COLORS = {
     "minimal": "#0072B2", "third_group": "#D55E00", "best": "#009E73", "static": "#CC79A7", "mixed": "#E69F00",
     "reached": "#009E73",
 }  # fmt: skip
@@ -159,7 +159,7 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
                 name = f"{one.rule}, with the library's factor"
                 lines.append({**shown, "rule": name, "goodput": charts.short(one.with_library, scale)})
     rules = list(dict.fromkeys(line["rule"] for line in lines))
-    colours = [_RULE_COLOURS.get(rule.split(",")[0].split(":")[0], "#56B4E9") for rule in rules]
+    colors = [_RULE_COLORS.get(rule.split(",")[0].split(":")[0], "#56B4E9") for rule in rules]
     dashes = [[5, 3] if "found" in rule else [2, 2] if "library" in rule else [1, 0] for rule in rules]
     # Rules often give the same: the later ones are thinner, so that those below stay to be seen.
     widths = [2 + 2 * (len(rules) - 1 - place) for place in range(len(rules))]
@@ -170,28 +170,28 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
         axis=alt.Axis(values=counts, labelExpr="format(datum.value, ',d')", labelOverlap=True),
     )  # fmt: skip
     y = alt.Y("goodput:Q", title=f"goodput a GPU ({unit})", scale=alt.Scale(zero=True))
-    colour = alt.Color("rule:N", scale=alt.Scale(domain=rules, range=colours), legend=legend)
+    color = alt.Color("rule:N", scale=alt.Scale(domain=rules, range=colors), legend=legend)
     dash = alt.StrokeDash("rule:N", scale=alt.Scale(domain=rules, range=dashes), legend=legend)
-    base = alt.Chart(charts.data(lines)).encode(x=x, color=colour)
+    base = alt.Chart(charts.data(lines)).encode(x=x, color=color)
     tip = [alt.Tooltip("rule:N"), alt.Tooltip("gpus:Q"), alt.Tooltip("goodput:Q"), alt.Tooltip("fullest:N")]
     parts = [
         alt.Chart(charts.data([line for line in lines if line["rule"] == rule]))
         .mark_line(strokeWidth=width)
-        .encode(x=x, y=y, color=colour, strokeDash=dash)
+        .encode(x=x, y=y, color=color, strokeDash=dash)
         for rule, width in zip(rules, widths, strict=True)
     ]
     parts.append(base.mark_point(filled=True, size=30, opacity=1).encode(y=y, tooltip=tip))
     if any("low" in line for line in lines):
-        band = alt.Chart(charts.data([line for line in lines if "low" in line])).encode(x=x, color=colour)
+        band = alt.Chart(charts.data([line for line in lines if "low" in line])).encode(x=x, color=color)
         parts.insert(0, band.mark_area(opacity=0.2, line=False).encode(y=alt.Y("low:Q", title=""), y2="high:Q"))
     if statements:
         said = [
             {"gpus": counts[-1], "goodput": charts.short(value, scale), "words": text} for text, value in statements
         ]
         ruled = alt.Chart(charts.data(said))
-        parts.append(ruled.mark_rule(color=charts.LIMIT_COLOUR, strokeDash=[6, 4]).encode(y="goodput:Q"))
+        parts.append(ruled.mark_rule(color=charts.LIMIT_COLOR, strokeDash=[6, 4]).encode(y="goodput:Q"))
         parts.append(
-            ruled.mark_text(align="right", dy=10, dx=-4, color=charts.LIMIT_COLOUR, fontSize=11).encode(
+            ruled.mark_text(align="right", dy=10, dx=-4, color=charts.LIMIT_COLOR, fontSize=11).encode(
                 x=x, y="goodput:Q", text="words:N"
             )
         )

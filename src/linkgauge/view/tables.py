@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkgauge.apps import catalogue
+from linkgauge.apps import catalog
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
@@ -273,7 +273,7 @@ def case_text(row: Row) -> str:
     """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
     name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalogue.label(row['app'])}, {devices_text(row['devices'])}"
+        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'])}"
     where = devices_text(row["devices"], row["pattern"])
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
     return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '')}"

@@ -13,7 +13,7 @@ from linkgauge.model.names import host_names
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
 
 _PATIENCE_S = 30
-_OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+_OVER = ("BOOT_FAIL", "CANCELED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
          "PREEMPTED", "REVOKED", "TIMEOUT")  # fmt: skip
 """States of a job (squeue(1)) in which no more steps start."""
 
@@ -56,7 +56,7 @@ class Srun(Launcher):
 
     @classmethod
     def job_is_over(cls) -> bool:
-        """Whether Slurm has the job no more, or as one that ends: of a cancelled one salloc's command hears nothing."""
+        """Whether Slurm has the job no more, or as one that ends: of a canceled one salloc's command hears nothing."""
         job, program = os.environ.get("SLURM_JOB_ID"), shutil.which("squeue")
         if job is None or program is None:
             return False

@@ -41,6 +41,7 @@ OTHERS = {
                      "--overcommit", "--delimiter", "--expand", "--requires"), "Slurm's and Flux's"),
     **dict.fromkeys(("--cpunodebind", "--cpus", "--ulimit", "--ipc", "--shm-size", "--cap-add", "--security-opt"),
                     "numactl's and containers'"),
+    **dict.fromkeys(("--rm", "--network", "--device", "--nv", "--rocm"), "docker's and Apptainer's"),
     **dict.fromkeys(("--native", "--pid"), "py-spy's"),
     **dict.fromkeys(("--device-as-default-execution-space", "--gpu-architecture", "--include-path", "--offload-arch",
                      "--relocatable-device-code", "--std"), "of device compilers"),

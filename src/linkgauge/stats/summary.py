@@ -31,7 +31,7 @@ _EVENT_TICK_NS = 500.0
 _HOST_TICK_NS = 1.0
 # A row has figures where its samples are good for some: never of a corrupt case, nor of one without a status.
 _SUMMARISED = ("ok", "timeout")
-# Independent samples from which on the largest one bounds the 99th percentile (docs/statistics.md, One series).
+# Independent samples from which on the largest one bounds p99 (docs/explanation/statistics.md, One series).
 _P99_SAMPLES = 368
 
 # Findings, tables and charts of one run all start from its summary.

@@ -73,7 +73,7 @@ class Run:
 
     @functools.cached_property
     def cases(self) -> pa.Table:
-        """One row a (case_key, launch, repeat, attempt): all dimensions, status, reason (docs/run-folder.md)."""
+        """One row a (case_key, launch, repeat, attempt), as docs/reference/run-folder.md says."""
         found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
         found = self._with_planned_launches(found)
         self._tell_damages(found)

@@ -233,7 +233,7 @@ class GpuCalls : public GpuDriver {
   }
   void check_memory(Result result, const char* name, std::size_t bytes) const {
     if (result != Vendor::kOutOfMemory) {
-      check(result, name, std::to_string(bytes) + " bytes were asked for");
+      check(result, name, std::to_string(bytes) + " bytes were requested");
       return;
     }
     std::size_t free_bytes = 0;

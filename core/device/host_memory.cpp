@@ -133,7 +133,7 @@ void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool st
   const bool shared = kind != MemoryKind::kPageable;
   const std::string what = std::to_string(bytes) + " bytes of " + std::string(to_string(kind)) + " memory";
   const std::size_t free_bytes = shared ? shareable_bytes(memory_now().free_bytes) : memory_now().free_bytes;
-  if (mapped > free_bytes) throw MemoryError(what + " asked for, " + std::to_string(free_bytes) + " bytes are free");
+  if (mapped > free_bytes) throw MemoryError(what + " requested, " + std::to_string(free_bytes) + " bytes are free");
 
   Block block;
   block.mapped_bytes = mapped;

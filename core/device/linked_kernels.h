@@ -16,7 +16,7 @@ struct LinkedCode {
   std::string header;   // the library's: the folder that has it is searched, and CUDA's own
   std::string archive;  // the library's device code; "": all of it is in headers
   std::string made_by;  // the library and its version: part of the cache's key
-  std::string fix;   // what brings header and archive
+  std::string fix;      // what brings header and archive
 };
 
 // Such kernels on one device. Never outlives its runtime.

@@ -67,8 +67,7 @@ std::string link(const std::vector<std::string>& folders, int major, const std::
   names.push_back(file);
   const SharedLibrary library(names);
   const std::string wheel = major >= 13 ? "nvidia-nvjitlink" : "nvidia-nvjitlink-cu12";
-  if (!library)
-    throw Unsupported("nothing links kernels with a library's: no " + file + "; fix: pip install " + wheel);
+  if (!library) throw Unsupported("nothing links kernels with a library's: no " + file + "; fix: pip install " + wheel);
   Api api;
   const std::vector<SymbolEntry> entries = {
 #define LINKGAUGE_ENTRY(name, type) {#name, reinterpret_cast<void**>(&api.name), true},

@@ -74,7 +74,7 @@ std::string why_no_graph(const RankContext& context, const CaseSpec& spec) {
   }
   for (const ProgramStep& step : spec.traffic.program->steps) {
     if (step.kind == ProgramKind::kSend || step.kind == ProgramKind::kReceive) {
-      return "messages are the host's: a graph has copies, stand-in kernels and collectives";
+      return "messages are the host's: a graph has copies, emulated kernels and collectives";
     }
     if (step.kind == ProgramKind::kCompute && step.queue < 0)
       return "compute is the host's: a graph has `work` in queues";

@@ -124,8 +124,8 @@ class TwoCopies {
 
 // host_to_device, device_to_host, both at once (by a GPU's kernel, or on two streams), local_copy and stream_copy.
 //
-// Of host_to_device_contended and device_to_host_contended only the first rank's first way is timed. All others move twice as
-// much, as nvbandwidth's do (testcase.cpp, allHostHelper), so that none is over before it.
+// Of host_to_device_contended and device_to_host_contended only the first rank's first way is timed. All others move
+// twice as much, as nvbandwidth's do (testcase.cpp, allHostHelper), so that none is over before it.
 class LocalCopies final : public DevicePattern {
  public:
   using DevicePattern::DevicePattern;
@@ -168,14 +168,16 @@ class LocalCopies final : public DevicePattern {
   bool beside() const { return is_contended(traffic().pattern); }
   Direction direction(bool way_back) const {
     if (!traits_of(traffic().pattern).crosses_host_link) return Direction::kWithin;
-    const bool out = traffic().pattern == Pattern::kDeviceToHost || traffic().pattern == Pattern::kDeviceToHostContended;
+    const bool out =
+        traffic().pattern == Pattern::kDeviceToHost || traffic().pattern == Pattern::kDeviceToHostContended;
     return out != way_back ? Direction::kOutOfDevice : Direction::kIntoDevice;
   }
   int stream_rank(std::size_t way) const { return 2 * rank() + static_cast<int>(way); }
 
   void allocate() override {
     const bool by_kernel = mechanism().transport == "kernel";
-    const bool both = traffic().pattern == Pattern::kHostDeviceBidirectional || (beside() && mechanism().variant == kBothWays);
+    const bool both =
+        traffic().pattern == Pattern::kHostDeviceBidirectional || (beside() && mechanism().variant == kBothWays);
     const auto add = [&](const End& from, const End& to) {
       CopyWay& way = copies_[ways_++];
       const bool twice = beside() && (rank() > 0 || ways_ == 2);

@@ -109,8 +109,7 @@ class WatchedRuntime final : public ForwardingRuntime {
 
  private:
   void called(const char* name) {
-    if (fail_next_.exchange(false))
-      throw RuntimeCallError(name, "injected", 1, -1, "this failure was asked for by a test");
+    if (fail_next_.exchange(false)) throw RuntimeCallError(name, "injected", 1, -1, "a test requested this failure");
   }
 
   bool is_copy(KernelHandle kernel) {
@@ -152,9 +151,9 @@ void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
     case FaultKind::kHang:
       while (true) pause();
     case FaultKind::kThrow:
-      throw RuntimeCallError("fault", "injected", 1, -1, "this failure was asked for by a test");
+      throw RuntimeCallError("fault", "injected", 1, -1, "a test requested this failure");
     case FaultKind::kMemory:
-      throw MemoryError("out of memory, as a test asked for");
+      throw MemoryError("out of memory, as a test requested");
     case FaultKind::kCall:
       runtime_->fail_next_call();
       break;

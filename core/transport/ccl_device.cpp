@@ -140,7 +140,7 @@ void CclDevice::load_kernels(const RankContext& context) {
                            .archive = "",
                            .made_by = "NCCL " + library.version(),
                            .fix = "pip install nvidia-nccl-cu13 (or -cu12, for a driver of CUDA 12), with its "
-                                     "headers beside the library"});
+                                  "headers beside the library"});
   });
 }
 

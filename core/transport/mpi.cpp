@@ -300,7 +300,7 @@ class MpiTransport final : public Transport {
       return spec.traffic.pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";
     if (is_one_sided(spec.mechanism)) {
       if (context.group->node_count() == 1) return "";
-      return "mpi " + variant + " tells of completion in shared memory, so its ranks must be on one node";
+      return "mpi " + variant + " signals completion in shared memory, so its ranks must be on one node";
     }
     return "mpi has no variant '" + variant +
            "'; its variants are two_sided, put, get, composed, "

@@ -37,11 +37,11 @@ class MpiCollectiveCall {
   Traffic traffic_;
   bool is_root_;
   bool own_block_;
-  bool counted_ = false;          // blocks by counts_
-  std::size_t block_;             // bytes
-  std::size_t elements_;          // of a block
-  AlltoallvCounts counts_;        // of an alltoallv, and of an alltoall that leaves the own block out
-  std::uint64_t unit_ = 0;        // MPI's datatype of them
+  bool counted_ = false;         // blocks by counts_
+  std::size_t block_;            // bytes
+  std::size_t elements_;         // of a block
+  AlltoallvCounts counts_;       // of an alltoallv, and of an alltoall that leaves the own block out
+  std::uint64_t unit_ = 0;       // MPI's datatype of them
   std::uint64_t neighbors_ = 0;  // a halo's communicator
 };
 

@@ -176,7 +176,7 @@ class Library final : public MpiLibrary {
     counted(mpi().neighbor_alltoallv, "MPI_Neighbor_alltoallv", begun, send, receive, counts, type, neighbors);
   }
   std::uint64_t neighbors(std::uint64_t communicator, const std::vector<int>& sources,
-                           const std::vector<int>& targets) override {
+                          const std::vector<int>& targets) override {
     // Weights of one: MPI's own word for none is a constant that each library has in its own way.
     const std::vector<int> weights(std::max(sources.size(), targets.size()) + 1, 1);
     Handle made{};

@@ -93,7 +93,7 @@ class MpiLibrary {
                                   std::uint64_t neighbors, MpiRequests* begun = nullptr) = 0;
   // A communicator in whose neighbor collectives this rank receives from and sends to these, in this order.
   virtual std::uint64_t neighbors(std::uint64_t communicator, const std::vector<int>& sources,
-                                   const std::vector<int>& targets) = 0;
+                                  const std::vector<int>& targets) = 0;
   // A datatype of so many bytes, as bits; made at the first call for this number and kept.
   virtual std::uint64_t contiguous_type(std::size_t bytes) = 0;
   // Cells that lie apart, as bits; to be given back by type_free.

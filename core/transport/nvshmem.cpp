@@ -366,7 +366,7 @@ class NvshmemTransport final : public Transport {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";
     }
     if (context.group->node_count() > 1 && !waits_on_streams) {
-      return "nvshmem's put and get are told of in a node's memory; between nodes --variant signal, device and "
+      return "nvshmem's put and get are signaled in a node's memory; between nodes --variant signal, device and "
              "collective are";
     }
     if (!context.lasting->contains(kKept)) return "";

@@ -38,7 +38,7 @@ void Library::fail(long code, const char* call) const {
 
 Library::Infos Library::provider(bool device_memory) const {
   const Infos hints(table_.fi_dupinfo(nullptr), Freed{this});
-  if (!hints) throw MemoryError("libfabric had no memory to be asked for its providers");
+  if (!hints) throw MemoryError("libfabric had no memory to list its providers");
   hints->caps = kTagged | kRma | kSend | kReceive | kRead | kWrite | kRemoteRead | kRemoteWrite;
   if (device_memory) hints->caps |= kDeviceMemory;
   hints->mode = kContext | kContext2;

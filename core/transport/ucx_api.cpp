@@ -20,8 +20,8 @@ Library::Library(const std::vector<std::string>& folders) : library_(one_a_proce
   if (!missing.empty()) throw Unsupported("UCX at " + library_.path() + " is too old: it lacks " + missing);
   table_.ucp_get_version(&major_, &minor_, &patch_);
   if (major_ != kApiMajor || minor_ < kApiMinor) {
-    throw Unsupported("UCX at " + library_.path() + " is " + version() +
-                      ", expected 1.10 or a later 1.x; fix: pip " + "install libucx-cu12");
+    throw Unsupported("UCX at " + library_.path() + " is " + version() + ", expected 1.10 or a later 1.x; fix: pip " +
+                      "install libucx-cu12");
   }
 }
 

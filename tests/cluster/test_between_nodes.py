@@ -136,7 +136,7 @@ def best(cluster: Cluster, name: str, *words: str) -> float:
 
 def test_one_pair_reaches_the_link_and_no_more_by_mpich(cluster: Cluster) -> None:
     # TCP's payload is 0.957 of the wire, and a shaper that was idle lets a burst of 25 kB through at once. Of a quiet
-    # machine it is 0.8 or more (docs/measured/nodes.md).
+    # machine it is 0.8 or more (docs/results/nodes.md).
     assert LEAST <= best(cluster, "mpich", "--mpi", library("mpich")) <= 0.98
 
 
@@ -313,7 +313,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
             run.kill()
             run.wait()
         assert run.returncode == 4, said
-        assert f"node {lost} does not answer, and the run goes on without it" in said
+        assert f"node {lost} does not answer, and the run continues without it" in said
         at = int(lost[1])
         rows = list(load(out).rows())
         skipped = [row for row in rows if row.status == "skipped"]

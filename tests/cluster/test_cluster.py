@@ -127,7 +127,7 @@ def test_many_into_one_port_share_it_in_equal_parts_and_lose_nothing_where_nothi
         for one in [*sending, taker]:
             one.kill()
             one.communicate()
-        # TCP's payload is 0.957 of the wire, which they have on a quiet machine (docs/measured/nodes.md). On a busy
+        # TCP's payload is 0.957 of the wire, which they have on a quiet machine (docs/results/nodes.md). On a busy
         # one it was 0.4 to 0.9 in some tries.
         assert statistics.median(map(sum, lines)) <= 0.97, lines
         assert max(map(sum, lines)) >= 0.3, lines

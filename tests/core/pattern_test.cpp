@@ -532,7 +532,8 @@ TEST(DevicePatterns, ChasesThroughEveryMemoryThatADeviceReaches) {
       EXPECT_NE(reason_for(spec).find("through device memory"), std::string::npos);
     }
   }
-  EXPECT_NE(reason_for(case_of("kernel", Pattern::kPointerChase, 3, 1 << 16)).find("of one through"), std::string::npos);
+  EXPECT_NE(reason_for(case_of("kernel", Pattern::kPointerChase, 3, 1 << 16)).find("of one through"),
+            std::string::npos);
 }
 
 TEST(DevicePatterns, ChasesInTurnShareAMillionLoads) {
@@ -552,8 +553,8 @@ TEST(DevicePatterns, OneFlowIsTimedWithOthersBesideIt) {
   for (const bool into : {true, false}) {
     for (const int ranks : {1, 3}) {
       for (const char* variant : {"", "both_ways"}) {
-        CaseSpec spec =
-            case_of("copy_engine", into ? Pattern::kHostToDeviceContended : Pattern::kDeviceToHostContended, ranks, 4099);
+        CaseSpec spec = case_of("copy_engine", into ? Pattern::kHostToDeviceContended : Pattern::kDeviceToHostContended,
+                                ranks, 4099);
         spec.mechanism.variant = variant;
         (into ? spec.places.source.kind : spec.places.target.kind) = MemoryKind::kPinned;
         EXPECT_NE(reason_for(spec).find("clock event"), std::string::npos);

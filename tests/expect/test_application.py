@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from linkgauge.apps import catalog
+from linkgauge.apps import catalog as applications
 from linkgauge.apps.program import Collective, program_of
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import Mechanism, Predicted, known_transports, predict
@@ -66,7 +66,7 @@ def curves(transport: str = "mpi", begun_ns: float | None = None, behind_ns: flo
 def predicted(
     steps: str, collectives: str = "mpi", by: Curves | None = None, slow: SlowDowns | None = None
 ) -> Predicted:
-    file = catalog.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+    file = applications.parse(f'description = "x"\nstep = [ {steps} ]', "made")
     return predict(program_of(file, {}, 2), by or curves(collectives), Mechanism("mpi", collectives), slow=slow)
 
 
@@ -131,7 +131,7 @@ def test_what_is_begun_goes_on_beside_only_where_it_has_a_processor() -> None:
 def test_on_host_devices_a_call_of_ccl_is_over_when_it_returns() -> None:
     """oneCCL's CPU library has no streams: what is begun is done there and then."""
     steps = '{ collective = "allreduce", bytes = 64, begun = true }, { compute = 4000 }, { wait = true }'
-    file = catalog.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+    file = applications.parse(f'description = "x"\nstep = [ {steps} ]', "made")
     found = predict(program_of(file, {}, 2), curves("ccl"), Mechanism("mpi", "ccl", on_host=True))
     assert found.kinds_ns[0] == pytest.approx({"collective": 5128, "compute": 4000})
 
@@ -175,7 +175,7 @@ def in_a_grid(rows: str, columns: str, share: Share | None = None, slow: SlowDow
     begun = 'collective = "allreduce", bytes = 4096, begun = true'
     steps = (f'{{ compute = "{rows}" }}, {{ {begun}, group = "rank // 2" }},'
              f'{{ compute = "{columns}" }}, {{ {begun}, group = "rank % 2" }}, {{ wait = true }}')  # fmt: skip
-    file = catalog.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+    file = applications.parse(f'description = "x"\nstep = [ {steps} ]', "made")
     return predict(program_of(file, {}, 4), curves("ccl"), Mechanism("mpi", "ccl"), slow=slow, share=share)
 
 
@@ -296,7 +296,7 @@ def test_a_prediction_says_why_it_may_be_off(ends: tuple[float, ...], falls: boo
               for size in (64, 4096)]  # fmt: skip
     rows += [with_ends(one, *ends) for one in copies]
     steps = '{ copy = "host_to_device", bytes = 4096 }, { collective = "allreduce", bytes = 64 }'
-    file = catalog.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+    file = applications.parse(f'description = "x"\nstep = [ {steps} ]', "made")
 
     def again(by: Curves) -> Predicted:
         return predict(program_of(file, {}, 2), by, Mechanism("mpi", "mpi"))
@@ -394,7 +394,7 @@ def test_a_stand_in_kernel_takes_the_time_of_as_many_blocks(blocks: int, ns: flo
     """Where the run has no curve of so many, that of as many as the kernel likes."""
     rows = [row("local_copy", size, time, 1, transport="kernel", blocks=of)
             for size in SIZES for of, time in ((16, 3000.0), (0, 1000.0))]  # fmt: skip
-    file = catalog.parse('description = "x"\nstep = [ { work = 1024, queue = "q" } ]', "made")
+    file = applications.parse('description = "x"\nstep = [ { work = 1024, queue = "q" } ]', "made")
     by = Mechanism("mpi", "mpi", copies="kernel", blocks=blocks)
     assert predict(program_of(file, {}, 2), CurvesOfRun(rows), by).time_ns == pytest.approx(ns)
 
@@ -432,7 +432,7 @@ def test_buffers_copied_in_turn_are_a_copy_as_large_as_all_of_them() -> None:
 
 def test_copies_by_kernel_take_their_curve() -> None:
     rows = [row("host_to_device", size, HALF / 5 + size, 2, transport="kernel") for size in SIZES]
-    file = catalog.parse('description = "x"\nstep = [ { copy = "host_to_device", bytes = 4096 } ]', "made")
+    file = applications.parse('description = "x"\nstep = [ { copy = "host_to_device", bytes = 4096 } ]', "made")
     by = Mechanism("mpi", "mpi", copies="kernel")
     assert predict(program_of(file, {}, 2), CurvesOfRun(rows), by).time_ns == pytest.approx(HALF / 5 + 4096)
 

@@ -45,7 +45,7 @@ def test_by_a_systems_wires_a_quarter_of_what_is_usual_falls_short(
         # Of 450 GB/s that a port carries, since a switch may reduce.
         required = [] if name == "sound" else [pytest.approx(180e9)] * 2
         assert [one["required"] for one in verdicts] == required
-        assert all(one["outcome"] == "fail" and "40% is asked" in one["reason"] for one in verdicts)
+        assert all(one["outcome"] == "fail" and "40% is required" in one["reason"] for one in verdicts)
     assert "The run stores no wires" in said(capsys, "check", run, "--against", "hgx-h100-8")[1]
 
 

@@ -68,7 +68,7 @@ def test_a_healthy_machine_holds_by_what_is_known_of_its_kind(
     status, said = checked(capsys, str(tmp_path / "r"))
     assert status == 0
     assert said["pass"] == len(plan())
-    assert {v["source"] for v in said["verdicts"]} == {"Linkgauge on four of eight H200, docs/measured/h200.md"}
+    assert {v["source"] for v in said["verdicts"]} == {"Linkgauge on four of eight H200, docs/results/h200.md"}
     assert run_command(["check", str(tmp_path / "r")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "PASS: 32 of 32 checks passed."

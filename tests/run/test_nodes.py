@@ -70,7 +70,7 @@ def test_nodes_that_do_not_answer_are_named_once_and_are_no_longer_asked(monkeyp
     assert known.lose_silent(fake_mpi("hydra"), hosts, (), None)
     assert known.gone == dict.fromkeys(("b", "d"), "ended with 255: no route")
     assert len(told) == 2
-    assert "node b does not answer, and the run goes on without it: ended with 255" in told[0]
+    assert "node b does not answer, and the run continues without it: ended with 255" in told[0]
     assert not known.lose_silent(fake_mpi("hydra"), hosts, (), None)
     silent |= {"a", "c"}
     with pytest.raises(EnvironmentLackingError, match="no node answers; a: ended with 255"):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is N
 
 TRANSPORTS, PATTERNS = ("mpi", "kernel", "staging"), ("pingpong", "allreduce", "alltoall")
 SIZES = {"8": 8, "128": 128, "2KiB": 2048, "32KiB": 32768, "512KiB": 524288}
-# As docs/plans.md has it: the largest first, then the smallest, then what lies in the middle, then the quarters.
+# As docs/reference/plans.md says: the largest first, then the smallest, then the middle, then the quarters.
 LEVELS = {SIZES["512KiB"]: 0, SIZES["8"]: 1, SIZES["2KiB"]: 2, SIZES["128"]: 3, SIZES["32KiB"]: 3}
 PLAN = f"""
 [[case]]

@@ -120,7 +120,7 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
     "--curves", metavar="NAME|FILE", help="Published curves of messages instead, by several ways: tartan-summitdev."
 )
 @option("--measured", type=PATH, metavar="RUN", help="A run that measured them; by default the one of --from.")
-@option("--overlap", type=PATH, metavar="RUN", help="A run that has what collectives and stand-in kernels cost each "
+@option("--overlap", type=PATH, metavar="RUN", help="A run that has what collectives and emulated kernels cost each "
         "other, as of --plan overlap; by default the one of --from.")  # fmt: skip
 @option(
     "--set", "settings", multiple=True, metavar="NAME=NUMBER", help="A parameter, as n=64, or n=32*ranks; a preset."
@@ -128,8 +128,8 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
 @option("--ranks", default="", metavar="LIST", help="How many, as 4 or 1:8:x2; by default all of the run or system.")
 @option("--transport", help="Only these; by default all that the run has, of a system mpi and staging.")
 @option("--collectives", default="", help="Mechanism of collectives; by default that of messages.")
-@option("--copies", default="", help="Mechanism of copies and stand-in kernels: kernel; by default the copy engine.")
-@option("--blocks", type=click.IntRange(min=0), default=0, help="With --copies kernel: thread blocks of a stand-in "
+@option("--copies", default="", help="Mechanism of copies and emulated kernels: kernel; by default the copy engine.")
+@option("--blocks", type=click.IntRange(min=0), default=0, help="With --copies kernel: thread blocks of an emulated "
         "kernel; 0: as many as it likes.")  # fmt: skip
 @flag("--between-nodes", help="With --system: each rank on a node of its own.")
 @option("--routing", metavar="RULE", help="With --system: ranks share its cluster's links, as by 'linkgauge "

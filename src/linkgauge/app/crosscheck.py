@@ -179,7 +179,7 @@ def crosscheck_command(
             if words := checked_so_far(results):
                 click.echo(f"Ours: {words}; of the peer's operations none was looked at here.")
         if table and out is None:
-            click.echo(f"results: {results}; --out {results} goes on with this comparison", err=True)
+            click.echo(f"results: {results}; --out {results} continues this comparison", err=True)
 
 
 def _ranks(text: str) -> list[int]:

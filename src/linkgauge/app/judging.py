@@ -27,7 +27,7 @@ _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows to
 @option("--notes/--no-notes", default=False, help="Show notes too, not only faults and losses.")
 @option("--evidence", type=click.IntRange(min=0), default=3, help="Lines of evidence of each finding.")
 @_json
-@flag("--rules", help="Name the rules that were asked as well.")
+@flag("--rules", help="Also name the rules that ran.")
 @flag("--exit-code", help="End with 1 where there is a fault or a performance loss.")
 def findings_command(
     run: Path, system: str, notes: bool, evidence: int, json: bool, rules: bool, exit_code: bool

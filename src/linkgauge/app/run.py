@@ -341,7 +341,7 @@ class Asked:
                 raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
         other = self.plan or self.quick or self.full or self.from_run or self.dimensions or self.out or self.repeat
         if self.resume is not None and other:
-            raise UsageError("--resume goes on with that run's own plan: leave out other plans, dimensions and --out")
+            raise UsageError("--resume uses that run's own plan: leave out other plans, dimensions and --out")
         if self.from_run is not None and (self.plan or self.quick or self.full or self.dimensions):
             raise UsageError("--from takes its cases from that run: leave out other plans and dimensions")
 

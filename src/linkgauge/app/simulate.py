@@ -23,7 +23,7 @@ _SAID_EVERY_S = 10
 @option("--size", default="2MiB", help="Size of the pattern, as in 'linkgauge run'.")
 @option("--gpus", default="", help="Counts of GPUs as 64,1024 or 8:4096:x2; by default doubling up to all.")
 @option("--algorithm", default="", help="Of a collective: ring, tree, halving, doubling, hierarchical, pairwise.")
-@option("--distribution", default="", help="Of alltoallv and halo; also classes:4,1;1,4 (docs/simulate.md).")
+@option("--distribution", default="", help="Of alltoallv and halo; also classes:4,1;1,4 (docs/how-to/predict.md).")
 @option("--placement", default="packed", help="packed, linear, random, shuffled, spread, groups:.., over:K, nodes:..")
 @option("--routing", default="", help="Rules as minimal,mixed:0.5,best; trees: static,best. All by default.")
 @option("--gpus-per-node", type=click.IntRange(min=0), default=0, help="Fewer GPUs of each node than it has.")

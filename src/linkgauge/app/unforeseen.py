@@ -41,7 +41,7 @@ def _fix(arguments: Sequence[str]) -> str:
     command = f"'linkgauge {next(iter(arguments), '')}'"
     if most != resource.RLIM_INFINITY:
         return f"{command} may have {most >> 20} MiB of address space: expected more, as 'ulimit -v unlimited' gives"
-    return f"{command} was asked for too much: expected fewer cases or samples, or a machine with more memory"
+    return f"{command} ran out of memory: expected fewer cases or samples, or a machine with more memory"
 
 
 def _written(error: Exception, arguments: Sequence[str]) -> str:

@@ -121,7 +121,7 @@ def _nodes(
             lost["parts of a microsecond, in which Chakra counts: rounded up"] += amount % 1000 > 0
             yield _node(at, _COMPUTE, "compute", [("num_ops", _INT64, 0)], us=-(-amount // 1000))
         else:
-            lost["how long a stand-in kernel takes: its bytes are there, as tensor_size"] += 1
+            lost["how long an emulated kernel takes: its bytes are there, as tensor_size"] += 1
             yield _node(at, _COMPUTE, "work", [("tensor_size", _UINT64, amount), ("num_ops", _INT64, 0)], queue=queue)
 
 

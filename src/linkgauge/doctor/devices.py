@@ -225,7 +225,7 @@ def mpi_with_gpus(readers: Readers) -> Result:
                       "--env MPICH_GPU_SUPPORT_ENABLED=1")  # fmt: skip
     kind = next((kind for kind in GPU_RUNTIMES if RUNTIMES[kind].vendor == gpus[0].vendor), "")
     if settings := mpi_on_devices(kind, readers.mpi.dialect):
-        return ok(f"{readers.mpi.name} does where it is told to, as runs tell it ({settings[0][0]}={settings[0][1]})")
+        return ok(f"{readers.mpi.name} does where a run sets it ({settings[0][0]}={settings[0][1]})")
     knows = readers.mpi_knows_gpus()
     if knows is None:
         return not_checked(f"{readers.mpi.name} does not say")

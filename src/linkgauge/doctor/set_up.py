@@ -28,8 +28,8 @@ def ranks_see_each_other(readers: Readers) -> Result:
     """Start two ranks and ask each who it is."""
     seen = readers.ranks_seen()
     if isinstance(seen, str):
-        return Result(FAILING, seen, "a run goes on with the next library of linkgauge list mpi, else in threads "
-                      "without mpi; one asked for by --mpi fails", "pip install mpich, or --mpi PREFIX")  # fmt: skip
+        return Result(FAILING, seen, "a run takes the next library of linkgauge list mpi, else in threads "
+                      "without mpi; one named by --mpi fails", "pip install mpich, or --mpi PREFIX")  # fmt: skip
     if seen == [(0, 2), (1, 2)]:
         return ok("2 ranks see each other")
     if all(rank == 0 for rank, _ in seen):

@@ -1,6 +1,6 @@
 """The rules by name: what each computes, of which kind it is, where it comes from and where it stops holding.
 
-docs/rules.md shows this table to users; a test keeps the two together.
+docs/reference/limits.md shows this table to users; a test keeps the two together.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ _TABLE = (
         "payload_share",
         "typical",
         "all",
-        "the least bound times payload over data rate: as described or accepted; PCIe: MPS / (MPS + 24)",
+        "the limit of links times payload over data rate: as described or accepted; PCIe: MPS / (MPS + 24)",
         "PCI Express Base Specification (4-word header 16 B, framing 4 B, LCRC 4 B); NVLink as described",
         "Never a bound: packets may be larger, and acknowledgements cost more.",
     ),
@@ -159,7 +159,7 @@ _TABLE = (
         "payload_counted",
         "typical",
         "all but local copies",
-        "the least bound times payload over raw bytes, as NVML's byte counters saw them in a case of this run",
+        "the limit of links times payload over raw bytes, as NVML's byte counters saw them in a case of this run",
         "the run's observations: NVLink's data and raw bytes; PCIe's bytes and what the case's copies moved",
         "Needs a run with counters; of the same transport, in one direction or both at once, nearest in size.",
     ),
@@ -393,7 +393,7 @@ _TABLE = (
         "typical",
         "pointer_chase, flag_pingpong; small messages of copy_engine",
         "the least that a paper (published) or a tool (typical) saw on devices of the model joined in the same way",
-        "Li et al., Figs. 7 and 10; Schieffer et al., Fig. 6b; docs/measured/; each entry names its own",
+        "Li et al., Figs. 7 and 10; Schieffer et al., Fig. 6b; docs/results/; each entry names its own",
         "Another machine's figure; own-memory chases were of lines in the last-level cache.",
     ),
     Rule(

@@ -249,7 +249,7 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Cal
     ordinals = {uuid: ordinal for ordinal, uuid in there.items()}
     mapping = {ordinal: ordinals.get(uuid, -1) for ordinal, uuid in here.items()}
     notes = [
-        f"device {o} ({here[o]}) is not one of the baseline's: its cases could not be judged"
+        f"device {o} ({here[o]}) is not one of the baseline's: its cases are unknown"
         for o, t in mapping.items()
         if t < 0
     ]

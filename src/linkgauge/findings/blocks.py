@@ -18,7 +18,7 @@ from linkgauge.stats.derived import fewest_blocks
 def blocks_needed(facts: Facts) -> Iterable[Finding]:
     """The fewest blocks, of those measured, with 95 % of the best rate of a kernel copy, where fewer than the best do.
 
-    docs/statistics.md, A curve over sizes: fewest blocks.
+    docs/explanation/statistics.md, A curve over sizes: fewest blocks.
     """
     kernels = facts.grouped(lambda m: (m.without("blocks"), m.devices, m.size) if _is_sized(m) else None)
     for measures in kernels.values():

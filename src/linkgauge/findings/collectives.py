@@ -26,7 +26,7 @@ def _collectives(facts: Facts) -> list[Measure]:
     return [m for m in facts.measures if PATTERNS[m.pattern].collective and m.ranks > 1 and m.case.groups == 1]
 
 
-@rule("device counts that fall out of line (5 of 8, 3 and 5 nodes)")
+@rule("device counts whose bandwidth is below the trend (5 of 8, 3 and 5 nodes)")
 def device_counts(facts: Facts) -> Iterable[Finding]:
     """Counts of devices whose bus bandwidth lies well below that of both smaller and larger counts."""
     for depth, low, counts in _lines(facts):
@@ -37,7 +37,7 @@ def device_counts(facts: Facts) -> Iterable[Finding]:
             "device_counts",
             "loss",
             f"{one.label} on {numbers} devices",
-            f"{one.label} on {numbers} of {max(counts)} devices falls out of line by {depth:.0%}: bus bandwidth "
+            f"{one.label} on {numbers} of {max(counts)} devices is {depth:.0%} below the trend: bus bandwidth "
             f"by count at "
             f"{size_text(one.size)}: {around}.",
             tuple(Evidence(f"{m.ranks} devices: {rate_text(m.bus)}", (m.case_key,)) for m in low),

@@ -267,7 +267,7 @@ def drifting(facts: Facts) -> Iterable[Finding]:
     )  # fmt: skip
 
 
-@rule("times that lie on several levels", reads_samples=True)
+@rule("multimodal times", reads_samples=True)
 def multimodal(facts: Facts) -> Iterable[Finding]:
     """Cases whose times lie on several levels: routes, protocols or clocks that change between samples."""
     found = []
@@ -286,7 +286,7 @@ def multimodal(facts: Facts) -> Iterable[Finding]:
         "multimodal",
         "note",
         "the run",
-        f"{len(found)} case{'s lie' if len(found) > 1 else ' lies'} on several levels; most apart: "
+        f"{len(found)} case{'s are' if len(found) > 1 else ' is'} multimodal; most apart: "
         f"{measure.label} at {size_text(measure.size)}: {levels}"
         + (", one change: a step in time." if modes.changes == 1 else "."),
         tuple(

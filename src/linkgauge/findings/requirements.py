@@ -31,7 +31,7 @@ def check_system(
 ) -> tuple[list[Verdict], list[str], int]:
     """Judge a run against the shares that a system's description says were seen: verdicts, notes, cases without one.
 
-    What is asked is docs/judging.md's; `held_against` chooses the share and what it is of.
+    What is asked is docs/reference/check.md's; `held_against` chooses the share and what it is of.
     """
     if not system.accepted:
         raise UsageError(
@@ -46,7 +46,7 @@ def check_system(
     verdicts = []
     for one in held:
         measure = one.measure
-        seen = f"{one.entry.share.value:.1%} was seen, {1 - tolerance:.0%} of that is asked"
+        seen = f"{one.entry.share.value:.1%} was measured there, {1 - tolerance:.0%} of that is required"
         reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)}; {seen}"
         verdicts.append(
             subject.verdict(
@@ -127,7 +127,7 @@ class UserRule:
 
 
 def read_rules(path: Path) -> list[UserRule]:
-    """Read a file of rules (docs/judging.md). UsageError that names file, rule and key."""
+    """Read a file of rules (docs/reference/check.md). UsageError that names file, rule and key."""
     entries = checked(read_toml(path, RULES), only({"rule": tables}, ("rule",)), str(path))["rule"]
     return [_user_rule(entry, f"{path}: rule {index}") for index, entry in enumerate(entries)]
 

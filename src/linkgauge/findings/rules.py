@@ -1,6 +1,6 @@
 """All rules, and how what they find is weighed and told. A rule is a function from facts to findings, with `@rule`.
 
-docs/findings.md shows the table to users; a test keeps the two together.
+docs/reference/findings.md shows the table to users; a test keeps the two together.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from linkgauge.findings import (
     known,
     localize,
     locality,
+    localize,
     moments,
     periods,
     ways,

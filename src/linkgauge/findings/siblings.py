@@ -217,7 +217,7 @@ def _cases(count: int) -> str:
 
 LEAST_OF_BOUND = 0.5
 """What the best mechanism of a way must reach of its bound: of healthy machines that anyone measured none gave less
-than 0.7 (docs/measured, the papers' tables), and half of a link's lanes unused leave less than that."""
+than 0.7 (docs/results, the papers' tables), and half of a link's lanes unused leave less than that."""
 _FULL_SIZE = 16 << 20
 _WAYS = ("unidirectional", "bidirectional", "host_to_device", "device_to_host")
 
@@ -274,7 +274,7 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         if share / max(1e-9, 1 - measure.half_width) >= LEAST_OF_LIMIT:
             continue
         allowed = f"{share:.0%} of {rate_text(limit)}, what the links allow ({bound.rule})"
-        reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is asked"
+        reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is required"
         verdicts.append(
             subject.verdict(
                 "fail", case_words(measure), reason, "its limits", measure,

@@ -127,6 +127,12 @@ class Case:
     not lie on the run's first node alone they are numbers of places: node k's device d is k `devices_per_node` + d.
     `size_asked` is what the user asked for; `size` is m, restated as whole blocks where the pattern cuts
     blocks. Both in bytes.
+
+    >>> case = Case("kernel", "pingpong", size=8, size_asked=8, devices=(0, 1))
+    >>> case.ranks, case.window, case.stop.rule
+    (2, 1, 'interval')
+    >>> case == Case.from_dimensions(case.dimensions())
+    True
     """
 
     # fmt: off
@@ -203,7 +209,7 @@ class Case:
         Says.HOW, "Routed copies: the device the data goes through; -1 for none.", _WHAT,
         count(-1, expected="a device")))
     managed: str = field(default="", metadata=_of(
-        Says.HOW, "Use of managed memory: what its driver is told, and what moves its pages.", _WHERE,
+        Says.HOW, "Managed memory: advice to the driver, and what moves its pages.", _WHERE,
         one_of(MANAGED_USES, blank="default"), later=True, core=""))
     source_device: int = field(default=-1, metadata=_of(
         Says.WHAT, "stream_copy: whose memory is read: own, another device, or others for each other.", _WHERE, DEVICE,
@@ -242,7 +248,7 @@ class Case:
     # The library's own during this case, NAME=VALUE NAME=VALUE as it takes them: of searches (linkgauge/tune) alone.
     settings: str = field(default="", metadata={"says": Says.HOW, "core": None, "later": True})
     copies: str = field(default="", metadata=_of(
-        Says.HOW, "application: mechanism of its copies and stand-in kernels, of --blocks; default the copy engine.",
+        Says.HOW, "application: mechanism of its copies and emulated kernels, of --blocks; default the copy engine.",
         _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
     verify: str = field(default="final", metadata=_of(
         Says.HOW_LONG, "Operations whose data are checked: first and last (final), each, or N untimed ones more.",

@@ -188,7 +188,7 @@ def _cannot(peer: str, row: Row) -> str:
     if peer in TWO_ENDED and (len(set(row.memory)) > 1 or "pinned" in row.memory):
         return f"{peer}'s ends have one kind of memory, which is not pinned by CUDA or HIP"
     if row.test.name in _NO_ACKNOWLEDGEMENT and row.size < _LEAST_OF_THEM:
-        return "it goes on without an acknowledgement of each window, which counts below 64 KiB"
+        return "it continues without an acknowledgment of each window, which counts below 64 KiB"
     if peer == "nvbandwidth" and row.size % (1 << 20):
         return "nvbandwidth takes whole MiB"
     if peer == "nccl-tests":

@@ -149,7 +149,7 @@ def _memory(request: Request, row: Row, family: _Family) -> Words:
     if not request.hosts:
         raise EnvironmentLackingError(f"both ends of {row.test.name} take device 0 of their node: expected --hosts")
     if request.runtime != "cuda" or kind not in family.memory:
-        raise EnvironmentLackingError(f"{request.peer} is not told of {kind} memory of {request.runtime} here")
+        raise EnvironmentLackingError(f"{request.peer} has no option for {kind} memory of {request.runtime}")
     return family.memory[kind]
 
 

@@ -55,7 +55,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     except LinkgaugeError as error:
         _close_quietly(folder)
         raise EnvironmentLackingError(
-            f"{error}; what was measured is intact in {folder.path}: go on with 'linkgauge run --resume {folder.path}'"
+            f"{error}; what was measured is intact in {folder.path}: resume with 'linkgauge run --resume {folder.path}'"
         ) from None
     finally:
         folders.close()

@@ -180,7 +180,7 @@ class Nodes:
         if len(found) == len(asked):
             raise EnvironmentLackingError(f"no node answers; {asked[0]}: {found[asked[0]]}")
         for host, why in found.items():
-            self._note(f"warning: node {host} does not answer, and the run goes on without it: {why}")
+            self._note(f"warning: node {host} does not answer, and the run continues without it: {why}")
         self.gone |= found
         return bool(found)
 

@@ -227,7 +227,7 @@ def open_reader(runtime: str, device: Mapping[str, Any]) -> tuple[Reader | None,
     except NvmlAbsentError as error:
         return None, str(error)
     except Exception as error:  # whatever NVML raises: a measurement does without its observations
-        return None, f"NVML cannot be asked: {error}"
+        return None, f"NVML does not answer: {error}"
 
 
 def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row]:
@@ -308,7 +308,7 @@ def overlap_rows(place: int, times: Mapping[str, int]) -> list[Row]:
 
 
 class Observer:
-    """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
+    """The observations of one rank: rows as docs/reference/run-folder.md has them, without the identity."""
 
     def __init__(
         self,

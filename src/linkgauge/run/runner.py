@@ -411,7 +411,7 @@ class Runner:
             hosts = one.planned.settings.hosts or [node.host for node in self._nodes_of(one)]
             return LoadLaunches(hosts, self._machine, make, self._token)
         except OSError as error:
-            raise EnvironmentLackingError(f"no port for the loads' launches to be told by: {error.strerror}") from None
+            raise EnvironmentLackingError(f"no port for the launches of background loads: {error.strerror}") from None
 
     def _follow(self, launch: Launch, on_record: Callable[[Record], None]) -> LaunchEnd:
         self._launch = launch

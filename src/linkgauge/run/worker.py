@@ -359,7 +359,7 @@ def run_process(spec: WorkerSpec) -> None:
 
     word = token.heard(world)
     if spec.lines and not word:
-        _note(spec, rank, "the launcher passed no standard input on to rank 0, by which it is told how to call the "
+        _note(spec, rank, "the launcher passed no standard input on to rank 0, which names how to call the "
               "parent: leave out launcher arguments that say so (--launcher-args)", NoteKind.START)  # fmt: skip
         _end_now(EXIT_START)
     spec = dataclasses.replace(spec, token=word)

@@ -60,7 +60,7 @@ def place(fabric: Fabric, counts: Sequence[int], placement: Placement) -> list[I
     if any(count < 1 for count in counts):
         raise UsageError("a job of 0 nodes: expected 1 or more")
     if sum(counts) > fabric.nodes:
-        raise UsageError(f"{sum(counts)} nodes asked for: {fabric.name} has {fabric.nodes}")
+        raise UsageError(f"{sum(counts)} nodes requested: {fabric.name} has {fabric.nodes}")
     if placement.name == "interleaved" and len(counts) > 1:
         return _interleaved(counts)
     free = np.ones(fabric.nodes, dtype=bool)
@@ -135,7 +135,7 @@ def _over(fabric: Fabric, count: int, detail: str, there: Ints, group: Ints, dra
     within = np.arange(len(there)) - np.searchsorted(group, group, side="left")
     found = there[np.lexsort((group, within))][:count]
     if len(found) < count:
-        raise UsageError(f"placement over:{detail}: those groups have {len(found)} free nodes, {count} are asked for")
+        raise UsageError(f"placement over:{detail}: those groups have {len(found)} free nodes, {count} are requested")
     return np.sort(found)
 
 
@@ -171,5 +171,5 @@ def _listed(fabric: Fabric, count: int, detail: str, free: Mask) -> Ints:
         raise UsageError("a node is listed twice")
     numbers = numbers[free[numbers]]
     if len(numbers) < count:
-        raise UsageError(f"{count} nodes asked for: the list has {len(numbers)}")
+        raise UsageError(f"{count} nodes requested: the list has {len(numbers)}")
     return numbers[:count]

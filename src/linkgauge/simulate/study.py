@@ -17,7 +17,7 @@ from linkgauge.simulate.traffic import Request
 
 LIMITS = (
     "No queues: no tails, no head-of-line blocking, no incast collapse. Steady state, all ranks start at once.",
-    "Congestion control is taken as perfect (max-min fair shares), unless --pessimistic is asked for.",
+    "Congestion control is taken as perfect (max-min fair shares), unless --pessimistic is given.",
 )
 """What the answers leave out, said with each of them."""
 

@@ -59,7 +59,7 @@ def _numbers(launch: Mapping[str, Any]) -> list[int]:
 
 
 def not_observed(launch: Mapping[str, Any]) -> set[str]:
-    """The names of observations that some rank of a launch could not make (docs/run-folder.md)."""
+    """The names of observations that some rank of a launch could not make (docs/reference/run-folder.md)."""
     by_device = json_object(launch.get("extra")).get("not_observed") or {}
     return {name for names in by_device.values() for name in names}
 

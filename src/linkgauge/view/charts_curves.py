@@ -291,7 +291,7 @@ def share_of_peak(results: Results, limits: Limits, unit: str) -> Chart | None:
         yOffset=alt.YOffset("mechanism:N", sort=labels),
     )
     top = max(105.0, *(item["share"] * 1.12 for item in data))
-    x = alt.X("share:Q", title="share of the least bound (%)", scale=alt.Scale(domain=[0, top]))
+    x = alt.X("share:Q", title="% of limit", scale=alt.Scale(domain=[0, top]))
     bars = base.mark_bar().encode(
         x=x,
         color=look["color"],

@@ -122,7 +122,7 @@ def _quantity(quantity: str, unit: str, limits: Limits | None) -> tuple[Callable
     if quantity == "goodput":
         return lambda row: _scaled(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit]), f"goodput ({unit})"
     if quantity == "share":
-        return lambda row: _share(row, limits), "share of the least bound (%)"
+        return lambda row: _share(row, limits), "% of limit"
     hops = _hops(limits)
     return lambda row: hops.get(pair_of(row)) if limits and limits.on_one_node(row) else None, "hops"
 

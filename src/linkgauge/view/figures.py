@@ -239,7 +239,7 @@ def _shares(source: _Source) -> Drawn:
     chart = charts_curves.share_of_peak(source.results, source.limits, source.selection.unit)
     if chart is None:
         raise UsageError("no limits: run.json does not say on what system the run was measured")
-    return Drawn(chart.properties(width=460), "best goodput over the least bound")
+    return Drawn(chart.properties(width=460), "best goodput, % of limit")
 
 
 def _applications(source: _Source) -> list[Row]:

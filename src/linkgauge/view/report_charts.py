@@ -311,7 +311,7 @@ def shares(page: Page, results: Results, limits: Limits, unit: str) -> None:
     chart = charts_curves.share_of_peak(results, limits, unit)
     if chart is not None:
         page.heading(2, "Shares of what the links allow", "shares")
-        page.chart(chart, "best goodput of each mechanism over the least bound", "share-of-peak", max_width=900)
+        page.chart(chart, "best goodput of each mechanism, % of limit", "share-of-peak", max_width=900)
 
 
 def spread(page: Page, results: Results) -> None:

@@ -18,7 +18,7 @@ _OBSERVATIONS = {
     "temperature and throttling": ("temperature", "throttle_reasons"),
     "NVLink errors": ("nvlink_dl_replay_errors", "nvlink_dl_recovery_errors", "nvlink_dl_crc_errors"),
 }
-"""What a reader expects to be watched, and the observations it needs (docs/run-folder.md)."""
+"""What a reader expects to be watched, and the observations it needs (docs/reference/run-folder.md)."""
 
 
 def unseen_line(look: FirstLook) -> str:

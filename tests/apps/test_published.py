@@ -221,7 +221,9 @@ def test_tensor_parallel(tokens: int, size: int) -> None:
 def test_pipeline(ranks: int) -> None:
     for rank in range(ranks):
         found = of("pipeline microbatches=32 activation=67108864", ranks, rank)
-        assert found["sent"] == found["received"] == Amount(32 * neighbors(ranks, rank), (neighbors(ranks, rank) << 31))
+        assert (
+            found["sent"] == found["received"] == Amount(32 * neighbors(ranks, rank), (neighbors(ranks, rank) << 31))
+        )
 
 
 def test_moe() -> None:

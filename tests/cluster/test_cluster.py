@@ -14,6 +14,7 @@ import pytest
 
 from cluster.cluster import Cluster, why_not
 from cluster.layout import MBIT, Layout
+from patience import PATIENCE_S
 
 needs_cluster = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
 
@@ -218,7 +219,7 @@ def test_nothing_is_left_of_a_cluster_whose_maker_is_killed() -> None:
                 found.append(path.parent.name)
         return found
 
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while left() and time.monotonic() < until:
         time.sleep(0.1)
     assert left() == []

@@ -25,8 +25,7 @@ from unittest import mock
 
 import tool_traces
 from cluster.layout import Layout
-from linkgauge.apps import catalog as applications
-from linkgauge.apps import matching, program
+from linkgauge.apps import catalog, matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
 from linkgauge.doctor import on_nodes
@@ -293,7 +292,7 @@ def step_file(data: bytes) -> None:
             text = data.decode()
         except UnicodeDecodeError:
             return
-        _on_ranks(applications.parse(text, "fuzzed"))
+        _on_ranks(catalog.parse(text, "fuzzed"))
 
 
 def _on_ranks(file: StepFile) -> None:
@@ -305,7 +304,7 @@ def _on_ranks(file: StepFile) -> None:
         for rank in range(ranks):
             program.amounts(made, rank)
             program.core_program(made, rank)
-    again = applications.parse(as_toml(file.document), "fuzzed")
+    again = catalog.parse(as_toml(file.document), "fuzzed")
     assert again.document == file.document, "written and read again it is another file"
 
 

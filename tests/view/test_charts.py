@@ -168,7 +168,7 @@ def test_boxes_show_the_quantiles(rich: Results, rich_run: Run) -> None:
     _, rows = rich.panels[0]
     row = next(r for r in rows if r["size"] == 4096 and r["transport"] == "ccl")
     drawn = values(charts_spread.boxes(rich, rows, "GB/s", 4096), fields=("p5", "p95", "notch_low"))
-    box = next(d for d in drawn if d["mechanism"] == "ccl")
+    box = next(d for d in drawn if d["mechanism"] == "nccl")
     series = [times_ns(rich_run, dict(row, launch=launch)) / 2e3 for launch in (0, 1)]
     for name, share in (
         ("p5", 0.05),
@@ -230,8 +230,8 @@ def test_distribution_is_that_of_the_series() -> None:
 def test_over_devices_and_ratio(rich: Results) -> None:
     rows = [row for row in rich.rows if row["pattern"] == "allreduce"]
     points = values(charts_curves.over_devices(rich, rows, "GB/s", 1 << 30), fields=("ranks", "goodput"))
-    assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("ccl", "copy_engine")}
-    cells = values(charts_curves.ratio_map(rich, rows, "copy_engine", "ccl"), fields=("ranks", "ratio"))
+    assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("nccl", "copy_engine")}
+    cells = values(charts_curves.ratio_map(rich, rows, "copy_engine", "nccl"), fields=("ranks", "ratio"))
     times = {(r["size_asked"], r["ranks"], r["transport"]): r["median_ns"] for r in rows}
     for cell in cells:
         ccl, copies = (times[cell["size"], cell["ranks"], name] for name in ("ccl", "copy_engine"))
@@ -242,7 +242,7 @@ def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
     chart = charts_curves.share_of_peak(rich, TenGigabytes(rich_run), "GB/s")
     bars = values(chart, fields=("share", "bound"))
     best = max(r["goodput_bytes_per_s"] for r in rich.panels[0][1] if r["transport"] == "ccl")
-    bar = next(b for b in bars if b["mechanism"] == "ccl" and b["task"] == rich.title(rich.panels[0][0]))
+    bar = next(b for b in bars if b["mechanism"] == "nccl" and b["task"] == rich.title(rich.panels[0][0]))
     assert bar["share"] == pytest.approx(100 * best / 10e9, rel=1e-3)
     assert charts_curves.share_of_peak(rich, Limits(rich_run), "GB/s") is None
 

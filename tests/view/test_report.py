@@ -153,14 +153,12 @@ def check_page(path: Path, tmp_path: Path) -> str:
     return page
 
 
-@pytest.mark.timeout(280)
 def test_a_browser_draws_every_chart_without_an_error(report: Path, tmp_path: Path, rich: Results) -> None:
     page = check_page(report, tmp_path)
     assert page.count("<svg") >= 15
     assert f"{len(rich.rows)} rows" in page
 
 
-@pytest.mark.timeout(280)
 def test_a_hostile_run_runs_no_script_in_a_browser(hostile: Path, tmp_path: Path) -> None:
     check_page(hostile, tmp_path)
 
@@ -196,7 +194,6 @@ setTimeout(() => {
 </script>"""
 
 
-@pytest.mark.timeout(280)
 def test_tables_sort_filter_and_copy_in_a_browser(report: Path, tmp_path: Path, rich: Results) -> None:
     page = tmp_path / "used.html"
     body, _, end = report.read_text(encoding="utf-8").rpartition("</body>")

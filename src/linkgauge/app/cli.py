@@ -53,6 +53,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("tune", "tune", "Find which settings to export, by measurement, with proof."),
     ),
     "Read a run": (
+        ("demo", "demo", "Show a stored run of two H100: what a run looks like."),
         ("show", "show", "Show a run: verdict, peaks, findings."),
         ("report", "show", "Make a run's report: one HTML file that opens offline."),
         ("plot", "show", "Draw one figure of a run, fit to print."),
@@ -62,6 +63,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "Judge": (
         ("findings", "judging", "Report faults and performance losses, each with evidence and a fix."),
+        ("ticket", "ticket", "Write a page of Markdown for whoever repairs the machine."),
         ("compare", "judging", "Compare two runs: what became better, worse or stayed the same."),
         ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
         ("baseline", "judging", "Make and show baselines from several runs."),

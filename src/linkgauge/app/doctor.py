@@ -12,6 +12,8 @@ from linkgauge.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from linkgauge.doctor.check import Check, Result
+
 _SHOWN = 8
 
 
@@ -32,7 +34,7 @@ def doctor_command(
         return _noise(noise, as_json)
     if nodes is not None or hosts is not None:
         return _on_nodes(mpi, devices, nodes, hosts, as_json)
-    from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
+    from linkgauge.doctor.check import FAILING, as_row, run_checks
     from linkgauge.doctor.readers import Readers
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.run.devices import find_devices
@@ -48,21 +50,37 @@ def doctor_command(
     if as_json:
         print(json.dumps([as_row(one, result) for one, result in found], indent=1))
     else:
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console()
-        colors = {OK: "green", WARNING: "yellow", FAILING: "red", NOT_CHECKED: "dim"}
-        for one, result in found:
-            line = Text()
-            line.append(f"{result.status:<12}", style=colors[result.status])
-            line.append(f"{one.name.replace('_', ' ')}: {result.finding}")
-            console.print(line, soft_wrap=True)
-            if result.cost:
-                console.print(Text(f"{'':12}costs: {result.cost}"), soft_wrap=True)
-            if result.fix:
-                console.print(Text(f"{'':12}fix: {result.fix}"), soft_wrap=True)
+        _print_checks(found)
     return 1 if any(result.status == FAILING for _, result in found) else 0
+
+
+def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
+    """What fails and what warns, each with its impact and fix; then what was skipped, by reason, and what is well."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
+
+    console = Console()
+    for status, style in ((FAILING, "red"), (WARNING, "yellow")):
+        for one, result in found:
+            if result.status == status:
+                line = Text(f"{status:<9}", style=style) + Text(f"{one.name.replace('_', ' ')}: {result.finding}")
+                console.print(line, soft_wrap=True)
+                _print_cost(console, result.cost, result.fix)
+    skipped: dict[str, list[str]] = {}
+    for one, result in found:
+        if result.status == NOT_CHECKED:
+            skipped.setdefault(result.finding, []).append(one.name.replace("_", " "))
+    for why, names in skipped.items():
+        console.print(Text(f"skipped  {', '.join(names)}: {why}", style="dim"))
+    well = [one.name.replace("_", " ") for one, result in found if result.status == OK]
+    if well:
+        console.print(Text("ok       ", style="green") + Text(f"{', '.join(well)}"))
+    words = {FAILING: "failed", WARNING: "warned", NOT_CHECKED: "skipped", OK: "ok"}
+    counts = {word: sum(result.status == status for _, result in found) for status, word in words.items()}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    console.print(f"{len(found)} checks: {said}. --json has what each found.")
 
 
 def _noise(asked: str, as_json: bool) -> int:
@@ -143,6 +161,6 @@ def _hosts_text(hosts: Sequence[str]) -> str:
 def _print_cost(console: Console, cost: str, fix: str) -> None:
     from rich.text import Text
 
-    for word, text in (("costs", cost), ("fix", fix)):
+    for word, text in (("Impact", cost), ("Fix", fix)):
         if text:
-            console.print(Text(f"{'':12}{word}: {text}"), soft_wrap=True)
+            console.print(Text(f"{'':9}{word}: {text}"), soft_wrap=True)

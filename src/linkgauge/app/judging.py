@@ -10,7 +10,17 @@ from typing import Any, Literal, cast
 
 import click
 
-from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, run_argument, taken_over
+from linkgauge.app.command_line import (
+    PATH,
+    FiniteRange,
+    argument,
+    command,
+    flag,
+    option,
+    run_argument,
+    runs_argument,
+    taken_over,
+)
 from linkgauge.app.run import run_command as run_as_asked
 from linkgauge.errors import UsageError
 
@@ -37,6 +47,7 @@ def findings_command(
     from linkgauge.findings.rules import apply, in_words
     from linkgauge.findings.subjects import load_subjects
     from linkgauge.view import terminal
+    from linkgauge.view.unseen import unseen_of
 
     with uncollected():
         facts = load_subjects([run], system)[0].facts
@@ -45,7 +56,9 @@ def findings_command(
         click.echo(json_module.dumps([finding.as_json() for finding in found], indent=1))
     else:
         out = terminal.console()
-        terminal.print_findings(out, found, notes, evidence, facts.unjudged)
+        cases = ((measure.pattern, measure.devices) for measure in facts.measures)
+        unseen = unseen_of(cases, facts.devices, facts.launches, {one.name for one in facts.observations})
+        terminal.print_findings(out, found, notes=notes, evidence=evidence, unjudged=facts.unjudged, unseen=unseen)
         if rules:
             out.print(f"Rules asked: {in_words()}", markup=False)
     return int(exit_code and any(finding.severity != "note" for finding in found))
@@ -103,7 +116,7 @@ def compare_command(
 
 
 @command("check", help="Judge whether a machine is as fast as it should be: PASS (exit 0), FAIL (1) or UNKNOWN (3).")
-@argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Run folders, one or many nodes' of them.")
+@runs_argument("Run folders, one or many nodes' of them")
 @option(
     "--against",
     default="",
@@ -207,27 +220,28 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], json: bool)
 
     Of a search's run folder it prints the settings that were proved there.
     """
-    from linkgauge.findings.advise import advise
+    from linkgauge.findings.advise import advise, not_measured
     from linkgauge.findings.subjects import load_subjects
+    from linkgauge.model.case import DIMENSIONS
     from linkgauge.tune.proved import is_search, proved_in
     from linkgauge.view import terminal
 
     searched = is_search(run)
-    found = [] if searched else advise(load_subjects([run])[0].facts)
+    facts = None if searched else load_subjects([run])[0].facts
+    found = [] if facts is None else advise(facts)
     settings = [one for folder in (*((run,) if searched else ()), *tuned) for one in proved_in(folder)]
     if pattern:
-        wanted = set(pattern.split(","))
+        wanted = {name for word in pattern.split(",") for name in DIMENSIONS["pattern"].from_text(word)}
         found = [one for one in found if one.task.split()[0] in wanted]
         settings = [one for one in settings if wanted & {word.strip(",") for word in one.task.split()}]
     if json:
         click.echo(json_module.dumps([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], indent=1))
         return 0 if found or settings else 3
-    if found:
-        terminal.print_advice(terminal.console(), found)
+    if found and facts is not None:
+        terminal.print_advice(terminal.console(), found, not_measured(facts))
     elif not searched:
-        click.echo(
-            "No pattern of this run was measured by two transports or more, so there is nothing to choose between."
-        )
+        what = f"of {pattern} " if pattern else ""
+        click.echo(f"There is nothing to choose between: no case {what}was measured by two mechanisms or more.")
     for one in settings:
         click.echo(one.words)
     if (searched or tuned) and not settings:

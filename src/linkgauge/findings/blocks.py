@@ -34,9 +34,8 @@ def blocks_needed(facts: Facts) -> Iterable[Finding]:
             continue
         enough = of_blocks[int(found.value)]
         devices = "-".join(map(str, enough.devices))
-        where = (
-            f"{enough.label} of {size_text(enough.size)} on {'device ' if len(enough.devices) == 1 else ''}{devices}"
-        )
+        noun = f"{facts.noun} " if len(enough.devices) == 1 else ""
+        where = f"{enough.label} of {size_text(enough.size)} on {noun}{devices}"
         texts = [f"{m.case.blocks} blocks {rate_text(m.goodput)}" for m in (enough, best)]
         yield Finding(
             "blocks_needed",

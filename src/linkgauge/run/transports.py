@@ -114,7 +114,8 @@ def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dic
     elif not runtime.gpus and threads:
         absent["ccl"] = f"{runtime.ccl}'s ranks are processes of their own; leave out --threads"
     elif ccl_library(kind) is None and not _loads(runtime.ccl_file):
-        absent["ccl"] = f"{runtime.ccl_file} was not found; fix: {runtime.ccl_fix}"
+        lacking = "" if runtime.gpus else f"no GPU is here for NCCL or RCCL, and for CPU memory {runtime.ccl}'s "
+        absent["ccl"] = f"{lacking}{runtime.ccl_file} was not found; fix: {runtime.ccl_fix}"
     if not RUNTIMES[kind].kernels:
         absent["kernel"] = f"{kind} devices have no kernels of ours; copy_engine and staging copy there"
     for transport, library in NIC_LIBRARIES.items():

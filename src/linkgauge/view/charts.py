@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.files import CHART_ADDRESS_SPACE
-from linkgauge.model.transports import order_of
+from linkgauge.model.transports import order_of, transport_shown_as
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, Row, size_text
 
@@ -258,7 +258,7 @@ def encoding_of(every: Sequence[str], labels: Sequence[str], narrow: bool = Fals
 
 def transport_of(label: str) -> str:
     """Return the transport of a mechanism's name."""
-    return label.split(" ", 1)[0]
+    return transport_shown_as(label.split(" ", 1)[0])
 
 
 def color_of(transport: str) -> str:

@@ -187,7 +187,7 @@ def _wrong(page: Page, results: Results) -> None:
     wrong = [row for row in results.others if row["status"] != "skipped"]
     if wrong:
         page.heading(2, "Failed cases", "wrong")
-        rows = [(row["status"], case_text(row), row["launch"], row["reason"] or "") for row in wrong]
+        rows = [(row["status"], case_text(row, results), row["launch"], row["reason"] or "") for row in wrong]
         page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
 
 
@@ -308,8 +308,9 @@ def _skipped(page: Page, results: Results) -> None:
     if not skipped:
         page.note("Nothing was skipped.")
         return
-    rows = [(row["transport"], row["pattern"], row["size"], devices_text(row["devices"], row["pattern"]),
-             row["reason"] or "") for row in skipped]  # fmt: skip
+    noun = results.kinds.noun
+    rows = [(results.shown(row["transport"]), row["pattern"], row["size"],
+             devices_text(row["devices"], row["pattern"], noun), row["reason"] or "") for row in skipped]  # fmt: skip
     page.table([("transport", True), ("pattern", True), ("size, B", False), ("devices", True), ("reason", True)], rows)
 
 

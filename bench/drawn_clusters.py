@@ -3,7 +3,7 @@
     python bench/drawn_clusters.py [--count 300] [--first 0] [--json FILE]
 
 Every description has a network with domains of nodes, short groups, NICs behind PCIe, and unlike flows. The tests try a
-few dozen of them; docs/measured/simulate.md has what 300 showed.
+few dozen of them; docs/results/simulate.md has what 300 showed.
 """
 
 from __future__ import annotations

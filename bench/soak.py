@@ -1,7 +1,7 @@
 """Thousands of small cases in one launch: memory, file handles and shared memory of ranks and parent over time.
 
 Prints one line of CSV every so many seconds and, at the end, the growth of each over the second half of the run.
-Nothing may grow with the number of cases (docs/measured/ has curves that were taken).
+Nothing may grow with the number of cases (docs/results/ has curves that were taken).
 
 Example: python bench/soak.py --cases 10000 --out soak.csv
 """

@@ -1,7 +1,8 @@
 """How much of a time limit a run uses: wall time of `linkgauge run --time-limit` over the limit, to the last report.
 
 Each limit several times, one run after the other, on a machine that has nothing else to do. A run with cases left
-must end between 85 and 100 % of its limit (docs/plans.md, By value). Exit status 1 where one does not.
+must end between 85 and 100 % of its limit (docs/reference/plans.md, Order and time limit). Exit status 1 where one
+does not.
 
 Example: python bench/time_limit.py --limits 20 60 120 --times 3
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,14 @@ if nixl := os.environ.get("LINKGAUGE_TEST_NIXL"):
 
 # Emulated GPUs have the same identity in all processes of tests, which run at the same time.
 os.environ["LINKGAUGE_DEVICE_HOLDS"] = f"-test-{os.getpid()}"
+# Under nohup, what tests start would ignore the signal that some of them send: a handler is not passed on.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+# MPICH's ranks that wait give their cores away, of which a small machine has fewer than a test has ranks: four ranks on
+# two cores took 20 s of a processor for what takes 8 so. Releases before 5 do not know the first.
+os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
 
 # Where a test says no number of its own. No example has a time limit: a test says nothing of the machine's pace.
 hypothesis.settings.register_profile("linkgauge", max_examples=most(100, 25), deadline=None)

@@ -22,6 +22,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from patience import PATIENCE_S
+
 # What the loader reads when a program starts: with other values another server.
 LOADERS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 MOST_SERVERS = 3  # of some 150 MB each
@@ -104,7 +106,11 @@ def _end_servers() -> None:
 
 
 def linkgauge(
-    *words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 200, stdout: int | None = None
+    *words: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = PATIENCE_S,
+    stdout: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """`linkgauge WORDS` in `cwd`; `env` beside this process's own environment. Raises `TimeoutExpired`.
 
@@ -118,7 +124,7 @@ def started(
     *,
     cwd: Path,
     env: Mapping[str, str] | None = None,
-    timeout_s: float = 200,
+    timeout_s: float = PATIENCE_S,
     stdout: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """The same of any Python program: `words` are its file and arguments, or `linkgauge` and its own."""

@@ -17,7 +17,7 @@ run_check() {
         xargs -0 -n 1 -P "$(nproc)" clang-tidy -p build/tidy --quiet
       ;;
     ruff) ruff check . && ruff format --check . ;;
-    mypy) mypy && mypy tools ;;
+    mypy) mypy && mypy tools && mypy docs/_site ;;
     codespell) codespell ;;
     deptry) deptry src ;;
     rooms) lint-imports && python3 tools/core_rooms.py ;;

@@ -5,13 +5,16 @@ src/linkgauge/ (a comparison turned, a number changed, a condition dropped, ...)
 adds what became of it to the file. A file that is there already is gone on with: what has an outcome is not run again,
 so that a long list may be run in parts, and all of it again (--forget) after a change of the tests.
 What compares two states of the tests is the same list in two checkouts; a fault whose line is not as it was drawn is
-left out of both. The checkout must have no changes under src/: each fault is taken back, also when this is interrupted.
+left out of both. Of the tests only those differ that were changed, so that three passes are enough: the list with all
+but these (--without), of which what is missed goes on, once with these as they were and once as they are (--only,
+--missed). The checkout must have no changes under src/: each fault is taken back, also when this is interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import json
 import os
 import random
@@ -20,10 +23,13 @@ import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from test_times import REPORTS, costs_of, totals
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "linkgauge"
@@ -38,6 +44,7 @@ ELSEWHERE = {
 TURNED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in",
           "is": "is not", "is not": "is", "+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "and": "or",
           "or": "and", "min": "max", "max": "min", "any": "all", "all": "any"}  # fmt: skip
+UNFOUND = ("missed", "no tests")
 _OPERATOR = re.compile(r"not\s+in\b|is\s+not\b|\b(?:in|is|and|or)\b|//|[<>=!]=|[-+*/<>]")
 
 
@@ -144,8 +151,15 @@ def drawn(count: int, seed: int, pattern: str = "**/*.py") -> list[Fault]:
     return chosen[:count]
 
 
-def tests_of(fault: Fault) -> list[str]:
-    """The test files for a fault: first those that name the module, then the room's."""
+def seconds_by_file() -> dict[str, float]:
+    """What each file of tests took in the last './lg test'; empty before the first."""
+    with contextlib.suppress(OSError, ElementTree.ParseError):
+        return {f"{file}.py": seconds for file, seconds in totals(costs_of(REPORTS[0]), "file")}
+    return {}
+
+
+def tests_of(fault: Fault, near: bool) -> list[str]:
+    """Return the test files for a fault: those that name the module, then the room's; of each the cheap first."""
     module = ".".join(("linkgauge", *Path(fault.file).with_suffix("").parts))
     package, _, name = module.rpartition(".")
     named = re.compile(rf"{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{name}\b")
@@ -155,7 +169,9 @@ def tests_of(fault: Fault) -> list[str]:
     first = [path for path in files if named.search(path.read_text())]
     folders = {fault.room, *ELSEWHERE.get(fault.room, ())}
     rest = [path for path in files if path.relative_to(TESTS).parts[0] in folders and path not in first]
-    return [str(path.relative_to(ROOT)) for path in (*first, *rest)]
+    cost, named_only = seconds_by_file(), [] if near else rest
+    parts = [[str(path.relative_to(ROOT)) for path in part] for part in (first, named_only)]
+    return [file for part in parts for file in sorted(part, key=lambda file: cost.get(file, 0.0))]
 
 
 def _processor_seconds() -> float:
@@ -221,6 +237,9 @@ def main() -> int:
     parser.add_argument(
         "--only", nargs="*", default=[], help="of the tests, these files alone: those that were changed"
     )
+    parser.add_argument("--without", nargs="*", default=[], help="of the tests, not these files")
+    parser.add_argument("--near", action="store_true", help="only tests that name the module of the fault")
+    parser.add_argument("--missed", action="store_true", help="run what was missed again, and nothing else")
     asked = parser.parse_args()
     # An end from outside, too, takes the fault back.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -232,10 +251,12 @@ def main() -> int:
         return 2
     faults = stored(asked.list, asked.count, asked.seed, asked.sources, asked.forget)
     asked.list.write_text(json.dumps([asdict(fault) for fault in faults], indent=1) + "\n")
-    due = [fault for fault in faults if not fault.outcome and (not asked.room or fault.room in asked.room)]
+    due = [fault for fault in faults if fault.outcome in (UNFOUND if asked.missed else ("",))
+           and (not asked.room or fault.room in asked.room)]  # fmt: skip
     for fault in due[: asked.most]:
         began = time.monotonic()
-        try_one(fault, asked.only or tests_of(fault), asked.limit)
+        tests = [file for file in tests_of(fault, asked.near) if file not in asked.without]
+        try_one(fault, [file for file in tests if not asked.only or file in asked.only], asked.limit)
         asked.list.write_text(json.dumps([asdict(fault) for fault in faults], indent=1) + "\n")
         took = f"{fault.seconds:.0f} s of a processor, {time.monotonic() - began:.0f} s"
         what = f"{fault.file}:{fault.line}: '{fault.old}' -> '{fault.new}' in '{fault.context}'"

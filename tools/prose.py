@@ -74,7 +74,7 @@ def of_markdown(path: Path) -> Iterator[str]:
         if fenced:
             fenced = "" if mark and line.strip() == fenced else fenced
             continue
-        begins = re.match(r"\s*(?:[-*+] |\d+\. |#|>|\|)", line)
+        begins = re.match(r"\s*(?:[-*+] |\d+\. |#|>|\||\[[^\]]+\]: )", line)
         if mark or begins or not line.strip():
             text = "\n".join(paragraph)
             yield from listed(text, f"{name}:{began}")

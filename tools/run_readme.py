@@ -1,7 +1,10 @@
 """Runs the commands of a Markdown page: every line of its ```sh blocks, in order, each in a shell of its own.
 
+    tools/run_readme.py PAGE [FOLDER]
+
 A broken command in the page is a broken promise. Blocks marked ```console show output or need another machine, and are
-left alone. Commands run in the checkout, with its environment on the path, as a reader would have it.
+left alone. Commands run in FOLDER, by default the checkout, with its environment on the path, as a reader would have
+it.
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ def commands_of(block: str) -> list[str]:
 def main() -> int:
     """Exit status 1 with the block and its output at the first that fails; 2 where the page has none."""
     page = Path(sys.argv[1])
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT
+    folder.mkdir(parents=True, exist_ok=True)
     found = blocks(page.read_text(encoding="utf-8"))
     if not found:
         print(f"{page}: no ```sh block")
@@ -43,11 +48,11 @@ def main() -> int:
             status = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", command],
                 check=False,
-                cwd=ROOT,
+                cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
             ).returncode
-            if status == EXIT_CASES_FAILED and command.startswith("./lg run"):
+            if status == EXIT_CASES_FAILED and command.startswith(("./lg run", "linkgauge run")):
                 print("--- it ran; some cases ended badly, as they may on a busy machine")
             elif status != 0:
                 print(f"{page}: '{command}' of block {number} ended with status {status}")

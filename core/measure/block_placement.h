@@ -2,7 +2,7 @@
 //
 // A device hands out blocks from where the kernel before left off. On H200 a kernel of NCCL's shape always gets the
 // same 24 multiprocessors, but in one of six orders, which stays until a kernel of more blocks than the device holds at
-// once moves it; NCCL's rings of 1 GiB take up to 2 % longer in one order than in another (docs/measured/h200.md). Left
+// once moves it; NCCL's rings of 1 GiB take up to 2 % longer in one order than in another (docs/results/h200.md). Left
 // alone, every sample of a case has the order that some kernel before it happened to leave, and two launches differ by
 // more than either's interval.
 #pragma once

@@ -1,5 +1,5 @@
-// One rank's part of an application: what src/linkgauge/apps makes of a step file (docs/applications.md). Pure: knows
-// no device, no transport, and no memory but offsets in it.
+// One rank's part of an application: what src/linkgauge/apps makes of a step file (docs/reference/step-files.md). Pure:
+// knows no device, no transport, and no memory but offsets in it.
 #pragma once
 
 #include <cstddef>

@@ -15,6 +15,12 @@ def load(path: str | os.PathLike[str]) -> Run:
     """Open the run folder `path` for reading (linkgauge.store.run.Run says what it offers).
 
     RunFolderError where it is none, is truncated, or is of a version that cannot be read.
+
+    >>> run = load("h100x2")
+    >>> run.info["devices"]["infos"][0]["name"]
+    'NVIDIA H100 80GB HBM3'
+    >>> run.cases.num_rows
+    620
     """
     # Imported here: workers import this package and must not load pyarrow.
     from linkgauge.store.run import load as load_run

@@ -107,6 +107,11 @@ class Cluster:
         if self._own:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def first(self) -> int:
+        """The first process in it, by its number here."""
+        return self._pid
+
     def node_pid(self, node: str) -> int:
         """The process that holds a node's namespaces, by its number in the cluster."""
         return int((self.folder / f"{node}.pid").read_text())

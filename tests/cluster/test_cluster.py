@@ -14,6 +14,7 @@ import pytest
 
 from cluster.cluster import Cluster, why_not
 from cluster.layout import MBIT, Layout
+from patience import PATIENCE_S
 
 needs_cluster = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
 
@@ -126,7 +127,7 @@ def test_many_into_one_port_share_it_in_equal_parts_and_lose_nothing_where_nothi
         for one in [*sending, taker]:
             one.kill()
             one.communicate()
-        # TCP's payload is 0.957 of the wire, which they have on a quiet machine (docs/measured/nodes.md). On a busy
+        # TCP's payload is 0.957 of the wire, which they have on a quiet machine (docs/results/nodes.md). On a busy
         # one it was 0.4 to 0.9 in some tries.
         assert statistics.median(map(sum, lines)) <= 0.97, lines
         assert max(map(sum, lines)) >= 0.3, lines
@@ -218,7 +219,7 @@ def test_nothing_is_left_of_a_cluster_whose_maker_is_killed() -> None:
                 found.append(path.parent.name)
         return found
 
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_S
     while left() and time.monotonic() < until:
         time.sleep(0.1)
     assert left() == []

@@ -22,13 +22,13 @@ from cluster.test_between_nodes import _begun, processes_of
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import Run, load
+from patience import PATIENCE_S
 from thorough import thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one"),
     pytest.mark.skipif(bool(slurm_why_not()), reason=slurm_why_not() or "there is one"),
-    pytest.mark.timeout(600),
 ]
 NODES = 4
 SIZES = "8,64KiB,128KiB"
@@ -52,13 +52,13 @@ def in_a_job(slurm: Slurm, out: Path, harm: Callable[[Cluster], None]) -> tuple[
     run = cluster.start("login", words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                         env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     try:
-        until = time.monotonic() + 240
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and not _begun(out, 2):
             time.sleep(0.05)
         assert _begun(out, 2)
         time.sleep(0.5)
         harm(cluster)
-        said, _ = run.communicate(timeout=200)
+        said, _ = run.communicate(timeout=PATIENCE_S)
     finally:
         run.kill()
         run.wait()
@@ -67,13 +67,13 @@ def in_a_job(slurm: Slurm, out: Path, harm: Callable[[Cluster], None]) -> tuple[
 
 def completed(slurm: Slurm, out: Path, *more: str) -> Run:
     """The run, resumed in another job of the same nodes."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and set(slurm._states()) != {"idle"}:
         time.sleep(0.2)
     words = ["run", "--resume", str(out), "--no-report", *more]
     command = ["salloc", f"-N{NODES}", sys.executable, "-m", "linkgauge", *words,
                "--hosts", ",".join(slurm.cluster.layout.nodes)]  # fmt: skip
-    done = slurm.cluster.run("login", command, timeout_s=200,
+    done = slurm.cluster.run("login", command, timeout_s=PATIENCE_S,
                              env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return load(out)
@@ -102,6 +102,7 @@ def test_a_step_that_is_stopped_on_a_node_loses_no_case_before_it_and_a_resumed_
     assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
 
 
+@thorough("a node that is lost is in test_between_nodes.py, and steps have tests in run/test_slurm.py")
 def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_has_all(slurm: Slurm) -> None:
     """Slurm's own process for the step there goes with its ranks, so that no one tells of their end.
 
@@ -143,7 +144,7 @@ def test_a_load_that_is_a_step_of_its_own_goes_on_beside_the_measured_one(slurm:
              "--pattern", "unidirectional", "--size", "256KiB", "--pairs", "first", "--stop-rule", "count",
              "--stop-samples", "3", "--background", "mpi unidirectional 256KiB on=2,1 mpi=same"]  # fmt: skip
     done = slurm.cluster.run("login", ["salloc", f"-N{NODES}", sys.executable, "-m", "linkgauge", *words, "--out",
-                             str(out)], timeout_s=300,
+                             str(out)], timeout_s=PATIENCE_S,
                              env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     run = load(out)

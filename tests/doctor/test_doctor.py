@@ -5,137 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+from fake_readers import CRAY, GPU, MPICH, FakeReaders, changed
 from linkgauge.app import cli
 from linkgauge.doctor import check as checks
-from linkgauge.doctor.nvml import GpuFacts
 from linkgauge.doctor.readers import Readers
-from linkgauge.run.mpi_library import MpiInstallation
-
-MPICH = MpiInstallation(
-    "mpich-5", "mpich", "5", "mpich", Path("/p/lib/libmpi.so.12"), Path("/p/bin/mpiexec"), "hydra", "x"
-)
-CRAY = dataclasses.replace(MPICH, vendor="cray")
-GPU = GpuFacts(
-    0, "H200", "GPU-a", "0000:1b:00.0", clock_limit=1980, clock_max=1980, power_limit=700, power_default=700,
-    pcie_width=16, pcie_width_max=16, pcie_generation=5, pcie_generation_max=5, nvlinks_active=18,
-)  # fmt: skip
-OTHER = dataclasses.replace(GPU, index=1, uuid="GPU-b", pci_address="0000:1c:00.0")
-
-
-class FakeReaders(Readers):
-    """A healthy machine with two GPUs and two RDMA cards, of which a test changes what it names."""
-
-    def __init__(self, **changed: Any) -> None:
-        super().__init__(changed.pop("environment", {"HOME": "/root"}), mpi=changed.pop("mpi", MPICH),
-                         ranks=changed.pop("rank_count", 2))  # fmt: skip
-        self.facts: dict[str, Any] = {
-            "gpus": ([GPU, OTHER], ""),
-            "limits": {},
-            "texts": {
-                "/proc/modules": "nvidia_peermem 16384 0 - Live 0x0\n",
-                "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
-                "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
-                "/sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
-                "/sys/class/infiniband/mlx5_1/ports/1/state": "4: ACTIVE",
-                "/sys/class/infiniband/mlx5_0/ports/1/rate": "200 Gb/sec (4X HDR)",
-                "/sys/class/infiniband/mlx5_1/ports/1/rate": "200 Gb/sec (4X HDR)",
-                "/sys/class/infiniband/mlx5_0/device/numa_node": "0",
-                "/sys/class/infiniband/mlx5_1/device/numa_node": "1",
-                "/sys/bus/pci/devices/0000:1b:00.0/local_cpulist": "0-3",
-                "/sys/bus/pci/devices/0000:1b:00.0/numa_node": "0",
-                "/sys/bus/pci/devices/0000:1c:00.0/local_cpulist": "0-3",
-                "/sys/bus/pci/devices/0000:1c:00.0/numa_node": "0",
-                "/dev/gdrdrv": "",
-                "/dev/nvidia-caps-imex-channels/channel0": "",
-            },
-            "free": 8 << 30,
-            "locked": -1,
-            "cores": {0, 1, 2, 3},
-            "load": 0.1,
-            "commands": {"ucx_info": "# Transport: cuda_ipc"},
-            "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
-                         "altair": "5.5", "duckdb": "1.2", "dpctl": "0.22"},
-            "visible": 2,
-            "sycl": "",
-            "refused": {},
-            "cross": "",
-            "ranks": [(0, 2), (1, 2)],
-            "mpi_gpus": True,
-            "writable": True,
-        }  # fmt: skip
-        self.facts["texts"] |= changed.pop("texts", {})
-        self.facts["packages"] |= changed.pop("packages", {})
-        self.facts |= changed
-
-    def text(self, path: str) -> str | None:
-        return self.facts["texts"].get(path)
-
-    def exists(self, path: str) -> bool:
-        return self.facts["texts"].get(path) is not None
-
-    def glob(self, pattern: str) -> list[str]:
-        import fnmatch
-
-        depth = pattern.count("/")
-        paths = {
-            "/".join(path.split("/")[: depth + 1]) for path, text in self.facts["texts"].items() if text is not None
-        }
-        return sorted(path for path in paths if fnmatch.fnmatch(path, pattern))
-
-    def free_bytes(self, path: str) -> int | None:
-        return self.facts["free"]
-
-    def writable(self, path: Path) -> bool:
-        return self.facts["writable"]
-
-    def limit(self, name: str) -> int:
-        return self.facts["locked"] if name == "MEMLOCK" else self.facts["limits"].get(name, -1)
-
-    def affinity(self) -> set[int]:
-        return self.facts["cores"]
-
-    def load(self) -> float:
-        return self.facts["load"]
-
-    def run(self, command: Any) -> str | None:
-        return self.facts["commands"].get(command[0])
-
-    def package_version(self, name: str) -> str | None:
-        return self.facts["packages"].get(name)
-
-    def gpus(self) -> tuple[list[GpuFacts], str]:
-        return self.facts["gpus"]
-
-    def visible_devices(self) -> int | None:
-        return self.facts["visible"]
-
-    def why_no_sycl(self) -> str:
-        return self.facts["sycl"]
-
-    def refused_peers(self) -> dict[str, str] | None:
-        return self.facts["refused"]
-
-    def cross_memory_refused(self) -> str | None:
-        return self.facts["cross"]
-
-    def ranks_seen(self) -> list[tuple[int, int]] | str:
-        return self.facts["ranks"]
-
-    def mpi_knows_gpus(self) -> bool | None:
-        return self.facts["mpi_gpus"]
 
 
 def found(readers: Readers) -> dict[str, checks.Result]:
     return {one.name: result for one, result in checks.run_checks(readers)}
-
-
-def changed(gpu: GpuFacts, **values: Any) -> tuple[list[GpuFacts], str]:
-    return [dataclasses.replace(gpu, **values), OTHER], ""
 
 
 def test_a_healthy_machine_passes_every_check() -> None:

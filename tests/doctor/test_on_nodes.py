@@ -84,7 +84,6 @@ def test_without_nodes_it_says_what_is_wrong() -> None:
 
 
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
-@pytest.mark.timeout(200)
 def test_a_nodes_own_interface_and_limit_are_told_of_emulated_nodes() -> None:
     with Cluster(Layout.of(3)) as cluster:
         made = cluster.run("n2", ["sh", "-c", "ip link add docker0 type bridge && ip link set docker0 up"])

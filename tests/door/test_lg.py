@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Answers as a Python of version $FAKE_MINOR would; a venv made by it holds itself and a `linkgauge` that echoes.
@@ -27,6 +29,7 @@ case "$*" in
   *"-m pip"*)
     echo "pip $*" >>"$CALLS"
     if [ -n "${PIP_SAYS:-}" ]; then echo "$PIP_SAYS"; exit 1; fi ;;
+  *"-m _site"*) echo "site $*" >>"$CALLS" ;;
   "- "*) cat >/dev/null; echo scikit-build-core ;;
 esac
 """
@@ -51,7 +54,7 @@ class Door:
         (self.checkout / "pyproject.toml").write_text("[build-system]\n")
         (self.checkout / "CMakeLists.txt").write_text("")
         (self.checkout / "locks").mkdir()
-        for lock in ("build", "report", "test", "lint", "wheels"):
+        for lock in ("build", "report", "test", "lint", "wheels", "docs"):
             (self.checkout / "locks" / f"{lock}.txt").write_text(f"{lock}==1 --hash=sha256:00\n")
         (self.checkout / "core" / "clock.cpp").write_text("int one() { return 1; }\n")
         (self.checkout / "src" / "linkgauge" / "__init__.py").write_text("")
@@ -80,7 +83,12 @@ class Door:
         """Runs './lg ARGUMENTS'."""
         environment = {"PATH": str(self.path), "CALLS": str(self.calls_file), "HOME": str(self.checkout), **variables}
         return subprocess.run(
-            [self.checkout / "lg", *arguments], env=environment, capture_output=True, text=True, check=False, timeout=60
+            [self.checkout / "lg", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
         )
 
     def take_calls(self) -> list[str]:
@@ -139,6 +147,17 @@ def test_each_part_is_installed_as_locked_and_a_changed_lock_anew(door: Door) ->
     (door.checkout / "locks" / "test.txt").write_text("test==2 --hash=sha256:00\n")
     assert door.run("list").returncode == 0
     assert len(door.take_calls()) == 2
+
+
+def test_the_site_is_made_by_a_python_that_its_tools_have(door: Door) -> None:
+    done = door.run("docs", FAKE_MINOR="10")
+    assert done.returncode == 5
+    assert "the site needs Python 3.11" in done.stderr
+    assert door.take_calls() == []
+    assert door.run("docs", "--approve").returncode == 0
+    *installed, made = door.take_calls()
+    assert "-r locks/docs.txt" in installed[0]
+    assert made.endswith("-m _site --approve")
 
 
 def test_the_newest_of_everything_stays_until_the_next_setup(door: Door) -> None:

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("build", "report", "test", "lint", "wheels")
+NAMES = ("build", "report", "test", "lint", "wheels", "docs")
 PYTHONS = ("3.10.0", "3.11.7", "3.12.1", "3.13.0", "3.14.0")
 
 

@@ -1,7 +1,7 @@
 """Every command of ours and every flag that a text names is one that the real parser takes: a fix can be followed.
 
-Looked at are the literals of the sources, all help, the README, and the pages under docs/ but those of measurements,
-which say what was typed when they were made.
+Looked at are the literals of the sources, all help, the README, and the pages under docs/ but those of results, which
+say what was typed when they were made.
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ from pathlib import Path
 
 import click
 import pytest
+from _site import pages
 
 from linkgauge.app import cli
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "linkgauge"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+_OF_RESULTS = ("results", "measured")
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in _OF_RESULTS),
+]
 # Flags of programs that are not ours: whose.
 OTHERS = {
     "--showtopo": "rocm-smi's",
-    **dict.fromkeys(("--all", "--newest"), "./lg's"),
+    **dict.fromkeys(("--all", "--newest", "--approve", "--external"), "./lg's"),
     **dict.fromkeys(("--faults", "--durations"), "pytest's, by ./lg test"),
     **dict.fromkeys(("--count", "--seconds", "--differences", "--slurm", "--loudest", "--seeds"),
                     "of this checkout's tests and tools"),
@@ -35,6 +41,7 @@ OTHERS = {
                      "--overcommit", "--delimiter", "--expand", "--requires"), "Slurm's and Flux's"),
     **dict.fromkeys(("--cpunodebind", "--cpus", "--ulimit", "--ipc", "--shm-size", "--cap-add", "--security-opt"),
                     "numactl's and containers'"),
+    **dict.fromkeys(("--rm", "--network", "--device", "--nv", "--rocm"), "docker's and Apptainer's"),
     **dict.fromkeys(("--native", "--pid"), "py-spy's"),
     **dict.fromkeys(("--device-as-default-execution-space", "--gpu-architecture", "--include-path", "--offload-arch",
                      "--relocatable-device-code", "--std"), "of device compilers"),
@@ -75,7 +82,8 @@ def texts() -> Iterator[tuple[str, str]]:
         for line, text in enumerate(path.read_text().splitlines(), 1):
             yield f"{path.relative_to(ROOT)}:{line}", text
     for path in PAGES:
-        for line, text in enumerate(path.read_text().splitlines(), 1):
+        # Fences that run a command, and parts that are made from the program, as the site has them.
+        for line, text in enumerate(pages.expand(path.stem, path.read_text(), None).splitlines(), 1):
             yield f"{path.relative_to(ROOT)}:{line}", text
     for words, command in commands().items():
         context = click.Context(command, info_name=" ".join(["linkgauge", *words]))

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from patience import PATIENCE_S
 from thorough import in_share, thorough
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -122,7 +123,7 @@ def _run_page(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     page = tmp_path / "page.md"
     page.write_text(text)
     return subprocess.run(
-        [sys.executable, TOOLS / "run_readme.py", page], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, TOOLS / "run_readme.py", page], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
 
 
@@ -156,7 +157,7 @@ def test_each_tests_processor_time_is_in_the_report_and_sums_to_its_folders(
 ) -> None:
     folder = tmp_path / "tests" / "some"
     folder.mkdir(parents=True)
-    for name in ("conftest.py", "program.py", "thorough.py"):
+    for name in ("conftest.py", "patience.py", "program.py", "thorough.py"):
         (tmp_path / "tests" / name).write_text((TOOLS.parent / "tests" / name).read_text())
     (folder / "test_costs.py").write_text(
         f"import subprocess, sys, time\nBUSY = {BUSY!r}\n"
@@ -216,3 +217,20 @@ def test_planted_faults_change_what_they_say_and_are_taken_back(
     moved = mutate.Fault("module.py", 2, 40, "and", "or", "return something else")
     mutate.try_one(moved, [str(test)], 60)
     assert moved.outcome == "gone"
+
+
+def test_the_tests_of_a_planted_fault_are_those_that_name_its_module_then_its_rooms_each_the_cheap_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("a/test_dear", "import linkgauge.a.b"), ("a/test_cheap", "from linkgauge.a import b"),
+                       ("a/test_room", ""), ("c/test_other", "")):  # fmt: skip
+        path = tmp_path / "tests" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    monkeypatch.setattr(mutate, "ROOT", tmp_path)
+    monkeypatch.setattr(mutate, "TESTS", tmp_path / "tests")
+    monkeypatch.setattr(mutate, "seconds_by_file", lambda: {"tests/a/test_dear.py": 9.0, "tests/a/test_cheap.py": 1.0})
+    fault = mutate.Fault("a/b.py", 1, 0, "1", "2", "1")
+    near = ["tests/a/test_cheap.py", "tests/a/test_dear.py"]
+    assert mutate.tests_of(fault, near=True) == near
+    assert mutate.tests_of(fault, near=False) == [*near, "tests/a/test_room.py"]

@@ -17,6 +17,7 @@ import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.expect import limits
+from patience import PATIENCE_S
 
 MOST_TIMES = 20  # what it may take of processor time, over what a name that is none takes to be refused
 MOST_BYTES = 500 << 20
@@ -62,10 +63,10 @@ def refused_in_a_process(*arguments: str) -> tuple[str, float]:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
     )
     while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        if time.monotonic() - began > 120:
+        if time.monotonic() - began > PATIENCE_S:
             child.kill()
             child.wait()
-            pytest.fail("did not end within 120 s")
+            pytest.fail(f"did not end within {PATIENCE_S:.0f} s")
         time.sleep(0.01)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -350,7 +351,7 @@ def test_two_hundred_bad_descriptions_and_options(tmp_path: Path) -> None:
     listed = tmp_path / "asked.json"
     listed.write_text(json.dumps(asked), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", REFUSE, str(listed)], capture_output=True, text=True, timeout=280, check=True
+        [sys.executable, "-c", REFUSE, str(listed)], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     results, held_kib = json.loads(done.stdout.splitlines()[-1])
     wrong = []

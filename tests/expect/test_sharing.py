@@ -51,7 +51,7 @@ def test_shares_of_an_nvlink_port(other: Case, rate: float, low: float, high: fl
 
 
 def test_shares_of_a_host_link() -> None:
-    """As measured on H200: the same link 1.99, the other way 1.08, another device 1.01 (docs/measured/h200.md)."""
+    """As measured on H200: the same link 1.99, the other way 1.08, another device 1.01 (docs/results/h200.md)."""
     system = catalog.load("hgx-h200-8")
     back = case("device_to_host", 0, target_memory="pinned")
     elsewhere = dataclasses.replace(TO_DEVICE, devices=(1,))
@@ -93,7 +93,7 @@ def test_host_devices_share_the_memory_of_their_host() -> None:
 
 @pytest.mark.parametrize(("pattern", "copies"), [("unidirectional", 3), ("bidirectional", 6), ("pingpong", 2)])
 def test_messages_inside_a_device_take_its_memory_as_copies_there_do(pattern: str, copies: int) -> None:
-    """As measured on an H100: a copy engine's beside a copy kernel's 3.7 (docs/measured/h100-one-gpu.md)."""
+    """As measured on an H100: a copy engine's beside a copy kernel's 3.7 (docs/results/h100-one-gpu.md)."""
     system = catalog.load("hgx-h100-8")
     window = 3 if pattern != "pingpong" else 1
     inside = case(pattern, 0, transport="copy_engine", window=window)

@@ -1,4 +1,4 @@
-"""Payload over wire by the byte counters that four H200 showed in two runs (docs/measured/h200.md)."""
+"""Payload over wire by the byte counters that four H200 showed in two runs (docs/results/h200.md)."""
 
 from __future__ import annotations
 

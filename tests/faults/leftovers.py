@@ -8,12 +8,13 @@ import time
 from pathlib import Path
 
 from linkgauge.run import processes
+from patience import PATIENCE_S
 
 # Semaphores of Python's multiprocessing, which neither Linkgauge nor MPI uses: another program's, here for long.
 _MULTIPROCESSING = "sem.mp-"
 
 
-def left_behind(folder: Path, patience_s: float = 20.0) -> list[str]:
+def left_behind(folder: Path, patience_s: float = PATIENCE_S) -> list[str]:
     """Processes and temporary files of the runs whose TMPDIR is `folder`/tmp, MPI libraries' own included."""
     found = []
     deadline = time.monotonic() + patience_s
@@ -42,8 +43,8 @@ def _environment(pid: int) -> str:
         return ""
 
 
-def new_shared_memory(before: set[str], patience_s: float = 10.0) -> set[str]:
-    """What is new in /dev/shm and stays: other programs' files come and go."""
+def new_shared_memory(before: set[str], patience_s: float = 120.0) -> set[str]:
+    """What is new in /dev/shm and stays: other programs' files come and go, and some stay."""
     deadline = time.monotonic() + patience_s
     while (new := shared_memory() - before) and time.monotonic() < deadline:
         time.sleep(0.2)

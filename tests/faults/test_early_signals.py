@@ -20,6 +20,7 @@ import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.interrupts import ENDING
+from patience import PATIENCE_S
 from synthetic import make_run
 from thorough import most
 
@@ -53,14 +54,14 @@ def has_handlers(process: subprocess.Popen[str]) -> bool:
 
 
 def wait_for_handlers(process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not has_handlers(process) and time.monotonic() < deadline:
         time.sleep(0.0005)
 
 
 def ended(process: subprocess.Popen[str], folder: Path, before: set[str]) -> str:
     """What is said of a command that was ended, which has left nothing."""
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in said
     assert "Exception" not in said
     assert left_behind(folder) == []
@@ -109,7 +110,7 @@ def test_what_a_callback_swallows_is_raised_again() -> None:
         "cli.ROOT.invoke = invoke; sys.argv = ['linkgauge', 'run']; __main__.main()"
     )
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-                          capture_output=True, text=True, check=False, timeout=25)  # fmt: skip
+                          capture_output=True, text=True, check=False, timeout=PATIENCE_S)  # fmt: skip
     assert (done.returncode, done.stderr) == (130, "linkgauge: error: interrupted by SIGTERM\n")
 
 
@@ -127,7 +128,7 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     """`nohup linkgauge run`: the terminal goes, the run does not."""
     process = program(
         tmp_path,
-        (*RUN, "--size", "8", "--transport", "kernel", "--no-report"),
+        (*RUN, "--size", "8", "--transport", "kernel", "--stop-rule", "count", "--stop-samples", "50", "--no-report"),
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     while process.poll() is None:
@@ -145,7 +146,7 @@ def test_a_run_whose_terminal_goes_away_writes_its_end(tmp_path: Path) -> None:
         environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)}
         many = ("--size", "8:1MiB:x2", "--repeat", "3")
         os.execve(sys.executable, [sys.executable, "-m", "linkgauge", *RUN, *many, "--no-report"], environment)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while not list(tmp_path.glob("run/journal/launch-*.lgj")) and time.monotonic() < deadline:
         if select.select([terminal], [], [], 0.02)[0]:
             os.read(terminal, 4096)

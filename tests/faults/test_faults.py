@@ -30,7 +30,6 @@ from thorough import most
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
-    pytest.mark.timeout(1800),
 ]
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
 CHOSEN = list(TRIPLES) if ALL else seeded(most(60, 16), seed=11)
@@ -128,7 +127,7 @@ def run(triples: list[Triple], folder: Path, mpi: str = "", library: str = "", m
         places = [str(STAND_INS), str(STAND_INS / "nvrtc12"), str(STAND_INS / library)]
         environment |= {"LD_LIBRARY_PATH": os.pathsep.join(places), "LINKGAUGE_STAND_IN": "devices=2",
                         "XDG_CACHE_HOME": str(folder / "cache")}  # fmt: skip
-    done = started([str(HERE / "run_job.py"), str(folder)], cwd=folder, env=environment, timeout_s=600)
+    done = started([str(HERE / "run_job.py"), str(folder)], cwd=folder, env=environment)
     with (folder / "output.log").open("a") as log:
         log.write(done.stdout + done.stderr)
     return done.returncode
@@ -285,6 +284,10 @@ def test_each_fault_costs_its_case_only_on_sycl_devices(tmp_path: Path) -> None:
 @pytest.mark.skipif(not (STAND_INS / "libcuda.so.1").exists(), reason="no stand-in GPUs: build the C++ tests")
 def test_each_fault_costs_its_case_only_where_memory_is_opened_by_fabric_handles(tmp_path: Path) -> None:
     ways = {"copy_engine": {**ON_SYCL, "kill": "check"}, "kernel": {**ON_SYCL, "stop": "time"}}
+    if not most(True, False):  # half of them each: which transport fails is nothing to such memory
+        halves = ("kill", "hang", "memory"), ("stop", "throw", "call", "corrupt")
+        ways = {name: {kind: by_kind[kind] for kind in half}
+                for (name, by_kind), half in zip(ways.items(), halves, strict=True)}  # fmt: skip
     triples = [triple for triple in TRIPLES if ways.get(triple.transport, {}).get(triple.fault.kind) == triple.phase]
     assert len(triples) == sum(map(len, ways.values()))
     status = run(triples, tmp_path, library="nvrtc12", more='handles = "fabric"')
@@ -293,12 +296,13 @@ def test_each_fault_costs_its_case_only_where_memory_is_opened_by_fabric_handles
 
 @pytest.mark.skipif(not (STAND_INS / "nccl3").exists(), reason="no stand-in for NCCL: build the C++ tests")
 def test_each_fault_costs_its_case_only_where_our_kernels_have_nccls_memory(tmp_path: Path) -> None:
-    # Two phases of each, by the one variant and the other.
+    # Two phases of each, by the one variant and the other; or one, by turns.
     phases = {"kill": ("check", "time"), "segv": ("warm up", "verify"), "stop": ("check", "time"),
               "hang": ("time", "verify"), "throw": ("check", "verify"), "memory": ("prepare", "check")}  # fmt: skip
+    taken = {kind: most(both, both[at % 2 : at % 2 + 1]) for at, (kind, both) in enumerate(phases.items())}
     triples = [triple for triple in TRIPLES if triple.transport == "ccl"
-               and triple.phase in phases.get(triple.fault.kind, ())]  # fmt: skip
-    assert len(triples) == 2 * len(phases)
+               and triple.phase in taken.get(triple.fault.kind, ())]  # fmt: skip
+    assert len(triples) == most(2, 1) * len(phases)
     status = run(triples, tmp_path, library="nccl3", more='algorithm = "two_shot"')
     expect_each_cost_its_case(triples, tmp_path, status)
 

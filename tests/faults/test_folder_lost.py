@@ -15,16 +15,16 @@ import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from faults.test_killed_runs import begin, check_readable, linkgauge, recorded_bytes
+from patience import PATIENCE_S
 from thorough import thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
-    pytest.mark.timeout(300),
 ]
 
 
 def wait_for_records(folder: Path) -> None:
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + PATIENCE_S
     while recorded_bytes(folder) < 5000 and time.monotonic() < deadline:
         time.sleep(0.005)
     assert recorded_bytes(folder)
@@ -43,7 +43,7 @@ def test_a_vanished_folder_ends_the_run(tmp_path: Path) -> None:
     before, process = shared_memory(), begin(tmp_path)
     wait_for_records(tmp_path)
     shutil.rmtree(tmp_path / "run", ignore_errors=True)
-    check_the_end(tmp_path, process.wait(100), before)
+    check_the_end(tmp_path, process.wait(PATIENCE_S), before)
 
 
 ANOTHER_USER = "61234"  # nobody's: neither passwd nor any package gives it out
@@ -76,7 +76,7 @@ def as_one_for_whom_modes_hold(test: str) -> None:
 
     def run(prefix: tuple[str, ...], words: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*prefix, *words], env=environment, cwd=Path(__file__).parents[2], text=True,
-                              capture_output=True, check=False, timeout=280)  # fmt: skip
+                              capture_output=True, check=False, timeout=PATIENCE_S)  # fmt: skip
 
     try:
         for prefix in FOR_WHOM_MODES_HOLD:
@@ -105,8 +105,8 @@ def test_a_folder_that_became_read_only_ends_the_run_and_can_be_resumed(tmp_path
     wait_for_records(tmp_path)
     for path in (tmp_path / "run", tmp_path / "run" / "journal"):
         path.chmod(0o500)
-    check_the_end(tmp_path, process.wait(100), before)
+    check_the_end(tmp_path, process.wait(PATIENCE_S), before)
     for path in (tmp_path / "run", tmp_path / "run" / "journal"):
         path.chmod(0o700)
     assert check_readable(tmp_path / "run") > 0
-    assert linkgauge(tmp_path, "--resume", "run").wait(200) == 0
+    assert linkgauge(tmp_path, "--resume", "run").wait(PATIENCE_S) == 0

@@ -28,7 +28,7 @@ from thorough import most
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
-    pytest.mark.timeout(300 if not ALL else 3600),
+    pytest.mark.timeout(3600 if ALL else 1800),
 ]
 PLAN = """
 [[launch]]
@@ -103,7 +103,7 @@ def test_a_parent_killed_before_any_step_leaves_what_can_be_resumed_to_the_same(
         assert len(wanted) == 4
         assert set(wanted.values()) == {1}
         assert steps > 40
-        every = 1 if ALL else most(4 if threads else 12, steps // 3)
+        every = 1 if ALL else most(4 if threads else 12, steps // (3 if threads else 2))
         for step in range(every // 2, steps, every):
             shutil.rmtree(run, ignore_errors=True)
             status, _ = runs.run(*words, step=step)
@@ -121,6 +121,6 @@ def test_a_parent_killed_before_any_step_leaves_what_can_be_resumed_to_the_same(
             assert completed(run) == wanted, step
             assert files(run) == there, step
             assert list((tmp_path / "tmp").glob("linkgauge-*/*")) == [], step
-    assert left_behind(tmp_path, patience_s=20) == []
+    assert left_behind(tmp_path) == []
     assert [str(path) for path in (tmp_path / "tmp").iterdir()] == []
     assert new_shared_memory(before) == set()

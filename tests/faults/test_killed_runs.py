@@ -28,11 +28,11 @@ from linkgauge.errors import RunFolderError
 from linkgauge.run import processes
 from linkgauge.run.private_folder import clean_leftovers
 from linkgauge.store.run import load
+from patience import PATIENCE_S
 from thorough import most
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
-    pytest.mark.timeout(300),
 ]
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
 RUNS = 24 if ALL else most(4, 1)
@@ -141,7 +141,7 @@ def test_a_killed_and_resumed_run_completes_what_an_undisturbed_one_does(
         done = check_readable(tmp_path / "run")
         print(f"killed with {done} of {len(undisturbed.completed)} cases done")
         process = go_on(tmp_path, undisturbed.way)
-    assert process.wait(200) == 0, (tmp_path / "output.log").read_text()
+    assert process.wait(PATIENCE_S) == 0, (tmp_path / "output.log").read_text()
     assert completed(tmp_path / "run") == undisturbed.completed
     check_whole(tmp_path / "run")
     files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
@@ -156,7 +156,7 @@ def test_what_is_stopped_does_not_stay_when_the_parent_is_killed(tmp_path: Path,
     """A stopped launcher does not hear that its parent has died, and a launcher may wait for a stopped rank."""
     before = shared_memory()
     process = begin(tmp_path)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while recorded_bytes(tmp_path) == 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     of_the_launch = processes.marked(f"{process.pid}.{owner.start_time(process.pid)}.")
@@ -164,7 +164,7 @@ def test_what_is_stopped_does_not_stay_when_the_parent_is_killed(tmp_path: Path,
     os.kill(stopped, signal.SIGSTOP)
     process.kill()
     process.wait()
-    assert left_behind(tmp_path, patience_s=20) == []
+    assert left_behind(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
     assert new_shared_memory(before) == set()
 
@@ -175,7 +175,7 @@ def go_on(folder: Path, way: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
     if (folder / "run" / "plan.json").exists():
         return linkgauge(folder, *again)
     refused = linkgauge(folder, *again)
-    assert refused.wait(60) == 2, (folder / "output.log").read_text()
+    assert refused.wait(PATIENCE_S) == 2, (folder / "output.log").read_text()
     assert "Traceback" not in (folder / "output.log").read_text()
     shutil.rmtree(folder / "run", ignore_errors=True)
     return begin(folder, way)

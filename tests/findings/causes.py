@@ -368,7 +368,7 @@ def five_of_eight(seed: int, loudness: float = 1.0) -> Planted:
     world.measure_all()
 
     def right(f: Finding) -> bool:
-        return f.rule == "device_counts" and f"on {count} devices" in f.subject
+        return f.rule == "device_counts" and f"on {count} " in f.subject
 
     return Planted(world, right, f"{world.system.name}: {count} devices")
 

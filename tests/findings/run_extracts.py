@@ -43,7 +43,7 @@ _DEVICE = ("ordinal", "kind", "name", "architecture", "multiprocessors", "memory
            "attributes", "numa_node")  # fmt: skip
 _MPI = ("name", "vendor", "version", "abi")
 _LAUNCH_CONTENTS = ("launcher_args", "bind", "ranks", "ranks_per_device", "mode", "peer_access")
-_EVIDENCE = ("stopped_by", "throttled", "errors_rose", "chosen")
+_EVIDENCE = ("stopped_by", "throttled", "errors_rose", "chosen", "left_out")
 _STATED = ("lanes", "bytes_per_peer", "bytes_total", "status", "converged", "coarse", "oversubscribed", "verified",
            "operations_total")  # fmt: skip
 _TOLD = ("errors", "")  # units of observations that are kept where they are not 0

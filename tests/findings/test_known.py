@@ -68,7 +68,7 @@ def test_a_healthy_machine_holds_by_what_is_known_of_its_kind(
     status, said = checked(capsys, str(tmp_path / "r"))
     assert status == 0
     assert said["pass"] == len(plan())
-    assert {v["source"] for v in said["verdicts"]} == {"Linkgauge on four of eight H200, docs/measured/h200.md"}
+    assert {v["source"] for v in said["verdicts"]} == {"Linkgauge on four of eight H200, docs/results/h200.md"}
     assert run_command(["check", str(tmp_path / "r")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "PASS: 32 of 32 checks passed."
@@ -216,7 +216,7 @@ def test_an_unknown_machine_is_judged_by_its_siblings_and_limits(
     assert {v["source"] for v in said["verdicts"]} == {"its siblings", "its limits"}
     assert "no described system is like this machine" in said["notes"][0]
     names = {v["what"] for v in said["verdicts"]}
-    assert {"all pairs of 0 to 3", "device 0 to 3", "unidirectional on all pairs of 0 to 3"} <= names
+    assert {"all pairs of 0 to 3", "GPU 0 to 3", "unidirectional on all pairs of 0 to 3"} <= names
 
 
 def test_far_below_the_limit_falls_short_where_nothing_is_known(
@@ -236,10 +236,10 @@ def test_far_below_the_limit_falls_short_where_nothing_is_known(
     [
         (lambda case: 0.8 if case.devices == (1, 3) else 1.0, {"pair 1-3"}),
         (lambda case: 0.8 if set(case.devices) == {1, 3} else 1.0, {"pair 1-3, both ways"}),
-        (lambda case: 0.8 if case.ranks == 2 and case.devices[0] == 2 else 1.0, {"what device 2 sends"}),
-        (lambda case: 0.8 if case.ranks == 2 and case.devices[1] == 2 else 1.0, {"what device 2 receives"}),
-        (lambda case: 0.8 if case.ranks == 2 and 2 in case.devices else 1.0, {"device 2"}),
-        (lambda case: 0.8 if case.devices == (2,) else 1.0, {"device 2"}),
+        (lambda case: 0.8 if case.ranks == 2 and case.devices[0] == 2 else 1.0, {"what GPU 2 sends"}),
+        (lambda case: 0.8 if case.ranks == 2 and case.devices[1] == 2 else 1.0, {"what GPU 2 receives"}),
+        (lambda case: 0.8 if case.ranks == 2 and 2 in case.devices else 1.0, {"GPU 2"}),
+        (lambda case: 0.8 if case.devices == (2,) else 1.0, {"GPU 2"}),
         (lambda case: 0.8 if case.devices in ((0, 1), (2, 3)) else 1.0, {"pair 0-1", "pair 2-3"}),
     ],
 )

@@ -52,6 +52,25 @@ def test_a_slow_port_of_a_rack_of_72_is_found() -> None:
     assert planted.right(found[0]), found[0].sentence
 
 
+@pytest.mark.parametrize(
+    ("delay_ns", "whole", "severity"), [(8e3, True, "note"), (8e3, False, "note"), (120e3, True, "loss")]
+)
+def test_the_kernels_own_timer_is_an_alarm_only_where_it_costs_much(
+    delay_ns: float, whole: bool, severity: str
+) -> None:
+    """Each millisecond a delay of 0.8 or 12 %: on the node, or on device 1 alone, whose rank's core takes the timer."""
+    world = causes._new(1000, ("hgx-h100-8",), samples=240, sigma=0.005)
+    world.ticks.append(
+        lambda case, at, lasts: (
+            delay_ns * (math.floor((at + lasts) / 1e6) - math.floor(at / 1e6)) if whole or 1 in case.devices else 0.0
+        )
+    )
+    world.measure_all()
+    causes._matrices(world, 16 << 20)
+    (found,) = [one for one in rules.apply(causes.facts_of(world)) if one.rule == "periodic_spikes"]
+    assert (found.severity, found.subject) == (severity, "the node" if whole else "GPU 1")
+
+
 def test_what_is_slow_on_host_devices_is_no_fault() -> None:
     planted = causes.slow_host_link(1000)
     facts = causes.facts_of(planted.world)

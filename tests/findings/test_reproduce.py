@@ -202,7 +202,7 @@ def test_reproduce_prints_what_settings_give(tmp_path: Path, capsys: pytest.Capt
     path = make_run(tmp_path / "run", cases=[case], repeats=5, launches=launches, samples=20)
     assert run_command(["reproduce", "sc24:settings", "--of", str(path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "NCCL_NET_GDR_LEVEL=3 ccl allreduce 1 MiB 0-1" in said
+    assert "NCCL_NET_GDR_LEVEL=3 nccl allreduce 1 MiB 0-1" in said
     assert "5 pairs" in said
     assert "MPICH_GPU_IPC_THRESHOLD is Cray MPICH's: nothing here reads it" in said
     assert "NCCL_NCHANNELS_PER_PEER=32 3.5x" in said  # the paper's

@@ -162,7 +162,7 @@ def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def sealed(head: bytes, payload: bytes = b"", version: int = 1) -> bytes:
-    """A journal record of any header and payload, whose checksums hold (docs/run-folder.md, Journal)."""
+    """A journal record of any header and payload, whose checksums hold (docs/reference/run-folder.md, Journal)."""
     prefix = struct.pack("<4sHHIQ", b"LGJ1", version, 0, len(head), len(payload))
     body = prefix + struct.pack("<I", zlib.crc32(prefix)) + head + payload
     return body + struct.pack("<I", zlib.crc32(body))

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from fuzz import hostile, targets
 from linkgauge.errors import UsageError
+from patience import PATIENCE_S
 from thorough import most, thorough
 
 NAMES = sorted(targets.TARGETS)
@@ -105,7 +106,7 @@ def test_coverage_led_inputs_end_well_or_in_one_line(name: str, tmp_path: Path) 
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("drive.py")), name, "--seconds", str(SECONDS), "--keep",
          str(tmp_path / "inputs")],
-        capture_output=True, text=True, check=False, timeout=250,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE_S
+
 core: Any = pytest.importorskip("linkgauge._core", reason="the core is not built")
 
 
@@ -26,7 +28,7 @@ def as_ranks(size: int, body: Callable[[Any], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=PATIENCE_S)
         assert not thread.is_alive(), "a rank still waits"
     return results
 

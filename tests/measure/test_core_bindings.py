@@ -15,6 +15,7 @@ import pytest
 
 from linkgauge.errors import UsageError
 from measure.core_ranks import as_ranks, copy_case, core
+from patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -232,9 +233,9 @@ class Meetings:
 
     def _meet(self, rank: int, mine: Any, ranks: list[int]) -> list[Any]:
         self._said[rank] = mine
-        self._barrier.wait(60)
+        self._barrier.wait(PATIENCE_S)
         all_said = [self._said[one] for one in ranks]
-        self._barrier.wait(60)
+        self._barrier.wait(PATIENCE_S)
         return all_said
 
     def of(self, rank: int) -> tuple[Any, Any]:
@@ -332,7 +333,7 @@ def start_ranks(folder: Path, size: int, fault: str = "null") -> list[subprocess
 
 def test_processes_measure(tmp_path: Path) -> None:
     ranks = start_ranks(tmp_path, 3)
-    assert [rank.communicate(timeout=120)[0] for rank in ranks] == ["done\n"] * 3
+    assert [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks] == ["done\n"] * 3
     assert list(tmp_path.iterdir()) == []
 
 
@@ -340,11 +341,11 @@ def test_a_killed_rank_leaves_others_that_can_be_ended(tmp_path: Path) -> None:
     fault = '{"kind": "kill", "phase": "time", "sample": 2, "rank": 1}'
     ranks = start_ranks(tmp_path, 2, fault)
     try:
-        assert ranks[1].wait(timeout=120) == -signal.SIGKILL
+        assert ranks[1].wait(timeout=PATIENCE_S) == -signal.SIGKILL
         with pytest.raises(subprocess.TimeoutExpired):
             ranks[0].wait(timeout=0.5)
         os.kill(ranks[0].pid, signal.SIGTERM)
-        assert ranks[0].wait(timeout=60) == -signal.SIGTERM
+        assert ranks[0].wait(timeout=PATIENCE_S) == -signal.SIGTERM
     finally:
         for rank in ranks:
             rank.kill()

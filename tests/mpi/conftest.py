@@ -21,10 +21,10 @@ from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
 from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.run.private_folder import PrivateFolders
+from patience import PATIENCE_S
 from thorough import thorough
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
-TIMEOUT_S = 240
 
 
 @functools.cache
@@ -42,6 +42,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for one in found:
             kind = one.name.split("-")[0]
             marks = [thorough("another release of this library is tested")] if kind in kinds else []
+            if kind == "intel" and kinds:
+                marks = [thorough("it has MPICH's ABI, and tests/faults has it each time")]
             kinds.add(kind)
             chosen.append(pytest.param(one, id=f"{one.name}-{one.source.strip('-')}", marks=marks))
         metafunc.parametrize("mpi", chosen)
@@ -77,7 +79,7 @@ def run_program(tmp_path: Path) -> RunProgram:
                 env={**os.environ, **env, **launcher.environment(asked)},
                 capture_output=True,
                 text=True,
-                timeout=TIMEOUT_S,
+                timeout=PATIENCE_S,
                 check=False,
                 stdin=subprocess.DEVNULL,
             )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge import _core
+from patience import PATIENCE_S
 
 NAMES = {
     "in_place": "MPI_IN_PLACE",
@@ -58,8 +59,8 @@ def test_constants_are_those_of_the_header(abi: str, header: Path, tmp_path: Pat
     program = tmp_path / "constants"
     # Handles of Open MPI are addresses of symbols; none is used, and none need be there.
     command = [str(COMPILER), "-w", f"-I{header.parent}", str(source), "-o", str(program)]
-    subprocess.run([*command, "-Wl,--unresolved-symbols=ignore-all"], check=True, timeout=60)
-    printed = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=20).stdout
+    subprocess.run([*command, "-Wl,--unresolved-symbols=ignore-all"], check=True, timeout=PATIENCE_S)
+    printed = subprocess.run([str(program)], check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
     expected = {name: int(value) for name, value in (line.split() for line in printed.splitlines())}
     assert _core.mpi_constants(abi) == expected
 

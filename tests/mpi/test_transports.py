@@ -12,7 +12,8 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.transports import absent_transports
-from thorough import thorough
+from mpi.conftest import installations
+from thorough import most, thorough
 
 STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
 NICS_OF_THREE = [pytest.param(name, 3, marks=thorough("of two ranks it is here, and of three in threads"))
@@ -23,6 +24,7 @@ PAIRS = ("pingpong", "unidirectional", "bidirectional")
 OTHERS = ("ring_shift", "one_to_all", "all_to_one", "halo")
 COLLECTIVES = ("alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
                "alltoallv", "barrier")  # fmt: skip
+OPS = ("sum", "prod", "min", "max")
 IN_PLACE = ("allreduce", "allgather", "reduce_scatter", "reduce", "gather", "scatter")
 
 
@@ -51,6 +53,11 @@ def sizes(pattern: str, ranks: int) -> list[int]:
     return [1, 1333, 300_007]
 
 
+def ends(pattern: str, ranks: int) -> list[int]:
+    """The first and the last of these: what is odd in the middle is tried with two ranks."""
+    return most(sizes(pattern, ranks), sizes(pattern, ranks)[::2])
+
+
 def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
     assert len(cases) == len(results)
     wrong = [
@@ -67,9 +74,13 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
 )
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
-    cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in sizes(pattern, ranks)]
-    cases += [case(transport, pattern, ranks, 4 * ranks * 50, root=ranks - 1) for pattern in OTHERS + COLLECTIVES]
-    cases += [case(transport, pattern, ranks, 4 * ranks * 50, in_place=True) for pattern in IN_PLACE]
+    # What moves the bytes is the same under each library, the library beside it another.
+    if transport != "mpi" and mpi != installations()[0]:
+        patterns = most(patterns, ("pingpong", "bidirectional", "halo", "alltoall", "allreduce"))
+    tried = sizes if ranks == 2 else ends
+    cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in tried(pattern, ranks)]
+    cases += [case(transport, one, ranks, 4 * ranks * 50, root=ranks - 1) for one in patterns if one not in PAIRS]
+    cases += [case(transport, one, ranks, 4 * ranks * 50, in_place=True) for one in IN_PLACE if one in patterns]
     if transport in NIC_LIBRARIES:
         if absent := absent_transports("host").get(transport):
             pytest.skip(absent)
@@ -102,6 +113,8 @@ def test_halos_of_derived_datatypes_and_overlapped_collectives(mpi: MpiInstallat
         for grid, size in grids
         for ranks in ((4,) if "x" in grid or "4" in grid else (2, 3))
         for window, cadence in ((1, "isolated"), (3, "streaming"))
+        # One at a time is one of several: of a ring's smallest faces alone.
+        if window > 1 or most(True, size == 8)
     ]
     collectives = [case("mpi", pattern, 3, 4 * 3 * 700, variant="overlapped") for pattern in COLLECTIVES]
     several = {**collectives[0], "cadence": "streaming", "batch": 4}
@@ -170,7 +183,8 @@ def test_every_datatype_and_op_of_mpi(mpi: MpiInstallation, run_cases: RunCases)
         case(transport, pattern, 2, 16 * 101, datatype=datatype, op=op)
         for transport, pattern in (("mpi", "allreduce"), ("mpi", "reduce_scatter"), ("staging", "reduce"))
         for datatype in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64")
-        for op in ("sum", "prod", "min", "max")
+        # The same tables of names in each; staging reduces by itself.
+        for op in (OPS if pattern == "allreduce" else most(OPS, ("prod",)))
     ]
     results = run_cases(mpi, 2, cases)
     wrong = [orders_unsigned_as_signed(mpi, one) for one in cases]

@@ -19,6 +19,7 @@ from linkgauge.peers import drive
 from linkgauge.peers.drive import Outcome
 from linkgauge.run.mpi_library import find_all
 from linkgauge.store.hold import Hold
+from patience import PATIENCE_S
 
 STUBBORN = """import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -47,7 +48,7 @@ def test_a_peers_programs_that_ignore_signals_end_with_a_killed_parent(tmp_path:
     with (tmp_path / "output.log").open("wb") as output:
         process = subprocess.Popen([sys.executable, "-m", "linkgauge", "crosscheck", *words], cwd=tmp_path,
                                    env=environment, stdout=output, stderr=output)  # fmt: skip
-    end = time.monotonic() + 100
+    end = time.monotonic() + PATIENCE_S
     while len(list((tmp_path / "peer").glob("started-*"))) < 4 and process.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
     assert len(list((tmp_path / "peer").glob("started-*"))) == 4, (tmp_path / "output.log").read_text()
@@ -96,7 +97,7 @@ def test_two_comparisons_do_not_go_into_one_folder_at_once(tmp_path: Path) -> No
     hold = Hold(tmp_path / "out")
     words = [*WORDS[1:-4], "--mpi", libraries()[0], "--devices", "host:2", "--out", "out"]
     done = subprocess.run([sys.executable, "-m", "linkgauge", "crosscheck", *words], cwd=tmp_path, text=True,
-                          timeout=100,
+                          timeout=PATIENCE_S,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True,
                           check=False)  # fmt: skip
     hold.release()

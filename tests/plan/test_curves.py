@@ -139,7 +139,7 @@ def test_the_order_in_which_sizes_are_measured_leaves_none_out_that_rising_order
     [(7.7, 394e9, 256 << 20), (11.0, 369e9, 256 << 20), (13.5, 360e9, 256 << 20), (10.0, 25e9, 32 << 20)],
 )
 def test_a_matrix_has_the_first_size_whose_beginning_costs_little(latency_us: float, rate: float, size: int) -> None:
-    # Copy engines, kernels and NCCL between H200, and PCIe 4 (docs/measured/h200.md).
+    # Copy engines, kernels and NCCL between H200, and PCIe 4 (docs/results/h200.md).
     curves = walked(measured(latency_us * 1e3, rate))[0]
     assert curves.full_size("c") == size
     curves.note_full("c", 4 << 20)

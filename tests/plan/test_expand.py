@@ -242,7 +242,7 @@ def test_what_fits_is_the_beginning_of_the_order_of_value(limit_s: int, repeat: 
     whole = plan_run(dataclasses.replace(plan, time_limit_ns=None, repeat=1), planned, MACHINE)
     found = plan_run(plan, planned, MACHINE)
     share_s = measuring_s(limit_s) / repeat / 18  # nine transports and patterns, under two kinds of launches
-    value = {}  # of each case in each kind of launch, by the order that docs/plans.md states
+    value = {}  # of each case in each kind of launch, by the order that docs/reference/plans.md states
     for settings, cases, _ in group(plan, planned, MACHINE, lambda _: ""):
         estimates = [case_s(case, MACHINE) for case in cases]
         for case, *key in zip(cases, value_rounds(cases, estimates, share_s), estimates, strict=True):

@@ -297,11 +297,11 @@ def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
 def test_the_page_on_plans_names_the_keys_that_are_no_dimensions_and_its_examples_are_plans(tmp_path: Path) -> None:
     from linkgauge.plan.plan_file import CASE, LAUNCH
 
-    page = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "plans.md").read_text()
     for name in (*(CASE.keys() - {one.key for one in DIMENSIONS.values()}), *LAUNCH):
         assert f"| `{name}` | " in page, name
     example = page.split("```toml\n")[1].split("```")[0]
-    plan = parse_plan(example, "docs/plans.md", "example")
+    plan = parse_plan(example, "docs/reference/plans.md", "example")
     assert len(plan.cases) == 2
     assert plan.launches[1].env["UCX_TLS"] == ("sm,self", "tcp,self")
     paper = tmp_path / "sc24.toml"

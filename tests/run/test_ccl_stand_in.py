@@ -42,8 +42,8 @@ def run(cwd: Path, plan: str, *words: str, nccl: str = "nccl0", **variables: str
     """Exit status, and (pattern, status, reason) of every case."""
     (cwd / "plan.toml").write_text(plan)
     done = linkgauge("run", "--devices", "cuda", "--out", "run", "--stop-rule", "count", "--stop-samples", "5",
-                     "--max-time", "20s", "--no-report", "--plan", "plan.toml", *words, cwd=cwd, nccl=nccl,
-                     **variables)  # fmt: skip
+                     "--max-time", "20s", "--warmup", "1", "--no-report", "--plan", "plan.toml", *words, cwd=cwd,
+                     nccl=nccl, **variables)  # fmt: skip
     assert (cwd / "run").exists(), done.stderr + done.stdout
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, [(r.case.pattern, str(r.status), r.reason or "") for r in load(cwd / "run").rows()]

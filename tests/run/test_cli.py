@@ -19,6 +19,7 @@ from linkgauge.app.command_line import EVERY_OPTION
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.patterns import PATTERNS
+from patience import PATIENCE_S
 
 
 def _root_raising(error: BaseException) -> click.Group:
@@ -57,7 +58,7 @@ def test_errors_become_an_exit_status_and_at_most_one_line(
         ("list devices --devices", "--devices", "linkgauge list devices --help"),
         ("run --siz 3", "--siz", "linkgauge run --help"),
         ("run --threads=3", "--threads", "linkgauge run --help"),
-        ("check", "RUN...", "linkgauge check --help"),
+        ("baseline", "RUN...", "linkgauge baseline --help"),
         ("check folder --limit 0", "--limit", "linkgauge check --help"),
     ],
 )
@@ -100,7 +101,9 @@ def test_help_imports_nothing_heavy() -> None:
         "'rich'} & set(sys.modules);"
         "sys.exit(f'imported {heavy}' if heavy else status)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -22,6 +22,7 @@ from linkgauge.files import write_special
 from linkgauge.model.case import Case
 from linkgauge.run import worker
 from linkgauge.run.binding import cores_by_rank, parse_core_list, with_own_core
+from patience import PATIENCE_S
 from program import CLOSED, linkgauge
 from run.on_a_node import namespaces_may_be_made
 from synthetic import make_run
@@ -55,7 +56,7 @@ def shell(line: str, folder: Path, **environment: str) -> subprocess.CompletedPr
         env={**os.environ, **environment},
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

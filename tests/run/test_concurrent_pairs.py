@@ -31,6 +31,7 @@ pairs = "ordered"
 stop_rule = "count"
 stop_samples = 5
 max_time = "20s"
+warmup = 1
 """
 
 
@@ -110,6 +111,7 @@ groups = [1, 2]
 stop_rule = "count"
 stop_samples = 5
 max_time = "20s"
+warmup = 1
 """
 
 

@@ -11,6 +11,7 @@ import pytest
 from linkgauge.run import mpi_library
 from linkgauge.run.launchers.base import usable_environment
 from linkgauge.run.rank_words import words_of_ranks
+from patience import PATIENCE_S
 
 JOBS: list[tuple[dict[str, str], str]] = [
     ({"SLURM_JOB_ID": "12", "SLURM_NNODES": "1", "SLURM_NODELIST": "n1", "SLURM_TASKS_PER_NODE": "8"}, "srun"),
@@ -50,4 +51,4 @@ def test_ranks_start_on_this_node_where_only_a_jobs_variables_are(
         monkeypatch.setenv(name, value.replace("NODES", str(tmp_path / "nodes")))
     command = [sys.executable, "-c", "from linkgauge.run.rank_words import say; say(1)"]
     for mpi in mpis:
-        assert words_of_ranks(mpi, 2, command, timeout_s=60) == [1, 1], mpi.name
+        assert words_of_ranks(mpi, 2, command, timeout_s=PATIENCE_S) == [1, 1], mpi.name

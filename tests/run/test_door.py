@@ -16,6 +16,7 @@ import pytest
 from linkgauge.run import door
 from linkgauge.run.door import Caller, Door, say_hello
 from linkgauge.run.node_beats import new_server
+from patience import PATIENCE_S
 
 TOKEN = "0123456789abcdef"
 LOOPBACK = "127.0.0.1"
@@ -30,12 +31,12 @@ def ours() -> Iterator[tuple[Door, int]]:
 
 
 def calls(port: int) -> socket.socket:
-    return socket.create_connection((LOOPBACK, port), timeout=20)
+    return socket.create_connection((LOOPBACK, port), timeout=PATIENCE_S)
 
 
 def admitted(opened: Door, count: int = 1) -> list[Caller]:
     found: list[Caller] = []
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while len(found) < count:
         assert time.monotonic() < end
         opened.wait(1.0)
@@ -45,7 +46,7 @@ def admitted(opened: Door, count: int = 1) -> list[Caller]:
 
 def is_closed(link: socket.socket, look: Callable[[], Any]) -> bool:
     link.settimeout(0.01)
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         look()
         try:
@@ -85,7 +86,7 @@ def test_time_for_the_token_does_not_begin_anew_with_each_byte(
     opened, port = ours
     with calls(port) as link:
         link.sendall(TOKEN[:3].encode())
-        opened.wait(20.0)
+        opened.wait(PATIENCE_S)
         assert opened.look() == []
         monkeypatch.setattr(door, "_STRANGER_S", 0.0)
         link.sendall(TOKEN[3:].encode())
@@ -136,5 +137,5 @@ os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
 def test_without_descriptors_the_accepting_goes_on() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", OUT_OF_DESCRIPTORS], capture_output=True, text=True, check=False,
-                          timeout=100, env=environment)  # fmt: skip
+                          timeout=PATIENCE_S, env=environment)  # fmt: skip
     assert done.stdout == "7\n", done.stderr

@@ -27,6 +27,7 @@ pairs = "first"
 stop_rule = "count"
 stop_samples = 5
 max_time = "20s"
+warmup = 1
 """
 FEW = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s")
 # An application has patterns in its steps: test_applications.

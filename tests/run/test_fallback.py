@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -160,12 +161,21 @@ def test_neither_a_time_limit_nor_an_interrupt_waits_for_ranks_that_do_not_meet(
     run_plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: MpiInstallation,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    sleeps = python_program(tmp_path / "sleeps", "mpiexec", "import time", "time.sleep(3600)")  # no test may
+    begun = tmp_path / "begun"
+    waits = ("import pathlib, time", f"pathlib.Path({str(begun)!r}).touch()", "time.sleep(3600)")  # no test may
+    sleeps = python_program(tmp_path / "sleeps", "mpiexec", *waits)
     found_here(monkeypatch, dataclasses.replace(broken, launcher=sleeps))
     began = time.monotonic()
-    assert run_plan(limit=TimeLimit(began + 1, began + 3600), name="limited").status == 6
+    assert run_plan(limit=TimeLimit(began + 4, began + 3600), name="limited").status == 6
     assert "the ranks of launch 0 had not met when the time was up" in capsys.readouterr().err
-    threading.Timer(1.0, os.kill, (os.getpid(), 2)).start()
+    begun.unlink(missing_ok=True)
+
+    def interrupt() -> None:
+        while not begun.exists():  # before that the signal would be the test's own end
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     assert run_plan(name="interrupted").status == 130
     for name in ("limited", "interrupted"):
         assert {row.status for row in load(tmp_path / name).rows()} <= {None}

@@ -25,6 +25,7 @@ from linkgauge.run.gathering import Frames, Ranks, children_of, framed, gathered
 from linkgauge.run.outcome import COLUMNS, RankOutcome, case_header, evidence_of, joined_samples, point_of
 from linkgauge.store.journal import JournalWriter, Record, read_journal
 from linkgauge.store.run import load
+from patience import PATIENCE_S
 
 CASE = Case("mpi", "allreduce", 4096, 4096, (0, 1))
 
@@ -52,10 +53,10 @@ class WireLink:
             self.wire.flying += len(data)
             self.wire.most_flying = max(self.wire.most_flying, self.wire.flying)
             self.wire.longest = max(self.wire.longest, len(data))
-        self.wire.ways[self.number, to].put((bytes(data), last), timeout=60)
+        self.wire.ways[self.number, to].put((bytes(data), last), timeout=PATIENCE_S)
 
     def receive(self, source: int) -> tuple[bytes, bool]:
-        data, last = self.wire.ways[source, self.number].get(timeout=60)
+        data, last = self.wire.ways[source, self.number].get(timeout=PATIENCE_S)
         with self.wire.lock:
             self.wire.flying -= len(data)
         return data, last
@@ -350,7 +351,7 @@ def test_a_rank_that_is_lost_while_its_samples_are_fetched_costs_its_case_only(
     for name, value in STREAMED.items():
         monkeypatch.setenv(name, value)
     marker = tmp_path / "planted"
-    run = run_plan(fault={"kind": kind, "gather": 9, "once": str(marker)}, hung_after_s=3.0)
+    run = run_plan(fault={"kind": kind, "gather": 9, "once": str(marker)}, hung_after_s=8.0)
     assert marker.exists()
     statuses = [row.status for row in load(run.path).rows()]
     assert sorted(map(str, statuses)) == sorted([status, *["ok"] * 7])

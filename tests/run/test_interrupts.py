@@ -28,6 +28,8 @@ from linkgauge.run.spec import WorkerSpec
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import read_journal
 from linkgauge.store.run import load
+from patience import PATIENCE_S
+from program import linkgauge
 from thorough import most, thorough
 
 HERE = Path(__file__).parent
@@ -80,6 +82,7 @@ sys.exit(status if pending else 0)  # as `linkgauge run --resume` ends where not
 """
 
 
+IN_HAND_S = 0.02  # of a sample; a case has twenty, so that a busy machine's test sees the run before its end
 SIGTERM = pytest.param(signal.SIGTERM, marks=thorough("a job that is ended as a whole gets SIGTERM too"))
 
 
@@ -111,13 +114,13 @@ def journal_cases(path: Path) -> int:
 def wait_for_a_case_in_hand(path: Path) -> None:
     """Return when ranks have just begun a case: what ends them between two of them is no case's doing."""
     journal = max(path.rglob("launch-*.lgj"))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and [record.kind for record in read_journal(journal)][-1:] != ["begin"]:
         time.sleep(0.002)
 
 
 def wait_for(path: Path, cases: int, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline and journal_cases(path) < cases:
         time.sleep(0.02)
 
@@ -125,10 +128,10 @@ def wait_for(path: Path, cases: int, process: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, SIGTERM])
 def test_one_signal_ends_after_the_case_in_hand_and_the_run_can_be_resumed(tmp_path: Path, number: int) -> None:
     path = tmp_path / "run"
-    process = parent(path, tmp_path, sample_s=0.006)  # 66 cases of 120 ms: time to be interrupted in
+    process = parent(path, tmp_path, sample_s=IN_HAND_S)
     wait_for(path, 3, process)
     process.send_signal(number)
-    assert process.wait(60) == 130, (tmp_path / "parent.log").read_text()
+    assert process.wait(PATIENCE_S) == 130, (tmp_path / "parent.log").read_text()
     some = measured(path)
     assert 3 <= len(some) < 66
     info = json.loads((path / "run.json").read_text())
@@ -136,7 +139,7 @@ def test_one_signal_ends_after_the_case_in_hand_and_the_run_can_be_resumed(tmp_p
     assert info["ended_by"] == ("interrupted" if number == signal.SIGINT else "SIGTERM")
     assert f": {len(some)} of 66 cases kept in {path}; resume: linkgauge run --resume {path}\n" in said(tmp_path)
     resumed = parent(path, tmp_path)
-    assert resumed.wait(120) == 0
+    assert resumed.wait(PATIENCE_S) == 0
     assert measured(path) == dict.fromkeys(measured(path), 1)
     assert len(measured(path)) == 66
 
@@ -158,12 +161,12 @@ def test_a_signal_in_a_long_case_waits_for_no_end_of_it_and_one_line_says_what_i
 ) -> None:
     path = tmp_path / "run"
     process = parent(path, tmp_path, sample_s=2.0, sizes="8")  # 6 cases of 40 s each
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and not list(path.rglob("launch-*.lgj")):
         time.sleep(0.02)
     wait_for_a_case_in_hand(path)
     process.send_signal(number)
-    assert process.wait(60) == 130, said(tmp_path)
+    assert process.wait(PATIENCE_S) == 130, said(tmp_path)
     assert measured(path) == {}
     assert [line for line in said(tmp_path).splitlines() if not line.startswith("linkgauge: 0/6 cases")] == [
         f"linkgauge: {words}: 0 of 6 cases kept in {path}; resume: linkgauge run --resume {path}"
@@ -197,26 +200,26 @@ def end_its_ranks(process: subprocess.Popen[str]) -> None:
 
 def test_a_job_that_is_ended_as_a_whole_blames_no_case(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    process = parent(path, tmp_path, sample_s=0.006)  # 66 cases of 120 ms: time to be interrupted in
+    process = parent(path, tmp_path, sample_s=IN_HAND_S)
     wait_for(path, 3, process)
     end_its_ranks(process)  # as Slurm does, some milliseconds before its batch script
     time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 130, (tmp_path / "parent.log").read_text()
+    assert process.wait(PATIENCE_S) == 130, (tmp_path / "parent.log").read_text()
     assert {row.status for row in load(path).rows()} <= {"ok", None}
     assert 3 <= len(measured(path)) < 66
-    assert parent(path, tmp_path).wait(120) == 0
+    assert parent(path, tmp_path).wait(PATIENCE_S) == 0
     assert len(measured(path)) == 66
 
 
 def test_ranks_that_alone_are_ended_are_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    sizes, cases = most((SIZES, 66), ("8:8KiB:x8", 24))  # cases of 120 ms: time to be interrupted in
-    process = parent(path, tmp_path, sample_s=0.006, sizes=sizes)
+    sizes, cases = most((SIZES, 66), ("8:8KiB:x8", 24))
+    process = parent(path, tmp_path, sample_s=IN_HAND_S, sizes=sizes)
     wait_for(path, 3, process)
     wait_for_a_case_in_hand(path)
     end_its_ranks(process)
-    assert process.wait(120) == 4, (tmp_path / "parent.log").read_text()
+    assert process.wait(PATIENCE_S) == 4, (tmp_path / "parent.log").read_text()
     crashed = [row for row in load(path).rows() if row.status == "crashed"]
     assert len(crashed) == 1
     assert "SIGTERM" in crashed[0].reason
@@ -229,7 +232,7 @@ def test_two_signals_end_at_once(tmp_path: Path) -> None:
     wait_for(path, 1, process)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE_S) == 130
     assert load(path).info["exit_status"] == 130
 
 
@@ -241,10 +244,10 @@ def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
     tmp_path: Path, journal: str, kind: str
 ) -> None:
     path, sizes = tmp_path / "run", "8:8KiB:x8"
-    process = parent(path, tmp_path, sizes=sizes, sample_s=0.006)  # 24 cases
+    process = parent(path, tmp_path, sizes=sizes, sample_s=IN_HAND_S)  # 24 cases
     wait_for(path, 4, process)
     process.kill()
-    process.wait(30)
+    process.wait(PATIENCE_S)
     clean_leftovers([tmp_path])
     before = measured(path)
     file = path / "journal" / journal
@@ -261,12 +264,11 @@ def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
     with pytest.warns(DamagedRunWarning):
         assert run.lost == (0 if kind == "status" else len(before) - len(left))
     for words in (["show"], ["query", "SELECT * FROM cases"], ["findings"], ["check"], ["export", "--format", "json"]):
-        asked = [sys.executable, "-m", "linkgauge", words[0], str(path), *words[1:]]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
+        done = linkgauge(words[0], str(path), *words[1:], cwd=tmp_path)
         assert done.returncode == (3 if words == ["check"] else 0), done.stderr  # no wires are known to judge by
         (line,) = [line for line in done.stderr.splitlines() if "damaged" in line]
         assert line.startswith(f"linkgauge: warning: {file}: bytes {ends[hit]} to {ends[hit + 1]} are damaged")
-    assert parent(path, tmp_path, sizes=sizes).wait(120) == 0
+    assert parent(path, tmp_path, sizes=sizes).wait(PATIENCE_S) == 0
     assert set(measured(path).values()) == {1}
     assert len(measured(path)) == 24
     assert load(path).lost == 0
@@ -274,11 +276,10 @@ def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
         assert {row.attempt for row in load(path).rows() if row.case_key in set(before) - set(left)} == {0, 1}
 
 
-@pytest.mark.timeout(900)
 def test_runs_killed_at_random_moments_and_resumed_measure_what_an_undisturbed_one_does(tmp_path: Path) -> None:
     generator = random.Random(20)
     whole = tmp_path / "whole"
-    assert parent(whole, tmp_path).wait(120) == 0
+    assert parent(whole, tmp_path).wait(PATIENCE_S) == 0
     expected = set(measured(whole))
     assert len(expected) == 66
     path = tmp_path / "killed"
@@ -289,10 +290,10 @@ def test_runs_killed_at_random_moments_and_resumed_measure_what_an_undisturbed_o
             time.sleep(0.01)
         time.sleep(generator.uniform(0.0, 1.2))
         process.kill()
-        process.wait(30)
+        process.wait(PATIENCE_S)
         if (path / "plan.json").exists():
             load(path).cases  # noqa: B018  # readable at every moment
-    assert parent(path, tmp_path).wait(120) == 0
+    assert parent(path, tmp_path).wait(PATIENCE_S) == 0
     found = measured(path)
     assert set(found) == expected
     assert set(found.values()) == {1}
@@ -303,7 +304,7 @@ def test_runs_killed_at_random_moments_and_resumed_measure_what_an_undisturbed_o
 def test_a_time_limit_ends_the_run_with_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "run"
     process = parent(path, tmp_path, "3.0")
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert 0 < len(measured(path)) <= 66
 
 
@@ -389,9 +390,7 @@ def test_a_run_in_progress_cannot_be_resumed_beside_itself(run_plan: Any) -> Non
     folder = RunFolder.open(run_plan(threads=True).path)
     folder.hold()
     folder.hold()
-    words = [sys.executable, "-m", "linkgauge", "run", "--resume", str(folder.path), "--force"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = linkgauge("run", "--resume", str(folder.path), "--force", cwd=folder.path)
     assert done.returncode == 2, done.stderr
     assert "is being measured by another process" in done.stderr
     del folder

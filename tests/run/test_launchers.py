@@ -23,6 +23,7 @@ from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import Launcher, LaunchRequest, library_environment
 from linkgauge.run.mpi_library import MpiInstallation
 from linkgauge.run.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
+from patience import PATIENCE_S
 
 FOLDERS = LaunchFolders(Path("/t/1"), Path("/s/1"), "1.2.3")
 
@@ -284,7 +285,7 @@ def test_what_a_killed_parent_left_is_cleaned_at_the_next_start(tmp_path: Path) 
     for base in bases:
         base.mkdir()
     done = subprocess.run([sys.executable, "-c", KILLED_PARENT, *map(str, bases)], capture_output=True, text=True,
-                          timeout=60, check=False)  # fmt: skip
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
     child, segment = json.loads(done.stdout)
     assert Path(segment).exists()
     assert owner.start_time(child) != 0
@@ -294,7 +295,7 @@ def test_what_a_killed_parent_left_is_cleaned_at_the_next_start(tmp_path: Path) 
         assert len(removed) == 2
         assert not Path(segment).exists()
         assert Path("/etc/passwd").exists()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while owner.start_time(child) and processes.state_of(child) != "Z" and time.monotonic() < deadline:
             time.sleep(0.05)
         assert processes.state_of(child) in ("", "Z")
@@ -309,7 +310,7 @@ def test_a_segment_of_a_rank_killed_before_it_could_say_so_goes_and_others_segme
     earlier.write_text("x")
     os.utime(earlier, (0, 0))
     done = subprocess.run([sys.executable, "-c", KILLED_PARENT, str(tmp_path)], capture_output=True, text=True,
-                          timeout=60, check=False)  # fmt: skip
+                          timeout=PATIENCE_S, check=False)  # fmt: skip
     parent = json.loads(done.stdout)[1].rpartition("_")[2]
     unsaid = sorted(Path("/dev/shm").glob(f"*{parent}_unsaid"))
     assert len(unsaid) == 4

@@ -23,6 +23,7 @@ from linkgauge.run.kept_samples import FirstEnd, load_to_blame, stuck_load
 from linkgauge.run.launch import LaunchEnd
 from linkgauge.run.load_launches import LoadEnd, with_loads_ends
 from linkgauge.run.load_lines import LOAD, MEASURED, OVER, Lines, LoadLines
+from patience import PATIENCE_S
 from run.test_spec import spec_of
 
 CASE = Case("mpi", "pingpong", 8, 8, (0, 1), background="mpi alltoall 8 on=2,3 mpi=same")
@@ -43,7 +44,7 @@ def number(value: int) -> bytes:
 
 
 def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < end
         time.sleep(0.005)

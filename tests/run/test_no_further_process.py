@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
 from synthetic import make_case, make_run
 
 # Root's processes are not counted. The files of this Python may be root's own.
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is
 def alone(*arguments: str, cwd: Path) -> tuple[int, str]:
     """Run linkgauge as a user that may have one process and no thread beside it."""
     command = [*(_AS_ANOTHER if os.geteuid() == 0 else []), sys.executable, "-m", "linkgauge", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (1, 1)))  # fmt: skip
     if "setpriv:" in done.stderr:
         pytest.skip(done.stderr.strip())

@@ -33,6 +33,7 @@ from linkgauge.run.watch import COMPILE_PATIENCE_S, LaunchWatch
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import load
+from patience import PATIENCE_S
 from run.conftest import devices_of, machine_of
 from run.on_a_node import namespaces_may_be_made
 
@@ -135,7 +136,7 @@ class Ends:
         self.end = NodeBeats(self.parents, self.place, TOKEN)
 
     def until(self, holds: Any) -> None:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < deadline
             self.end.look()
@@ -186,16 +187,16 @@ def test_who_does_not_show_the_token_is_not_heard(ends: Ends, monkeypatch: pytes
     assert TOKEN not in ends.place.read_text()
     report = b"".join(word.to_bytes(8, "little") for word in (0, 9, 9, 9, 9, 9))
     for hello in (b"x" * 600, b"\n", b"no [1]\n", TOKEN.encode() + b"[1]\n", *map(hello_of, (4, 0, "1", None))):
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as stranger:
             stranger.sendall(hello + report)
             with contextlib.suppress(ConnectionResetError):
                 stranger.settimeout(0.01)
                 ends.until(lambda: _is_closed(stranger))
     monkeypatch.setattr(door, "_STRANGER_S", 0.05)
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as silent:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as silent:
         silent.settimeout(0.01)
         ends.until(lambda: _is_closed(silent))
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as known:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as known:
         known.sendall(hello_of(1) + report)  # of a rank that is the parent's own to watch
         known.settimeout(0.01)
         ends.until(lambda: _answered(known))
@@ -222,7 +223,7 @@ def test_more_nodes_may_connect_than_files_are_usually_allowed() -> None:
 
 def test_a_node_whose_connection_ends_is_no_longer_heard_and_known_to_have_left_until_it_is_back(ends: Ends) -> None:
     ends.end.listen([])
-    with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
+    with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=PATIENCE_S) as link:
         report = b"".join(word.to_bytes(8, "little") for word in (2, 3, 1, 1, 1, 5))
         link.sendall(hello_of(1) + report[:13])
         ends.end.look()
@@ -232,7 +233,7 @@ def test_a_node_whose_connection_ends_is_no_longer_heard_and_known_to_have_left_
         assert ends.end.left == {}
     ends.until(lambda: ends.end.unheard == {1, 2})
     assert ends.end.left.keys() == {2}
-    with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=5) as link:
+    with socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=PATIENCE_S) as link:
         link.sendall(hello_of(1) + report)
         ends.until(lambda: ends.end.unheard == {1})
         assert ends.end.left == {}

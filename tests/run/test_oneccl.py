@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from linkgauge.model.case import Case
 from linkgauge.plan.library_settings import runtime_settings
 from linkgauge.run.transports import absent_transports
 from linkgauge.store.run import load
+from program import linkgauge
 
 FOLDERS = os.environ.get("LINKGAUGE_TEST_ONECCL", "")
 PATTERNS = ("allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather", "scatter",
@@ -49,10 +48,9 @@ def test_its_ranks_are_processes() -> None:
 @pytest.mark.skipif(not FOLDERS, reason="LINKGAUGE_TEST_ONECCL names no oneCCL")
 def test_every_pattern_is_verified(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)
-    command = [sys.executable, "-m", "linkgauge", "run", "--devices", "host:2", "--plan", "plan.toml", "--out", "run",
-               "--no-report", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s"]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
-                          env={**os.environ, "LD_LIBRARY_PATH": FOLDERS}, stdin=subprocess.DEVNULL)  # fmt: skip
+    done = linkgauge("run", "--devices", "host:2", "--plan", "plan.toml", "--out", "run", "--no-report", "--stop-rule",
+                     "count", "--stop-samples", "5", "--max-time", "20s", cwd=tmp_path,
+                     env={"LD_LIBRARY_PATH": FOLDERS})  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     loaded = load(tmp_path / "run")
     rows = list(loaded.rows())

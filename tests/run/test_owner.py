@@ -20,6 +20,7 @@ from linkgauge import owner
 from linkgauge.owner import Owner
 from linkgauge.run import private_folder, processes
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+from patience import PATIENCE_S
 
 HOLDS = """
 import os, sys
@@ -43,7 +44,7 @@ WAYS = {"own /proc": (*INSIDE, "--mount-proc"), "the other's /proc": INSIDE}
 
 def namespaces_may_be_made() -> bool:
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([*WAYS["own /proc"], "true"], capture_output=True, timeout=60, check=False)
+        done = subprocess.run([*WAYS["own /proc"], "true"], capture_output=True, timeout=PATIENCE_S, check=False)
         return done.returncode == 0
     return False
 
@@ -68,12 +69,13 @@ def holder(way: Sequence[str], base: Path) -> Iterator[tuple[subprocess.Popen[st
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def cleaned(way: Sequence[str], base: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command(way, CLEANS, base), capture_output=True, text=True, timeout=100, env=environment,
+    done = subprocess.run(command(way, CLEANS, base), capture_output=True, text=True, timeout=PATIENCE_S,
+                          env=environment,
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -94,8 +96,8 @@ def test_a_live_run_of_another_pid_namespace_keeps_its_folder_and_a_dead_ones_go
         if inside:
             assert stored.lives() is None
         os.killpg(process.pid, 9)
-        process.wait(60)
-        end = time.monotonic() + 60
+        process.wait(PATIENCE_S)
+        end = time.monotonic() + PATIENCE_S
         while not (told := cleaned(other, tmp_path)) and time.monotonic() < end:
             time.sleep(0.1)  # unshare dies before what it has started
         assert told == str(folder)

@@ -14,6 +14,7 @@ import pytest
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run import private_folder
 from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+from patience import PATIENCE_S
 
 BUSY = """
 import sys, time
@@ -94,6 +95,6 @@ def test_runs_that_start_and_end_beside_each_other_keep_theirs(tmp_path: Path) -
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", BUSY, str(tmp_path)]
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) for _ in range(4)]
-    said = [one.communicate(timeout=60)[1] for one in started]
+    said = [one.communicate(timeout=PATIENCE_S)[1] for one in started]
     assert [one.returncode for one in started] == [0] * 4, said
     assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,7 @@ import pytest
 from cluster.slurm import COMMON
 from faults.leftovers import left_behind
 from linkgauge.store.run import load
+from patience import PATIENCE_S
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "squeue", "sinfo")
 PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
@@ -33,7 +34,6 @@ pytestmark = [
         os.geteuid() != 0 or any(shutil.which(program, path=PATH) is None for program in PROGRAMS),
         reason="no Slurm to start here as root (Debian: slurmctld, slurmd, slurm-client, munge)",
     ),
-    pytest.mark.timeout(400),
 ]
 PLAN = """
 [[case]]
@@ -74,7 +74,8 @@ class Slurm:
                             "PYTHONPATH": os.pathsep.join(sys.path)}  # fmt: skip
 
     def ask(self, *words: str) -> str:
-        done = subprocess.run(words, env=self.environment, text=True, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(words, env=self.environment, text=True, capture_output=True, check=False,
+                              timeout=PATIENCE_S)  # fmt: skip
         return done.stdout.strip()
 
     def submit(self, folder: Path, *words: str) -> str:
@@ -118,7 +119,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
                 subprocess.Popen(command, env=cluster.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             )
             time.sleep(1)
-        until = time.monotonic() + 40
+        until = time.monotonic() + PATIENCE_S
         while cluster.ask("sinfo", "-h", "-N", "-o", "%t").split() != ["idle", "idle"]:
             if time.monotonic() > until:
                 pytest.skip(f"Slurm does not come up here: {cluster.logs()[-800:]}")
@@ -140,13 +141,13 @@ def test_a_job_is_measured_by_srun_and_one_that_is_canceled_keeps_what_it_measur
     (tmp_path / "plan.toml").write_text(PLAN)
     job = slurm.submit(tmp_path, "--devices", "host:2", "--plan", "plan.toml", "--out", "run")
     statuses = tmp_path / "run" / "journal" / "statuses.lgj"
-    until = time.monotonic() + 100
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and (not statuses.exists() or statuses.stat().st_size < 4000):
         time.sleep(0.05)
     slurm.ask("scancel", job)
     slurm.wait(job)
     said = (tmp_path / "said").read_text()
-    until = time.monotonic() + 40  # the job is over for Slurm when its script has been told to end
+    until = time.monotonic() + PATIENCE_S  # the job is over for Slurm when its script has been told to end
     while time.monotonic() < until and not json.loads((tmp_path / "run" / "run.json").read_text()).get("end"):
         time.sleep(0.1)
     run = load(tmp_path / "run")

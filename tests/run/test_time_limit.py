@@ -6,6 +6,7 @@ import collections
 import datetime
 import importlib.util
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is N
 
 TRANSPORTS, PATTERNS = ("mpi", "kernel", "staging"), ("pingpong", "allreduce", "alltoall")
 SIZES = {"8": 8, "128": 128, "2KiB": 2048, "32KiB": 32768, "512KiB": 524288}
-# As docs/plans.md has it: the largest first, then the smallest, then what lies in the middle, then the quarters.
+# As docs/reference/plans.md says: the largest first, then the smallest, then the middle, then the quarters.
 LEVELS = {SIZES["512KiB"]: 0, SIZES["8"]: 1, SIZES["2KiB"]: 2, SIZES["128"]: 3, SIZES["32KiB"]: 3}
 PLAN = f"""
 [[case]]
@@ -41,13 +42,17 @@ def linkgauge(folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def limited(folder: Path, limit_s: int) -> tuple[Any, str]:
-    """A run of the folder's plan with a time limit, which began no case after it and ended well; and what it said.
+def limited(folder: Path, limit_s: int, plan: str) -> tuple[Any, str]:
+    """A run of a plan with a time limit, which began no case after it and ended well; and what it said.
 
     How soon after the last case the run is over is the machine's affair: bench/time_limit.py measures it.
     """
+    (folder / "plan.toml").write_text(plan)
     status, said = linkgauge(folder, "--devices", "host:2", "--plan", "plan.toml", "--out", "run", "--time-limit",
                              f"{limit_s}s")  # fmt: skip
+    if status == 6 and limit_s < 200:  # a machine so busy that the limit was over before any case had ended
+        shutil.rmtree(folder / "run")
+        return limited(folder, limit_s * 4, plan.replace('"200ms"', '"800ms"').replace('"10ms"', '"40ms"'))
     assert status == 0, said
     run = load(folder / "run")
     began = datetime.datetime.fromisoformat(run.info["start"])  # the limit counts from a moment before
@@ -84,8 +89,7 @@ def check_order(measured: list[tuple[str, int]], buckets: int) -> None:
 
 @thorough("what is kept is tested of the schedule, and the end in time below")
 def test_a_short_limit_keeps_the_beginning_of_the_order_of_value_and_the_rest_is_resumed(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(PLAN.replace("STOP", "200ms"))
-    run, said = limited(tmp_path, 9)  # it is over after some half of the cases
+    run, said = limited(tmp_path, 9, PLAN.replace("STOP", "200ms"))  # it is over after some half of the cases
     measured = in_order(run)
     assert {row.status for row in run.rows()} == {"ok"}  # what was not measured has no status, and no half is kept
     assert 0 < len(measured) < CASES  # how many is the machine's affair: more than round 0 unless it is very busy
@@ -111,9 +115,7 @@ def test_where_cases_take_longer_than_estimated_the_least_telling_are_left(tmp_p
         'stop_rule = "duration"', 'stop_rule = "count"\nstop_samples = 16\narrival = "skewed"\nskew = "10ms"'
     )
     launches = '[[launch]]\nname = "near"\n[[launch]]\nname = "free"\nbind = "none"\n'
-    (tmp_path / "plan.toml").write_text(launches + table)
-    limit_s = 12
-    run, _ = limited(tmp_path, limit_s)
+    run, _ = limited(tmp_path, 12, launches + table)
     kinds = {row["launch"]: json.loads(row["extra"])["launch_key_contents"]["bind"] for row in run.launches.to_pylist()}
     assert set(kinds.values()) <= {"nearest", "none"}
     ok = [row for row in run.rows() if row.status == "ok"]

@@ -13,6 +13,7 @@ import pytest
 
 from linkgauge.app import cli, presenting
 from linkgauge.run.reporter import Reporter
+from patience import PATIENCE_S
 from synthetic import make_case, make_run
 
 
@@ -99,8 +100,9 @@ def test_a_report_for_which_memory_does_not_suffice_ends_in_one_line(folder: Pat
         f"Reporter; present(Path({str(folder)!r}), Reporter(), report=True); print('over')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, preexec_fn=bounded, timeout=200
-    )
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, preexec_fn=bounded,
+        timeout=PATIENCE_S,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("over\n")
     assert "no report: " in done.stderr or "report: " in done.stdout

@@ -58,7 +58,7 @@ def test_jobs_end_when_the_solver_of_each_flow_says() -> None:
 
 
 def test_paced_jobs_are_within_a_stated_bound_of_each_flows_share() -> None:
-    """docs/simulate.md says how far a job's pace, all flows as slow as the slowest, is from its flows played out."""
+    """docs/explanation/fair-shares.md says how far a job's pace, as slow as its slowest flow, is from its flows."""
     ratios = []
     for seed in range(FABRICS):
         small, made, r = drawn(seed)

@@ -27,6 +27,7 @@ from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
 from linkgauge.simulate.traffic import Request, Stage, stages
+from patience import PATIENCE_S
 from thorough import most, thorough
 
 RUN = Path(__file__).with_name("simgrid_run.py")
@@ -47,7 +48,7 @@ needs_simgrid = pytest.mark.skipif(not interpreter(), reason="python3-simgrid is
 def theirs(**request: Any) -> tuple[list[float], float]:
     """Finish times of jobs by SimGrid, and how long its simulation took, in seconds."""
     done = subprocess.run(
-        [interpreter(), str(RUN)], input=json.dumps(request), capture_output=True, text=True, timeout=280
+        [interpreter(), str(RUN)], input=json.dumps(request), capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

@@ -22,6 +22,7 @@ from linkgauge.store import older, schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import Run
+from patience import PATIENCE_S
 from synthetic import make_case, make_run, usual_cases
 
 CASES = usual_cases(transports=("ccl", "staging"), patterns=("pingpong", "allreduce"), sizes=(8, 4096))
@@ -321,7 +322,7 @@ def test_a_worker_needs_neither_pyarrow_nor_pandas() -> None:
     code = f"import sys, {modules}; print([m for m in ('pyarrow', 'pandas') if m in sys.modules])"
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     output = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert json.loads(output.stdout.replace("'", '"')) == []
 

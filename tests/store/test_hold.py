@@ -15,6 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.owner import Owner
 from linkgauge.store import hold
 from linkgauge.store.folder import RunFolder
+from patience import PATIENCE_S
 
 # A file system that refuses: of NFS flock on what is not open for writing, of others every lock; or keeps locks local.
 HOLDS = """
@@ -60,7 +61,7 @@ def holds(folder: Path, kind: tuple[str, str]) -> tuple[subprocess.Popen[str], s
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)  # fmt: skip
     assert process.stdout is not None
     said = process.stdout.readline().strip()
-    return process, said or process.communicate(timeout=60)[1].splitlines()[-1]
+    return process, said or process.communicate(timeout=PATIENCE_S)[1].splitlines()[-1]
 
 
 @pytest.mark.parametrize("kind", FILE_SYSTEMS, ids=" ".join)
@@ -73,10 +74,10 @@ def test_of_two_processes_one_holds_a_folder_and_a_dead_ones_is_free(folder: Pat
     assert "is being measured by another process" in refused
     assert f"process {first.pid}" in refused
     first.kill()
-    first.communicate(timeout=60)
+    first.communicate(timeout=PATIENCE_S)
     third, said = holds(folder, kind)
     assert said == "held"
-    third.communicate(timeout=60)
+    third.communicate(timeout=PATIENCE_S)
     assert sorted(path.name for path in folder.iterdir()) == empty
 
 
@@ -87,11 +88,11 @@ def test_a_mount_with_locks_and_one_without_see_each_other(folder: Path, kinds: 
     assert said == "held"
     second, refused = holds(folder, (kinds[1], "ENOSYS"))
     assert "is being measured by another process" in refused
-    first.communicate(timeout=60)
+    first.communicate(timeout=PATIENCE_S)
     assert second.returncode != 0
     third, said = holds(folder, (kinds[1], "ENOSYS"))
     assert said == "held"
-    third.communicate(timeout=60)
+    third.communicate(timeout=PATIENCE_S)
 
 
 def refuse_locks(monkeypatch: pytest.MonkeyPatch) -> None:

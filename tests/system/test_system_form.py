@@ -197,7 +197,7 @@ def test_described_degrees() -> None:
 
 def test_the_page_on_systems_is_true() -> None:
     """Its example loads, and it names every described system, kind of link and key."""
-    page = (Path(__file__).parents[2] / "docs/systems.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/systems.md").read_text(encoding="utf-8")
     example = page.split("```toml\n")[1].split("```")[0]
     system = from_toml(example, "pair.toml")
     assert system.links[0].rate("gpu0") == 100e9

@@ -17,6 +17,7 @@ from linkgauge.system.draft import FoundDevice
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
 from linkgauge.system.model import Node
+from patience import PATIENCE_S
 from recorded_machine import HWLOC_XML, Machine, h200, switch_links
 
 
@@ -185,7 +186,7 @@ def test_hwloc_sees_the_tree_that_sysfs_shows(tmp_path: Path) -> None:
             headers(machine, f"{root}/{up}/{port}/{end}", bridge=None)
     environment = {**os.environ, "HWLOC_FSROOT": str(machine.root), "HWLOC_THISSYSTEM": "0"}
     command = ["lstopo-no-graphics", "--whole-io", "--of", "xml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=PATIENCE_S)
     file = tmp_path / "seen.xml"
     file.write_text(done.stdout)
     shown, seen = sysfs.pci(machine.root), hwloc.pci(file)

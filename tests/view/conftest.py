@@ -8,6 +8,8 @@ import pytest
 
 import linkgauge
 from linkgauge.store.run import Run
+from linkgauge.system.catalog import load
+from linkgauge.system.dump import to_data
 from linkgauge.view.results import Results
 from synthetic import Noise, link_model, make_case, make_run, pair_cases, usual_cases
 
@@ -45,3 +47,18 @@ def rich_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="session")
 def rich(rich_run: Run) -> Results:
     return Results(rich_run)
+
+
+@pytest.fixture(scope="session")
+def known_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The same kinds of cases on a described machine, so that there are limits, and names as long as real ones."""
+    system = to_data(load("hgx-h200-4"))
+    path = tmp_path_factory.mktemp("known") / "run"
+    make_run(path, cases=rich_cases(), samples=60, time_ns=link_model(), noise=Noise(sigma=0.01),
+             info={"system": system})  # fmt: skip
+    return linkgauge.load(path)
+
+
+@pytest.fixture(scope="session")
+def known_machine(known_run: Run) -> Results:
+    return Results(known_run)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,3 +63,12 @@ def test_they_are_plotted_and_in_the_report(figure: str, tmp_path: Path, capsys:
     other = make_run(tmp_path / "other", cases=SHIFTS[:1], samples=20)
     assert run_command(["plot", str(other), "--figure", figure, "-o", str(file)]) == 2
     assert "at once" in capsys.readouterr().err
+
+
+def test_the_ends_of_a_lane_are_the_devices_of_its_ranks() -> None:
+    """`devices` has an entry a rank, also where a device has several ranks."""
+    row = {"pattern": "pairs_unidirectional", "lane_name": "2->3", "devices": [0, 0, 1, 2], "ranks_per_device": 2,
+           "goodput_bytes_per_s": 1.0}  # fmt: skip
+    results: Any = SimpleNamespace(lanes=[row])
+    ((_, _, one),) = charts_at_once._rounds(results)
+    assert one["devices"] == [1, 2]

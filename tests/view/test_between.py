@@ -58,7 +58,7 @@ def test_distances_are_read_or_inferred_and_rates_are_shown_by_them(stored: bool
     assert re.search(r"\(32 pairs, spread up to [0-9.]+ %\); the network " + told + "$", line)
     assert "(8 pairs, spread up to " in line.partition("; other switch ")[0]
     assert "(16 pairs, spread up to " in line.partition("; other group ")[0]
-    assert places_line(results.kinds) == "devices are " + ", ".join(f"{k} on n{k}" for k in range(8))
+    assert places_line(results.kinds) == "GPUs are " + ", ".join(f"{k} on n{k}" for k in range(8))
 
 
 def test_service_classes_are_told_each_with_the_spread_of_its_pairs(tmp_path: Path) -> None:
@@ -140,5 +140,5 @@ def test_which_cards_each_devices_messages_went_over_is_told_where_nodes_have_se
     rows = [row("a", [0, 2]), row("b", [1, 3]), row("c", [0, 1, 2, 3]), row("a", [0, 2], "ucx")]
     run = SimpleNamespace(launches=pa.Table.from_pylist([launch]))
     crossings = {(key, 0, 0, 0): crossed(key, cards) for key, cards in moved.items()}
-    results = SimpleNamespace(run=run, rows=rows, crossings=crossings)
+    results = SimpleNamespace(run=run, rows=rows, crossings=crossings, shown=str)
     assert card_lines(results) == ["cards by mpi: device 0: mlx5_0; device 1: mlx5_1"]  # type: ignore[arg-type]

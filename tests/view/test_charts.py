@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.charts_spread import noisiest
@@ -112,13 +113,35 @@ def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -
         assert shown == sorted(set(shown), reverse=shown[0] > shown[-1])
 
 
-def test_limits_are_drawn_with_their_names(rich: Results, rich_run: Run) -> None:
-    _, rows = rich.panels[0]
-    known = TenGigabytes(rich_run)
-    limits = values(charts_curves.goodput_over_size(rich, rows, "Gb/s", known), fields=("rule", "value", "from"))
-    assert {(limit["rule"], limit["value"]) for limit in limits} == {("max_flow", 80.0), ("payload_share", 72.0)}
-    latency = values(charts_curves.latency_over_size(rich, rows, "GB/s", known), fields=("rule", "value", "from"))
-    assert {(limit["rule"], limit["value"]) for limit in latency} == {("payload_share", 5.0)}
+def test_a_chart_has_one_limit_line_and_the_other_limits_where_it_is_pointed_at(rich: Results, rich_run: Run) -> None:
+    for _, rows in rich.panels:
+        limits = TenGigabytes(rich_run)
+        factor = PATTERNS[rows[0]["pattern"]].shown_factor(rows[0]["ranks"])
+        chart = charts_curves.rate_over_size(rich, rows, "Gb/s", limits)
+        (limit,) = values(chart, fields=("value", "others"))
+        assert limit["value"] == pytest.approx(80 * factor)
+        assert limit["text"].startswith("limit: ")
+        assert limit["text"].endswith(" Gb/s (max_flow)")
+        assert limit["others"].startswith("payload_share (")
+        dots = values(chart, fields=("limit", "mechanism"))
+        for dot in dots:
+            share = float(dot["limit"].split(" % of ")[0])
+            assert share == pytest.approx(100 * dot["goodput"] / limit["value"], rel=6e-3)
+        (least,) = values(charts_curves.latency_over_size(rich, rows, "GB/s", limits), fields=("value", "others"))
+        assert least["value"] == 5.0
+        assert least["text"] == "limit: 5.00 µs (payload_share)"
+
+
+def test_busbw_is_that_of_nccl_tests(rich: Results) -> None:
+    for first, rows in rich.panels:
+        if first["pattern"] not in ("allreduce", "alltoall"):
+            with pytest.raises(UsageError, match="has no busbw"):
+                charts_curves.busbw_over_size(rich, rows, "GB/s")
+            continue
+        drawn = values(charts_curves.busbw_over_size(rich, rows, "GB/s"), fields=("goodput", "mechanism"))
+        for row in rows:
+            dot = next(one for one in drawn if (one["size"], one["mechanism"]) == (row["size"], rich.label(row)))
+            assert dot["goodput"] == pytest.approx(row["busbw_bytes_per_s"] / GB, rel=1e-4)
 
 
 def test_matrix_cells_are_the_pairs(rich: Results, rich_run: Run) -> None:
@@ -145,7 +168,7 @@ def test_boxes_show_the_quantiles(rich: Results, rich_run: Run) -> None:
     _, rows = rich.panels[0]
     row = next(r for r in rows if r["size"] == 4096 and r["transport"] == "ccl")
     drawn = values(charts_spread.boxes(rich, rows, "GB/s", 4096), fields=("p5", "p95", "notch_low"))
-    box = next(d for d in drawn if d["mechanism"] == "ccl")
+    box = next(d for d in drawn if d["mechanism"] == "nccl")
     series = [times_ns(rich_run, dict(row, launch=launch)) / 2e3 for launch in (0, 1)]
     for name, share in (
         ("p5", 0.05),
@@ -207,8 +230,8 @@ def test_distribution_is_that_of_the_series() -> None:
 def test_over_devices_and_ratio(rich: Results) -> None:
     rows = [row for row in rich.rows if row["pattern"] == "allreduce"]
     points = values(charts_curves.over_devices(rich, rows, "GB/s", 1 << 30), fields=("ranks", "goodput"))
-    assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("ccl", "copy_engine")}
-    cells = values(charts_curves.ratio_map(rich, rows, "copy_engine", "ccl"), fields=("ranks", "ratio"))
+    assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("nccl", "copy_engine")}
+    cells = values(charts_curves.ratio_map(rich, rows, "copy_engine", "nccl"), fields=("ranks", "ratio"))
     times = {(r["size_asked"], r["ranks"], r["transport"]): r["median_ns"] for r in rows}
     for cell in cells:
         ccl, copies = (times[cell["size"], cell["ranks"], name] for name in ("ccl", "copy_engine"))
@@ -219,7 +242,7 @@ def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
     chart = charts_curves.share_of_peak(rich, TenGigabytes(rich_run), "GB/s")
     bars = values(chart, fields=("share", "bound"))
     best = max(r["goodput_bytes_per_s"] for r in rich.panels[0][1] if r["transport"] == "ccl")
-    bar = next(b for b in bars if b["mechanism"] == "ccl" and b["task"] == rich.title(rich.panels[0][0]))
+    bar = next(b for b in bars if b["mechanism"] == "nccl" and b["task"] == rich.title(rich.panels[0][0]))
     assert bar["share"] == pytest.approx(100 * best / 10e9, rel=1e-3)
     assert charts_curves.share_of_peak(rich, Limits(rich_run), "GB/s") is None
 

@@ -39,15 +39,15 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> FirstLook:
 def test_alike_things_are_one_row_with_its_range(slow: FirstLook) -> None:
     rows = {one.name: task_words(one, "GB/s") for one in slow.answers}
     assert set(rows) == {
-        "one way · all pairs", "both ways · all pairs", "allreduce · 8 devices",
-        "alltoall · 8 devices", "host_to_device · device 0 to 7", "device_to_host · device 0 to 7",
+        "one way · all pairs", "both ways · all pairs", "allreduce · 8 GPUs",
+        "alltoall · 8 GPUs", "host_to_device · GPU 0 to 7", "device_to_host · GPU 0 to 7",
     }  # fmt: skip
-    host = rows["host_to_device · device 0 to 7"]
+    host = rows["host_to_device · GPU 0 to 7"]
     assert (host.peak_mechanism, host.peak_size, host.share, host.limit) == ("copy_engine", "256 MiB", "87 %", "63.0")
     ends = [float(end) for end in host.peak.split(" to ")]
     assert all(54 < end < 56 for end in ends)  # not the seventh's 38
     told = list(apart_lines(slow.answers, "GB/s"))
-    assert any(line.startswith("host_to_device · device 0 to 7 differs on: device 6") for line in told)
+    assert any(line.startswith("host_to_device · GPU 0 to 7 differs on: GPU 6") for line in told)
     assert any("0-3 27" in line and "one way" in line for line in told)
 
 
@@ -170,17 +170,17 @@ def test_colors_rise_with_the_share() -> None:
     ]  # fmt: skip
 
 
-def test_the_screen_has_picture_matrices_and_table_in_this_order(slow: FirstLook) -> None:
+def test_the_screen_has_table_picture_and_matrices_in_this_order(slow: FirstLook) -> None:
     page = Page()
     first_screen(page, slow, "GB/s")
     text = "".join(page._parts)
-    order = [text.index(part) for part in ('<svg class="node"', "Pairs one way", "Pairs both ways", 'id="answer"')]
+    order = [text.index(part) for part in ('id="answer"', '<svg class="node"', "Pairs one way", "Pairs both ways")]
     assert order == sorted(order)
-    matrix = text[order[1] : order[2]]
+    matrix = text[order[2] : order[3]]
     assert len(re.findall(r'<td class="s4"', matrix)) == 49
     assert len(re.findall(r'<td class="s2 odd"', matrix)) == 7
     assert "share of 450" in matrix
-    assert "share of 900" in text[order[2] : order[3]]
+    assert "share of 900" in text[order[3] :]
 
 
 def test_a_run_without_a_system_has_a_matrix_and_no_colors(rich_run: Run) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drawn_texts import measured
 from linkgauge.app.cli import run_command
 from linkgauge.findings.check import check
 from linkgauge.findings.fleet import cells, moments, times_ns
@@ -83,11 +84,11 @@ def test_the_page_names_what_stands_apart_and_shows_nothing_of_a_strangers_marku
     assert "node2" in sentence
     assert "node0" not in sentence
     assert "<h1>Linkgauge · 6 nodes</h1>" in html
-    for heading in ("Failed checks", "At what", "Since when", "All standings"):
+    for heading in ("Failed checks", "Nodes by task", "Over time", "All nodes and devices"):
         assert f">{heading}</h2>" in html
     assert HOSTILE not in html
     alone = subjects[:NODES]
-    assert ">Since when</h2>" not in fleet_page.fleet_html(alone, check(alone, "", with_findings=False), {})
+    assert ">Over time</h2>" not in fleet_page.fleet_html(alone, check(alone, "", with_findings=False), {})
 
 
 def test_a_page_of_too_few_runs_is_refused_before_anything_is_read(
@@ -102,3 +103,32 @@ def test_the_command_writes_it(runs: list[Path], tmp_path: Path, capsys: pytest.
     assert run_command(["check", *map(str, runs), "--no-findings", "--page", str(page)]) == 1
     assert page.stat().st_size > 100_000
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "shown"),
+    [
+        (["a1.cluster.org", "a2.cluster.org"], ["a1", "a2"]),
+        (["a.east.org", "a.west.org"], ["a.east.org", "a.west.org"]),
+        (["node7", ".odd"], ["node7", ".odd"]),
+    ],
+)
+def test_a_host_is_shown_without_its_domain_where_that_is_enough(hosts: list[str], shown: list[str]) -> None:
+    assert list(fleet_page.short_names(hosts).values()) == shown
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("width", [500, 1280])
+def test_every_name_of_the_page_can_be_read(tmp_path: Path, width: int) -> None:
+    """Twelve tasks and long names, as real clusters have them."""
+    cases = usual_cases(
+        ("mpi", "copy_engine", "ccl"), ("allreduce", "alltoall", "unidirectional", "bidirectional"), (1 << 20,)
+    )
+    runs = []
+    for node in range(5):
+        host, time_ns = f"gpu-node-{node:03d}.cluster.example.org", slower(1.1 if node == 2 else 1)
+        runs.append(make_run(tmp_path / str(node), cases=cases, seed=node, samples=8, time_ns=time_ns, host=host))
+    subjects = load_subjects(runs)
+    found = measured(fleet_page.fleet_html(subjects, check(subjects, "", with_findings=False), {}), tmp_path, width)
+    assert found["overlaps"] == found["outside"] == []
+    assert found["width"] <= 0

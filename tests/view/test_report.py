@@ -6,8 +6,6 @@ import dataclasses
 import html
 import json
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,12 @@ from typing import Any
 import pytest
 
 import linkgauge
-from linkgauge.errors import EnvironmentLackingError, UsageError
+from drawn_texts import dumped, measured
+from linkgauge.errors import DamagedRunWarning, EnvironmentLackingError, UsageError
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.store.run import Run
-from linkgauge.view.report import write_report
+from linkgauge.view import charts
+from linkgauge.view.report import report_html, write_report
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run
 
@@ -46,9 +46,7 @@ def test_the_report_starts_with_the_answer_and_holds_everything(report: Path, ri
     data = embedded(text)
     for section in ("answer", "findings", "wrong", "use", "patterns", "pairs", "spread", "cases", "skipped", "machine"):
         assert text.index(f'id="{section}"') > 0
-    order = [
-        text.index(f'id="{name}"') for name in ("answer", "findings", "use", "patterns", "cases", "skipped", "machine")
-    ]
+    order = [text.index(f'id="{name}"') for name in ("answer", "findings", "use", "patterns", "pairs", "cases")]
     assert order == sorted(order)
     assert "Link 0 to 3 is &lt;half&gt; as fast" in text
     cases = next(table for table in data["tables"] if table["columns"][0]["name"] == "mechanism")
@@ -142,32 +140,6 @@ def test_hostile_texts_stay_texts(hostile: Path) -> None:
     assert html.escape(EVIL, quote=True) in text
 
 
-def browser() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name):
-            return path
-    pytest.skip("no chromium on this machine: apt-get install chromium")
-
-
-def dumped(path: Path, tmp_path: Path, width: int = 1400) -> tuple[str, str]:
-    """Return the page's tree once all charts are drawn, and what the browser said of scripts."""
-    arguments = [
-        browser(),
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-background-networking",
-        "--enable-logging=stderr",
-        f"--user-data-dir={tmp_path / 'profile'}",
-        f"--window-size={width},2000",
-        "--virtual-time-budget=60000",
-        "--dump-dom",
-        f"{path.as_uri()}#all",
-    ]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=240, check=True)
-    return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
-
-
 def check_page(path: Path, tmp_path: Path) -> str:
     page, said = dumped(path, tmp_path)
     root = re.search(r"<html[^>]*>", page)
@@ -181,14 +153,12 @@ def check_page(path: Path, tmp_path: Path) -> str:
     return page
 
 
-@pytest.mark.timeout(280)
 def test_a_browser_draws_every_chart_without_an_error(report: Path, tmp_path: Path, rich: Results) -> None:
     page = check_page(report, tmp_path)
     assert page.count("<svg") >= 15
     assert f"{len(rich.rows)} rows" in page
 
 
-@pytest.mark.timeout(280)
 def test_a_hostile_run_runs_no_script_in_a_browser(hostile: Path, tmp_path: Path) -> None:
     check_page(hostile, tmp_path)
 
@@ -224,7 +194,6 @@ setTimeout(() => {
 </script>"""
 
 
-@pytest.mark.timeout(280)
 def test_tables_sort_filter_and_copy_in_a_browser(report: Path, tmp_path: Path, rich: Results) -> None:
     page = tmp_path / "used.html"
     body, _, end = report.read_text(encoding="utf-8").rpartition("</body>")
@@ -252,3 +221,100 @@ def test_tables_sort_filter_and_copy_in_a_browser(report: Path, tmp_path: Path, 
     assert {line[-1] for line in copied[1:]} == {row["case_key"] for row in wanted}
     assert said["button"] == f"copied {len(wanted)} rows"
     assert said["none"] == 0
+
+
+def test_what_measures_a_picture_finds_what_is_wrong_with_it(tmp_path: Path) -> None:
+    page = (
+        '<html><body><svg width="300" height="100"><text x="10" y="60">one</text><text x="20" y="62">two</text>'
+        '<g class="mark-rule role-mark"><line x1="0" x2="300" y1="20" y2="20"/></g><text x="10" y="25">limit: 4</text>'
+        '<rect class="box" x="100" y="70" width="20" height="20"/><text class="model" x="68" y="84">H100 HBM3</text>'
+        '<text x="280" y="90">over the edge</text></svg></body></html>'
+    )
+    found = measured(page, tmp_path, 800)
+    assert [words[1:] for words in found["overlaps"]] == [["one", "two"]]
+    assert [len(found[name]) for name in ("crossed", "wide", "outside")] == [1, 1, 1]
+
+
+@pytest.mark.timeout(280)
+@pytest.mark.parametrize("width", [500, 1280])
+def test_every_text_of_the_report_can_be_read(known_report: Path, tmp_path: Path, width: int) -> None:
+    """No text lies on another, leaves its picture or its box; one limit a chart, and no line through its name."""
+    found = measured(known_report.read_text(encoding="utf-8"), tmp_path, width)
+    for name in ("overlaps", "outside", "wide", "crossed"):
+        assert found[name] == [], name
+    assert max(count for _, count in found["limits"]) == 1
+    assert found["width"] <= 0
+
+
+@pytest.fixture(scope="module")
+def known_report(known_run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(known_run, tmp_path_factory.mktemp("report") / "known.html", findings=[FINDING])
+
+
+def test_no_chart_is_of_one_point(report: Path, tmp_path: Path) -> None:
+    for spec in embedded(report.read_text(encoding="utf-8"))["charts"]:
+        data = embedded(report.read_text(encoding="utf-8"))["datasets"]
+        assert charts.points_of({**spec, "datasets": data}) > 1
+    cases = [make_case("ccl", name, 4096) for name in ("allreduce", "unidirectional")]
+    one = write_report(linkgauge.load(make_run(tmp_path / "run", cases=cases, samples=1)), tmp_path / "r.html")
+    assert embedded(one.read_text(encoding="utf-8"))["charts"] == []
+
+
+def test_curves_of_one_size_a_mechanism_are_boxes_and_folded(tmp_path: Path) -> None:
+    cases = [make_case("ccl", "unidirectional", 1 << 20), make_case("mpi", "unidirectional", 1 << 24)]
+    cases += [make_case(name, "alltoall", 1 << 20) for name in ("ccl", "mpi")]
+    text = write_report(linkgauge.load(make_run(tmp_path / "run", cases=cases, samples=40)), tmp_path / "r.html")
+    page = text.read_text(encoding="utf-8")
+    assert "over size</figcaption>" not in page
+    assert "1 more task at one size a mechanism" in page
+
+
+def test_the_choices_of_libraries_are_folded_below_the_curves(tmp_path: Path) -> None:
+    case = make_case("ccl", "allreduce", 1 << 20)
+    path = make_run(tmp_path / "run", cases=[case, make_case("ccl", "allreduce", 4096)], samples=20)
+    chosen = [["ccl", "4 KiB to 1 MiB", "NVLS"]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("linkgauge.view.report.chosen_ranges", lambda results, rows: chosen)
+        text = report_html(linkgauge.load(path), findings=())
+    assert (
+        text.index('id="patterns"') < text.index('id="spread"') < text.index('id="chosen"') < text.index('id="cases"')
+    )
+    folded = text[text.index('id="chosen"') : text.index('id="cases"')]
+    assert folded.index("<details>") < folded.index("NVLS") < folded.index("</details>")
+
+
+def test_tables_are_cards_on_a_narrow_page(report: Path) -> None:
+    text = report.read_text(encoding="utf-8")
+    (narrow,) = re.findall(r"@media \(max-width: 600px\) \{(.*?)\n\}", text, re.DOTALL)
+    assert ".cards thead { display: none; }" in narrow
+    assert "content: attr(data-label)" in narrow
+    assert re.findall(r"display: none", narrow.replace(".cards thead { display: none; }", "")) == ["display: none"]
+    for table in re.findall(r'<table class="cards.*?</table>', text, re.DOTALL):
+        head = re.findall(r"<th class=[^>]*>(.*?)</th>", table)
+        for row in re.findall(r"<tr>(<td.*?)</tr>", table):
+            assert re.findall(r'data-label="(.*?)"', row) == head
+
+
+def test_a_damaged_run_says_so_before_its_figures(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", samples=20, compact=False)
+    journal = path / "journal" / "launch-00000.lgj"
+    content = bytearray(journal.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    journal.write_bytes(bytes(content))
+    run = linkgauge.load(path)
+    with pytest.warns(DamagedRunWarning):
+        text = report_html(run, findings=())
+    assert "The run folder is damaged; 1 case lost." in text
+    assert f"linkgauge run --resume {path}" in text
+    assert text.index("is damaged") < text.index('id="answer"')
+    assert "is damaged" not in report_html(linkgauge.load(make_run(tmp_path / "whole", samples=5)), findings=())
+
+
+def test_an_imported_run_has_its_sentence_and_its_origin() -> None:
+    run = linkgauge.load(Path(__file__).parent.parent / "findings" / "imported_nccl_tests")
+    text = report_html(run, findings=())
+    assert text.count("&quot;imported&quot;: true") == 1 + text[text.index('id="machine"') :].count(
+        "&quot;imported&quot;: true"
+    )
+    (said,) = re.findall(r'<p class="sentence">(.*?)</p>', text)
+    assert "imported" not in said

@@ -83,14 +83,14 @@ def test_a_wide_range_is_not_called_alike(tmp_path: Path) -> None:
 def test_without_pairs_the_first_task_is_told(tmp_path: Path) -> None:
     cases = [make_case("ccl", "allreduce", size, tuple(range(8))) for size in (1 << 10, 1 << 28)]
     text = said(node_run(tmp_path / "run", "hgx-h200-8", cases=cases))
-    assert text.startswith("8x Synthetic GPU: allreduce · 8 devices ")
+    assert text.startswith("8x Synthetic GPU: allreduce · 8 GPUs ")
     assert re.search(r"busbw \d+ GB/s = 87 % of the limit \(\d+ GB/s, allreduce_\w+\)", text)
 
 
 def test_one_pair_alone_is_not_all_pairs(tmp_path: Path) -> None:
     cases = [make_case("copy_engine", "unidirectional", LARGE, (0, 1))]
     text = said(node_run(tmp_path / "run", "hgx-h200-8", cases=cases))
-    assert re.search(r"GPU 0 to 1 3[89]\d GB/s = 8[67] % of NVLink \(450 GB/s\)", text)
+    assert re.search(r"GPU 0 to 1: 3[89]\d GB/s = 8[67] % of NVLink \(450 GB/s\)", text)
     assert "within" not in text
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 import linkgauge
 from approved import approve, plain
+from linkgauge.app.cli import run_command
 from linkgauge.model.case import Case, StopRule
 from linkgauge.store.run import Run
 from linkgauge.system import catalog
@@ -189,7 +190,32 @@ def test_alike_devices_are_one_table_from_which_one_stands_out(tmp_path: Path) -
     console.print(tables.everything(results, 100, "GB/s", Limits(run)))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert shown.count("host_to_device ·") == 1
-    assert "host_to_device · device 0 to 3 · pinned to device memory" in shown
+    assert "host_to_device · GPU 0 to 3 · pinned to device memory" in shown
     assert "53.6 to 54.0" in shown
-    assert "differs from its siblings: device 2, copy_engine at 64 MiB: -26% in speed" in shown
+    assert "differs from its siblings: GPU 2, copy_engine at 64 MiB: -26% in speed" in shown
     assert shown.count("differs from its siblings") == 1
+
+
+def test_a_failed_case_says_under_which_mpi_library_on_every_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = make_case("mpi", "allreduce", 8)
+    statuses = {case.case_key: ("hung", "no heartbeat")}
+    path = make_run(tmp_path / "run", cases=[case, make_case("ccl", "allreduce", 8)], samples=20, statuses=statuses)
+    assert run_command(["show", str(path)]) == 0
+    assert "mpi (MPICH 5.0.2) allreduce 8 B, 4 GPUs" in " ".join(capsys.readouterr().out.split())
+    assert run_command(["check", str(path)]) == 1
+    told = capsys.readouterr().out
+    assert "FAIL  mpi (MPICH) allreduce on 0-1-2-3" in told
+    assert "No faults" not in told  # the failed case is one
+
+
+def test_the_newest_run_is_checked_where_none_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["check"]) == 2
+    assert "no run was named" in capsys.readouterr().err
+    make_run(tmp_path / "runs" / "first", cases=[make_case("ccl", "allreduce", 8)], samples=20)
+    assert run_command(["check"]) == 3
+    assert "UNKNOWN" in capsys.readouterr().out

@@ -212,6 +212,7 @@ def predict_command(
     from linkgauge.expect.slow_downs import SlowDowns
     from linkgauge.model.case import DIMENSIONS
     from linkgauge.stats.interference import interferences
+    from linkgauge.stats.launches import shown_transports
     from linkgauge.store.run import load
     from linkgauge.view.predicted import predictions, print_predictions
 
@@ -237,8 +238,10 @@ def predict_command(
     there = None if measured is None else load(measured)
     slow = ends = None
     on_host = False
+    shown: dict[str, str] = {}
     if from_run is not None:
         source = load(from_run)
+        shown = shown_transports(source.launches.to_pylist())
         on_host = source.info.get("devices", {}).get("kind") == "host"
         slow = SlowDowns(interferences(source if overlap is None else load(overlap)))
         found_curves, known, most, ends = _of_run(source, f"{statistic}_ns")
@@ -267,7 +270,7 @@ def predict_command(
         print_data(rows, form)
     else:
         bound_of = system if routing is None else f"{system}, {routing} and placed {placement},"
-        print_predictions(found, bound_of=bound_of, as_it_is=usual if factor_of else None)
+        print_predictions(found, bound_of=bound_of, as_it_is=usual if factor_of else None, shown=shown)
 
 
 def _by_published(

@@ -53,15 +53,17 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("tune", "tune", "Find which settings to export, by measurement, with proof."),
     ),
     "Read a run": (
+        ("demo", "demo", "Show a stored run of two H100: what a run looks like."),
         ("show", "show", "Show a run: verdict, peaks, findings."),
         ("report", "show", "Make a run's report: one HTML file that opens offline."),
         ("plot", "show", "Draw one figure of a run, fit to print."),
         ("query", "tables", "Query a run's tables by SQL."),
-        ("export", "tables", "Export a run as CSV, JSON or another tool's output."),
+        ("export", "tables", "Export a run as CSV, Parquet, JSON or another tool's output."),
         ("import", "tables", "Import another tool's output as a run folder."),
     ),
     "Judge": (
         ("findings", "judging", "Report faults and performance losses, each with evidence and a fix."),
+        ("ticket", "ticket", "Write a page of Markdown for whoever repairs the machine."),
         ("compare", "judging", "Compare two runs: what became better, worse or stayed the same."),
         ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
         ("baseline", "judging", "Make a baseline of five runs or more."),

@@ -247,6 +247,15 @@ def run_argument(name: str = "run") -> Callable[[Decorated], Decorated]:
     )  # fmt: skip
 
 
+def runs_argument(help: str) -> Callable[[Decorated], Decorated]:
+    """A decorator that adds the run folders a command reads, by default the newest in runs/ alone."""
+    return argument(
+        "runs", metavar="[RUN...]", required=False, nargs=-1, type=PATH,
+        callback=lambda context, parameter, paths: paths or (_run_folder(context, parameter, None),),
+        help=f"{help}; the newest in runs/ by default.",
+    )  # fmt: skip
+
+
 def _run_folder(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path:
     if path is not None:
         return path

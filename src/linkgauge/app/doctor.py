@@ -62,32 +62,40 @@ def doctor_command(
 
 
 def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
-    """Print what fails with its impact and fix, what passed, and in a line for each reason what was skipped."""
+    """Print what fails and what warns with its impact and fix, then what was skipped, by reason, and what passed."""
     from rich.console import Console
     from rich.text import Text
 
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
 
     console = Console()
-    colors = {OK: "green", WARNING: "yellow", FAILING: "red"}
+    colors = {FAILING: "red", WARNING: "yellow"}
     skipped: dict[tuple[str, str], list[str]] = {}
-    for one, result in found:
-        name = one.name.replace("_", " ")
-        if result.status == NOT_CHECKED:
-            skipped.setdefault((result.needs, result.finding), []).append(name)
-            continue
-        if result.status == OK and verbosity() == QUIET:
-            continue
-        console.print(Text.assemble((f"{result.status:<12}", colors[result.status]), f"{name}: {result.finding}"),
-                      soft_wrap=True)  # fmt: skip
-        _print_cost(console, result.cost, result.fix)
+    for status in (FAILING, WARNING, NOT_CHECKED):
+        for one, result in found:
+            name = one.name.replace("_", " ")
+            if result.status != status:
+                continue
+            if status == NOT_CHECKED:
+                skipped.setdefault((result.needs, result.finding), []).append(name)
+                continue
+            console.print(
+                Text(f"{status:<9}", style=colors[status]) + Text(f"{name}: {result.finding}"), soft_wrap=True
+            )
+            _print_cost(console, result.cost, result.fix)
     if verbosity() == QUIET:
         return
     for (needs, why), names in skipped.items():
         which = names[0] if len(names) == 1 else " ".join(filter(None, (str(len(names)), needs, "checks")))
         console.print(Text(f"skipped {which}: {why}", style="dim"), soft_wrap=True)
         if len(names) > 1 and verbosity() == VERBOSE:
-            console.print(Text(f"{'':12}{', '.join(names)}", style="dim"), soft_wrap=True)
+            console.print(Text(f"{'':9}{', '.join(names)}", style="dim"), soft_wrap=True)
+    if well := [one.name.replace("_", " ") for one, result in found if result.status == OK]:
+        console.print(Text("ok       ", style="green") + Text(", ".join(well)))
+    words = {FAILING: "failed", WARNING: "warned", NOT_CHECKED: "skipped", OK: "ok"}
+    counts = {word: sum(result.status == status for _, result in found) for status, word in words.items()}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    console.print(f"{len(found)} checks: {said}. --json has what each found.")
 
 
 def _noise(asked: str, form: str) -> int:
@@ -175,6 +183,6 @@ def _hosts_text(hosts: Sequence[str]) -> str:
 def _print_cost(console: Console, cost: str, fix: str) -> None:
     from rich.text import Text
 
-    for word, text in (("impact", cost), ("fix", fix)):
+    for word, text in (("Impact", cost), ("Fix", fix)):
         if text:
-            console.print(Text(f"{'':12}{word}: {text}"), soft_wrap=True)
+            console.print(Text(f"{'':9}{word}: {text}"), soft_wrap=True)

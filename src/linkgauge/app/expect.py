@@ -109,6 +109,7 @@ def expect_command(
         raise UsageError("name a system, a run folder, or --here (linkgauge topology lists the described ones)")
     simulated: dict[str, list[Answer]] = {}
     # Not Path.is_file, which raises for a name that is too long to be one.
+    shown: Mapping[str, str] = {}
     is_run = system is not None and os.path.isfile(os.path.join(system, "run.json"))
     if fits:
         if not is_run:
@@ -122,7 +123,7 @@ def expect_command(
                 "with a system"
             )
         with Stages("expect") as stages:
-            groups, notes = _of_run(Path(system), system_name, stages)
+            groups, notes, shown = _of_run(Path(system), system_name, stages)
     else:
         if system_name:
             raise UsageError("--system goes with a run; name the system itself instead")
@@ -156,7 +157,7 @@ def expect_command(
 
     console = InertConsole()
     for case, found in groups:
-        _show(console, case, found, unit)
+        _show(console, case, found, unit, shown)
         for one in simulated.get(case["pattern"], []):
             value = show_rate(one.goodput, unit)
             console.print(f"  simulated, {one.rule}: {value}, nodes packed; fullest: {one.bindings[0].where}")
@@ -293,10 +294,12 @@ def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
     return [(devices[0], other) for other in devices[1:]] or [(devices[0], devices[0])]
 
 
-def _of_run(folder: Path, name: str, stages: Stages) -> tuple[list[tuple[dict[str, Any], list[Limit]]], list[str]]:
+def _of_run(
+    folder: Path, name: str, stages: Stages
+) -> tuple[list[tuple[dict[str, Any], list[Limit]]], list[str], dict[str, str]]:
     """Return the limits of each distinct case of a run on the system that it was measured on, and why some have none.
 
-    Of a case on several nodes `over_nodes` is their number.
+    Of a case on several nodes `over_nodes` is their number. The last are what screens call the run's transports.
 
     A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its limits are:
     of patterns whose headline is the sum of several lanes (`bidirectional`, pairs side by side), their mean. Where only
@@ -304,6 +307,7 @@ def _of_run(folder: Path, name: str, stages: Stages) -> tuple[list[tuple[dict[st
     """
     from linkgauge.expect.of_run import RunLimits, system_of_run
     from linkgauge.stats.attempts import counted
+    from linkgauge.stats.launches import shown_transports
     from linkgauge.store import run as store
 
     run = store.load(folder)
@@ -343,15 +347,18 @@ def _of_run(folder: Path, name: str, stages: Stages) -> tuple[list[tuple[dict[st
         case = group[0]
         return order[case["pattern"]], case["transport"], len(case["devices"]), case["devices"], case["size"]
 
-    return sorted(groups.values(), key=place), allowed.notes
+    return sorted(groups.values(), key=place), allowed.notes, shown_transports(run.launches.to_pylist())
 
 
 def _fits(folder: Path, *, form: str, unit: str) -> None:
     from linkgauge.expect.fits_of_run import as_data, sweeps_of
     from linkgauge.stats.attempts import counted
+    from linkgauge.stats.launches import shown_transports
     from linkgauge.store import run as store
 
-    sweeps = sweeps_of(counted(store.load(folder)).rows)
+    run = store.load(folder)
+    shown = shown_transports(run.launches.to_pylist())
+    sweeps = sweeps_of(counted(run).rows)
     if form != TABLE:
         print_data([as_data(sweep) for sweep in sweeps], form)
         return
@@ -360,7 +367,7 @@ def _fits(folder: Path, *, form: str, unit: str) -> None:
     for sweep in sweeps:
         d = sweep.dimensions
         devices = ",".join(str(device) for device in d["devices"])
-        click.echo(f"{d['transport']} {d['pattern']} {d['cadence']}, devices {devices}")
+        click.echo(f"{shown.get(d['transport'], d['transport'])} {d['pattern']} {d['cadence']}, devices {devices}")
         for piece in sweep.fit.pieces:
             latency, rate = piece.latency, piece.rate
             low, high = (show_rate(end, unit).split()[0] for end in (rate.low, rate.high))
@@ -389,14 +396,21 @@ def _flat_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**row["case"], **one} for row in rows for one in row["limits"]]
 
 
-def _show(console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str) -> None:
+_WIDE = 118  # columns of a terminal
+
+
+def _show(
+    console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str]
+) -> None:
+    from rich.padding import Padding
     from rich.table import Table
+    from rich.text import Text
 
     from linkgauge.app.inert import bold
 
     shown = [str(case["pattern"])]
     if case.get("transport"):
-        shown.append(str(case["transport"]))
+        shown.append(named.get(case["transport"], str(case["transport"])))
     shown.append("devices " + ",".join(str(device) for device in case["devices"]))
     if int(case.get("nodes") or 1) > 1:
         shown.append(f"on each of {case['nodes']} nodes")
@@ -417,13 +431,19 @@ def _show(console: Console, case: Mapping[str, Any], found: Sequence[Limit], uni
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
+    narrow = console.width < _WIDE  # what a value stands on is below it
     for limit in found:
         if limit.latency_ns is not None:
             value = show_time(limit.latency_ns)
         else:
             value = show_rate(limit.value_bytes_per_s, unit)
-        table.add_row(f"  {limit.rule}", limit.kind, value, limit.basis)
-    console.print(table)
+        if narrow:
+            console.print(Text(f"  {limit.rule} ({limit.kind}): {value}"))
+            console.print(Padding(Text(limit.basis, style="dim"), (0, 0, 0, 6)))
+        else:
+            table.add_row(f"  {limit.rule}", limit.kind, value, limit.basis)
+    if not narrow:
+        console.print(table)
 
 
 def measured_words(rate: float, found: Sequence[Limit], unit: str) -> str:

@@ -10,7 +10,17 @@ from typing import Any, Literal, cast
 
 import click
 
-from linkgauge.app.command_line import PATH, FiniteRange, argument, command, flag, option, run_argument, taken_over
+from linkgauge.app.command_line import (
+    PATH,
+    FiniteRange,
+    argument,
+    command,
+    flag,
+    option,
+    run_argument,
+    runs_argument,
+    taken_over,
+)
 from linkgauge.app.output import CSV, JSON, TABLE, output_options, print_data
 from linkgauge.app.run import RUN_EXITS
 from linkgauge.app.run import run_command as run_as_asked
@@ -42,6 +52,7 @@ def findings_command(
     from linkgauge.findings.rules import apply, in_words
     from linkgauge.findings.subjects import load_subjects
     from linkgauge.view import terminal
+    from linkgauge.view.unseen import unseen_of
 
     with uncollected():
         facts = load_subjects([run], system)[0].facts
@@ -50,7 +61,9 @@ def findings_command(
         print_data([finding.as_json() for finding in found], form)
     else:
         out = terminal.console()
-        terminal.print_findings(out, found, notes, evidence, facts.unjudged)
+        cases = ((measure.pattern, measure.devices) for measure in facts.measures)
+        unseen = unseen_of(cases, facts.devices, facts.launches, {one.name for one in facts.observations})
+        terminal.print_findings(out, found, notes=notes, evidence=evidence, unjudged=facts.unjudged, unseen=unseen)
         if rules:
             out.print(f"Rules applied: {in_words()}", markup=False)
     return int(exit_code and any(finding.severity != "note" for finding in found))
@@ -118,7 +131,7 @@ _BY, _FILES = "What to judge by", "Files to write"
     help="Judge whether a machine is as fast as it should be: PASS, FAIL or UNKNOWN.",
     epilog="Example: linkgauge check runs/2026-01-02 --junit check.xml",
 )
-@argument("runs", metavar="RUN...", type=PATH, nargs=-1, required=True, help="Run folders, of one or several nodes.")
+@runs_argument("Run folders, of one or several nodes")
 @option(
     "--against",
     default="",
@@ -242,27 +255,28 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
 
     Of a search's run folder it prints the settings that were proved there.
     """
-    from linkgauge.findings.advise import advise
+    from linkgauge.findings.advise import advise, not_measured
     from linkgauge.findings.subjects import load_subjects
+    from linkgauge.model.case import DIMENSIONS
     from linkgauge.tune.proved import is_search, proved_in
     from linkgauge.view import terminal
 
     searched = is_search(run)
-    found = [] if searched else advise(load_subjects([run])[0].facts)
+    facts = None if searched else load_subjects([run])[0].facts
+    found = [] if facts is None else advise(facts)
     settings = [one for folder in (*((run,) if searched else ()), *tuned) for one in proved_in(folder)]
     if pattern:
-        wanted = set(pattern.split(","))
+        wanted = {name for word in pattern.split(",") for name in DIMENSIONS["pattern"].from_text(word)}
         found = [one for one in found if one.task.split()[0] in wanted]
         settings = [one for one in settings if wanted & {word.strip(",") for word in one.task.split()}]
     if form != TABLE:
         print_data([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], form)
         return 0 if found or settings else 3
-    if found:
-        terminal.print_advice(terminal.console(), found)
+    if found and facts is not None:
+        terminal.print_advice(terminal.console(), found, not_measured(facts))
     elif not searched:
-        click.echo(
-            "No pattern of this run was measured by two transports or more, so there is nothing to choose between."
-        )
+        what = f"of {pattern} " if pattern else ""
+        click.echo(f"There is nothing to choose between: no case {what}was measured by two mechanisms or more.")
     for one in settings:
         click.echo(one.words)
     if (searched or tuned) and not settings:

@@ -88,15 +88,16 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
     print(write_report(loaded, output or loaded.path / "report.html", unit))
 
 
-@command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --figure goodput --pattern pingpong -o fig.pdf")
+@command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --slide -o allreduce.png")
 @run_argument()
 @option(
     "--figure",
-    required=True,
+    default="",
     metavar="NAME",
-    help="Figure: goodput, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, timeline, "
-    "distribution, shares; of applications scaling, kinds or ranks.",
+    help="Figure: goodput, busbw, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, "
+    "timeline, distribution, shares; of applications scaling, kinds or ranks. By default what says most of the run.",
 )
+@flag("--slide", help="Slide of 16:9 with a title that says the peak: busbw for collectives, one limit line.")
 @option(
     "-o", "--output", type=PATH, metavar="FILE", help="File to write: .pdf, .svg, .png or .json; FIGURE.pdf by default."
 )
@@ -110,6 +111,7 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
 def plot_command(
     run: Path,
     figure: str,
+    slide: bool,
     output: Path | None,
     pattern: str,
     size: str | None,
@@ -123,7 +125,7 @@ def plot_command(
     from linkgauge.errors import UsageError
     from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
-    from linkgauge.view.figures import Selection, draw, write_figure
+    from linkgauge.view.figures import Selection, default_figure, draw, write_figure
     from linkgauge.view.limits import Limits
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
@@ -142,8 +144,9 @@ def plot_command(
         unit=unit,
     )
     loaded = load(run)
-    spec, note = draw(Results(loaded), Limits(loaded), figure, selection)
-    path = output or Path(f"{figure}.pdf")
+    results, limits = Results(loaded), Limits(loaded)
+    spec, note = draw(results, limits, figure, selection, slide)
+    path = output or Path(f"{figure or default_figure(results, limits, selection)}.pdf")
     write_figure(spec, path)
     print(path)
     if note:

@@ -59,23 +59,37 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
             print(f"the first 1000 of {table.num_rows} rows: -o csv or --json prints all")
 
 
-@command("export", epilog="Example: linkgauge export RUN --format csv -o results.csv")
+@command("export", epilog="Example: linkgauge export RUN --tidy -o results.parquet")
 @run_argument
-@option("--format", "form", default="csv", metavar="NAME", help="Format: csv, json, nccl-tests or osu.")
+@option("--format", "form", metavar="NAME", help="Format: csv, parquet, json, nccl-tests or osu; by default as the "
+        "output's name ends, or csv.")  # fmt: skip
+@flag("--tidy", help="One row a case, 16 columns, in microseconds and GB/s: csv or parquet.")
 @flag("--anonymous", help="Leave out hosts, device identities, paths and the command line.")
 @option("-o", "--output", type=PATH, metavar="FILE", help="File to write; printed by default.")
-def export_command(run: str, form: str, anonymous: bool, output: Path | None) -> None:
-    """Export a run as CSV, JSON, or the tables that nccl-tests and OSU print."""
-    from linkgauge.exchange.export import export
+def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, output: Path | None) -> None:
+    """Export a run as CSV, Parquet, JSON, or the tables that nccl-tests and OSU print."""
+    from linkgauge.exchange.export import FORMATS, export, export_parquet
     from linkgauge.store.folder import write_atomically
     from linkgauge.store.run import load
 
-    text = export(load(run), form, anonymous)
+    ending = output.suffix.lstrip(".") if output is not None else ""
+    form = form or (ending if ending in FORMATS else "csv")
+    loaded = load(run)
+    table = None
+    if tidy:
+        from linkgauge.view.limits import Limits
+        from linkgauge.view.results import Results
+        from linkgauge.view.tidy import tidy as tidy_table
+
+        table = tidy_table(Results(loaded), Limits(loaded))
     if output is None:
-        print(text, end="")
+        print(export(loaded, form, anonymous, table), end="")
+        return
+    if form == "parquet":
+        write_atomically(output, export_parquet(loaded, anonymous, table))
     else:
-        write_atomically(output, text.encode("utf-8"))
-        print(output)
+        write_atomically(output, export(loaded, form, anonymous, table).encode("utf-8"))
+    print(output)
 
 
 @command("import", epilog="Example: linkgauge import all_reduce.log osu_allgather.log --ranks 4 -o runs/imported")

@@ -129,7 +129,7 @@ def _search(
     reporter = reporter_for()
     factors = choice.factors()
     grid = math.prod(len(one.values) + 1 for one in factors)
-    subject = _subject(wanted.cases)
+    subject = _subject(wanted.cases, devices.kind)
     reporter.note(f"{subject}: {len(factors)} settings with {grid:,} combinations, at most {budget_s:.0f} s")
     if not words:
         for why in choice.refused.values():
@@ -230,18 +230,23 @@ def _guards(
     return found
 
 
-def _subject(cases: Sequence[Case]) -> str:
+def _subject(cases: Sequence[Case], kind: str = "") -> str:
+    """What is tuned, in words; `kind` is the devices' runtime, by whose library `ccl` is called."""
     from linkgauge.apps.catalog import label
     from linkgauge.model.background import beside_text
+    from linkgauge.model.runtimes import RUNTIMES
 
     beside = beside_text(" or ".join(dict.fromkeys(case.background for case in cases)))
     where = f"on {cases[0].ranks} ranks{beside}"
+    transport = cases[0].transport
+    if transport == "ccl" and kind in RUNTIMES and RUNTIMES[kind].ccl:
+        transport = RUNTIMES[kind].ccl.lower()
     if apps := [*dict.fromkeys(label(case.app) for case in cases if case.app)]:
-        return f"{cases[0].transport} application {', '.join(apps)} {where}"
+        return f"{transport} application {', '.join(apps)} {where}"
     sizes = sorted({case.size_asked for case in cases})
     span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")
     patterns = ", ".join(sorted({case.pattern for case in cases}))
-    return f"{cases[0].transport} {patterns} of {span} {where}"
+    return f"{transport} {patterns} of {span} {where}"
 
 
 def _bench(

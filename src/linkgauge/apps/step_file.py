@@ -1,4 +1,6 @@
-"""Step files: an application as ordered steps of each rank, in TOML that may be a stranger's (docs/applications.md).
+"""Step files: an application as ordered steps of each rank, in TOML that may be a stranger's.
+
+The grammar is docs/reference/step-files.md.
 
 Nothing here raises anything but `UsageError`, naming file, table and key. What the steps become on so many ranks is
 `program.py`.

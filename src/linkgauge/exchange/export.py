@@ -1,4 +1,4 @@
-"""A run in other forms: CSV, JSON, and the tables that nccl-tests and OSU print."""
+"""A run in other forms: CSV, Parquet, JSON, and the tables that nccl-tests and OSU print."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
-from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_TYPES, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
+from linkgauge.exchange import nccl_form
+from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from linkgauge.store.run import Run
 
-FORMATS = ("csv", "json", "nccl-tests", "osu")
+FORMATS = ("csv", "parquet", "json", "nccl-tests", "osu")
+TABLE_FORMATS = ("csv", "parquet")
+"""The forms that a table has which is not the summary."""
 Row = dict[str, Any]
 
 # Keys of run.json and of ranks whose values name a machine, a person or a place.
@@ -28,23 +33,24 @@ _NAMING = re.compile(
 )
 
 
-def export(run: Run, form: str, anonymous: bool = False) -> str:
-    """Return a run as text in one of FORMATS, from its summary.
+def export(run: Run, form: str, anonymous: bool = False, table: pa.Table | None = None) -> str:
+    """Return a run as text in one of FORMATS but parquet, from its summary or from `table`.
 
     With `anonymous` hosts, device identities, process ids, paths and the command line are left out, and such names are
     replaced wherever else they occur. UsageError for an unknown form, or where nothing in the run has that form.
     """
     from linkgauge.stats.attempts import last_attempts
-    from linkgauge.stats.summary import summarize
 
     if form not in FORMATS:
         raise UsageError(f"unknown format '{form}': expected one of {', '.join(FORMATS)}")
-    rows: list[Row] = summarize(run).to_pylist()
+    if table is not None and form not in TABLE_FORMATS:
+        raise UsageError(f"--tidy takes --format {' or '.join(TABLE_FORMATS)}, not '{form}'")
+    if form == "parquet":
+        raise UsageError("parquet is not text: name a file, such as -o results.parquet")
     hide = _Hider(run) if anonymous else None
-    if hide is not None:
-        rows = [hide.row(row) for row in rows]
+    rows, names = _rows(run, hide, table)
     if form == "csv":
-        return _csv(rows, summarize(run).column_names)
+        return _csv(rows, names)
     if form == "json":
         launches = run.launches.to_pylist()
         info = dict(run.info)
@@ -53,10 +59,34 @@ def export(run: Run, form: str, anonymous: bool = False) -> str:
         return json.dumps({"info": info, "launches": launches, "summary": rows}, indent=1, default=str) + "\n"
     ended = [row for row in last_attempts(rows) if row["lane"] == -1 and row["status"] == "ok"]
     good = [row for row in ended if row["mean_ns"] is not None]
-    text = "".join(_nccl_tests(good) if form == "nccl-tests" else _osu(good))
+    text = "".join(_nccl_tests(run, good, not anonymous) if form == "nccl-tests" else _osu(good))
     if not text:
         raise UsageError(f"no case of this run has the form of {form}")
     return text
+
+
+def export_parquet(run: Run, anonymous: bool = False, table: pa.Table | None = None) -> bytes:
+    """Return the summary, or `table`, as a Parquet file's bytes; `anonymous` as `export` takes it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from linkgauge.stats.summary import summarize
+
+    kept = summarize(run) if table is None else table
+    if anonymous:
+        rows, _ = _rows(run, _Hider(run), kept)
+        kept = pa.Table.from_pylist(rows, kept.schema)
+    out = pa.BufferOutputStream()
+    pq.write_table(kept, out)
+    return bytes(out.getvalue())
+
+
+def _rows(run: Run, hide: _Hider | None, table: pa.Table | None) -> tuple[list[Row], list[str]]:
+    from linkgauge.stats.summary import summarize
+
+    kept = summarize(run) if table is None else table
+    rows: list[Row] = kept.to_pylist()
+    return [hide.row(row) for row in rows] if hide is not None else rows, kept.column_names
 
 
 def _csv(rows: list[Row], names: list[str]) -> str:
@@ -74,9 +104,6 @@ def _cell(value: object) -> object:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value  # a spreadsheet would run it as a formula
     return value
-
-
-_ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
 def _groups(rows: list[Row], names: tuple[str, ...]) -> dict[tuple[Any, ...], list[Row]]:
@@ -99,53 +126,10 @@ def _set_apart(rows: list[Row], first: Row) -> str:
     return "".join(f", {name} {first[name] if first[name] != '' else 'default'}" for name in varying)
 
 
-def _nccl_tests(rows: list[Row]) -> Iterator[str]:
-    """Yield one table a collective, as nccl-tests prints them; times are means, which is its estimator."""
+def _nccl_tests(run: Run, rows: list[Row], named: bool) -> Iterator[str]:
     rows = [row for row in rows if row["pattern"] in NCCL_PROGRAMS]
-    for group in _groups(rows, tuple(name for name in _APART if name != "in_place")).values():
-        first = group[0]
-        n = first["ranks"]
-        # Its sizes are totals of all blocks, the own one included.
-        blocks = n if first["pattern"] == "alltoall" else 1
-        element = _ELEMENT_BYTES[(re.findall(r"\d+", first["datatype"]) or ["8"])[0]]
-        library = f", {first['library']}" if first["library"] else ""
-        yield f"# Collective test starting: {NCCL_PROGRAMS[first['pattern']]}\n"
-        yield f"# by Linkgauge, {first['transport']}{library}{_set_apart(rows, first)}, cadence {first['cadence']}, "
-        yield f"launch {first['launch']}\n"
-        yield "# Using devices\n"
-        for rank, device in enumerate(first["devices"]):
-            yield f"#  Rank {rank:2d} Group  0 Pid {0:6d} on {'-':>10s} device {device:2d} [----] -\n"
-        head = ("time", "algbw", "busbw", "#wrong")
-        yield "#\n# " + " " * 52 + "  out-of-place                       in-place          \n"
-        yield _nccl_line("# ", ("size", "count", "type", "redop", "root"), (*head, *head))
-        units = ("(us)", "(GB/s)", "(GB/s)", "")
-        yield _nccl_line("# ", ("(B)", "(elements)", "", "", ""), (*units, *units))
-        sizes: dict[int, dict[bool, Row]] = {}
-        for row in group:
-            sizes.setdefault(row["size"] * blocks, {})[bool(row["in_place"])] = row
-        for size, both in sorted(sizes.items()):
-            redop = str(first["op"]) if PATTERNS[first["pattern"]].reduces else "none"
-            root = str(first["root"]) if PATTERNS[first["pattern"]].rooted else "-1"
-            block = n if first["pattern"] in ("allgather", "reduce_scatter", "gather", "scatter", "alltoall") else 1
-            kind = NCCL_TYPES.get(first["datatype"], str(first["datatype"]))
-            cells: list[str] = []
-            for in_place in (False, True):
-                row_ = both.get(in_place)
-                cells += _nccl_cells(row_, size) if row_ else ["N/A"] * 4
-            yield _nccl_line("", (str(size), str(size // block // element), kind, redop, root), tuple(cells))
-        yield "# Out of bounds values : 0 OK\n#\n"
-
-
-def _nccl_cells(row: Row, size: int) -> list[str]:
-    time_us = row["mean_ns"] / 1e3
-    bus = row["busbw_bytes_per_s"] * row["median_ns"] / row["mean_ns"] / 1e9
-    return [f"{time_us:.2f}", f"{size / row['mean_ns']:.2f}", f"{bus:.2f}", "0" if row["verified"] else "N/A"]
-
-
-def _nccl_line(start: str, left: tuple[str, ...], right: tuple[str, ...]) -> str:
-    width = 12 - len(start)
-    named = f"{start}{left[0]:>{width}}  {left[1]:>12}  {left[2]:>8}  {left[3]:>6}  {left[4]:>6}"
-    return named + "".join(f"  {a:>7}  {b:>6}  {c:>6}  {d:>6}" for a, b, c, d in (right[:4], right[4:])) + "\n"
+    groups = _groups(rows, tuple(name for name in _APART if name != "in_place"))
+    return nccl_form.tables(run, list(groups.values()), lambda first: _set_apart(rows, first), named)
 
 
 def _osu(rows: list[Row]) -> Iterator[str]:

@@ -53,6 +53,7 @@ class NcclTable:
 
     line: int
     tool: str = "nccl-tests"
+    transport: str = "ccl"
     program: str = ""
     said_pattern: str | None = None
     ranks: int = 0
@@ -134,7 +135,7 @@ class NcclTable:
             log.problem(of.line, f"no case: {what}")
             return None
         case = make_case(
-            "ccl", info.name, size, range(self.ranks), cadence="streaming", batch=self.iterations,
+            self.transport, info.name, size, range(self.ranks), cadence="streaming", batch=self.iterations,
             in_place=of.in_place, datatype=datatype, op=op if info.reduces and op in OPS else "sum",
             root=root if info.rooted else 0, warmup=self.warmup, clock="event" if of.intervals else "host",
         )  # fmt: skip

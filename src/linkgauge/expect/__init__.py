@@ -1,4 +1,4 @@
-"""Expected goodput: what a system's links allow a case, by named rules (docs/rules.md).
+"""Expected goodput: what a system's links allow a case, by named rules (docs/reference/limits.md).
 
 What others call:
 

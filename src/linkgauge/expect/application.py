@@ -28,7 +28,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -64,8 +64,13 @@ class Mechanism:
     @property
     def words(self) -> str:
         """What people are shown."""
-        words = [self.transport]
-        words += [f"collectives by {self.collectives}"] * (self.collectives != self.transport)
+        return self.words_as({})
+
+    def words_as(self, shown: Mapping[str, str]) -> str:
+        """What people are shown, by what screens call the transports of a run."""
+        transport, collectives = (shown.get(name, name) for name in (self.transport, self.collectives))
+        words = [transport]
+        words += [f"collectives by {collectives}"] * (collectives != transport)
         words += [f"copies by {self.copies}{f' of {self.blocks} blocks' if self.blocks else ''}"] * bool(self.copies)
         return self.name or ", ".join(words)
 

@@ -35,6 +35,12 @@ def limits(system: System, case: Mapping[str, Any]) -> list[Limit]:
     bounds of the group that has the lowest, for each). Values are goodputs as that page counts them for the
     pattern, in bytes per second, or latencies in ns. What no figure of the system supports is left out: missing, never
     0. Raises `UsageError` for an unknown pattern or device.
+
+    >>> from linkgauge.system import load
+    >>> for one in limits(load("hgx-h100-8"), {"pattern": "pingpong", "devices": (0, 1)})[:2]:
+    ...     print(one.rule, f"{one.value_bytes_per_s / 1e9:.0f} GB/s")
+    max_flow 450 GB/s
+    memory 3350 GB/s
     """
     if int(case.get("groups") or 1) > 1:
         return _of_groups(system, case, int(case["groups"]))

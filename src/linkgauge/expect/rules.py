@@ -1,6 +1,6 @@
 """The rules by name: what each computes, of which kind it is, where it comes from and where it stops holding.
 
-docs/rules.md shows this table to users; a test keeps the two together.
+docs/reference/limits.md shows this table to users; a test keeps the two together.
 """
 
 from __future__ import annotations
@@ -393,7 +393,7 @@ _TABLE = (
         "typical",
         "pointer_chase, flag_pingpong; small messages of copy_engine",
         "the least that a paper (published) or a tool (typical) saw on devices of the model joined in the same way",
-        "Li et al., Figs. 7 and 10; Schieffer et al., Fig. 6b; docs/measured/; each entry names its own",
+        "Li et al., Figs. 7 and 10; Schieffer et al., Fig. 6b; docs/results/; each entry names its own",
         "Another machine's figure; own-memory chases were of lines in the last-level cache.",
     ),
     Rule(

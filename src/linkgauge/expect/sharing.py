@@ -37,7 +37,7 @@ from linkgauge.stats.interference import Interference
 from linkgauge.system.model import System
 
 USUAL_SHARE = 0.75
-"""Of a part's nominal rate, that payload reaches on the machines measured: 0.77 to 0.88 (docs/measured/h200.md)."""
+"""Of a part's nominal rate, that payload reaches on the machines measured: 0.77 to 0.88 (docs/results/h200.md)."""
 
 
 @dataclasses.dataclass(frozen=True)

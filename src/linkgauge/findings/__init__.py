@@ -22,6 +22,11 @@ def judge(run: Run, system: System | None = None, samples: bool = True) -> list[
     `system` is the machine to judge against; without it, what the run itself found there, and without that only rules
     that need no system speak. `samples=False` leaves out the rules that go through every sample (drift, spikes,
     stragglers).
+
+    >>> import linkgauge
+    >>> found = judge(linkgauge.load("first"))
+    >>> found[0].severity, found[0].rule, found[0].confidence
+    ('loss', 'noisy', 0.9)
     """
     from linkgauge.findings import read, rules
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.shape import json_object
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.environment import is_secret
@@ -56,7 +58,7 @@ class Advice:
     def margin_words(self) -> str:
         """By how much the next is slower and where; empty where nothing else was measured."""
         if self.margin is None:
-            return "does not matter" if self.alike else ""
+            return "equal within 5 %" if self.alike else ""
         where = (
             f" at {size_text(self.margin_at)}" if self.margin_at is not None and self.size_from != self.size_to else ""
         )
@@ -99,7 +101,7 @@ def advise(facts: Facts) -> list[Advice]:
         pooled = {size: _pool(facts, of_size) for size, of_size in by_size.items()}
         result.append(((*key[:-1], members[0].ranks), _ranges(facts, pooled)))
     order = {name: place for place, name in enumerate(PATTERNS)}
-    return _merged(sorted(result, key=lambda task: (order[task[0][_HELD.index("pattern")]], task[0][-1])))
+    return _merged(sorted(result, key=lambda task: (order[task[0][_HELD.index("pattern")]], task[0][-1])), facts.noun)
 
 
 def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
@@ -150,7 +152,7 @@ def _pool(facts: Facts, measures: Sequence[Measure]) -> list[_Pooled]:
     return sorted(pooled, key=lambda one: one.time_ns)
 
 
-def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advice]:
+def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]], noun: str) -> list[Advice]:
     """Join tasks that differ only in the devices and get the same advice, with the widest of their intervals."""
     alike: dict[tuple[Any, ...], list[list[Advice]]] = {}
     for key, advice in found:
@@ -165,7 +167,7 @@ def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advic
             result.append(
                 dataclasses.replace(
                     parts[0],
-                    task=_task_words(key, everyone),
+                    task=_task_words(key, everyone, noun),
                     members=everyone,
                     alike=tuple(sorted(set.intersection(*(set(p.alike) for p in parts)))),
                     margin=middle[0],
@@ -181,13 +183,13 @@ def _merged(found: Sequence[tuple[tuple[Any, ...], list[Advice]]]) -> list[Advic
 _SAID = ("pattern", "source_memory", "target_memory", "cadence")
 
 
-def _task_words(key: tuple[Any, ...], members: Sequence[tuple[int, ...]]) -> str:
+def _task_words(key: tuple[Any, ...], members: Sequence[tuple[int, ...]], noun: str) -> str:
     held, ranks = dict(zip(_HELD, key, strict=False)), key[-1]
     source, target, cadence = held["source_memory"], held["target_memory"], held["cadence"]
     words = [str(held["pattern"])]
-    if (source, target) != ("device", "device"):
+    if (source, target) not in (("device", "device"), USUAL_MEMORY.get(words[0])):
         words.append(f"({source} to {target})")
-    words.append(f"on {ranks} devices" if ranks > 2 else f"on {members_text(members)}")
+    words.append(f"on {ranks} {noun}s" if ranks > 2 else f"on {members_text(members, noun)}")
     words += [
         name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value}"
         for name, value in held.items()
@@ -211,6 +213,31 @@ def _launch(facts: Facts, measure: Measure) -> dict[str, Any]:
 def _library(facts: Facts, measure: Measure) -> str:
     mpi = json_object(_launch(facts, measure).get("mpi"))
     return str(mpi.get("name") or "")
+
+
+_CALLED = {
+    "ccl": "collective library", "mpi": "MPI", "nvshmem": "NVSHMEM", "ucx": "UCX", "copy_engine": "peer copies",
+    "kernel": "own kernels",
+}  # fmt: skip
+"""What a program can call, by the transport that measures it."""
+
+
+def not_measured(facts: Facts) -> list[tuple[str, str]]:
+    """Return what a program could call that a run measured nothing of, and why, where the run says so."""
+    measured = {measure.transport for measure in facts.measures}
+    absent = dict(facts.info.get("absent_transports") or {})
+    found = []
+    for transport, name in _CALLED.items():
+        runtime = next((RUNTIMES[device.kind] for device in facts.devices.values() if device.kind in RUNTIMES), None)
+        library = TRANSPORTS[transport].nic_library
+        if transport in measured or (library and library.runtime and runtime and library.runtime != runtime.name):
+            continue
+        skipped = Counter(str(row.get("reason") or "") for row in facts.skipped if row["transport"] == transport)
+        why = absent.get(transport) or next((reason for reason, _ in skipped.most_common(1)), "")
+        word = runtime.ccl if transport == "ccl" and runtime and runtime.ccl else name
+        asked = facts.shown(transport) if transport == "ccl" else transport
+        found.append((word, str(why) or f"not in this plan: linkgauge run --transport {asked}"))
+    return found
 
 
 def _ranges(facts: Facts, by_size: dict[int, list[_Pooled]]) -> list[Advice]:

@@ -18,7 +18,7 @@ from linkgauge.stats.derived import fewest_blocks
 def blocks_needed(facts: Facts) -> Iterable[Finding]:
     """The fewest blocks, of those measured, with 95 % of the best rate of a kernel copy, where fewer than the best do.
 
-    docs/statistics.md, A curve over sizes: fewest blocks.
+    docs/explanation/statistics.md, A curve over sizes: fewest blocks.
     """
     kernels = facts.grouped(lambda m: (m.without("blocks"), m.devices, m.size) if _is_sized(m) else None)
     for measures in kernels.values():
@@ -34,9 +34,8 @@ def blocks_needed(facts: Facts) -> Iterable[Finding]:
             continue
         enough = of_blocks[int(found.value)]
         devices = "-".join(map(str, enough.devices))
-        where = (
-            f"{enough.label} of {size_text(enough.size)} on {'device ' if len(enough.devices) == 1 else ''}{devices}"
-        )
+        noun = f"{facts.noun} " if len(enough.devices) == 1 else ""
+        where = f"{enough.label} of {size_text(enough.size)} on {noun}{devices}"
         texts = [f"{m.case.blocks} blocks {rate_text(m.goodput)}" for m in (enough, best)]
         yield Finding(
             "blocks_needed",

@@ -36,11 +36,11 @@ def device_counts(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "device_counts",
             "loss",
-            f"{one.label} on {numbers} devices",
-            f"{one.label} on {numbers} of {max(counts)} devices is {depth:.0%} below the trend: bus bandwidth "
+            f"{one.label} on {numbers} {facts.noun}s",
+            f"{one.label} on {numbers} of {max(counts)} {facts.noun}s is {depth:.0%} below the trend: busbw "
             f"by count at "
             f"{size_text(one.size)}: {around}.",
-            tuple(Evidence(f"{m.ranks} devices: {rate_text(m.bus)}", (m.case_key,)) for m in low),
+            tuple(Evidence(f"{m.ranks} {facts.noun}s: {rate_text(m.bus)}", (m.case_key,)) for m in low),
             0.9,
             "Use another count, or name the devices so that they have a ring of direct links; compare "
             "algorithms (NCCL_ALGO, "
@@ -124,16 +124,18 @@ def collective_below_limit(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "collective_below_limit",
             "loss",
-            f"{one.label} on {counts} devices",
-            f"{one.label} on {one.ranks} devices reaches {share:.0%} of what the links allow at {size_text(one.size)}: "
-            f"{rate_text(one.goodput)} of {rate_text(bound.value_bytes_per_s)} ({bound.rule}).",
+            f"{one.label} on {counts} {facts.noun}s",
+            f"{one.label} on {one.ranks} {facts.noun}s reaches {share:.0%} of what the links allow at "
+            f"{size_text(one.size)}: {rate_text(one.goodput)} of {rate_text(bound.value_bytes_per_s)} ({bound.rule}).",
             tuple(
-                Evidence(f"{m.ranks} devices: {rate_text(m.goodput)}, {s:.0%} of {c.rule}", (m.case_key,))
+                Evidence(
+                    f"{m.label} on {m.ranks} {facts.noun}s: {rate_text(m.goodput)}, {s:.0%} of {c.rule}", (m.case_key,)
+                )
                 for s, m, c in items
             ),
             0.7,
             "Compare with the direct algorithms (transport kernel, copy_engine) and with other settings of the "
-            "library; a bound need not be "
+            "library; a limit need not be "
             "reachable, see 'linkgauge expect' for schedules that are.",
             1 - share,
         )

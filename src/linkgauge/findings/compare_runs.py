@@ -12,6 +12,7 @@ from linkgauge.apps.catalog import label
 from linkgauge.findings.left_out import left_out_keys
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.stats.compare import Comparison, Shift, compare_repeats, hierarchical_bootstrap, pool_repeats
+from linkgauge.stats.launches import device_noun, shown_transports
 from linkgauge.stats.match import Matched, Repeats, match_runs, repeats_of
 
 if TYPE_CHECKING:
@@ -70,23 +71,28 @@ def compare_runs(
     """Compare the second run with the first. Shifts are of times: +0.03 is 3 % slower than the first."""
     matched = match_runs(_repeats(first), _repeats(second), first.launches.to_pylist(), second.launches.to_pylist())
     keys = list(matched.pairs)
+    launches = second.launches.to_pylist()
+    shown, noun = shown_transports(launches), device_noun(launches)
     sides = [[matched.pairs[key][side].median_ns for key in keys] for side in (0, 1)]
     compared = compare_repeats(
         [list(v.values()) for v in sides[0]], [list(v.values()) for v in sides[1]], level, margin, dependence
     )
     resampled = _bootstraps(first, second, matched, keys) if bootstrap else {}
     cases = tuple(
-        CaseShift(key[0], key[1], words_of(matched.pairs[key][1].dimensions), matched.pairs[key][1].dimensions,
+        CaseShift(key[0], key[1], words_of(matched.pairs[key][1].dimensions, shown), matched.pairs[key][1].dimensions,
                   comparison,
                   resampled.get(key))
         for key, comparison in zip(keys, compared, strict=True)
     )  # fmt: skip
     failed = tuple(
-        (words_of(b.dimensions), f"{', '.join(sorted(set(b.failures)))} in the second run, measured in the first")
+        (
+            words_of(b.dimensions, shown),
+            f"{', '.join(sorted(set(b.failures)))} in the second run, measured in the first",
+        )
         for a, b in matched.pairs.values()
         if b.failures and not b.median_ns and a.median_ns
     )
-    pools = _pools(keys, matched, sides, level, margin, dependence)
+    pools = _pools(keys, matched, sides, level, margin, dependence, shown, noun)
     notes = (*matched.notes, *_left_out_notes(first, second, matched))
     return RunComparison(matched.how, notes, cases, pools, failed, len(matched.only_first), len(matched.only_second))
 
@@ -120,11 +126,13 @@ def _pools(
     level: float,
     margin: float,
     dependence: Dependence,
+    shown: Mapping[str, str],
+    noun: str,
 ) -> tuple[PoolShift, ...]:
     kinds: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
         "run": lambda d: ["all cases"],
-        "transport": lambda d: [str(d["transport"])],
-        "device": lambda d: [f"device {device}" for device in sorted(set(d["devices"]))],
+        "transport": lambda d: [shown.get(d["transport"], d["transport"])],
+        "device": lambda d: [f"{noun} {device}" for device in sorted(set(d["devices"]))],
         "pair": lambda d: (
             ["pair " + "-".join(map(str, sorted(set(d["devices"]))))] if len(set(d["devices"])) == 2 else []
         ),
@@ -182,8 +190,8 @@ def _bootstraps(
     }
 
 
-def words_of(dimensions: Mapping[str, Any]) -> str:
-    """Return what a user calls a case, from its dimensions."""
+def words_of(dimensions: Mapping[str, Any], shown: Mapping[str, str]) -> str:
+    """Return what a user calls a case, from its dimensions; `shown` is what its run's transports are called."""
     devices = list(dimensions["devices"])
     where = "-".join(map(str, devices)) if len(devices) <= 8 else f"{devices[0]}..{devices[-1]}"
     named = ("path", "algorithm", "service_class", "gpudirect")
@@ -191,7 +199,7 @@ def words_of(dimensions: Mapping[str, Any]) -> str:
     memories = [dimensions.get(name) or "device" for name in ("source_memory", "target_memory")]
     app = dimensions.get("app")
     words = [
-        dimensions["transport"],
+        shown.get(dimensions["transport"], dimensions["transport"]),
         dimensions.get("variant") or "",
         label(str(app)) if app else dimensions["pattern"],
         *settings,

@@ -1,7 +1,8 @@
 """How sure a finding is: how often findings of its rule, with evidence as strong, were right.
 
 The shares were counted, not reasoned: bench/planted.py plants each cause into many made-up runs whose noise is one to
-twelve times the usual, and counts what of a rule's findings was true, by their strength (docs/findings.md, How sure).
+twelve times the usual, and counts what of a rule's findings was true, by their strength
+(docs/reference/findings.md, Confidence).
 """
 
 from __future__ import annotations

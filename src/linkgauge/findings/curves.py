@@ -176,7 +176,7 @@ def _step(before: Measure, after: Measure, expected: float, jump: float, stands_
         "latency_step",
         "loss",
         f"{after.label} on {_devices(after)} at {size_text(after.size)}",
-        f"{after.label} on {_devices(after)} jumps by {time_text(jump)} between {size_text(before.size)} and "
+        f"{after.label} on {_devices(after)} steps up by {time_text(jump)} between {size_text(before.size)} and "
         f"{size_text(after.size)}, beyond what "
         f"the bytes explain ({time_text(after.time_ns)} where {time_text(expected)} was to be expected): a "
         f"switch of protocol.",
@@ -216,7 +216,7 @@ def library_choice(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "library_choice",
             "loss",
-            f"{own.transport} {own.pattern} on {_devices(own)}",
+            f"{facts.shown(own.transport)} {own.pattern} on {_devices(own)}",
             f"{own.label} on {_devices(own)} chooses badly at {sizes}: {best.case.algorithm} takes "
             f"{time_text(best.time_ns)} where its own choice takes "
             f"{time_text(own.time_ns)} at {size_text(own.size)}.",
@@ -306,7 +306,9 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
         first = order[0][1]
         best = first.time_ns
         share = PATTERNS[first.pattern].latency_share
-        texts = [f"{name} {time_text(m.time_ns * share)} ({m.time_ns / best:.2g} times)" for name, m in order]
+        texts = [f"{name} {time_text(m.time_ns * share)}" for name, m in order]
+        texts = [text + (f" ({_times(m.time_ns / best)})" if m is not first else "")
+                 for text, (_, m) in zip(texts, order, strict=True)]  # fmt: skip
         where = f"{first.pattern} of {size_text(first.size)} on {_devices(first)}"
         yield Finding(
             "small_message_overhead",
@@ -325,10 +327,14 @@ def _set_apart(measure: Measure) -> bool:
     return elsewhere or bool(measure.case.managed) or measure.case.blocks > 0
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g}x" if ratio < 100 else f"{ratio:.0f}x"
+
+
 def _devices(measure: Measure) -> str:
     numbers = measure.devices
     if len(numbers) == 1:
-        return f"device {numbers[0]}"
+        return f"{measure.noun} {numbers[0]}"
     if len(numbers) == 2:
         return f"{numbers[0]}-{numbers[1]}"
-    return f"{len(numbers)} devices"
+    return f"{len(numbers)} {measure.noun}s"

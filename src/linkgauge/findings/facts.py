@@ -23,10 +23,12 @@ from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
+from linkgauge.model.shape import json_object
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
-from linkgauge.stats.launches import Places, launch_devices, launch_names, nodes_of
+from linkgauge.stats.launches import Places, device_noun, launch_devices, launch_names, nodes_of, shown_transports
 from linkgauge.store.schema import Identity
 from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
@@ -77,6 +79,8 @@ class Measure:
     identities: tuple[Identity, ...]
     repeats: tuple[float, ...]
     launch_name: str = ""  # what sets its launch apart from others of this transport: a library, variables
+    shown_transport: str = ""  # what screens call its transport: `nccl` of ccl
+    noun: str = "device"  # what one of its devices is called
     fastest_ns: float = 0.0
     slowest_ns: float = math.inf
 
@@ -145,7 +149,7 @@ class Measure:
     def label(self) -> str:
         """Transport and pattern in words, with the settings that were asked for."""
         launch = f"({self.launch_name})" if self.launch_name else ""
-        words = [self.transport, launch, self.case.variant, self.pattern]
+        words = [self.shown_transport or self.transport, launch, self.case.variant, self.pattern]
         words += [f"{name} {self.dims[name]}" for name in ("path", "algorithm") if self.dims[name]]
         if self.case.via >= 0:
             words.append(f"via {self.case.via}")
@@ -264,6 +268,30 @@ class Facts(Remembering):
             names = launch_names(self.launches, (measure.launch_key for measure in own))
             for measure in own:
                 measure.launch_name = names[measure.launch_key]
+                measure.shown_transport, measure.noun = self.shown(transport), self.noun
+
+    @functools.cached_property
+    def noun(self) -> str:
+        """What one of the devices is called: `GPU`, `host device` or `device`."""
+        return device_noun(self.launches)
+
+    @functools.cached_property
+    def _shown(self) -> Mapping[str, str]:
+        return shown_transports(self.launches)
+
+    def shown(self, transport: str) -> str:
+        """Return what screens call a transport."""
+        return self._shown.get(transport, transport)
+
+    def failed_words(self, one: FailedCase) -> str:
+        """Return what a case that did not end well was to do and how, with the MPI library of one that runs on it."""
+        library = self._mpi_names.get(one.launch_key, "") if TRANSPORTS[one.transport].by_mpi else ""
+        return " ".join(word for word in (self.shown(one.transport), library and f"({library})", one.pattern) if word)
+
+    @functools.cached_property
+    def _mpi_names(self) -> Mapping[str, str]:
+        return {str(launch.get("launch_key") or ""): str(json_object(launch.get("mpi")).get("name") or "")
+                for launch in self.launches}  # fmt: skip
 
     def without(self, dropped: Container[int]) -> Facts:
         """Return the same run without some measures, given by their `id`."""
@@ -339,8 +367,13 @@ class Facts(Remembering):
         """Return what a user calls a device: its name in the system, and its identity where that is known."""
         known = self.devices.get(device)
         if len(self.hosts) > 1 and known:
-            return f"device {known.ordinal} of {known.host}"
-        return f"device {device}"
+            return f"{self.noun} {known.ordinal} of {known.host}"
+        return f"{self.noun} {device}"
+
+    def subject_name(self, subject: str) -> str:
+        """Return what a user calls the device of an observation (`cuda:0`); other subjects stay as they are."""
+        device = self.device_of(subject)
+        return subject if device is None else self.name_of(device)
 
     def identity_of(self, device: int) -> str:
         """Return UUID, serial and PCI address of a device as far as they are known, in brackets."""
@@ -405,7 +438,7 @@ class Facts(Remembering):
 
     def mechanism(self, measure: Measure) -> str:
         """Name what a measure was done by, told apart from all else that the run used of the same transport."""
-        words = [measure.transport, measure.case.variant]
+        words = [self.shown(measure.transport), measure.case.variant]
         words += [str(measure.dims[name]) for name in _WORDS if measure.dims[name]]
         varying = self._varying(measure.transport)
         words += [

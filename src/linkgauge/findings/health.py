@@ -36,6 +36,11 @@ def _before_after(facts: Facts) -> Iterable[tuple[Observation, float, Observatio
             yield one, one.value, before.get(key)
 
 
+def is_error_counter(one: Observation) -> bool:
+    """Whether an observation is of a counter of errors."""
+    return _ERRORS.search(one.name) is not None and one.unit not in ("Hz", "W", "C", "B")
+
+
 def _grown(value: float, before: Observation | None) -> float:
     """By how much a counter has grown; 0 where it was not read before."""
     return 0.0 if before is None or before.value is None else value - before.value
@@ -52,15 +57,16 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
     rose: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for one, value, before in _before_after(facts):
         grown = _grown(value, before)
-        if _ERRORS.search(one.name) and one.unit not in ("Hz", "W", "C", "B") and grown > 0:
+        if is_error_counter(one) and grown > 0:
             rose.setdefault((one.subject, one.name), []).append((grown, one.case_key))
     for (subject, name), items in rose.items():
         total = sum(count for count, _ in items)
         yield Finding(
             "errors_rose",
             "fault",
-            subject,
-            f"{subject}: {name} rose by {total:g} during {len(items)} case{'s' if len(items) > 1 else ''}.",
+            facts.subject_name(subject),
+            f"{facts.subject_name(subject)}: {name} rose by {total:g} during "
+            f"{len(items)} case{'s' if len(items) > 1 else ''}.",
             (Evidence(f"{name} +{total:g}", tuple(dict.fromkeys(key for _, key in items))),),
             0.98,
             "Look at the link or memory that the counter belongs to (nvidia-smi nvlink -e, nvidia-smi -q -d "
@@ -93,10 +99,12 @@ def throttled(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "throttled",
             "fault",
-            subject,
-            f"{subject} throttled: {words}. Figures of these cases say what it does when hot or capped, not "
-            f"what it can do.",
-            tuple(Evidence(reason, tuple(dict.fromkeys(k))) for reason, k in by_reason.items()),
+            facts.subject_name(subject),
+            f"{facts.subject_name(subject)} throttled: {words}. Figures of these cases say what it does when hot or "
+            f"capped, not what it can do.",
+            tuple(
+                Evidence(f"{reason} in {len(set(k))} cases", tuple(dict.fromkeys(k))) for reason, k in by_reason.items()
+            ),
             0.97,
             "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and "
             "measure again.",
@@ -118,8 +126,8 @@ def other_processes(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "other_processes",
             "fault",
-            subject,
-            f"{most:g} other process{'es' if most != 1 else ''} used {subject} during {len(cases)} "
+            facts.subject_name(subject),
+            f"{most:g} other process{'es' if most != 1 else ''} used {facts.subject_name(subject)} during {len(cases)} "
             f"case{'s' if len(cases) != 1 else ''}.",
             (Evidence("processes on the device", tuple(sorted(cases))),),
             0.95,
@@ -195,7 +203,7 @@ def noisy(facts: Facts) -> Iterable[Finding]:
     loud = [m for m in able if m.spread > 0.2 or m.tail > 3.0]
     if len(loud) < max(3, 0.2 * len(able)):
         return
-    by_transport = Counter(str(m.transport) for m in loud)
+    by_transport = Counter(facts.shown(m.transport) for m in loud)
     name, count = by_transport.most_common(1)[0]
     where = f", {count} of them by {name}" if count > 0.7 * len(loud) else ""
     yield Finding(
@@ -252,10 +260,10 @@ def drifting(facts: Facts) -> Iterable[Finding]:
         "drifting",
         "loss" if way == "slower" and common else "note",
         "the run" if len(kept) > 1 else f"{worst.label} at {size_text(worst.size)}",
-        f"{len(kept)} of {tested} series drift while they are measured, {way} by {share:.0%} (middle "
-        f"one){where}; most: {worst.label} at "
+        f"{len(kept)} of {tested} series drift while they are measured, {way} by {share:.0%} "
+        f"(median){where}; most: {worst.label} at "
         f"{size_text(worst.size)}, {drift.share:+.0%}.",
-        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {len(m.devices)} devices: {d.share:+.1%} "
+        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {len(m.devices)} {facts.noun}s: {d.share:+.1%} "
         f"({d.low:+.1%} to "
         f"{d.high:+.1%})", (m.case_key,)) for m, d in kept[:12]), Evidence("all of them", keys(m for m, _ in kept))),
         0.95,
@@ -297,7 +305,7 @@ def multimodal(facts: Facts) -> Iterable[Finding]:
             for m, found_modes in found[:12]
         ),
         0.9,
-        "A median between two levels describes neither: look at the case's distribution in the report before "
+        "A median between two modes describes neither: look at the case's distribution in the report before "
         "comparing it.",
         0.0,
     )

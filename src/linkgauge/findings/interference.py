@@ -84,7 +84,7 @@ def _loss(facts: Facts, found: Interference) -> _Loss | None:
     common = engines_in_common(found.case)
     if common:
         engine = common[0][0]
-        where = [f"device {device}" for kind, device in common if kind == engine]
+        where = [facts.name_of(device) for kind, device in common if kind == engine]
         return _Loss(found, share, "slowed_by_engines", f"the {engine} of {_listed(where)}", engine)
     if share.unknown is not None:
         return None

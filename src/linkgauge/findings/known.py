@@ -288,8 +288,9 @@ def above_bound(facts: Facts) -> Iterable[Finding]:
         "above_bound",
         "note",
         one.label,
-        f"{one.label} of {size_text(one.size)} on {members_text([one.devices])} reaches {rate_text(one.goodput)}, "
-        f"{share:.0%} more than the links allow ({bound.rule}: {rate_text(bound.value_bytes_per_s)}).",
+        f"{one.label} of {size_text(one.size)} on {members_text([one.devices], facts.noun)} reaches "
+        f"{rate_text(one.goodput)}, {share:.0%} more than the links allow "
+        f"({bound.rule}: {rate_text(bound.value_bytes_per_s)}).",
         tuple(
             Evidence(f"{m.label} at {size_text(m.size)}: {s:.0%} above {b.rule}", (m.case_key,)) for s, m, b in above
         ),

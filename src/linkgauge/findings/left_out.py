@@ -1,7 +1,8 @@
 """Cases that a run has not measured because its curves ended, so that another run's are not missed in it.
 
-A curve ends where it is full (docs/definitions.md, Curves), which may be one size later in the next run; the pairs of a
-matrix are then measured at another size. Neither is a measurement that failed, or one that could not be judged.
+A curve ends where it is full (docs/definitions.md, Cases, launches, ranks), which may be one size later in the next
+run; the pairs of a matrix are then measured at another size. Neither is a measurement that failed, or one that could
+not be judged.
 """
 
 from __future__ import annotations

@@ -43,6 +43,7 @@ _LEAST_SHARE = 0.02  # of the series that are judged one by one
 _LEAST_DELAY_NS, _BANDS = 2_000.0, 14  # up to 33 ms
 _TIMERS = (250, 300, 1000, 1000 / 2, 1000 / 3, 3000 / 4, 2000 / 3)
 """Hz: what Linux is built with, and where some of a millisecond's turns do more than others."""
+_LEAST_COST = 0.05  # of the time: below that the kernel's timer is nobody's fault
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,7 +299,9 @@ def _told(facts: Facts, beat: _Beat) -> Finding:
         f"{int(on_beat.sum())} delayed samples of {len(told)} cases lie on that beat of the node's clock."
     )
     severity: Severity = "loss"
-    if (device is None or facts.are_cores(devices)) and _is_timer(beat):  # by which a core's programs take turns too
+    cost = delay * beat.frequency
+    # By which a core's programs take turns too. A rank's core has it also where one device alone shows it.
+    if _is_timer(beat) and (facts.are_cores(devices or sorted(facts.devices)) or cost < _LEAST_COST):
         severity = "note"
         sentence += " It is the beat of the kernel's own timer."
     return Finding(
@@ -312,7 +315,7 @@ def _told(facts: Facts, beat: _Beat) -> Finding:
         ),
         0.9 + 0.09 * (1 - math.exp(-beat.agreed / 40)),
         _FIX,
-        min(1.0, delay * beat.frequency),
+        min(1.0, cost),
         devices,
     )
 

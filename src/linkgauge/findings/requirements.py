@@ -19,6 +19,7 @@ from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.shape import Shape, anything, checked, each, one_or_more, only, read_toml, tables, text, whole
+from linkgauge.stats.alike import members_text
 from linkgauge.system import units
 from linkgauge.system.likeness import like
 from linkgauge.system.model import System
@@ -31,7 +32,7 @@ def check_system(
 ) -> tuple[list[Verdict], list[str], int]:
     """Judge a run against the shares that a system's description says were seen: verdicts, notes, cases without one.
 
-    What is asked is docs/judging.md's; `held_against` chooses the share and what it is of.
+    What is asked is docs/reference/check.md's; `held_against` chooses the share and what it is of.
     """
     if not system.accepted:
         raise UsageError(
@@ -46,8 +47,8 @@ def check_system(
     verdicts = []
     for one in held:
         measure = one.measure
-        seen = f"{one.entry.share.value:.1%} was measured there, {1 - tolerance:.0%} of that is required"
-        reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)}; {seen}"
+        seen = f"such machines reach {one.entry.share.value:.1%}, of which {1 - tolerance:.0%} is required"
+        reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)} (nominal); {seen}"
         verdicts.append(
             subject.verdict(
                 "fail" if one.short else "pass", case_words(measure), reason, one.entry.share.source, measure,
@@ -79,8 +80,9 @@ def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
     """Return a shortfall for each case that did not end well: in `check` these count as 1."""
     return [
         subject.verdict(
-            "fail", f"{one.transport} {one.pattern} on {'-'.join(map(str, one.devices))}",
+            "fail", f"{subject.facts.failed_words(one)} on {members_text([one.devices], subject.facts.noun)}",
             f"{one.status}: {one.reason}", source, case_key=one.case_key, devices=one.devices, shortfall=1.0,
+            task=subject.facts.failed_words(one),
         )
         for one in subject.facts.failures
     ]  # fmt: skip
@@ -127,7 +129,7 @@ class UserRule:
 
 
 def read_rules(path: Path) -> list[UserRule]:
-    """Read a file of rules (docs/judging.md). UsageError that names file, rule and key."""
+    """Read a file of rules (docs/reference/check.md). UsageError that names file, rule and key."""
     entries = checked(read_toml(path, RULES), only({"rule": tables}, ("rule",)), str(path))["rule"]
     return [_user_rule(entry, f"{path}: rule {index}") for index, entry in enumerate(entries)]
 

@@ -1,6 +1,6 @@
 """All rules, and how what they find is weighed and told. A rule is a function from facts to findings, with `@rule`.
 
-docs/findings.md shows the table to users; a test keeps the two together.
+docs/reference/findings.md shows the table to users; a test keeps the two together.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from linkgauge.findings import (
     health,
     interference,
     known,
+    limiting,
     locality,
     localize,
     moments,
@@ -29,7 +30,8 @@ from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
 
 _MODULES = (
-    crossing, moments, localize, health, interference, collectives, locality, known, ways, curves, periods, blocks
+    crossing, moments, localize, health, interference, collectives, locality, known, ways, curves, periods, blocks,
+    limiting,
 )  # fmt: skip
 RULES: tuple[Rule, ...] = tuple(
     rule for module in _MODULES for rule in REGISTERED.values() if rule.find.__module__ == module.__name__

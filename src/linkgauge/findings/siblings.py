@@ -132,10 +132,10 @@ def _standing(facts: Facts, cases: Sequence[Mapping[Members, Measure]]) -> Class
     slow = [s for s in slow if _sure(s, level, cores)]
     ends = [s.excess for s in standings if s not in slow]
     return ClassStanding(
-        members_text([s.devices for s in standings]),
+        members_text([s.devices for s in standings], facts.noun),
         len(cases),
         tuple(standings),
-        tuple(_named(standings, slow, level)),
+        tuple(_named(standings, slow, level, facts.noun)),
         math.expm1(max(ends) - min(ends)),
     )
 
@@ -154,31 +154,31 @@ def _sure(one: Standing, level: float, cores: bool) -> bool:
     return agree and (not cores or (share > math.log1p(CORES_SLOWER) and len(one.excesses) >= _CORES_CASES))
 
 
-def _named(every: Sequence[Standing], slow: Sequence[Standing], level: float) -> list[SlowMember]:
+def _named(every: Sequence[Standing], slow: Sequence[Standing], level: float, noun: str) -> list[SlowMember]:
     """Name a device where all of its pairs are slow, or all that it sends or receives; else the pairs themselves."""
     left = list(slow)
     found: list[SlowMember] = []
     while left:
         best: tuple[str, list[Standing]] | None = None
-        for words, chosen in _candidates(every):
+        for words, chosen in _candidates(every, noun):
             mine = [s for s in chosen if s in left]
             if len(chosen) >= 2 and all(s in slow for s in chosen) and (best is None or len(mine) > len(best[1])):
                 best = (words, mine)
         if best is None or len(best[1]) < 2:
-            best = (_pair_words(left[0].devices), [left[0]])
+            best = (_pair_words(left[0].devices, noun), [left[0]])
         share = math.expm1(float(np.median([s.excess for s in best[1]])) - level)
         found.append(SlowMember(best[0], tuple(best[1]), share))
         left = [s for s in left if s not in best[1]]
     return found
 
 
-def _candidates(every: Sequence[Standing]) -> list[tuple[str, list[Standing]]]:
+def _candidates(every: Sequence[Standing], noun: str) -> list[tuple[str, list[Standing]]]:
     """Return what several pairs have in common: both ways of two devices, what a device sends or receives, or all."""
     pairs = [s for s in every if len(s.devices) == 2]
     ends = sorted({device for s in pairs for device in s.devices})
-    result = [(f"device {d}", [s for s in pairs if d in s.devices]) for d in ends]
-    result += [(f"what device {d} sends", [s for s in pairs if s.devices[0] == d]) for d in ends]
-    result += [(f"what device {d} receives", [s for s in pairs if s.devices[1] == d]) for d in ends]
+    result = [(f"{noun} {d}", [s for s in pairs if d in s.devices]) for d in ends]
+    result += [(f"what {noun} {d} sends", [s for s in pairs if s.devices[0] == d]) for d in ends]
+    result += [(f"what {noun} {d} receives", [s for s in pairs if s.devices[1] == d]) for d in ends]
     result += [
         (f"pair {a}-{b}, both ways", [s for s in pairs if set(s.devices) == {a, b}])
         for a in ends
@@ -188,8 +188,8 @@ def _candidates(every: Sequence[Standing]) -> list[tuple[str, list[Standing]]]:
     return result
 
 
-def _pair_words(devices: Members) -> str:
-    return f"device {devices[0]}" if len(devices) == 1 else f"pair {'-'.join(map(str, devices))}"
+def _pair_words(devices: Members, noun: str) -> str:
+    return f"{noun} {devices[0]}" if len(devices) == 1 else f"pair {'-'.join(map(str, devices))}"
 
 
 def check_siblings(subject: Subject) -> list[Verdict]:
@@ -217,7 +217,7 @@ def _cases(count: int) -> str:
 
 LEAST_OF_BOUND = 0.5
 """What the best mechanism of a way must reach of its bound: of healthy machines that anyone measured none gave less
-than 0.7 (docs/measured, the papers' tables), and half of a link's lanes unused leave less than that."""
+than 0.7 (docs/results, the papers' tables), and half of a link's lanes unused leave less than that."""
 _FULL_SIZE = 16 << 20
 _WAYS = ("unidirectional", "bidirectional", "host_to_device", "device_to_host")
 
@@ -251,7 +251,7 @@ def check_limits(subject: Subject) -> list[Verdict]:
         found = max(best.values(), key=lambda items: float(np.median([share for share, _, _ in items])))
         share, (_, one, bound) = float(np.median([share for share, _, _ in found])), found[0]
         short = share < LEAST_OF_BOUND
-        name = f"{one.pattern} on {members_text([m.devices for _, m, _ in found])}"
+        name = f"{one.pattern} on {members_text([m.devices for _, m, _ in found], facts.noun)}"
         reason = f"{one.label} reaches {share:.0%} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
         verdicts.append(
             subject.verdict("fail" if short else "pass", name, reason, "its limits", devices=one.devices,

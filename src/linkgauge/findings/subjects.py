@@ -40,7 +40,7 @@ class Subject:
         """Return a verdict on the run, or on a measure of it."""
         if measure is not None:
             more = {"case_key": measure.case_key, "devices": measure.devices, "labels": labels_of(measure), **more}
-        return Verdict(outcome, what, reason, source, self.name, self.host, **more)
+        return Verdict(outcome, what, reason, source, self.name, self.host, noun=self.facts.noun, **more)
 
 
 def task_words(measure: Measure) -> str:
@@ -51,7 +51,7 @@ def task_words(measure: Measure) -> str:
 def case_words(measure: Measure) -> str:
     """Return what a user calls a case."""
     words = [task_words(measure)]
-    words.append("device" if measure.ranks == 1 else "pair" if measure.ranks == 2 else f"{measure.ranks} ranks:")
+    words.append(measure.noun if measure.ranks == 1 else "pair" if measure.ranks == 2 else f"{measure.ranks} ranks:")
     words.append(
         "-".join(str(d) for d in measure.devices)
         if measure.ranks <= 8

@@ -1,7 +1,8 @@
 """The cases of a run in the order in which they ran, each beside what its siblings took.
 
 Cases run in an order that a seed shuffles, so that what is always slow and what became slow at a moment look
-different: docs/findings.md, What begins at a moment. Only on one node, where all samples are of one clock.
+different: docs/explanation/slow-links.md, What starts during the run. Only on one node, where all samples are of one
+clock.
 """
 
 from __future__ import annotations

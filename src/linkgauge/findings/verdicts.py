@@ -17,7 +17,7 @@ class Verdict:
 
     `measured` and `required` are in `unit` (`B/s` or `ns`; empty for what is no quantity). `shortfall` is the share
     by which the requirement is missed: 0.2 is a fifth too slow, or a fifth too late. `task` says of a case what is done
-    and how, without its devices: verdicts of one task are shown as one row.
+    and how, without its devices: verdicts of one task are shown as one row. `noun`: what one of the devices is called.
     """
 
     outcome: Outcome
@@ -34,12 +34,14 @@ class Verdict:
     shortfall: float = 0.0
     labels: tuple[tuple[str, str], ...] = ()
     task: str = ""
+    noun: str = "device"
 
     def as_json(self) -> dict[str, object]:
         """Return the verdict as plain JSON values."""
         plain = dataclasses.asdict(self)
         plain["devices"] = list(self.devices)
         plain["labels"] = dict(self.labels)
+        del plain["noun"]
         return plain
 
 

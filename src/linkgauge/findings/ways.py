@@ -194,7 +194,8 @@ def rail_unused(facts: Facts) -> Iterable[Finding]:
             ):
                 continue
             between = facts.host_of(pair[0]) != facts.host_of(pair[1])
-            means = f"{measure.transport} {'device' if measure.case.source_memory == 'device' else 'host'} memory"
+            memory = "device" if measure.case.source_memory == "device" else "host"
+            means = f"{facts.shown(measure.transport)} {memory} memory"
             # Inside a node host memory takes other wires: only between nodes does it tell of the same ones.
             if not between and measure.case.source_memory != "device":
                 continue
@@ -309,7 +310,7 @@ def host_staging(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "host_staging",
             "loss",
-            f"{one.transport} {one.pattern}",
+            f"{facts.shown(one.transport)} {one.pattern}",
             f"{one.label} moves device memory at {rate_text(level)}, what host links give "
             f"({rate_text(median(hosts))}), although the "
             f"direct links allow {rate_text(rate)}: the bytes go through the host.",

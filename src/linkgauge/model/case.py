@@ -131,6 +131,12 @@ class Case:
     not lie on the run's first node alone they are numbers of places: node k's device d is k `devices_per_node` + d.
     `size_asked` is what the user asked for; `size` is m, restated as whole blocks where the pattern cuts
     blocks. Both in bytes.
+
+    >>> case = Case("kernel", "pingpong", size=8, size_asked=8, devices=(0, 1))
+    >>> case.ranks, case.window, case.stop.rule
+    (2, 1, 'interval')
+    >>> case == Case.from_dimensions(case.dimensions())
+    True
     """
 
     # fmt: off

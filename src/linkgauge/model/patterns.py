@@ -384,6 +384,11 @@ _TABLE = (
 
 PATTERNS: dict[str, PatternTraits] = {one.name: one for one in _TABLE}
 
+USUAL_MEMORY = {
+    "host_to_device": ("pinned", "device"), "device_to_host": ("device", "pinned"),
+    "host_device_bidirectional": ("pinned", "device"),
+}  # fmt: skip
+"""Source and target memory that screens leave out, where they are not the devices' own."""
 PATTERN_ALIASES = {"sendrecv": "ring_shift", "bcast": "broadcast"}
 """What nccl-tests and OSU call some of the patterns."""
 

@@ -117,6 +117,15 @@ EVERY_TRANSPORT = tuple(name for name in TRANSPORTS if name not in NAMED_ALONE)
 TRANSPORT_ALIASES = {"nccl": "ccl", "rccl": "ccl", "oneccl": "ccl"}
 """Names of libraries, by the transport that opens whichever of them is here."""
 
+WITHOUT_GPU = {"copy_engine": "memcpy", "kernel": "vector_copy"}
+"""What screens call transports where a processor's core does the copying."""
+
+
+def transport_shown_as(name: str) -> str:
+    """Return the transport that screens call `name`."""
+    named = {**TRANSPORT_ALIASES, **{shown: transport for transport, shown in WITHOUT_GPU.items()}}
+    return named.get(name, name)
+
 
 def order_of(transport: str) -> int:
     """Where tables and charts list a transport; one that is unknown comes last."""

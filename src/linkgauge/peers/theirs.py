@@ -93,7 +93,7 @@ def chains(rows: Sequence[Row]) -> list[tuple[int, list[Row]]]:
 def _nccl_launch(request: Request, rows: Sequence[Row], factor: int) -> PeerLaunch:
     """One start of a test, with its check of data on, as by default: its kernels write and check what is sent, as ours.
 
-    After another kernel the times of NCCL's large rings scatter by 2 % (docs/measured/h200.md).
+    After another kernel the times of NCCL's large rings scatter by 2 % (docs/results/h200.md).
     """
     test, counts = rows[0].test, request.counts(rows[0])
     common = ["-b", str(rows[0].peer_size), "-e", str(rows[-1].peer_size), "-f", str(factor)]

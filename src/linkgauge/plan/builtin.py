@@ -26,7 +26,12 @@ def file_of(name: str) -> Path:
 
 
 def builtin_plan(name: str) -> Plan:
-    """The built-in plan of that name; UsageError naming those there are."""
+    """The built-in plan of that name; UsageError naming those there are.
+
+    >>> plan = builtin_plan("quick")
+    >>> plan.name, plan.repeat
+    ('quick', 1)
+    """
     if name not in names():
         raise UsageError(f"unknown plan '{name}'{nearest(name, names())}: expected one of {', '.join(names())}")
     figure = paper_plans().get(name)

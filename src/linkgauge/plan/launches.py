@@ -295,7 +295,7 @@ def likely_s(case: Case, step: Step | None, machine: PlanMachine) -> float:
 def measuring_s(time_limit_s: float) -> float:
     """What of a time limit is for measuring: less what the start, the tables and the report take.
 
-    Those took 5 to 8 s for runs of 20 to 60 s (docs/measured/first-hour.md), more where more cases were measured.
+    Those took 5 to 8 s for runs of 20 to 60 s (docs/results/first-hour.md), more where more cases were measured.
     """
     rest_s = min(11.0, 0.36 * time_limit_s) if time_limit_s >= 15 else time_limit_s / 4
     return time_limit_s - max(time_limit_s / 9, rest_s)

@@ -1,6 +1,7 @@
 """In which order cases are measured: shuffled by a stored seed, or by value where time is short.
 
-The order of value (docs/plans.md, Order, time and memory): rounds, and within a round the shorter case first. So every
+The order of value (docs/reference/plans.md, Order and time limit): rounds, and within a round the shorter case
+first. So every
 transport and pattern has had its most telling case before any has a second size.
 """
 

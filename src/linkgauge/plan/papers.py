@@ -1,6 +1,6 @@
 """The papers' figures: each is a built-in plan, and says what to draw of it, how the paper reckons, and its numbers.
 
-A paper is one file in linkgauge/plans/; docs/plans.md (The papers' plans) says what stands in it.
+A paper is one file in linkgauge/plans/; docs/reference/plans.md (The papers' plans) says what stands in it.
 """
 
 from __future__ import annotations

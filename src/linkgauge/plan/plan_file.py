@@ -145,7 +145,12 @@ def read_plan(path: Path) -> Plan:
 
 
 def parse_plan(text: str, source: str, default_name: str) -> Plan:
-    """The plan of TOML text; `source` begins every error."""
+    """The plan of TOML text; `source` begins every error.
+
+    >>> plan = parse_plan('[[case]]\\npattern = "allreduce"\\nsize = "1KiB:1MiB:x4"', "example", "mine")
+    >>> plan.name, plan.cases[0].values["size"]
+    ('mine', (1024, 4096, 16384, 65536, 262144, 1048576))
+    """
     return plan_of_tables(parsed_toml(text, source), source, default_name)
 
 

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from linkgauge.apps import catalog
-from linkgauge.apps.program import amounts
 from linkgauge.model.case import Case
 from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
 
@@ -282,6 +280,10 @@ STEPS, SPANS = "steps", "timeline"
 def step_rows(case: Case, place: int, times: Mapping[str, int], spans: Iterable[tuple[str, int, int]]) -> list[Row]:
     """Rows of what an application's iteration is on a rank: of each kind of step how many, how many bytes, and the
     median of the host's time in them, in ns; and when it was in which, in the iteration that was checked last."""
+    # Not with the module, which every worker reads before its start: few launches have an application.
+    from linkgauge.apps import catalog
+    from linkgauge.apps.program import amounts
+
     told = [(f"{kind}_time", float(ns), "ns") for kind, ns in times.items() if ns > 0]
     for name, one in amounts(catalog.program(case.app, case.ranks), place).items():
         quantity, unit = ("ns", "ns") if name == "compute" else ("bytes", "B")
@@ -306,7 +308,7 @@ def overlap_rows(place: int, times: Mapping[str, int]) -> list[Row]:
 
 
 class Observer:
-    """The observations of one rank: rows as docs/run-folder.md has them, without the identity."""
+    """The observations of one rank: rows as docs/reference/run-folder.md has them, without the identity."""
 
     def __init__(
         self,

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps import catalog
-from linkgauge.apps.program import core_program
 from linkgauge.errors import UsageError
 from linkgauge.model.background import loads_of
 from linkgauge.model.case import CORE_NAMES, Case
@@ -202,6 +200,10 @@ def core_case(case: Case, rank_devices: tuple[int, ...], seed: int, rank: int = 
     ]
     made = {**_core_job(case, measured, seed, case.on_its_node), **({"loads": loads} if loads else {})}
     if PATTERNS[case.pattern].scripted and rank in measured:
+        # Not with the module, which every worker reads before its start: few launches have an application.
+        from linkgauge.apps import catalog
+        from linkgauge.apps.program import core_program
+
         made["program"] = core_program(catalog.program(case.app, case.ranks), measured.index(rank))
     return made
 

@@ -1,4 +1,4 @@
-"""A fabric from a described system: its devices and NICs, and the figures of its `network` table (docs/systems.md).
+"""A fabric from a described system: its devices and NICs, and its `network` table (docs/reference/systems.md).
 
 What no source states is left unknown. Where that is what joins the groups, only the nodes' own ports are counted, and
 the fabric says so. Whoever asks may set figures (`--set groups=30`): they are named as assumed.

@@ -211,15 +211,15 @@ def stands_out(values: Sequence[float], half_widths: Sequence[float]) -> list[in
     return sorted(out, key=lambda i: (-abs(float(logs[i]) - middle), i))
 
 
-def members_text(members: Sequence[tuple[int, ...]]) -> str:
+def members_text(members: Sequence[tuple[int, ...]], noun: str = "device") -> str:
     """Return which devices or tuples of them a row is of: `device 0 to 3`, `all pairs of 0 to 3`, `0-1, 0-2`.
 
-    Of each member the ranks' devices in their order; what is the same twice is said once.
+    Of each member the ranks' devices in their order; what is the same twice is said once. `noun`: what one is called.
     """
     distinct = list(dict.fromkeys(members))
     lengths = {len(member) for member in distinct}
     if lengths == {1}:
-        return f"device {numbers_text([member[0] for member in distinct])}"
+        return f"{noun} {numbers_text([member[0] for member in distinct])}"
     if lengths == {2} and len(distinct) > 1:
         ends = sorted({device for member in distinct for device in member})
         every = {(a, b) for a in ends for b in ends if a != b}
@@ -229,7 +229,7 @@ def members_text(members: Sequence[tuple[int, ...]]) -> str:
             return f"all pairs of {numbers_text(ends)}, from the lower"
         if all(a == b for a, b in distinct):
             return f"inside {numbers_text(ends)}"
-    words = ["-".join(map(str, member)) if len(member) <= 8 else f"{len(member)} devices" for member in distinct]
+    words = ["-".join(map(str, member)) if len(member) <= 8 else f"{len(member)} {noun}s" for member in distinct]
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN + 1 else ""
     return ", ".join(words[:_SHOWN] if more else words) + more
 

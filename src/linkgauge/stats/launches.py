@@ -1,4 +1,4 @@
-"""What sets launches apart, in words, and where their ranks were: which host, and which device of it."""
+"""What sets launches apart, in words; where their ranks were; what their devices and mechanisms are called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.model.place import Place as Place  # what is found here are these
+from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.model.shape import json_object
+from linkgauge.model.transports import WITHOUT_GPU
+
+
+def device_noun(launches: Iterable[Mapping[str, Any]]) -> str:
+    """Return what one of the devices is called: `GPU`, `host device`, or `device` where that is not known."""
+    kinds = _kinds(launches)
+    return "GPU" if kinds & {*GPU_RUNTIMES} else "host device" if kinds == {"host"} else "device"
+
+
+def shown_transports(launches: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what screens call transports, where that is not their name: `ccl` by the library in use.
+
+    Files keep the transports' own names.
+    """
+    known = list(launches)
+    kinds = _kinds(known)
+    names = dict(WITHOUT_GPU) if kinds == {"host"} else {}
+    versions = [json_object(launch.get("versions")) for launch in known]
+    used = [name for name in ("nccl", "rccl") if any(each.get(name) for each in versions)]
+    used = used or [RUNTIMES[kind].ccl.lower() for kind in sorted(kinds & {*RUNTIMES}) if RUNTIMES[kind].ccl]
+    return {**names, "ccl": used[0]} if len(used) == 1 else names
+
+
+def _kinds(launches: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {str(rank.get("device_kind") or "") for launch in launches for rank in launch.get("ranks") or ()} - {""}
 
 
 def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str, str]:
@@ -59,7 +85,7 @@ def _numbers(launch: Mapping[str, Any]) -> list[int]:
 
 
 def not_observed(launch: Mapping[str, Any]) -> set[str]:
-    """The names of observations that some rank of a launch could not make (docs/run-folder.md)."""
+    """The names of observations that some rank of a launch could not make (docs/reference/run-folder.md)."""
     by_device = json_object(launch.get("extra")).get("not_observed") or {}
     return {name for names in by_device.values() for name in names}
 

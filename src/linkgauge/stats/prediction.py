@@ -1,6 +1,6 @@
 """What a further run of a machine would measure, from several runs of it, and how far one run lies outside of that.
 
-docs/statistics.md, A further run.
+docs/explanation/statistics.md, One run against a baseline.
 """
 
 from __future__ import annotations

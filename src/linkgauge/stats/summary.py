@@ -31,7 +31,7 @@ _EVENT_TICK_NS = 500.0
 _HOST_TICK_NS = 1.0
 # A row has figures where its samples are good for some: never of a corrupt case, nor of one without a status.
 _SUMMARISED = ("ok", "timeout")
-# Independent samples from which on the largest one bounds the 99th percentile (docs/statistics.md, One series).
+# Independent samples from which on the largest one bounds p99 (docs/explanation/statistics.md, One series).
 _P99_SAMPLES = 368
 
 # Findings, tables and charts of one run all start from its summary.
@@ -92,6 +92,13 @@ def summarize(run: Run) -> pa.Table:
 
     The summary is made once and kept for as long as `run` is. Cases without figures (skipped, failed, corrupt, without
     a status) are there with null statistics, as are those whose clock did not see them pass.
+
+    >>> import linkgauge
+    >>> rows = summarize(linkgauge.load("h100x2")).to_pylist()
+    >>> allreduces = [row for row in rows if row["pattern"] == "allreduce" and row["status"] == "ok"]
+    >>> best = max(allreduces, key=lambda row: row["busbw_bytes_per_s"])
+    >>> best["transport"], best["size"], f"{best['busbw_bytes_per_s'] / 1e9:.0f} GB/s"
+    ('ccl', 2147483648, '338 GB/s')
     """
     if run in _SUMMARIES:
         return _SUMMARIES[run]

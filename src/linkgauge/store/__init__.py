@@ -1,1 +1,1 @@
-"""The run folder: journal, manifest and Parquet tables; import and export (docs/run-folder.md)."""
+"""The run folder: journal, manifest and Parquet tables; import and export (docs/reference/run-folder.md)."""

@@ -220,7 +220,7 @@ class RunFolder:
         return no_link(self.path / "journal")
 
     def _records(self, path: Path) -> Iterator[Record]:
-        """Yield the whole records of a journal, each as docs/run-folder.md says that its kind is, and note damages.
+        """Yield the whole records of a journal, each as docs/reference/run-folder.md says, and note damages.
 
         RunFolderError for records that are of another form.
         """

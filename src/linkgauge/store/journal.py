@@ -1,4 +1,4 @@
-"""The journal: checksummed records appended while a run is in progress (docs/run-folder.md, Journal).
+"""The journal: checksummed records appended while a run is in progress (docs/reference/run-folder.md, Journal).
 
 Workers write it, so it needs numpy and the standard library only. A record is
 
@@ -359,5 +359,7 @@ def _parse(path: Path, end: int, body: bytes, header_bytes: int, payload_bytes: 
         if at != header_bytes + payload_bytes:
             raise ValueError
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise JournalDamage(path, start, end, "the record's header is not as docs/run-folder.md says") from None
+        raise JournalDamage(
+            path, start, end, "the record's header is not as docs/reference/run-folder.md says"
+        ) from None
     return Record(kind, header, columns, end)

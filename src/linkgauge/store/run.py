@@ -29,7 +29,12 @@ _RECORD_BYTES = 4 << 10  # about what a record takes beside its columns
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row of the cases: a case in one launch. `record` holds every column of cases.parquet by name."""
+    """One row of the cases: a case in one launch. `record` holds every column of cases.parquet by name.
+
+    >>> row = next(row for row in load("h100x2").rows() if row.case.pattern == "allreduce")
+    >>> row.case.transport, row.case.size, row.case.devices, row.status
+    ('ccl', 1024, (0, 1), 'ok')
+    """
 
     case_key: str
     launch: int
@@ -51,6 +56,12 @@ class Run:
 
     A run in progress can be read too: what its journals hold is included. Every method raises RunFolderError, with
     one line, where the folder holds what no run writes.
+
+    >>> run = load("h100x2")
+    >>> run.samples.column_names[4:]
+    ['rank', 'lane', 'sample', 'phase', 'scheduled_ns', 'start_ns', 'ns', 'iterations', 'clock']
+    >>> {row.status for row in run.rows()} == {"ok", "skipped"}
+    True
     """
 
     def __init__(self, path: str | os.PathLike[str], launches: Collection[int] | None = None) -> None:
@@ -62,7 +73,7 @@ class Run:
 
     @functools.cached_property
     def cases(self) -> pa.Table:
-        """One row a (case_key, launch, repeat, attempt): all dimensions, status, reason (docs/run-folder.md)."""
+        """One row a (case_key, launch, repeat, attempt), as docs/reference/run-folder.md says."""
         found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
         found = self._with_planned_launches(found)
         self._tell_damages(found)
@@ -72,6 +83,12 @@ class Run:
     def lost(self) -> int:
         """How many cases of the run have no status since what was measured lay where a journal is damaged."""
         return len(self._lost(self.cases))
+
+    @property
+    def damages(self) -> list[str]:
+        """What of the run's journals cannot be read any more, a sentence each; empty for a whole run folder."""
+        _ = self.cases  # journals are read, and looked at, for these
+        return self._folder.damages
 
     @staticmethod
     def _lost(cases: pa.Table) -> set[tuple[Any, ...]]:

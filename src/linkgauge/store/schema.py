@@ -1,4 +1,4 @@
-"""The tables of a run folder: names, columns and types (docs/run-folder.md).
+"""The tables of a run folder: names, columns and types (docs/reference/run-folder.md).
 
 pyarrow is imported when a schema is asked for, so that workers can import this module.
 

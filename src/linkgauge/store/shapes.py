@@ -1,4 +1,4 @@
-"""What run.json, the records of journals and the JSON texts in tables are (docs/run-folder.md), as shapes.
+"""What run.json, the records of journals and the JSON texts in tables are (docs/reference/run-folder.md), as shapes.
 
 What is not named is any JSON. Names may be missing: older runs, imported ones and other programs' have fewer.
 """

@@ -12,16 +12,16 @@ Mistakes in a description are `linkgauge.errors.UsageError` with one line that n
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.system.catalog import load
-from linkgauge.system.dump import to_json
-from linkgauge.system.form import from_json, from_toml
-from linkgauge.system.model import Cap, Figure, Link, Network, Node, Published, System
-from linkgauge.system.shipped import names
-
 if TYPE_CHECKING:
+    from linkgauge.system.catalog import load
     from linkgauge.system.discovery import discover
+    from linkgauge.system.dump import to_json
+    from linkgauge.system.form import from_json, from_toml
+    from linkgauge.system.model import Cap, Figure, Link, Network, Node, Published, System
+    from linkgauge.system.shipped import names
 
 __all__ = [
     "Cap",
@@ -40,10 +40,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import discovery only when it is asked for: a worker that loads a file needs none of it."""
-    if name == "discover":
-        from linkgauge.system.discovery import discover
+_MODULES = {
+    "catalog": ("load",),
+    "discovery": ("discover",),
+    "dump": ("to_json",),
+    "form": ("from_json", "from_toml"),
+    "model": ("Cap", "Figure", "Link", "Network", "Node", "Published", "System"),
+    "shipped": ("names",),
+}
 
-        return discover
-    raise AttributeError(name)
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a worker that reads counters by `system.sysfs` needs none of it."""
+    for module, known in _MODULES.items():
+        if name in known:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,12 @@ def load(name_or_path: str | Path) -> System:
 
     What looks like a path (a slash, or a known ending) is read as a file; all else is a name. `UsageError`
     otherwise.
+
+    >>> system = load("hgx-h100-8")
+    >>> system.title
+    'HGX H100 with 8 GPUs and 4 NVSwitches'
+    >>> [node.name for node in system.nodes if node.kind == "device"][:2]
+    ['gpu0', 'gpu1']
     """
     text = str(name_or_path)
     path = Path(text)

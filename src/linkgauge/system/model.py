@@ -150,7 +150,7 @@ class Accepted:
 
     `kind` is a link kind, or `memory`: the share is of half of a device's memory rate then. Without a transport,
     pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds. `check` asks for
-    a little less than this share (docs/judging.md).
+    a little less than this share (docs/reference/check.md).
     """
 
     kind: str
@@ -182,7 +182,7 @@ def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
 
 @dataclass(frozen=True)
 class Network:
-    """What joins nodes: its topology and the figures its sources give, by name (see docs/systems.md)."""
+    """What joins nodes: its topology and the figures its sources give, by name (see docs/reference/systems.md)."""
 
     topology: str
     name: str | None = None

@@ -114,7 +114,7 @@ def _confirmed(one: Confirmed, choice: Choice, found: Found, chosen: Chosen) -> 
         "",
     ]
     width = max(map(len, [*one.by_case, *one.guards]), default=0)
-    lines.append("Time against the default, with 95 % intervals:")
+    lines.append("Time against the default, with 95 % intervals; minus is faster:")
     for case, shift in one.by_case.items():
         before = medians[case]
         after = before * (1 + shift.share)
@@ -167,9 +167,11 @@ def _effects(chosen: Chosen) -> list[str]:
 
 def _tried(found: Found, choice: Choice) -> list[str]:
     record = found.record
-    active = ", ".join(found.survivors) or "none"
+    changing = ", ".join(found.survivors) or "none found"
     lines = [
-        f"Tried beside the default ({record.count(DEFAULT)} times), noise of one {record.noise():.1%}; active: {active}"
+        f"Settings that change the time: {changing}",
+        f"Tried, time against the default ({record.count(DEFAULT)} measurements of it, noise of one "
+        f"{record.noise():.1%}; minus is faster):",
     ]
     best = found.best.config if found.best else None
     known = sorted(record.known(), key=lambda config: record.effect(config).change)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.stats.alike import CaseClasses, ClassRow, class_rows, members_text, stands_out
-from linkgauge.stats.launches import launch_devices
+from linkgauge.stats.launches import device_noun, launch_devices, shown_transports
 from linkgauge.view.units import Row, digits, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ class Kinds:
         self._classes = CaseClasses(system, launches)
         self.devices: dict[int, Any] = launch_devices(launches)
         """A rank's entry for each device, by the number that cases use."""
+        self.noun = device_noun(launches)
+        """What one of the devices is called: `GPU`, `host device` or `device`."""
+        self._shown = shown_transports(launches)
+
+    def shown(self, transport: str) -> str:
+        """Return what screens call a transport."""
+        return self._shown.get(transport, transport)
 
     @functools.cached_property
     def hosts(self) -> tuple[str, ...]:
@@ -46,13 +53,13 @@ class Kinds:
 
     @functools.cached_property
     def counted(self) -> str:
-        """What took part, counted: `4x H200`, `2 hosts of 8x H200`, `4 host devices (AMD EPYC), no GPU`."""
+        """What took part, counted: `4x H200`, `2 hosts of 8x H200`, `4 host devices (AMD EPYC)`."""
         names = [rank.get("device_name") or "device" for rank in self.devices.values()]
         if not names:
             return ""
         if not self.of_gpus:
             kinds = ", ".join(dict.fromkeys(names))
-            return f"{len(names)} host device{'s' if len(names) > 1 else ''} ({kinds}, CPU memory copies, no GPU)"
+            return f"{len(names)} {self.noun}{'s' if len(names) > 1 else ''} ({kinds})"
         per = len(self.hosts) if len(self.hosts) > 1 and len(names) % len(self.hosts) == 0 else 1
         kinds = ", ".join(f"{names.count(name) // per}x {short_name(name)}" for name in dict.fromkeys(names))
         return (f"{per} hosts of " if per > 1 else "") + kinds
@@ -63,10 +70,10 @@ class Kinds:
         return any(rank.get("device_kind") != "host" for rank in self.devices.values())
 
 
-def together(members: Iterable[Devices], every: Iterable[int] = ()) -> str:
+def together(members: Iterable[Devices], every: Iterable[int] = (), noun: str = "device") -> str:
     """Return what alike ones are called: `device 0 to 3`, `all pairs`, `0-1`, `4 devices`.
 
-    `every` are all devices of the run.
+    `every` are all devices of the run, `noun` what one of them is called.
     """
     known = sorted(set(members))
     first = known[0]
@@ -74,8 +81,8 @@ def together(members: Iterable[Devices], every: Iterable[int] = ()) -> str:
     if len(ends) > 2 and set(known) == {(a, b) for a in ends for b in ends if a != b}:
         return "all pairs"
     if len(first) > 2 and list(first) == list(range(len(first))):
-        return f"{len(first)} devices"
-    return members_text(known)
+        return f"{len(first)} {noun}s"
+    return members_text(known, noun)
 
 
 def short_name(name: str) -> str:
@@ -102,9 +109,9 @@ def apart(rates: Sequence[float], rows: Sequence[Row]) -> list[int]:
 class Members:
     """Rows of one task of alike devices, by size and mechanism. Of a single device all is as the row says."""
 
-    def __init__(self, rows: Sequence[Row], label: Callable[[Row], str]) -> None:
-        """Join the rows of each size and mechanism."""
-        self._label = label
+    def __init__(self, rows: Sequence[Row], label: Callable[[Row], str], noun: str = "device") -> None:
+        """Join the rows of each size and mechanism. `noun`: what one of the devices is called."""
+        self._label, self._noun = label, noun
         self._classes: list[ClassRow[Row]] = class_rows(
             rows,
             key=lambda row: (row["size"], label(row)),
@@ -136,7 +143,7 @@ class Members:
         """Yield who stands out, where, and by how much of the others' speed."""
         for one in self._classes:
             for row, share in zip(one.odd, one.shares, strict=True):
-                name = members_text([tuple(row["devices"])])
+                name = members_text([tuple(row["devices"])], self._noun)
                 yield f"{name}, {self._label(row)} at {size_text(row['size'])}: {share:+.0%} in speed"
 
     def _range(self, row: Row, text: Callable[[Row], str], step: int = 1) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import statistics
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from linkgauge.model.case import MECHANISM, held_apart, values_of
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
+from linkgauge.stats.alike import numbers_text
 from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.reached import BOTH_WAYS, ONE_WAY, FullPairs, NodeRates, full_pairs, node_rates
@@ -26,8 +28,7 @@ MOST_TASKS = 15
 """Rows of the first screen's tables; a line below them names what they leave out."""
 _AS_GOOD = 0.97
 _WAYS = {"pingpong": "one way", "unidirectional": "one way", "bidirectional": "both ways"}
-_USUAL = {"host_to_device": "pinned to device memory", "device_to_host": "device to pinned memory",
-          "host_device_bidirectional": "pinned to device memory"}  # fmt: skip
+_USUAL = {pattern: f"{source} to {target} memory" for pattern, (source, target) in USUAL_MEMORY.items()}
 # What is asked of a machine first; other patterns stand behind them where there are too many.
 _FIRST = (
     "pingpong", "unidirectional", "bidirectional", "alltoall", "allreduce", "allgather", "reduce_scatter", "broadcast",
@@ -50,6 +51,11 @@ class Best:
         """One of the rows, the first that does not stand apart."""
         outside = {devices for devices, _ in self.apart}
         return next((row for row in self.rows if tuple(row["devices"]) not in outside), self.rows[0])
+
+    @property
+    def alone(self) -> bool:
+        """Whether each row is of one device."""
+        return all(len(row["devices"]) == 1 for row in self.rows)
 
     @property
     def size(self) -> int:
@@ -77,6 +83,7 @@ class Best:
 class TaskAnswer:
     """The best of one task over devices or pairs that are alike.
 
+    `brief` is `where` in a word, for a table that has no room: `each`, `all`; `noun` what one device is called.
     `fastest` is of times in ns at the smallest size, `widest` of goodputs in bytes per second, None for patterns
     without; `upper bound` is the least bound on the latter.
     """
@@ -86,12 +93,22 @@ class TaskAnswer:
     fastest: Best
     widest: Best | None
     bound: LimitLine | None
+    brief: str = ""
+    noun: str = "device"
 
     @property
     def name(self) -> str:
         """The task and on what, leaving out what is usual: `one way · all pairs`."""
+        return self._named(self.where)
+
+    @property
+    def brief_name(self) -> str:
+        """The name for a narrow table: `host_to_device · each` of all devices of the run, one at a time."""
+        return self._named(self.brief or self.where)
+
+    def _named(self, where: str) -> str:
         what, *rest = self.title.split(" · ")
-        return " · ".join([what, self.where, *(part for part in rest if part != _USUAL.get(what, "float32 sum"))])
+        return " · ".join([what, where, *(part for part in rest if part != _USUAL.get(what, "float32 sum"))])
 
     @property
     def algorithm_factor(self) -> float:
@@ -131,7 +148,7 @@ def answers(results: Results, limits: Limits) -> list[TaskAnswer]:
         alone = is_pair(rows[0]) and len(set(rows[0]["devices"])) == 1
         return (first, alone, len(rows[0]["devices"]), min(tuple(row["devices"]) for row in rows))
 
-    return [_answer(results, limits, kinds.devices, rows) for rows in sorted(groups.values(), key=place)]
+    return [_answer(results, limits, kinds, rows) for rows in sorted(groups.values(), key=place)]
 
 
 def first_answers(found: Sequence[TaskAnswer]) -> tuple[list[TaskAnswer], list[TaskAnswer]]:
@@ -155,14 +172,14 @@ def _task(row: Row, kinds: Kinds) -> tuple[Any, ...]:
     return (pattern, settings, len(row["devices"]), kinds.key(row))
 
 
-def _answer(results: Results, limits: Limits, every: Collection[int], rows: list[Row]) -> TaskAnswer:
+def _answer(results: Results, limits: Limits, kinds: Kinds, rows: list[Row]) -> TaskAnswer:
     smallest = min(row["size"] for row in rows)
     # Of several patterns and windows the time is that of the one message that comes back.
     timed = [row for row in rows if row["size"] == smallest]
     alone = [row for row in timed if PATTERNS[row["pattern"]].half_round_trip]
-    fastest = _best(results, every, alone or timed, "latency_ns", min)
+    fastest = _best(results, kinds, alone or timed, "latency_ns", min)
     rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
-    widest = _best(results, every, rated, "goodput_bytes_per_s", max) if rated else None
+    widest = _best(results, kinds, rated, "goodput_bytes_per_s", max) if rated else None
     bound = limits.limit_of(widest.row) if widest is not None else None
     first = rows[0]
     if first["pattern"] in _WAYS and len(set(first["devices"])) == 2:
@@ -171,14 +188,25 @@ def _answer(results: Results, limits: Limits, every: Collection[int], rows: list
         )
     else:
         title = results.title(first, devices=False)
-    where = together({tuple(row["devices"]) for row in rows}, every)
+    members = {tuple(row["devices"]) for row in rows}
+    where = together(members, kinds.devices, kinds.noun)
     if is_pair(first) and len(set(first["devices"])) == 1:
         title, *rest = title.split(" · ")
         title = " · ".join([f"{title} inside", *rest])
-    return TaskAnswer(title, where, fastest, widest, bound)
+    return TaskAnswer(title, where, fastest, widest, bound, _brief(members, kinds), kinds.noun)
 
 
-def _best(results: Results, every: Collection[int], rows: list[Row], name: str, better: Callable[..., Any]) -> Best:
+def _brief(members: set[Devices], kinds: Kinds) -> str:
+    """Return `each` for all devices of the run one at a time, else their numbers; `all` for all of them together."""
+    every = set(kinds.devices)
+    if members == {(device,) for device in every}:
+        return "each"
+    if all(len(one) == 1 for one in members):
+        return numbers_text([device for (device,) in members])
+    return "all" if len(members) == 1 and {*next(iter(members))} == every else ""
+
+
+def _best(results: Results, kinds: Kinds, rows: list[Row], name: str, better: Callable[..., Any]) -> Best:
     """Return the best figure by one mechanism at one size; of two that are as good, the one of more devices or pairs.
 
     What a mechanism gives is its median over those that were measured by it.
@@ -196,7 +224,7 @@ def _best(results: Results, every: Collection[int], rows: list[Row], name: str, 
     values = tuple(float(row[name]) for row in chosen)
     outside = apart([1 / value if better is min else value for value in values], chosen)
     named = tuple((tuple(chosen[place]["devices"]), values[place]) for place in outside)
-    return Best(chosen, values, key[0], together(groups[key], every), named)
+    return Best(chosen, values, key[0], together(groups[key], kinds.devices, kinds.noun), named)
 
 
 TASK_NOTE = (
@@ -215,6 +243,7 @@ class TaskWords:
     """
 
     name: str
+    brief_name: str
     latency: str
     latency_mechanism: str
     latency_size: str
@@ -230,7 +259,7 @@ def task_words(task: TaskAnswer, unit: str) -> TaskWords:
     """Return a task's row; empty words for what it does not have."""
     fast, wide = task.fastest, task.widest
     latency = range_text(time_text(fast.low), time_text(fast.high)) + _whose(fast, task)
-    timed = (task.name, latency, fast.label, size_text(fast.size))
+    timed = (task.name, task.brief_name, latency, fast.label, size_text(fast.size))
     if wide is None:
         return TaskWords(*timed)
     share = limit = ""
@@ -251,11 +280,11 @@ def task_words(task: TaskAnswer, unit: str) -> TaskWords:
 def apart_lines(tasks: Sequence[TaskAnswer], unit: str) -> Iterator[str]:
     """Yield a line for each task in which one differs from the rest: `...: 0-3 185 GB/s`."""
     for task in tasks:
-        found = [f"{together([devices])} {time_text(value)}" for devices, value in task.fastest.apart]
+        found = [f"{together([devices], noun=task.noun)} {time_text(value)}" for devices, value in task.fastest.apart]
         if task.widest is not None:
             factor = task.peak_factor
             found += [
-                f"{together([devices])} {rate_text(value * factor, unit)} {unit}"
+                f"{together([devices], noun=task.noun)} {rate_text(value * factor, unit)} {unit}"
                 for devices, value in task.widest.apart
             ]
         if found:
@@ -269,7 +298,10 @@ def _rates(best: Best, unit: str, factor: float) -> str:
 
 def _whose(best: Best, task: TaskAnswer) -> str:
     """Return of which device or pairs a figure is, where that is not all of the task's."""
-    return f" ({best.where.removeprefix('device ')})" if best.where != task.where else ""
+    if best.where == task.where:
+        return ""
+    where = numbers_text([one for row in best.rows for one in row["devices"]]) if best.alone else best.where
+    return f" ({where})"
 
 
 Column = tuple[str, bool, Callable[[TaskWords], str]]
@@ -297,25 +329,33 @@ def task_columns(collective: bool, unit: str) -> list[Column]:
 def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Table]:
     """Return the tasks as tables of the terminal: paths, then collectives with algbw and busbw.
 
-    A narrow terminal has no room for the latency's mechanism and for the limit.
+    A narrow terminal has no room for the latency's mechanism and for the limit, and its headings take two lines.
     """
+    narrow = width < _WIDE_TASKS
     tables = []
     for collective in (False, True):
         words = [task_words(task, unit) for task in tasks if bool(task.algorithm_factor) == collective]
         if not words:
             continue
         columns = task_columns(collective, unit)
-        if width < _WIDE_TASKS:  # the mechanism of the latency, and the limit, are left out
-            name, latency, _, size, *rest, _ = columns
-            columns = [name, latency, size, *rest, ("% of limit", False, lambda one: one.share)]
-        table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=width < _WIDE_TASKS)
+        if narrow:
+            (name, _, _), latency, _, size, *rest, _ = columns
+            columns = [(name, True, lambda one: one.brief_name), latency, size, *rest]
+            columns.append(("% of limit", False, lambda one: one.share))
+        table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=narrow)
         shown = [column for column in columns if any(column[2](one) for one in words)]
         for heading, left, _ in shown:
-            table.add_column(heading, justify="left" if left else "right", overflow="fold")
+            text = "\n".join(heading.rsplit(" ", 1)) if narrow else heading
+            table.add_column(text, justify="left" if left else "right", overflow="fold", vertical="bottom")
         for one in words:
-            table.add_row(*(Text(cell(one)) for _, _, cell in shown))
+            table.add_row(*(Text(_dashed(cell(one)) if narrow else cell(one)) for _, _, cell in shown))
         tables.append(table)
     return tables
+
+
+def _dashed(cell: str) -> str:
+    """Return a range as a narrow cell has room for it: `85-87 %`."""
+    return re.sub(r"(?<=\d) to (?=\d)", "-", cell)
 
 
 class FirstLook:

@@ -34,7 +34,7 @@ def places_line(kinds: Kinds) -> str:
         of_host.setdefault(str(rank.get("host") or ""), []).append(number)
     words = [f"{numbers_text(numbers)} on {host}" for host, numbers in list(of_host.items())[: 2 * _SHOWN]]
     more = f" and {len(of_host) - len(words)} nodes more" if len(of_host) > len(words) else ""
-    return f"devices are {', '.join(words)}{more}"
+    return f"{kinds.noun}s are {', '.join(words)}{more}"
 
 
 def lost_line(info: Mapping[str, Any]) -> str:
@@ -80,11 +80,9 @@ def card_lines(results: Results) -> list[str]:
         for place in set(there):
             cards = used.setdefault(row["transport"], {}).setdefault(place.device, {})
             cards.update(dict.fromkeys(crossing.rails_of.get(place.node, ())))
-    return [
-        f"cards by {transport}: {near_words({device: tuple(devices[device]) for device in sorted(devices)})}"
-        for transport, devices in used.items()
-        if len(devices) > 1
-    ]
+    near = {transport: {device: tuple(devices[device]) for device in sorted(devices)}
+            for transport, devices in used.items() if len(devices) > 1}  # fmt: skip
+    return [f"cards by {results.shown(transport)}: {near_words(devices)}" for transport, devices in near.items()]
 
 
 def class_lines(crossings: Iterable[Crossing]) -> list[str]:

@@ -14,9 +14,9 @@ import resource
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from linkgauge.errors import EnvironmentLackingError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.files import CHART_ADDRESS_SPACE
-from linkgauge.model.transports import order_of
+from linkgauge.model.transports import order_of, transport_shown_as
 from linkgauge.view.results import Results
 from linkgauge.view.units import RATE_UNITS, Row, size_text
 
@@ -111,6 +111,25 @@ def spec_of(chart: Chart, validate: bool = True) -> dict[str, Any]:
     return spec
 
 
+def points_of(spec: dict[str, Any]) -> int:
+    """Return how many points a finished chart has: rows of what is drawn, of rules and texts apart."""
+    found = 0
+
+    def look(part: dict[str, Any], inherited: str) -> None:
+        nonlocal found
+        name = part.get("data", {}).get("name", inherited)
+        for key in ("layer", "hconcat", "vconcat", "concat"):
+            for inner in part.get(key, ()):
+                look(inner, name)
+        mark = part.get("mark")
+        kind = mark.get("type") if isinstance(mark, dict) else mark
+        if kind is not None and kind not in ("rule", "text"):
+            found = max(found, len(spec["datasets"].get(name, ())))
+
+    look(spec, "")
+    return found
+
+
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
     """Make charts without the checks of their form, which the tests make, and let their values go at the end.
@@ -200,16 +219,17 @@ def gradient_legend(**more: Any) -> Any:
     return altair().Legend(orient="bottom", direction="horizontal", gradientLength=180, titleLimit=260, **more)
 
 
-def mechanism_encoding(results: Results, shown: Sequence[str] | None = None) -> dict[str, Any]:
+def mechanism_encoding(results: Results, shown: Sequence[str] | None = None, narrow: bool = False) -> dict[str, Any]:
     """Return the color, dash and shape of mechanisms, one legend for the three: the transport gives the color.
 
-    `shown` are the labels of the chart; the color of one never depends on which others are there.
+    `shown` are the labels of the chart; the color of one never depends on which others are there. `narrow`: names one
+    below the other, since the names of the chart's rows take most of its width.
     """
     every = list(results.mechanisms.values())
-    return encoding_of(every, [label for label in every if shown is None or label in shown])
+    return encoding_of(every, [label for label in every if shown is None or label in shown], narrow)
 
 
-def encoding_of(every: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
+def encoding_of(every: Sequence[str], labels: Sequence[str], narrow: bool = False) -> dict[str, Any]:
     """Return `mechanism_encoding` of these labels, each a transport and more, among all that may be drawn."""
     alt = altair()
     colors, dashes, shapes = [], [], []
@@ -224,8 +244,8 @@ def encoding_of(every: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
     legend = alt.Legend(
         title=None,
         orient="top",
-        columns=0 if sum(widths) <= _LEGEND_WIDTH else max(1, _LEGEND_WIDTH // max(widths)),
-        labelLimit=320,
+        columns=1 if narrow else 0 if sum(widths) <= _LEGEND_WIDTH else max(1, _LEGEND_WIDTH // max(widths)),
+        labelLimit=120 if narrow else 320,
         symbolOpacity=1,
     )
     field = "mechanism:N"
@@ -238,7 +258,7 @@ def encoding_of(every: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
 
 def transport_of(label: str) -> str:
     """Return the transport of a mechanism's name."""
-    return label.split(" ", 1)[0]
+    return transport_shown_as(label.split(" ", 1)[0])
 
 
 def color_of(transport: str) -> str:
@@ -257,34 +277,57 @@ def size_axis(sizes: Iterable[int]) -> Any:
         "size:Q",
         title="size",
         scale=scale,
-        axis=alt.Axis(values=ticks, labelExpr=SIZE_LABEL, labelOverlap=True, grid=True),
+        axis=alt.Axis(values=ticks, labelExpr=SIZE_LABEL, labelOverlap=True, labelSeparation=8, grid=True),
     )
 
 
-def log_y(field: str, title: str, values: Iterable[float]) -> Any:
+def log_y(field: str, title: str, values: Iterable[float], padding: int = 8) -> Any:
     """Return a logarithmic axis for `values`: decades in plain numbers, and what lies between where they are few."""
     alt = altair()
     known = [value for value in values if value > 0]
     decades = math.log10(max(known) / min(known)) if known else 0.0
     label = DECADE_LABEL if decades >= 2 else HALF_DECADE_LABEL if decades >= 0.7 else "format(datum.value, '~g')"
-    axis = alt.Axis(labelExpr=label, tickCount=6, gridDash=[2, 2], labelOverlap=True)
-    return alt.Y(field, title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
+    # Lines at the decades alone, where there are several: those between would be a gray wall behind the curves.
+    exponents = range(math.floor(math.log10(min(known))), math.ceil(math.log10(max(known))) + 2) if known else ()
+    ticks = {"values": [10.0**one for one in exponents]} if decades >= 2 else {"tickCount": 6}
+    axis = alt.Axis(labelExpr=label, labelOverlap=True, labelSeparation=2, **ticks)
+    return alt.Y(field, title=title, scale=alt.Scale(type="log", nice=False, padding=padding), axis=axis)
 
 
-def themed(chart: Chart, title: str = "", subtitle: str | Sequence[str] = "") -> Chart:
+def themed(chart: Chart, title: str = "", subtitle: str | Sequence[str] = "", slide: bool = False) -> Chart:
     """Return a top-level chart with the house's fonts, and the title as text that nothing interprets."""
     alt = altair()
     if title:
-        lines = [subtitle] if isinstance(subtitle, str) else list(subtitle)
-        wanted = {"subtitle": [line for line in lines if line]} if any(lines) else {}
-        chart = chart.properties(
-            title=alt.TitleParams(text=title, anchor="start", fontSize=13, subtitleColor="#555", **wanted)
-        )
+        lines = [line for line in ([subtitle] if isinstance(subtitle, str) else list(subtitle)) if line]
+        wanted: dict[str, Any] = {"subtitle": lines} if lines else {}
+        wanted |= {"fontSize": 13}
+        if slide:  # as large as fits in one line, about 0.62 of a letter's height wide
+            room = (SLIDE[0] - 40) / 0.62
+            sizes = [min(most, room / max(1, len(text))) for most, text in ((17, title), (11, "".join(lines)))]
+            wanted |= {"fontSize": round(sizes[0], 1), "subtitleFontSize": round(sizes[1], 1), "offset": 10}
+        chart = chart.properties(title=alt.TitleParams(text=title, anchor="start", subtitleColor="#555", **wanted))
+    more = 1 if slide else 0
     return (
         chart.configure(font=FONT, background="white")
         .configure_view(stroke="#ddd")
         .configure_axis(
-            labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor="#e6e6e6", labelColor="#222"
+            labelFontSize=11 + more,
+            titleFontSize=12 + more,
+            titleFontWeight="normal",
+            gridColor="#e6e6e6",
+            labelColor="#222",
         )
-        .configure_legend(labelFontSize=12)
+        .configure_legend(labelFontSize=12 + more)
     )
+
+
+SLIDE = (640, 360)
+"""Width and height of a slide, of which a PNG has four times as many pixels."""
+
+
+def sixteen_by_nine(spec: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a finished chart of SLIDE's size, all of its texts included. UsageError where it is several charts."""
+    if any(key in spec for key in ("hconcat", "vconcat", "concat", "facet")):
+        raise UsageError(f"'{name}' is several charts, which no slide has room for: leave out --slide")
+    autosize = {"type": "fit", "contains": "padding"}
+    return {**spec, "width": SLIDE[0], "height": SLIDE[1], "autosize": autosize, "padding": 14}

@@ -50,7 +50,7 @@ def _rounds(results: Results) -> Iterator[tuple[str, Row, Row]]:
     for row in results.lanes:
         named = _LANE.fullmatch(str(row["lane_name"]))
         if row["pattern"] in _SIDE_BY_SIDE and named and row["goodput_bytes_per_s"]:
-            ends = [row["devices"][int(rank) // row["ranks_per_device"]] for rank in named.groups()]
+            ends = [row["devices"][int(rank)] for rank in named.groups()]
             yield ROUNDS, row, {**row, "devices": ends}
 
 

@@ -20,24 +20,86 @@ def latency_over_size(results: Results, rows: list[Row], unit: str, limits: Limi
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
     title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
-    lines = _limits(rows, limits, unit, latency=True)
-    return _lines(results, data, _y("median", title, data, lines), "q1", "q3", lines)
+    limit = _least_time(rows, limits)
+    return _lines(results, data, _y("median", title, data, limit), "q1", "q3", limit)
 
 
 def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
     """Return the median goodput in `unit` over size, both axes logarithmic. UsageError for rows that have none."""
+    data = _rates(results, rows, unit, limits, 1.0)
     ways = ", sum of both ways" if PATTERNS[rows[0]["pattern"]].both_ways else ""
-    data = [row for row in charts.chart_rows(results, rows, unit) if "goodput" in row]
+    limit = drawn_limit(rows, limits, unit, 1.0)
+    y = _y("goodput", f"goodput ({unit}{ways})", data, limit)
+    return _lines(results, data, y, "goodput_q3", "goodput_q1", limit)
+
+
+def busbw_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
+    """Return the bus bandwidth of one of nccl-tests' collectives over size. UsageError for other rows."""
+    if not has_busbw(rows[0]):
+        raise UsageError(f"{rows[0]['pattern']} has no busbw: 'linkgauge plot --figure goodput' shows its goodput")
+    factor = shown_factor(rows[0])
+    data = _rates(results, rows, unit, limits, factor)
+    limit = drawn_limit(rows, limits, unit, factor)
+    return _lines(results, data, _y("goodput", f"busbw ({unit})", data, limit), "goodput_q3", "goodput_q1", limit)
+
+
+def has_busbw(row: Row) -> bool:
+    """Whether nccl-tests has a row's pattern, and so a bus bandwidth of it."""
+    return PATTERNS[row["pattern"]].algorithm_factor is not None
+
+
+def shown_factor(row: Row) -> float:
+    """Return what a row's goodput is multiplied by to be shown: to busbw where nccl-tests has one, else 1."""
+    return PATTERNS[row["pattern"]].shown_factor(row["ranks"] // row["groups"])
+
+
+def rate_over_size(
+    results: Results, rows: list[Row], unit: str, limits: Limits | None = None, plain: bool = False
+) -> Chart:
+    """Return busbw over size of nccl-tests' collectives, goodput of all else, on a logarithmic axis.
+
+    `plain`: on a straight axis from zero, on which the share of the limit can be read off: for a slide.
+    """
+    chart = (busbw_over_size if has_busbw(rows[0]) else goodput_over_size)(results, rows, unit, limits)
+    if not plain:
+        return chart
+    factor = shown_factor(rows[0])
+    data, limit = _rates(results, rows, unit, limits, factor), drawn_limit(rows, limits, unit, factor)
+    top = 1.12 * max([row["goodput_q1"] for row in data] + ([limit["value"]] if limit else []))
+    alt = charts.altair()
+    title = f"{'busbw' if has_busbw(rows[0]) else 'goodput'} ({unit})"
+    y = alt.Y("goodput:Q", title=title, scale=alt.Scale(domain=[0, top], nice=False), axis=alt.Axis(tickCount=6))
+    return _lines(results, data, y, "goodput_q3", "goodput_q1", limit, picking=False)
+
+
+def _rates(results: Results, rows: list[Row], unit: str, limits: Limits | None, factor: float) -> list[dict[str, Any]]:
+    """Return the rows as they are drawn, goodput times `factor`, each with its own limit for who points at it."""
+    data = []
+    for row, drawn in zip(rows, charts.chart_rows(results, rows, unit), strict=True):
+        if "goodput" not in drawn:
+            continue
+        for name in ("goodput", "goodput_q1", "goodput_q3"):
+            drawn[name] = charts.short(drawn[name], factor)
+        drawn["limit"] = _limit_words(row, limits, unit, factor)
+        data.append(drawn)
     if not data:
         raise UsageError(f"{rows[0]['pattern']} has no goodput: 'linkgauge plot --figure latency' shows its times")
-    lines = _limits(rows, limits, unit, latency=False)
-    y = _y("goodput", f"goodput ({unit}{ways})", data, lines)
-    return _lines(results, data, y, "goodput_q3", "goodput_q1", lines)
+    return data
 
 
-def _y(field: str, title: str, data: list[dict[str, Any]], limits: list[dict[str, Any]]) -> Any:
-    values = [row[field] for row in data if row[field] is not None] + [limit["value"] for limit in limits]
-    return charts.log_y(f"{field}:Q", title, values)
+def _limit_words(row: Row, limits: Limits | None, unit: str, factor: float) -> str:
+    """Return a row's share of its own limit: `87 % of 450 GB/s (max_flow)`; empty where it has none."""
+    bound = limits.limit_of(row) if limits is not None else None
+    if bound is None or not bound.goodput_bytes_per_s or row["goodput_bytes_per_s"] is None:
+        return ""
+    share = digits(100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s)
+    return f"{share} % of {digits(factor * bound.goodput_bytes_per_s / RATE_UNITS[unit])} {unit} ({bound.rule})"
+
+
+def _y(field: str, title: str, data: list[dict[str, Any]], limit: dict[str, Any] | None) -> Any:
+    values = [row[field] for row in data if row[field] is not None] + ([limit["value"]] if limit else [])
+    # A limit's name stands on its outer side, where no curve is: the axis leaves room for it.
+    return charts.log_y(f"{field}:Q", title, values, padding=22 if limit else 8)
 
 
 def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
@@ -46,7 +108,7 @@ def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
     few = [row for row in rows if row["size"] <= SMALL_BYTES]
     half = PATTERNS[rows[0]["pattern"]].half_round_trip
     y = alt.Y("median:Q", title="one-way latency (µs)" if half else "time (µs)", scale=alt.Scale(zero=True))
-    return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", [], picking=False)
+    return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", None, picking=False)
 
 
 def goodput_figure(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
@@ -65,7 +127,7 @@ def _lines(
     y: Any,
     low: str,
     high: str,
-    limits: list[dict[str, Any]],
+    limit: dict[str, Any] | None,
     picking: bool = True,
 ) -> Chart:
     alt = charts.altair()
@@ -91,92 +153,79 @@ def _lines(
         alt.Tooltip("samples:Q", title="samples"),
     ]
     if field == "goodput":
-        tips.insert(2, alt.Tooltip("goodput:Q", title="goodput"))
+        tips.insert(2, alt.Tooltip("goodput:Q", title=said["title"]))
+        tips.insert(3, alt.Tooltip("limit:N", title="% of limit"))
     points = base.mark_point(filled=True, size=42).encode(
         y=y, color=look["color"], shape=look["shape"], opacity=strong, tooltip=tips
     )
     layers = [band, line, points.add_params(picked) if picking else points]
-    if limits:
-        # Of no bytes goodput is 0, which an axis of powers has no place for.
-        values = [
-            value for value in (*(row[field] for row in data), *(limit["value"] for limit in limits)) if value > 0
-        ]
-        layers = [*_dashed(limits, x, math.log10(max(values) / min(values))), *layers]
+    if limit:
+        layers = [*_limit_line(limit, x, below=field != "goodput"), *layers]
     return alt.layer(*layers)
 
 
-def _limits(rows: list[Row], limits: Limits | None, unit: str, latency: bool) -> list[dict[str, Any]]:
-    """Return the limits to draw: of each rule its value at each size, the same for several mechanisms once.
+def drawn_limit(rows: list[Row], limits: Limits | None, unit: str, factor: float) -> dict[str, Any] | None:
+    """Return the one limit that a chart draws: the least upper bound of the mechanism that may reach most.
 
-    Of the bounds only the least one binds, and what lies above it is never reached: those are left out.
+    What other mechanisms may reach, and what other rules say, is in the texts that pointing at a line or point shows.
     """
-    if limits is None:
-        return []
-    values: dict[tuple[str, str, float], set[int]] = {}
+    bounds = [found for row in rows if limits is not None and (found := limits.limit_of(row)) is not None]
+    drawn = max(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
+    if limits is None or drawn is None or not drawn.goodput_bytes_per_s:
+        return None
+    scale = factor / RATE_UNITS[unit]
+    others: dict[str, float] = {}
     for row in rows:
-        least = limits.limit_of(row)
-        top = least.goodput_bytes_per_s if least is not None else None
         for line in limits.of(row):
-            if not latency and (
-                (line.kind == "upper bound" and line != least) or _above(line.goodput_bytes_per_s, top)
-            ):
-                continue
-            if (
-                latency and line.kind == "upper bound"
-            ):  # a least time, orders below the curves: it would only shrink them
-                continue
-            value = line.latency_ns if latency else line.goodput_bytes_per_s
-            drawn = charts.short(value, 1e-3 if latency else 1 / RATE_UNITS[unit])
-            if drawn:
-                values.setdefault((line.rule, line.kind, drawn), set()).add(row["size"])
-    every = sorted({row["size"] for row in rows})
-    # A rule that speaks of one size only still gets a line that can be seen.
-    return [
-        {
-            "rule": rule,
-            "kind": kind,
-            "value": value,
-            "from": min(sizes),
-            "to": max(sizes) if len(sizes) > 1 else every[-1],
-        }
-        for (rule, kind, value), sizes in sorted(values.items(), key=lambda item: -item[0][2])
-    ]
+            if line.goodput_bytes_per_s and 0 < line.goodput_bytes_per_s < 0.999 * drawn.goodput_bytes_per_s:
+                others.setdefault(f"{line.rule} ({line.kind})", line.goodput_bytes_per_s)
+    said = sorted(others.items(), key=lambda item: -item[1])[:_MOST_OTHERS]
+    return {
+        "value": charts.short(drawn.goodput_bytes_per_s, scale),
+        "text": f"limit: {digits(drawn.goodput_bytes_per_s * scale)} {unit} ({drawn.rule})",
+        "others": "; ".join(f"{name} {digits(value * scale)}" for name, value in said),
+    }
 
 
-def _above(value: float | None, top: float | None) -> bool:
-    return value is not None and top is not None and value > 1.001 * top
+def _least_time(rows: list[Row], limits: Limits | None) -> dict[str, Any] | None:
+    """Return the least time that was measured or is typical of the lowest layer; None where no rule tells of one.
+
+    A bound's least time lies orders of magnitude below the curves, and would only shrink them.
+    """
+    lines = [line for row in rows if limits is not None for line in limits.of(row)]
+    told = [line for line in lines if line.latency_ns and not line.binds]
+    least = min(told, key=lambda line: line.latency_ns or 0.0, default=None)
+    if least is None or not least.latency_ns:
+        return None
+    words = f"limit: {digits(least.latency_ns / 1e3)} µs ({least.rule})"
+    return {"value": charts.short(least.latency_ns, 1e-3), "text": words, "others": least.basis}
 
 
-def _dashed(limits: list[dict[str, Any]], x: Any, decades: float) -> list[Any]:
+_MOST_OTHERS = 8
+_LEAST_SHARE = 1.0  # %
+
+
+def _limit_line(limit: dict[str, Any], x: Any, below: bool) -> list[Any]:
+    """Return the dashed line over the whole width, its name at the left, and what pointing at it shows."""
     alt = charts.altair()
-    placed: list[dict[str, Any]] = []
-    for limit in limits:  # lines closer together than a text is high share one
-        near = next((one for one in placed if abs(math.log10(one["value"] / limit["value"])) < 0.05 * decades), None)
-        if near is None:
-            placed.append(dict(limit, rules=[f"{limit['rule']} ({limit['kind']})"]))
-        elif not any(rule.startswith(limit["rule"]) for rule in near["rules"]):
-            near["rules"].append(f"{limit['rule']} ({limit['kind']})")
-    for one in placed:  # a text as long as the chart is wide would run through the curves
-        names = one.pop("rules")
-        one["text"] = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    axis = x.to_dict(validate=False)
-    at = alt.X("from:Q", scale=alt.Scale(**axis["scale"]), axis=alt.Axis(**axis["axis"]), title=axis["title"])
-    rules = alt.Chart(charts.data(limits)).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR, strokeWidth=1.2)
-    rules = rules.encode(
-        x=at,
-        x2=alt.X2("to:Q"),
-        y=alt.Y("value:Q"),
-        tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("kind:N"), alt.Tooltip("value:Q")],
+    data = charts.data([limit])
+    tips = [alt.Tooltip("text:N", title="drawn")] + (
+        [alt.Tooltip("others:N", title="others")] if limit["others"] else []
     )
-    text = alt.Chart(charts.data(placed)).mark_text(
-        align="left", baseline="bottom", dx=4, dy=-2, fontSize=10, color=charts.LIMIT_COLOR
-    )
-    least = axis["scale"]["domain"][0]
+    y = alt.Y("value:Q")
+    rule = alt.Chart(data).mark_rule(strokeDash=[5, 4], color=charts.LIMIT_COLOR, strokeWidth=1.4)
+    # A line of one pixel is hard to point at.
+    wide = alt.Chart(data).mark_rule(strokeWidth=13, opacity=0.001)
+    start = x.to_dict(validate=False)["scale"]["domain"][0]
+    text = alt.Chart(data).mark_text(
+        align="left", baseline="top" if below else "bottom", dy=4 if below else -3, fontSize=11,
+        color=charts.LIMIT_COLOR,
+    )  # fmt: skip
+    at = alt.X("start:Q")
     return [
-        rules,
-        text.transform_calculate(start=str(least)).encode(
-            x=alt.X("start:Q"), y=alt.Y("value:Q"), text=alt.Text("text:N")
-        ),
+        rule.encode(y=y),
+        wide.encode(y=y, tooltip=tips),
+        text.transform_calculate(start=str(start)).encode(x=at, y=y, text=alt.Text("text:N")),
     ]
 
 
@@ -253,10 +302,11 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
     return alt.layer(cells, text).properties(height=max(70, 34 * len(counts)))
 
 
-def share_of_peak(results: Results, limits: Limits, unit: str) -> Chart | None:
-    """Return for each task the best goodput of every mechanism as a share of the least bound that the system gives.
+def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int = 0) -> Chart | None:
+    """Return for each task the peak of every mechanism as a share of the least bound that the system gives.
 
-    None where no row has a bound. The text says the rule and its value.
+    None where no row has a bound. With `most_tasks` there are no more tasks than that, each with its best mechanism
+    alone. The text says the rule and its value.
     """
     alt = charts.altair()
     data: list[dict[str, Any]] = []
@@ -266,30 +316,38 @@ def share_of_peak(results: Results, limits: Limits, unit: str) -> Chart | None:
             rate = row["goodput_bytes_per_s"]
             if rate is not None and rate > (best.get(results.label(row), {}).get("goodput_bytes_per_s") or 0):
                 best[results.label(row)] = row
+        own: list[dict[str, Any]] = []
         for label, row in best.items():
             bound = limits.limit_of(row)
             if bound is not None and bound.goodput_bytes_per_s:
                 share = 100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s
-                limit = f"{digits(bound.goodput_bytes_per_s / RATE_UNITS[unit])} {unit}, {bound.rule}"
-                data.append(
+                factor = shown_factor(row) / RATE_UNITS[unit]
+                limit = f"{digits(factor * bound.goodput_bytes_per_s)} {unit}, {bound.rule}"
+                own.append(
                     {
                         "task": results.title(first),
                         "mechanism": label,
                         "share": charts.short(share),
-                        "text": f"{digits(share)} %",
+                        "text": f"{share:.0f} %",
                         "bound": limit,
-                        "goodput": charts.short(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit]),
+                        "goodput": charts.short(row["goodput_bytes_per_s"], factor),
                     }
                 )
+        best_share = sorted(own, key=lambda item: -item["share"])[:1]
+        # A task of small sizes alone has no peak to show.
+        data += [item for item in best_share if item["share"] >= _LEAST_SHARE] if most_tasks else own
+        if most_tasks and len(data) == most_tasks:
+            break
     if not data:
         return None
     labels = [label for label in results.mechanisms.values() if any(item["mechanism"] == label for item in data)]
     tasks = list(dict.fromkeys(item["task"] for item in data))
-    look = charts.mechanism_encoding(results, labels)
+    look = charts.mechanism_encoding(results, labels, narrow=not most_tasks)
     base = alt.Chart(charts.data(data)).encode(
-        y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=260)),
-        yOffset=alt.YOffset("mechanism:N", sort=labels),
+        y=alt.Y("task:N", sort=tasks, title=None, axis=alt.Axis(labelLimit=210)),
     )
+    if not most_tasks:
+        base = base.encode(yOffset=alt.YOffset("mechanism:N", sort=labels))
     top = max(105.0, *(item["share"] * 1.12 for item in data))
     x = alt.X("share:Q", title="% of limit", scale=alt.Scale(domain=[0, top]))
     bars = base.mark_bar().encode(
@@ -298,9 +356,9 @@ def share_of_peak(results: Results, limits: Limits, unit: str) -> Chart | None:
         tooltip=[
             alt.Tooltip("task:N"),
             alt.Tooltip("mechanism:N"),
-            alt.Tooltip("share:Q"),
-            alt.Tooltip("goodput:Q"),
-            alt.Tooltip("bound:N"),
+            alt.Tooltip("share:Q", title="% of limit"),
+            alt.Tooltip("goodput:Q", title=f"peak {unit}"),
+            alt.Tooltip("bound:N", title="limit"),
         ],
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(x=x, text=alt.Text("text:N"))

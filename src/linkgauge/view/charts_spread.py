@@ -200,10 +200,10 @@ def cumulative(named: list[tuple[str, str, Floats]]) -> Chart:
         "name:N",
         title=None,
         scale=alt.Scale(domain=names, range=colors),
-        legend=alt.Legend(orient="top", columns=1, labelLimit=400),
+        legend=alt.Legend(orient="top", columns=1, labelLimit=250),
     )
     dash = alt.StrokeDash(
-        "name:N", title=None, legend=alt.Legend(orient="top", columns=1, labelLimit=400), scale=alt.Scale(domain=names)
+        "name:N", title=None, legend=alt.Legend(orient="top", columns=1, labelLimit=250), scale=alt.Scale(domain=names)
     )
     y = alt.Y("share:Q", title="samples at most this long (%)")
     line = alt.Chart(charts.data(data)).mark_line(interpolate="step-after", strokeWidth=1.8)

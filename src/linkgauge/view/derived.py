@@ -1,4 +1,7 @@
-"""Tables of what several cases tell together: sizes and blocks, choices, overlap, NUMA nodes. docs/statistics.md."""
+"""Tables of what several cases say together: sizes and blocks, choices, overlap, NUMA nodes.
+
+The method is docs/explanation/statistics.md.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from linkgauge.view.between import DISTANCES
 from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.limits import Limits
-from linkgauge.view.results import Results, is_pair
-from linkgauge.view.units import Row, size_text
+from linkgauge.view.results import Results, is_pair, machine_words
+from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
 
 FORMATS = (".pdf", ".svg", ".png", ".json")
 
@@ -46,18 +46,26 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class Drawn:
-    """A chart, its title and what it leaves out, in one line."""
+    """A chart, its title, what it leaves out in one line, and a line below the title."""
 
     chart: Chart
     title: str
     note: str = ""
+    subtitle: str = ""
 
 
 class _Source:
-    """What the figures choose from."""
+    """What the figures choose from.
 
-    def __init__(self, results: Results, limits: Limits, selection: Selection) -> None:
+    `slide`: for a slide, on which there is one chart and little text. `telling`: of several tasks the one that
+    says most of the machine is shown, in place of the first.
+    """
+
+    def __init__(
+        self, results: Results, limits: Limits, selection: Selection, *, slide: bool = False, telling: bool = False
+    ) -> None:
         self.results, self.limits, self.selection = results, limits, selection
+        self.slide, self.telling = slide, telling
 
     def keeps(self, row: Row, by_size: bool = True) -> bool:
         """Whether a row belongs to the selection."""
@@ -71,14 +79,16 @@ class _Source:
             and (not by_size or chosen.size_bytes is None or chosen.size_bytes in (row["size"], row["size_asked"]))
         )
 
-    def panel(self, by_size: bool = False) -> tuple[list[Row], str]:
-        """Return the rows of the first task of the selection, and a note on the others."""
+    def panel(self, by_size: bool = False, fits: Callable[[Row], bool] = lambda row: True) -> tuple[list[Row], str]:
+        """Return the rows of the first task of the selection, of those that fit if any does, and a note on others."""
         kept = [[row for row in rows if self.keeps(row, by_size)] for _, rows in self.results.panels]
         kept = [rows for rows in kept if rows]
+        kept = [rows for rows in kept if fits(rows[0])] or kept
         if not kept:
             raise UsageError(f"no case of this run is in the selection: there are {_there(self.results)}")
-        rest = sorted({self.results.title(rows[0]) for rows in kept[1:]})
-        return kept[0], f"others, by --pattern and --on: {'; '.join(rest[:5])}" if rest else ""
+        first = max(kept, key=_telling) if self.telling else kept[0]
+        rest = sorted({self.results.title(rows[0]) for rows in kept if rows is not first})
+        return first, f"others, by --pattern and --on: {'; '.join(rest[:5])}" if rest else ""
 
     def matrix(self) -> list[Row]:
         """Return the pairs of one pattern, mechanism and size: the largest size unless one is chosen."""
@@ -89,6 +99,14 @@ class _Source:
         return (min if smallest else max)(kept, key=lambda rows: rows[0]["size"])
 
 
+def _telling(rows: list[Row]) -> tuple[Any, ...]:
+    """Return how much a task says of a machine: that of most devices, then the usual collectives, then most points."""
+    asked = ("allreduce", "alltoall", "allgather", "unidirectional", "pingpong")
+    place = asked.index(rows[0]["pattern"]) if rows[0]["pattern"] in asked else len(asked)
+    sizes = len({row["size"] for row in rows})
+    return min(sizes, 2), rows[0]["goodput_bytes_per_s"] is not None, -place, rows[0]["ranks"], len(rows)
+
+
 def _there(results: Results) -> str:
     patterns = list(dict.fromkeys(row["pattern"] for row in results.rows))
     return (
@@ -96,18 +114,43 @@ def _there(results: Results) -> str:
     )
 
 
-def _over_size(draw: Callable[..., Chart]) -> Callable[[_Source], Drawn]:
+def _over_size(
+    draw: Callable[..., Chart], fits: Callable[[Row], bool] = lambda row: True
+) -> Callable[[_Source], Drawn]:
     def figure(source: _Source) -> Drawn:
-        rows, note = source.panel()
-        chart = draw(source.results, rows, source.selection.unit, source.limits)
-        return Drawn(chart, source.results.title(rows[0]), note)
+        rows, note = source.panel(fits=fits)
+        unit, limits = source.selection.unit, source.limits
+        if source.slide and draw is not charts_curves.latency_over_size:
+            chart = charts_curves.rate_over_size(source.results, rows, unit, limits, plain=True)
+            title, subtitle = _message(source, rows)
+            return Drawn(chart, title, note, subtitle)
+        return Drawn(draw(source.results, rows, unit, limits), source.results.title(rows[0]), note)
 
     return figure
 
 
-def _latency(source: _Source) -> Drawn:
-    drawn = _over_size(charts_curves.latency_over_size)(source)
-    return dataclasses.replace(drawn, chart=drawn.chart.properties(width=420, height=300))
+def _sized(draw: Callable[[_Source], Drawn]) -> Callable[[_Source], Drawn]:
+    def figure(source: _Source) -> Drawn:
+        drawn = draw(source)
+        return dataclasses.replace(drawn, chart=drawn.chart.properties(width=420, height=300))
+
+    return figure
+
+
+def _message(source: _Source, rows: list[Row]) -> tuple[str, str]:
+    """Return a slide's title, which says the peak and its share of the limit, and a line on what reached it where."""
+    unit = source.selection.unit
+    best = max(rows, key=lambda row: row["goodput_bytes_per_s"] or 0)
+    rate = charts_curves.shown_factor(best) * (best["goodput_bytes_per_s"] or 0) / RATE_UNITS[unit]
+    words = f"{digits(rate)} {unit}{' busbw' if charts_curves.has_busbw(best) else ''}"
+    bound = source.limits.limit_of(best)
+    if bound is not None and bound.goodput_bytes_per_s and best["goodput_bytes_per_s"]:
+        words += f", {100 * best['goodput_bytes_per_s'] / bound.goodput_bytes_per_s:.0f} % of limit"
+    host, devices = machine_words(source.results.run)
+    task, *more = source.results.title(best).split(" · ")
+    where = more.pop(0) if more else ""
+    by = f"{source.results.label(best)} at {size_text(best['size'])}"
+    return f"{task} · {where}: {words}", " · ".join([*devices, host, *more, f"peak by {by}", "medians and quartiles"])
 
 
 def _boxes(source: _Source) -> Drawn:
@@ -235,11 +278,15 @@ def _distribution(source: _Source) -> Drawn:
     return Drawn(charts_spread.cumulative(lines).properties(width=460, height=280), title, note)
 
 
+_SLIDE_TASKS = 12
+
+
 def _shares(source: _Source) -> Drawn:
-    chart = charts_curves.share_of_peak(source.results, source.limits, source.selection.unit)
+    most = _SLIDE_TASKS if source.slide else 0
+    chart = charts_curves.share_of_peak(source.results, source.limits, source.selection.unit, most)
     if chart is None:
         raise UsageError("no limits: run.json does not say on what system the run was measured")
-    return Drawn(chart.properties(width=460), "best goodput, % of limit")
+    return Drawn(chart.properties(width=460), "Peak goodput as % of limit")
 
 
 def _applications(source: _Source) -> list[Row]:
@@ -275,8 +322,12 @@ def _ranks(source: _Source) -> Drawn:
 
 
 FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
-    "goodput": (_over_size(charts_curves.goodput_figure), "goodput over size, limits dashed, small sizes beside it"),
-    "latency": (_latency, "time over size"),
+    "goodput": (_over_size(charts_curves.goodput_figure), "goodput over size, its limit, small sizes beside it"),
+    "busbw": (
+        _sized(_over_size(charts_curves.busbw_over_size, charts_curves.has_busbw)),
+        "bus bandwidth of a collective over size, its limit",
+    ),
+    "latency": (_sized(_over_size(charts_curves.latency_over_size)), "time over size"),
     "boxes": (_boxes, "notched boxes of one size"),
     "distances": (_distances, "pairs' spread by how far they are apart: same switch, other switch, other group"),
     "matrix": (_matrix, "pairs of devices: --quantity goodput, latency, share or hops"),
@@ -287,25 +338,49 @@ FIGURES: dict[str, tuple[Callable[[_Source], Drawn], str]] = {
     "ratio": (_ratio, "ratio of two mechanisms over size and number of devices"),
     "timeline": (_timeline, "every sample of a case in order"),
     "distribution": (_distribution, "cumulative distribution of a case's times"),
-    "shares": (_shares, "shares of what the links allow"),
+    "shares": (_shares, "peak goodput of each mechanism as % of limit"),
     "scaling": (_scaling, "applications over the number of ranks"),
     "kinds": (_kinds, "where the time of applications goes, by kind of step"),
     "ranks": (_ranks, "one iteration of an application, rank by rank"),
 }
 
 
-def draw(results: Results, limits: Limits, name: str, selection: Selection) -> tuple[dict[str, Any], str]:
+def default_figure(results: Results, limits: Limits, selection: Selection) -> str:
+    """Return the figure that says most of a run's selection: of applications where their time goes, else a curve over
+    size, else pairs as a matrix, shares of limits, or what one size's samples are like."""
+    source = _Source(results, limits, selection, telling=True)
+    kept = [row for row in results.rows if source.keeps(row)]
+    if applications.measured(kept):
+        return "kinds" if step_times(results.run) else "scaling"
+    panels = [[row for row in rows if source.keeps(row)] for _, rows in results.panels]
+    first = max(filter(None, panels), key=_telling, default=[])
+    if len({row["size"] for row in first}) > 1:
+        rated = any(row["goodput_bytes_per_s"] is not None for row in first)
+        return "latency" if not rated else "busbw" if charts_curves.has_busbw(first[0]) else "goodput"
+    if any(source.keeps(one) for one, _ in results.matrices):
+        return "matrix"
+    if len(kept) > 1 and any(limits.limit_of(row) for row in kept):
+        return "shares"
+    return "boxes"
+
+
+def draw(
+    results: Results, limits: Limits, name: str, selection: Selection, slide: bool = False
+) -> tuple[dict[str, Any], str]:
     """Return a figure as a Vega-Lite specification, and a note on what it leaves out.
 
+    Without a name it is `default_figure`'s. `slide`: 16 by 9, with texts to be read from afar.
     UsageError for an unknown figure, and where the selection holds nothing that it could show.
     """
-    if name not in FIGURES:
+    if name and name not in FIGURES:
         raise UsageError(f"unknown figure '{name}': expected one of {', '.join(FIGURES)}")
     if not results.rows:
         raise UsageError("this run has no case with figures")
     with charts.drawing():
-        drawn = FIGURES[name][0](_Source(results, limits, selection))
-        return charts.spec_of(charts.themed(drawn.chart, drawn.title), validate=False), drawn.note
+        source = _Source(results, limits, selection, slide=slide, telling=not name)
+        drawn = FIGURES[name or default_figure(results, limits, selection)][0](source)
+        spec = charts.spec_of(charts.themed(drawn.chart, drawn.title, drawn.subtitle, slide=slide), validate=False)
+        return charts.sixteen_by_nine(spec, name) if slide else spec, drawn.note
 
 
 def write_figure(spec: dict[str, Any], path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.findings.check import CheckResult
@@ -21,6 +22,9 @@ _LEAST_ROW = 5
 _MOST_HEIGHT = 1800
 _COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MOST_COLORED = len(_COLORS)
+# Names of tasks stand aslant above their columns: these are wide enough that the names do not touch. On a narrow page
+# the matrix scrolls.
+_TASK_ANGLE, _TASK_STEP, _TASK_LABEL, _NODE_LABEL = -40, 24, 200, 130
 
 
 def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
@@ -37,17 +41,23 @@ def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
     reach = min(_MOST_REACH, max(_LEAST_REACH, *(abs(100 * cell.share) for cell in cells)))
     scale = alt.Scale(domain=[-reach, 0, reach], range=["#0072B2", "#F7F7F7", "#D55E00"], clamp=True)
     rows = list(names.values())
+    x = alt.Axis(labelAngle=_TASK_ANGLE, orient="top", labelLimit=_TASK_LABEL)
     height = max(_LEAST_ROW, min(_ROW, _MOST_HEIGHT / len(rows))) * len(rows)
     return (
         alt.Chart(charts.data(data))
         .mark_rect()
         .encode(
-            x=alt.X("task:O", title=None, scale=alt.Scale(domain=tasks), axis=alt.Axis(labelAngle=-40, orient="top")),
-            y=alt.Y("node:O", title=None, scale=alt.Scale(domain=rows), axis=alt.Axis(labelOverlap=True)),
+            x=alt.X("task:O", title=None, scale=alt.Scale(domain=tasks), axis=x),
+            y=alt.Y(
+                "node:O",
+                title=None,
+                scale=alt.Scale(domain=rows),
+                axis=alt.Axis(labelOverlap=True, labelLimit=_NODE_LABEL),
+            ),
             color=alt.Color("slower:Q", title="slower than siblings (%)", scale=scale, legend=charts.gradient_legend()),
             tooltip=[alt.Tooltip(name) for name in ("node:N", "task:N", "slower:Q", "cases:Q")],
         )
-        .properties(height=height)
+        .properties(height=height, padding={"left": 5, "right": 40, "top": 5, "bottom": 5})  # room for the last name
     )
 
 
@@ -64,10 +74,14 @@ def drift_chart(moments: Sequence[Moment], apart: Sequence[str]) -> Chart:
     ]  # fmt: skip
     names = [host for host in apart if any(one.host == host for one in moments)]
     scale = alt.Scale(domain=[*names, "others"], range=[*_COLORS[: len(names)], "#999999"])
+    days = len({one.start[:10] for one in moments})
+    ticks = {"interval": "day", "step": -(-days // 6)} if days > 2 else 4
+    axis = alt.Axis(format="%b %d" if days > 2 else "%b %d, %H:%M", tickCount=ticks, labelOverlap=True,
+                    labelSeparation=8)  # fmt: skip
     base = alt.Chart(charts.data(data)).encode(
-        x=alt.X("start:T", title="start of the run (UTC)", scale=alt.Scale(type="utc")),
+        x=alt.X("start:T", title="start of the run (UTC)", scale=alt.Scale(type="utc"), axis=axis),
         y=alt.Y("slower:Q", title="slower (%)", scale=alt.Scale(zero=True)),
-        color=alt.Color("shown:N", title=None, scale=scale),
+        color=alt.Color("shown:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=2, labelLimit=130)),
         detail=alt.Detail("host:N"),
         tooltip=[alt.Tooltip("host:N"), alt.Tooltip("start:T"), alt.Tooltip("slower:Q"), alt.Tooltip("cases:Q")],
     )
@@ -75,6 +89,13 @@ def drift_chart(moments: Sequence[Moment], apart: Sequence[str]) -> Chart:
 
 
 _MOST_NAMED = 3
+
+
+def short_names(hosts: Iterable[str]) -> dict[str, str]:
+    """Return each host without its domain, where no two become the same by that."""
+    known = list(dict.fromkeys(hosts))
+    short = {host: host.split(".", 1)[0] or host for host in known}
+    return short if len(set(short.values())) == len(known) else {host: host for host in known}
 
 
 def write_fleet(
@@ -98,9 +119,10 @@ def fleet_html(subjects: Sequence[Subject], result: CheckResult, known_ns: Mappi
     page.html(f"<header><h1>{escape(title)}</h1>")
     page.html(f'<p class="dim">{escape(_when(subjects))}</p><p class="sentence">{escape(_sentence(result))}</p>')
     page.html("</header><main>")
-    _short(page, result)
-    _tasks(page, subjects, {one.run: one.name for one in nodes})
-    _drift(page, moments(subjects, known_ns), nodes, by_baseline=bool(known_ns))
+    _short(page, result, {one.name: one.host for one in subjects})
+    hosts = short_names(one.host for one in subjects)
+    _tasks(page, subjects, {one.run: hosts.get(one.name, one.name) for one in nodes})
+    _drift(page, moments(subjects, known_ns), nodes, hosts, by_baseline=bool(known_ns))
     _standings(page, result.standings)
     page.html("</main><footer>Made by Linkgauge.</footer>")
     return page.document(title)
@@ -123,13 +145,13 @@ def _sentence(result: CheckResult) -> str:
     return f"Slower than their siblings: {named}{more}."
 
 
-def _short(page: Page, result: CheckResult) -> None:
+def _short(page: Page, result: CheckResult, hosts: Mapping[str, str]) -> None:
     page.heading(2, "Failed checks", "fail")
     told = [one for one in result.checked.verdicts if one.outcome != "pass"]
     if not told:
-        page.html("<p>Nothing.</p>")
+        page.html("<p>None.</p>")
         return
-    rows = [(one.host or one.run, one.what, one.outcome, one.reason, one.source) for one in told]
+    rows = [(one.host or hosts.get(one.run) or one.run, one.what, one.outcome, one.reason, one.source) for one in told]
     page.table([("node", True), ("what", True), ("verdict", True), ("reason", True), ("source", True)], rows)
 
 
@@ -152,30 +174,41 @@ def _tasks(page: Page, subjects: Sequence[Subject], names: dict[str, str]) -> No
     found = [cell for cell in cells(subjects) if cell.run in names]
     if not found:
         return
-    page.heading(2, "At what", "tasks")
+    page.heading(2, "Nodes by task", "tasks")
     page.note(
-        "Each node's last run: the median over a task's cases, against the middle of all. The slowest are on top."
+        "Each node's last run: how much longer a task's cases take than on the median node. The slowest nodes are on"
+        " top."
     )
-    page.chart(task_matrix(found, names), "nodes by mechanism and pattern", "fleet-tasks")
+    tasks = len({cell.task for cell in found})
+    width = _NODE_LABEL + _TASK_STEP * tasks + _TASK_LABEL
+    page.chart(task_matrix(found, names), "nodes by mechanism and pattern", "fleet-tasks", min_width=width)
 
 
-def _drift(page: Page, found: Sequence[Moment], nodes: Sequence[Standing], *, by_baseline: bool) -> None:
+def _drift(
+    page: Page, found: Sequence[Moment], nodes: Sequence[Standing], hosts: Mapping[str, str], *, by_baseline: bool
+) -> None:
     if not found:
         return
-    page.heading(2, "Since when", "drift")
-    against = "the baseline's middle" if by_baseline else "each node's own first run here"
-    page.note(f"A run's median over all cases, against {against}.")
+    page.heading(2, "Over time", "drift")
+    against = "the baseline's median" if by_baseline else "each node's own first run here"
+    page.note(f"How much longer a run takes, as the median over all cases, than {against}.")
     last = {one.host: one for one in found}
     worst = sorted((host for host in last if abs(last[host].share) >= LEAST_SHARE), key=lambda host: -last[host].share)
     apart = list(dict.fromkeys([*(one.name for one in nodes if one.outlier and one.name in last), *worst]))
-    page.chart(drift_chart(found, apart[:MOST_COLORED]), "runs over time", "fleet-drift", height=300)
+    shown = [dataclasses.replace(one, host=hosts.get(one.host, one.host)) for one in found]
+    page.chart(
+        drift_chart(shown, [hosts.get(one, one) for one in apart[:MOST_COLORED]]),
+        "runs over time",
+        "fleet-drift",
+        height=300,
+    )
 
 
 def _standings(page: Page, standings: Sequence[Standing]) -> None:
     if not standings:
         return
-    page.heading(2, "All standings", "standings")
-    columns = [("", True), ("kind", True), ("slower, %", False), ("deviations", False), ("cases", False),
+    page.heading(2, "All nodes and devices", "standings")
+    columns = [("name", True), ("kind", True), ("slower, %", False), ("deviations", False), ("cases", False),
                ("identity", True), ("run", True)]  # fmt: skip
     rows = [
         (one.name, one.kind, charts.short(100 * one.share), charts.short(one.score), one.cases, one.identity, one.run)

@@ -25,6 +25,11 @@ class LimitLine:
     latency_ns: float | None
     basis: str
 
+    @property
+    def binds(self) -> bool:
+        """Whether nothing can be better: an upper bound of the rate, a least time."""
+        return self.kind == "upper bound"
+
 
 class Limits:
     """The limits of a run's rows by the rules of linkgauge.expect; none where run.json holds no system.
@@ -57,7 +62,7 @@ class Limits:
 
     def limit_of(self, row: Row) -> LimitLine | None:
         """Return the lowest bound on a row's goodput, or None."""
-        bounds = [line for line in self.of(row) if line.kind == "upper bound" and line.goodput_bytes_per_s]
+        bounds = [line for line in self.of(row) if line.binds and line.goodput_bytes_per_s]
         return min(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
 
     def on_one_node(self, row: Row) -> bool:

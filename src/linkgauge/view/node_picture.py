@@ -49,16 +49,30 @@ def labels(one: Reached, unit: str) -> tuple[str, str]:
     return rate_text(one.rate, unit), f"! {share}" if one.apart else share
 
 
-def _box(x: float, y: float, name: str, detail: str) -> str:
+_LETTER = 7.2
+"""Pixels of a letter of a model's name, at most: these names are of capitals and digits."""
+_MOST_LETTERS = 20
+
+
+def _cut(text: str, width: float) -> str:
+    """Return as much of a text as a box so wide has room for, with ... where it goes on."""
+    room = int((width - 8) / _LETTER)
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
+
+
+def _tile_width(system: System) -> float:
+    """Return how wide a box must be for the longest model's name, of very long ones for their beginning."""
+    longest = max((len(short_name(one.model or "")) for one in system.devices), default=0)
+    return max(_TILE[0], 8 + _LETTER * min(longest, _MOST_LETTERS))
+
+
+def _box(x: float, y: float, name: str, detail: str, width: float) -> str:
     """Return a device as a box around (x, y), its name above its model."""
-    width, height = _TILE
-    cut = detail if len(detail) <= 15 else detail[:14] + "…"
-    # From 13 letters on the text is wider than its box, and is squeezed.
-    fit = f' textLength="{width - 8}" lengthAdjust="spacingAndGlyphs"' if len(cut) > 12 else ""
+    height = _TILE[1]
     return (
-        f'<rect class="box" x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width}" height="{height}" rx="6"/>'
-        f'<text class="name" x="{x:.1f}" y="{y - 2:.1f}">{escape(name)}</text>'
-        f'<text class="model" x="{x:.1f}" y="{y + 13:.1f}"{fit}>{escape(cut)}</text>'
+        f'<rect class="box" x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height}" '
+        f'rx="6"/><text class="name" x="{x:.1f}" y="{y - 2:.1f}">{escape(name)}</text>'
+        f'<text class="model" x="{x:.1f}" y="{y + 13:.1f}">{escape(_cut(detail, width))}</text>'
     )
 
 
@@ -88,7 +102,8 @@ def rows(system: System, node: NodeRates, unit: str) -> tuple[float, float, list
     order = sorted(names, key=lambda ordinal: (list(hosts.values()).index(hosts[ordinal]), ordinal))
     columns = len(order) if len(order) <= 4 else (len(order) + 1) // 2
     lines = [order[:columns], order[columns:]] if len(order) > columns else [order]
-    width = columns * _CELL + 8.0
+    cell = max(float(_CELL), _tile_width(system) + 16)
+    width = columns * cell + 8.0
     fabric = _PORT if node.ports else 0
     below = _HOST + _BAR if any(node.host_kinds.values()) else 0
     depth = fabric + _TILE[1] + below
@@ -104,24 +119,25 @@ def rows(system: System, node: NodeRates, unit: str) -> tuple[float, float, list
             """Return where something so far from the switch's edge is."""
             return top - distance if up else top + bar + distance
 
-        parts.extend(_one_row(system, node, unit, row, hosts, at, fabric))
+        parts.extend(_one_row(system, node, unit, row, hosts, at, fabric, cell))
     return width, 4 + bar + depth * len(lines), parts
 
 
 def _one_row(
     system: System, node: NodeRates, unit: str, row: Sequence[int], hosts: dict[int, str],
-    at: Callable[[float], float], fabric: float,
+    at: Callable[[float], float], fabric: float, cell: float,
 ) -> Iterator[str]:  # fmt: skip
     names = system.names_by_ordinal
+    wide = _tile_width(system)
     for place, ordinal in enumerate(row):
-        x, name = 4 + (place + 0.5) * _CELL, names[ordinal]
+        x, name = 4 + (place + 0.5) * cell, names[ordinal]
         model = short_name(system.node(name).model or "")
         if ordinal in node.ports:
             out, into = node.ports[ordinal]
             yield _arrow(x - 10, at(fabric), at(0), out, f"{name} to the switch", unit, True)
             yield _arrow(x + 10, at(0), at(fabric), into, f"the switch to {name}", unit, False)
         edge = fabric + _TILE[1]
-        yield _box(x, at(fabric + _TILE[1] / 2), name, model)
+        yield _box(x, at(fabric + _TILE[1] / 2), name, model, wide)
         if node.host_kinds.get(ordinal):
             out, into = node.host[ordinal]
             yield _arrow(x - 10, at(edge), at(edge + _HOST), out, f"{name} to host", unit, True)
@@ -136,7 +152,7 @@ def _one_row(
             y = at(fabric + _TILE[1] + _HOST)
             y = min(y, y - _BAR) if at(1) < at(0) else y
             words = _host_words(system, node, unit, host, row[begin])
-            yield _bar(4 + begin * _CELL + 3, y, (end - begin) * _CELL - 6, words)
+            yield _bar(4 + begin * cell + 3, y, (end - begin) * cell - 6, words)
         begin = end
 
 
@@ -159,7 +175,7 @@ def _arrow(x: float, start: float, end: float, one: Reached, name: str, unit: st
 def _bar(x: float, y: float, width: float, words: Sequence[str]) -> str:
     """Return a bar for a switch or host with the longest of `words` that fits in."""
     fits = [text for text in words if 6.6 * len(text) <= width - 8]
-    text = max(fits, key=len, default=min(words, key=len))
+    text = max(fits, key=len, default=_cut(min(words, key=len), width))
     return (
         f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_BAR}" rx="5"/>'
         f'<text class="barname" x="{x + width / 2:.1f}" y="{y + 17:.1f}">{escape(text)}</text>'
@@ -315,7 +331,7 @@ def _device(system: System, node: NodeRates, ordinal: int, x: float, y: float, u
     left, top, *_ = _around((x, y), _BOX)
     lines = [("port", node.ports[ordinal])] if ordinal in node.ports else []
     lines += [("host", node.host[ordinal])] if node.host_kinds.get(ordinal) else []
-    model = short_name(system.node(name).model or "")
+    model = _cut(short_name(system.node(name).model or ""), _BOX[0])
     parts = [
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{_BOX[0]}" height="{_BOX[1]}" rx="6"/>',
         f'<text class="name" x="{x:.1f}" y="{top + 15:.1f}">{escape(name)}</text>',

@@ -6,7 +6,7 @@ import contextlib
 import html
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
@@ -64,32 +64,57 @@ class Page:
         """Add a line of explanation."""
         self.html(f'<p class="hint">{escape(text)}</p>')
 
-    def chart(self, chart: charts.Chart, caption: str, file_name: str, max_width: int = 0, height: int = 0) -> None:
-        """Add a chart that takes the width there is, up to `max_width` pixels where that is not 0."""
+    def chart(
+        self, chart: charts.Chart, caption: str, file_name: str, max_width: int = 0, height: int = 0, min_width: int = 0
+    ) -> None:
+        """Add a chart that takes the width there is, up to `max_width` pixels where that is not 0.
+
+        Where the page is narrower than `min_width`, the chart scrolls.
+        A chart of one point is left out: it would say less than its row of the table.
+        """
         if height:
             chart = chart.properties(height=height)
         spec = charts.spec_of(charts.themed(chart.properties(width="container")), validate=False)
+        if charts.points_of(spec) < 2:
+            return
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}
         datasets = spec.pop("datasets")
         self._datasets.update(datasets)
         spec["usermeta"] = {"datasets": sorted(datasets)}
         style = f' style="max-width:{max_width}px"' if max_width else ""
+        least = f' style="min-width:{min_width}px"' if min_width else ""
         self.html(
             f"<figure{style}><figcaption>{escape(caption)}</figcaption>"
-            f'<div class="chart" data-chart="{len(self._charts)}" data-file="{escape(file_name)}"></div></figure>'
+            f'<div class="scroll"><div class="chart"{least} data-chart="{len(self._charts)}" '
+            f'data-file="{escape(file_name)}"></div></div></figure>'
         )
         self._charts.append(spec)
 
     def static_table(self, columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], kind: str = "") -> None:
-        """Add a table as it is; `columns` are (name, whether it holds words), `kind` is its class of style."""
+        """Add a table as it is; `columns` are (name, whether it holds words), `kind` is its class of style.
+
+        A first cell that is the same as the one above it is not shown again. On a narrow page each row is a card: its
+        first cell the heading, the others under their columns' names.
+        """
         head = "".join(f'<th class="{"" if words else "n"}">{escape(name)}</th>' for name, words in columns)
-        self.html(f'<div class="scroll"><table class="{escape(kind)}"><thead><tr>{head}</tr></thead><tbody>')
+        self.html(f'<div class="scroll"><table class="cards {escape(kind)}"><thead><tr>{head}</tr></thead><tbody>')
+        above = None
         for row in rows:
-            cells = zip(columns, row, strict=True)
-            self.html(
-                "<tr>" + "".join(f'<td class="{"" if w else "n"}">{escape(v)}</td>' for (_, w), v in cells) + "</tr>"
-            )
+            cells = []
+            for place, ((name, words), value) in enumerate(zip(columns, row, strict=True)):
+                looks = "" if words else "n"
+                looks += " again" if place == 0 and value == above else ""
+                cells.append(f'<td class="{looks.strip()}" data-label="{escape(name)}">{escape(value)}</td>')
+            self.html(f"<tr>{''.join(cells)}</tr>")
+            above = row[0] if row else None
         self.html("</tbody></table></div>")
+
+    @contextlib.contextmanager
+    def folded(self, summary: str) -> Iterator[None]:
+        """Fold what is added meanwhile under a line that opens it."""
+        self.html(f"<details><summary>{escape(summary)}</summary>")
+        yield
+        self.html("</details>")
 
     def table(self, columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[Any]]) -> None:
         """Add a table that sorts, filters and copies.

@@ -7,7 +7,7 @@ import functools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalog
@@ -202,12 +202,16 @@ def _again(program: Program, by: Mechanism, slow: SlowDowns | None, curves: Curv
 
 
 def print_predictions(
-    found: Sequence[Prediction], bound_of: str | None = None, as_it_is: Sequence[Prediction] | None = None
+    found: Sequence[Prediction],
+    bound_of: str | None = None,
+    as_it_is: Sequence[Prediction] | None = None,
+    shown: Mapping[str, str] | None = None,
 ) -> None:
     """Print a table, a row an application and mechanism, and a line of the errors.
 
     `bound_of`: the system whose links tell, so that what is predicted is a least time. `as_it_is`: the same predictions
-    without the change that `found` supposes, which then stand beside instead of what was measured.
+    without the change that `found` supposes, which then stand beside instead of what was measured. `shown`: what the
+    run's transports are called.
     """
     from rich.table import Table
     from rich.text import Text
@@ -236,7 +240,12 @@ def print_predictions(
         assert before.predicted is not None
         by, time_ns = one.mechanism, one.predicted.time_ns
         kinds = [kind.words(told=told) for kind in one.kinds() if told or kind.predicted_ns]
-        cells: list[Text | str] = [Text(one.app), str(one.ranks), by.words, time_text(before.predicted.time_ns)]
+        cells: list[Text | str] = [
+            Text(one.app),
+            str(one.ranks),
+            by.words_as(shown or {}),
+            time_text(before.predicted.time_ns),
+        ]
         if as_it_is is not None:
             cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
         if told and one.error is not None and one.measured_ns:
@@ -258,7 +267,7 @@ def print_predictions(
         out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
     for line in _overlap_lines([one for one, _ in known]) + _shared_lines([one for one, _ in known]):
         out.print(Text(line))
-    for line in _doubt_lines([one for one, _ in known]):
+    for line in _doubt_lines([one for one, _ in known], shown or {}):
         out.print(Text(line))
     errors = [one.error for one, _ in known if one.error is not None]
     if errors and told and bound_of is None:
@@ -270,7 +279,7 @@ def print_predictions(
         )
 
 
-def _doubt_lines(found: Sequence[Prediction]) -> list[str]:
+def _doubt_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[str]:
     """How far the curves' intervals move the predictions, and of which kinds of step the run itself shows that they
     may be off: a line each cause."""
     sure = [one.sure for one in found if one.sure is not None]
@@ -282,7 +291,7 @@ def _doubt_lines(found: Sequence[Prediction]) -> list[str]:
     causes: dict[tuple[str, str], list[str]] = {}
     for one in found:
         for kind, why in one.sure.doubts.items() if one.sure is not None else ():
-            causes.setdefault((kind, why), []).append(f"{one.app} by {one.mechanism.words}")
+            causes.setdefault((kind, why), []).append(f"{one.app} by {one.mechanism.words_as(shown)}")
     for (kind, why), of in sorted(causes.items()):
         more = f" and {len(of) - 3} more" if len(of) > 3 else ""
         lines.append(f"not sure of {kind} in {', '.join(of[:3])}{more}: {why}")

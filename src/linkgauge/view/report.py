@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ from linkgauge.view.derived import (
 from linkgauge.view.judged import advice_of, by_kind, findings_of, limits_known
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_charts import first_screen
-from linkgauge.view.results import Results, devices_text
+from linkgauge.view.results import Results, devices_text, machine_words
 from linkgauge.view.summary import sentence, verdict
 from linkgauge.view.tables import case_text, counts_line, left_out_text
 from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
@@ -81,7 +82,6 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     _findings(page, found, unseen_line(look), limits_known(run))
     _wrong(page, results)
     _uses(page, run)
-    _chosen(page, results)
     _beside(page, run)
     report_charts.application_charts(page, results)
     report_charts.patterns(page, results, limits, unit)
@@ -94,6 +94,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     report_charts.over_devices(page, results, unit)
     report_charts.shares(page, results, limits, unit)
     report_charts.spread(page, results)
+    _chosen(page, results)
     _cases(page, results, unit)
     _skipped(page, results)
     _machine(page, run)
@@ -102,20 +103,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
 
 
 def _title(run: Run) -> str:
-    hosts: list[str] = []
-    names: dict[str, str] = {}
-    for launch in run.launches.select(["ranks"]).to_pylist():
-        for rank in launch["ranks"] or []:
-            if rank["host"]:
-                hosts.append(rank["host"])
-            if rank["device_name"]:
-                names[f"{rank['host']}/{rank['device_uuid'] or rank['device_ordinal']}"] = rank["device_name"]
-    where = (
-        ", ".join(list(dict.fromkeys(hosts))[:4])
-        or str(run.info.get("machine", {}).get("host", ""))
-        or run.path.resolve().name
-    )
-    kinds = [f"{list(names.values()).count(name)} x {name}" for name in dict.fromkeys(names.values())]
+    where, kinds = machine_words(run)
     return " · ".join(["Linkgauge", where, *kinds[:3]])
 
 
@@ -135,13 +123,29 @@ def _head(page: Page, run: Run, title: str, said: str, counts: str) -> None:
     when = _when(run.info.get("start") or "", run.info.get("end") or "")
     page.html(f'<p class="dim">{escape(" · ".join(filter(None, (when, counts))))}</p>')
     if origin:
-        said = origin if isinstance(origin, str) else json.dumps(origin)[:400]
-        page.html(f"<p><strong>Imported, not measured by Linkgauge:</strong> {escape(said)}</p>")
-    page.html(f'<p class="sentence">{escape(said)}</p></header><nav><div>')
-    sections = {"answer": "Answer", "use": "What to use", "patterns": "Patterns", "pairs": "Pairs", "spread": "Spread"}
-    for anchor, name in (sections | {"cases": "All cases", "skipped": "Skipped", "machine": "Machine"}).items():
+        source = origin if isinstance(origin, str) else json.dumps(origin)[:400]
+        page.html(f"<p><strong>Imported, not measured by Linkgauge:</strong> {escape(source)}</p>")
+    page.html(f'<p class="sentence">{escape(said)}</p>')
+    _damages(page, run)
+    page.html("</header><nav><div>")
+    sections = {"answer": "Results", "findings": "Findings", "use": "What to use", "patterns": "Curves"}
+    sections |= {"pairs": "Pairs", "spread": "Spread", "cases": "All cases", "skipped": "Skipped", "machine": "Machine"}
+    for anchor, name in sections.items():
         page.html(f'<a href="#{anchor}">{name}</a>')
     page.html("</div></nav>")
+
+
+def _damages(page: Page, run: Run) -> None:
+    """Say what of the run folder cannot be read any more: every figure below is of the rest."""
+    if not run.damages:
+        return
+    lost = f"; {count_text(run.lost, 'case')} lost" if run.lost else ""
+    page.html(f'<div class="finding fault"><strong>The run folder is damaged{lost}.</strong> What is whole is shown.')
+    items = "".join(f"<li>{escape(one)}</li>" for one in run.damages)
+    page.html(f"<ul>{items}</ul>")
+    if run.lost:
+        page.html(f"<p>Measure the lost cases again: linkgauge run --resume {escape(shlex.quote(str(run.path)))}</p>")
+    page.html("</div>")
 
 
 def _findings(page: Page, findings: Sequence[Finding], unseen: str, limits: bool) -> None:
@@ -183,17 +187,14 @@ def _wrong(page: Page, results: Results) -> None:
     wrong = [row for row in results.others if row["status"] != "skipped"]
     if wrong:
         page.heading(2, "Failed cases", "wrong")
-        rows = [(row["status"], case_text(row), row["launch"], row["reason"] or "") for row in wrong]
+        rows = [(row["status"], case_text(row, results), row["launch"], row["reason"] or "") for row in wrong]
         page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
 
 
 def _uses(page: Page, run: Run) -> None:
     page.heading(2, "What to use", "use")
-    rows, last = [], ""
-    for one in advice_of(run):
-        task = one.task if one.task != last else ""
-        rows.append([task, one.sizes, one.best, one.margin_words, one.second, ", ".join(one.alike)])
-        last = one.task
+    rows = [[one.task, one.sizes, one.best, one.margin_words, one.second, ", ".join(one.alike)]
+            for one in advice_of(run)]  # fmt: skip
     if not rows:
         page.note("No task was measured by more than one mechanism.")
         return
@@ -203,14 +204,13 @@ def _uses(page: Page, run: Run) -> None:
 
 
 def _chosen(page: Page, results: Results) -> None:
-    rows = []
-    for first, task in results.panels:
-        for place, known in enumerate(chosen_ranges(results, task)):
-            rows.append([results.title(first) if place == 0 else "", *known])
+    rows = [[results.title(first), *known] for first, task in results.panels
+            for known in chosen_ranges(results, task)]  # fmt: skip
     if rows:
         page.heading(2, "What the library chose", "chosen")
-        page.static_table([("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
-        page.note("As its log says of the same cases, done once more in a launch whose times do not count.")
+        with page.folded(f"algorithms, protocols and kernels of {count_text(len(rows), 'range')} of sizes"):
+            page.static_table([("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
+            page.note("As its log says of the same cases, done once more in a launch whose times do not count.")
 
 
 def _beside(page: Page, run: Run) -> None:
@@ -308,8 +308,9 @@ def _skipped(page: Page, results: Results) -> None:
     if not skipped:
         page.note("Nothing was skipped.")
         return
-    rows = [(row["transport"], row["pattern"], row["size"], devices_text(row["devices"], row["pattern"]),
-             row["reason"] or "") for row in skipped]  # fmt: skip
+    noun = results.kinds.noun
+    rows = [(results.shown(row["transport"]), row["pattern"], row["size"],
+             devices_text(row["devices"], row["pattern"], noun), row["reason"] or "") for row in skipped]  # fmt: skip
     page.table([("transport", True), ("pattern", True), ("size, B", False), ("devices", True), ("reason", True)], rows)
 
 

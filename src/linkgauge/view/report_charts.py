@@ -17,18 +17,18 @@ from linkgauge.view.node_picture import STEPS, color_class, node_svg, summary_te
 from linkgauge.view.page import Page, escape
 from linkgauge.view.reached import FullPairs
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row, rate_text, size_text
+from linkgauge.view.units import Row, count_text, rate_text, size_text
 
 _MOST_CELLS = 16
 _MOST_FIGURES = 8
 
 
 def first_screen(page: Page, look: FirstLook, unit: str) -> None:
-    """Add the picture of the node beside the pair matrix, and the table of tasks."""
+    """Add the table of tasks, then the picture of the node beside the pair matrix."""
+    _tasks(page, look, unit)
     page.html('<section class="first">')
     _pictures(page, look, unit)
     page.html("</section>")
-    _tasks(page, look, unit)
 
 
 def _pictures(page: Page, look: FirstLook, unit: str) -> None:
@@ -163,36 +163,72 @@ _MOST_BARS = 60
 
 
 def patterns(page: Page, results: Results, limits: Limits, unit: str) -> None:
-    """Add each task over sizes, and its spread at a chosen size."""
-    page.heading(2, "Patterns", "patterns")
+    """Add each task over sizes, and its spread at a chosen size; what was measured at one size alone is folded."""
+    page.heading(2, "Curves", "patterns")
     page.note(
-        "Lines are medians, bands the quartiles, dashed lines limits by the named rule. Click a name to bring it out."
+        "Lines are medians, bands quartiles, the dashed line the limit. Click a name to highlight it, point at a dot"
+        " for its numbers and its share of the limit. Spread: a box shows the quartiles, its whiskers the 5th and 95th"
+        " percentile, its notch the median's 95 % interval, the diamond the mean."
     )
+    alone = []
     for first, rows in results.panels:
-        title = results.title(first)
-        name = title.replace(" · ", "-").replace(" ", "_")
-        page.heading(3, title)
-        page.html('<div class="charts">')
-        sizes = {row["size"] for row in rows}
-        if len(sizes) > 1:
-            page.chart(
-                charts_curves.latency_over_size(results, rows, unit, limits),
-                "time over size",
-                f"{name}-time",
-                height=300,
-            )
-            if any(row["goodput_bytes_per_s"] is not None for row in rows):
-                chart = charts_curves.goodput_over_size(results, rows, unit, limits)
-                page.chart(chart, "goodput over size", f"{name}-goodput", height=300)
-            if len({row["size"] for row in rows if row["size"] <= charts_curves.SMALL_BYTES}) > 1:
-                small = charts_curves.small_sizes(results, rows, unit)
-                page.chart(small, "small sizes, on a straight axis from zero", f"{name}-small", height=300)
-        box = charts_spread.boxes(results, rows, unit, None if len(sizes) > 1 else sizes.pop())
-        caption = "spread: quartiles, 5th to 95th percentile, notch: 95 % interval of the median, diamond: mean"
-        page.chart(
-            box, caption, f"{name}-spread", height=280, max_width=160 + 130 * len({results.label(row) for row in rows})
-        )
-        page.html("</div>")
+        if _curved(results, rows):
+            _panel(page, results, limits, unit, first, rows)
+        elif _comparable(results, rows):
+            alone.append((first, rows))
+    if alone:
+        with page.folded(f"{count_text(len(alone), 'more task')} at one size a mechanism"):
+            page.html('<div class="charts">')
+            for first, rows in alone:
+                sizes = {row["size"] for row in rows}
+                size = f", {size_text(min(sizes))}" if len(sizes) == 1 else ""
+                _boxes(page, results, unit, _comparable(results, rows), f"{results.title(first)}{size}")
+            page.html("</div>")
+
+
+def _panel(page: Page, results: Results, limits: Limits, unit: str, first: Row, rows: list[Row]) -> None:
+    title = results.title(first)
+    name = _file_name(title)
+    page.heading(3, title)
+    page.html('<div class="charts">')
+    if any(row["goodput_bytes_per_s"] is not None for row in rows):
+        what = "busbw" if charts_curves.has_busbw(first) else "goodput"
+        chart = charts_curves.rate_over_size(results, rows, unit, limits)
+        page.chart(chart, f"{what} over size", f"{name}-{what}", height=300)
+    chart = charts_curves.latency_over_size(results, rows, unit, limits)
+    page.chart(chart, "time over size", f"{name}-time", height=300)
+    if len({row["size"] for row in rows if row["size"] <= charts_curves.SMALL_BYTES}) > 1:
+        small = charts_curves.small_sizes(results, rows, unit)
+        page.chart(small, "small sizes, on a straight axis from zero", f"{name}-small", height=300)
+    if several := _comparable(results, rows):
+        _boxes(page, results, unit, several, "spread")
+    page.html("</div>")
+
+
+def _curved(results: Results, rows: list[Row]) -> bool:
+    """Whether a mechanism was measured at several sizes: else each would be a single point."""
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        sizes.setdefault(results.label(row), set()).add(row["size"])
+    return any(len(of_one) > 1 for of_one in sizes.values())
+
+
+def _file_name(title: str) -> str:
+    return title.replace(" · ", "-").replace(" ", "_")
+
+
+def _comparable(results: Results, rows: list[Row]) -> list[Row]:
+    """Return the rows of sizes at which two mechanisms or more have samples to spread: one box compares nothing."""
+    able = [row for row in rows if row["samples"] / row["repeats"] > 1]
+    named = {size: {results.label(row) for row in able if row["size"] == size} for size in {r["size"] for r in able}}
+    return [row for row in able if len(named[row["size"]]) > 1]
+
+
+def _boxes(page: Page, results: Results, unit: str, rows: list[Row], what: str) -> None:
+    sizes = {row["size"] for row in rows}
+    chart = charts_spread.boxes(results, rows, unit, None if len(sizes) > 1 else min(sizes))
+    width = 160 + 130 * len({results.label(row) for row in rows})
+    page.chart(chart, what, f"{_file_name(results.title(rows[0]))}-spread", height=280, max_width=width)
 
 
 def application_charts(page: Page, results: Results) -> None:
@@ -310,8 +346,8 @@ def shares(page: Page, results: Results, limits: Limits, unit: str) -> None:
     """Add the shares of the least bound, where the system is known."""
     chart = charts_curves.share_of_peak(results, limits, unit)
     if chart is not None:
-        page.heading(2, "Shares of what the links allow", "shares")
-        page.chart(chart, "best goodput of each mechanism, % of limit", "share-of-peak", max_width=900)
+        page.heading(2, "Peaks as % of limit", "shares")
+        page.chart(chart, "peak goodput of each mechanism", "share-of-peak", max_width=900)
 
 
 def spread(page: Page, results: Results) -> None:

@@ -19,6 +19,7 @@ from linkgauge.model.shape import json_object
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
+from linkgauge.stats.launches import shown_transports
 from linkgauge.stats.paired import paired_shift
 from linkgauge.tune.table import libraries
 
@@ -68,6 +69,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
     from linkgauge.stats.series import HEADLINE
 
     rows = []
+    shown = shown_transports(run.launches.to_pylist())
     for row in counted(run).rows:
         if row["lane"] != HEADLINE:
             continue
@@ -80,7 +82,7 @@ def measured(run: Run, figure: Figure) -> list[Row]:
             value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]
             if figure.paper == "tartan":
                 value *= float(PATTERNS[row["pattern"]].bus_factor(row["ranks"] // row["groups"]))
-        rows.append(Row(words_of(row), value, str(row["status"]), str(row["reason"] or "")))
+        rows.append(Row(words_of(row, shown), value, str(row["status"]), str(row["reason"] or "")))
     return rows
 
 
@@ -174,13 +176,14 @@ def effects(run: Run) -> list[Effect]:
     times: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     words: dict[tuple[str, str], str] = {}
     told: dict[str, str] = {}
+    shown = shown_transports(launches.values())
     for row in (row for group in counted(run).measured for row in group):
         launch = launches[row["launch"]]
         mpi = json_object(launch["mpi"])
         env = {name: str(value) for name, value in json_object(launch["env"]).items()}
         setting = " ".join(f"{name}={value}" for name, value in sorted(env.items()))
         key = (str(mpi.get("name") or ""), row["case_key"])
-        words[key] = words_of(row)
+        words[key] = words_of(row, shown)
         times.setdefault(key, {}).setdefault(setting, {})[int(row["repeat"])] = float(row["median_ns"])
         kind = next((str(rank["device_kind"]) for rank in launch["ranks"] or ()), "host")
         told[setting] = "; ".join(why for name in env if (why := _unread(name, kind, mpi)))

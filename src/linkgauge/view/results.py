@@ -22,7 +22,7 @@ from linkgauge.model.transports import order_of
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
-from linkgauge.stats.launches import settings_apart
+from linkgauge.stats.launches import settings_apart, shown_transports
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarize
 from linkgauge.store.schema import identity_of
 from linkgauge.system.switches import Switches
@@ -67,6 +67,7 @@ class Results:
         self.others: list[Row] = counted.others
         self._environments = _environments(run)
         self.crossings = crossings(run)
+        self._shown = shown_transports(run.launches.to_pylist())
 
     @functools.cached_property
     def switches(self) -> Switches | None:
@@ -77,6 +78,10 @@ class Results:
         """Return the way of a row between nodes where that was not the network: one word of stats/crossing.py."""
         found = self.crossings.get(identity_of(row))
         return "" if found is None or found.went_by == NETWORK else found.went_by
+
+    def shown(self, transport: str) -> str:
+        """Return what screens call a transport: `nccl` of ccl, by the library in use."""
+        return self._shown.get(transport, transport)
 
     def keep_pattern(self, pattern: str) -> None:
         """Leave out the rows of all other patterns. UsageError where the run has none of this one."""
@@ -105,7 +110,8 @@ class Results:
     @functools.cached_property
     def mechanisms(self) -> dict[Key, str]:
         """The name of each mechanism: its transport, and what sets it apart from others of the same transport."""
-        return _names(sorted({self._mechanism(row) for row in self.rows}, key=_mechanism_order), self._environments)
+        keys = sorted({self._mechanism(row) for row in self.rows}, key=_mechanism_order)
+        return _names(keys, self._environments, self.shown)
 
     def label(self, row: Row) -> str:
         """Return the name of the row's mechanism."""
@@ -176,7 +182,7 @@ class Results:
         info = PATTERNS[row["pattern"]]
         parts = [str(row["pattern"])]
         if devices:
-            parts.append(devices_words or devices_text(row["devices"], row["pattern"]))
+            parts.append(devices_words or devices_text(row["devices"], row["pattern"], self.kinds.noun))
         if (row["source_memory"], row["target_memory"]) != ("device", "device"):
             parts.append(f"{row['source_memory']} to {row['target_memory']} memory")
         if info.reduces:
@@ -196,18 +202,39 @@ class Results:
         return (*values_of(row, MECHANISM), row["library"] or "", self.went_by(row), row["launch_key"] or "")
 
 
-def devices_text(devices: list[int], pattern: str = "") -> str:
-    """Return the devices of a case: `0 to 1` for a pair, `4 devices` for 0 to 3, otherwise their list."""
+def devices_text(devices: list[int], pattern: str = "", noun: str = "device") -> str:
+    """Return the devices of a case: `0 to 1` for a pair, `4 devices` for 0 to 3, otherwise their list.
+
+    `noun`: what one of them is called.
+    """
     info = PATTERNS.get(pattern)
     if len(devices) == 1:
-        return f"{'inside ' if info is not None and info.ranks in ('2', '1 or 2') else ''}device {devices[0]}"
+        return f"{'inside ' if info is not None and info.ranks in ('2', '1 or 2') else ''}{noun} {devices[0]}"
     if len(devices) == 2 and info is not None and info.ranks in ("2", "1 or 2"):
-        return f"device {devices[0]} to {devices[1]}"
+        return f"{noun} {devices[0]} to {devices[1]}"
     if info is not None and info.ranks == "pairs":
         return "pairs " + " ".join(f"{a}-{b}" for a, b in zip(devices[::2], devices[1::2], strict=False))
     if devices == list(range(len(devices))):
-        return f"{len(devices)} devices"
-    return f"devices {' '.join(map(str, devices))}"
+        return f"{len(devices)} {noun}s"
+    return f"{noun}s {' '.join(map(str, devices))}"
+
+
+def machine_words(run: Run) -> tuple[str, list[str]]:
+    """Return the hosts of a run, at most four, and its devices by kind: `node7`, `4 x NVIDIA H200`."""
+    hosts: list[str] = []
+    names: dict[str, str] = {}
+    for launch in run.launches.select(["ranks"]).to_pylist():
+        for rank in launch["ranks"] or []:
+            if rank["host"]:
+                hosts.append(rank["host"])
+            if rank["device_name"]:
+                names[f"{rank['host']}/{rank['device_uuid'] or rank['device_ordinal']}"] = rank["device_name"]
+    where = (
+        ", ".join(list(dict.fromkeys(hosts))[:4])
+        or str(run.info.get("machine", {}).get("host", ""))
+        or run.path.resolve().name
+    )
+    return where, [f"{list(names.values()).count(name)} x {name}" for name in dict.fromkeys(names.values())]
 
 
 def best_of(rows: list[Row]) -> tuple[Row | None, list[Row]]:
@@ -245,7 +272,7 @@ def _mechanism_order(key: Key) -> tuple[Any, ...]:
     return (order_of(key[0]), *((0, part) if isinstance(part, int) else (1, str(part)) for part in key))
 
 
-def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key, str]:
+def _names(keys: list[Key], environments: dict[str, dict[str, str]], shown: Callable[[str], str]) -> dict[Key, str]:
     fields = (*MECHANISM, "library", "went_by", "launch")
     names: dict[Key, str] = {}
     for key in keys:
@@ -260,7 +287,7 @@ def _names(keys: list[Key], environments: dict[str, dict[str, str]]) -> dict[Key
         if len(alike) > 1:
             settings = settings_apart({other[-1]: environments.get(other[-1], {}) for other in alike})
             parts.append(settings[key[-1]] or f"launch {key[-1][:6]}")
-        names[key] = f"{key[0]} ({', '.join(parts)})" if parts else str(key[0])
+        names[key] = f"{shown(key[0])} ({', '.join(parts)})" if parts else shown(key[0])
     return names
 
 

@@ -25,7 +25,7 @@ from linkgauge.view.node_picture import LINK_WORDS
 from linkgauge.view.reached import FullPairs, Reached, percent_up
 from linkgauge.view.tables import counts_line, findings_table, status_tables
 from linkgauge.view.units import count_text, percents, range_text, rate_text, size_text
-from linkgauge.view.unseen import unseen_line
+from linkgauge.view.unseen import limited_line, unseen_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +48,8 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
     if what:
         parts[0] = f"{what}: {parts[0]}"
     text = f"{'; '.join(parts)}."
+    if what and look.kinds.noun == "host device":
+        text = f"No GPU here: these are CPU memory copies, for trying out. {text}"
     wrong = sum(row["status"] != "skipped" for row in look.results.others)
     if wrong and not any(finding.severity == "fault" for finding in findings or ()):  # a fault names them
         text += f" {count_text(wrong, 'case')} failed."
@@ -78,10 +80,10 @@ def _pairs(look: FirstLook, unit: str) -> list[str]:
     pairs = look.one_way
     if pairs is None:
         return []
-    device = "GPU" if look.kinds.of_gpus else "device"
+    device = look.kinds.noun
     if len(pairs.rows) == 1:
         ((a, b),) = pairs.rows
-        return [f"{device} {a} to {b} {_of_limit(pairs, [(a, b)], unit)}"]
+        return [f"{device} {a} to {b}: {_of_limit(pairs, [(a, b)], unit)}"]
     if len(pairs.classes) == 1:
         return [_one_class(pairs, device, unit)]
     return [_several(pairs, device, unit)]
@@ -216,6 +218,9 @@ def print_first_screen(look: FirstLook, findings: Sequence[Finding], console: Co
     for part in [*parts, *status_tables(results)]:
         console.print("", part, sep="\n")
     console.print("", counts_line(results), sep="\n")
+    run = results.run
+    if limited := limited_line(run.info, run.launches.to_pylist(), {row["transport"] for row in results.rows}):
+        console.print(limited, markup=False, highlight=False)
     for line in filter(None, (unseen_line(look), *look.limits.notes)):
         console.print(Text(line, style="dim"))
 

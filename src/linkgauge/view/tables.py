@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +16,7 @@ from linkgauge.apps import catalog
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, together
 from linkgauge.view.applications import application_tables
@@ -39,7 +41,7 @@ def panel_tables(results: Results, width: int, unit: str, limits: Limits | None 
     kinds = Kinds(results.run, None if limits is None else limits.system)
     for panels in _alike_panels(results, kinds):
         first, rows = panels[0]
-        members = Members([row for _, own in panels for row in own], results.label)
+        members = Members([row for _, own in panels for row in own], results.label, results.kinds.noun)
         kind = PATTERNS[first["pattern"]].latency_words
         yield Text(_panel_title(results, panels), style="bold")
         shown = members.middle
@@ -84,7 +86,8 @@ def _panel_title(results: Results, panels: list[tuple[Row, list[Row]]]) -> str:
     first = panels[0][0]
     if len(panels) == 1:
         return results.title(first)
-    return results.title(first, devices_words=together(tuple(one["devices"]) for one, _ in panels))
+    where = together((tuple(one["devices"]) for one, _ in panels), noun=results.kinds.noun)
+    return results.title(first, devices_words=where)
 
 
 def _limits_line(rows: list[Row], unit: str, limits: Limits | None) -> Iterator[Text]:
@@ -219,7 +222,7 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
         for name in ("status", "case", "reason"):
             table.add_column(name, overflow="fold")
         for row in wrong:
-            table.add_row(Text(row["status"], style="red"), Text(case_text(row)), Text(row["reason"] or ""))
+            table.add_row(Text(row["status"], style="red"), Text(case_text(row, results)), Text(row["reason"] or ""))
         yield table
     skipped = [row for row in results.others if row["status"] == "skipped" and not left_out_of(row["evidence"])]
     if skipped:
@@ -228,7 +231,7 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
         table.add_column("transport", overflow="fold")
         table.add_column("reason", overflow="fold")
         for count, transports, reason in skip_reasons(skipped):
-            table.add_row(str(count), Text(", ".join(transports)), Text(reason))
+            table.add_row(str(count), Text(", ".join(map(results.shown, transports))), Text(reason))
         yield table
 
 
@@ -269,12 +272,15 @@ def left_out_text(results: Results) -> str:
     return f"{count_text(counts.total(), 'size')} of curves left out: {', '.join(parts)}"
 
 
-def case_text(row: Row) -> str:
-    """Return a case in a few words: `ccl allreduce 1 MiB, 4 devices`."""
-    name = f"{row['transport']} ({row['variant']})" if row["variant"] else row["transport"]
+def case_text(row: Row, results: Results) -> str:
+    """Return a case in a few words: `nccl allreduce 1 MiB, 4 GPUs`; of one on an MPI library, of which."""
+    library = row.get("library") if TRANSPORTS[row["transport"]].by_mpi else ""
+    parts = ", ".join(filter(None, (row["variant"], library)))
+    noun = results.kinds.noun
+    name = results.shown(row["transport"]) + (f" ({parts})" if parts else "")
     if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'])}"
-    where = devices_text(row["devices"], row["pattern"])
+        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
+    where = devices_text(row["devices"], row["pattern"], noun)
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
     return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '')}"
 
@@ -311,15 +317,19 @@ def findings_table(findings: Sequence[Any]) -> Group:
     for first, *others in by_kind([finding for finding in findings if finding.severity != "note"]):
         parts.append(Text(f"{first.severity}: {first.sentence}", style=styles.get(first.severity, "bold")))
         for item in list(first.evidence)[:3]:
-            parts.append(Text(f"  {getattr(item, 'text', str(item))}"))
+            parts.append(_indented(f"Evidence: {getattr(item, 'text', str(item))}"))
         if first.fix:
-            parts.append(Text(f"  Fix: {first.fix}"))
+            parts.append(_indented(f"Fix: {first.fix}"))
         if others:
-            parts.append(Text(f"  {len(others)} more of this kind: linkgauge findings", style="dim"))
+            parts.append(_indented(f"{len(others)} more of this kind: linkgauge findings", style="dim"))
     if notes:
-        more = " more" if parts else ""
-        parts.append(Text(f"{count_text(notes, 'note')}{more}: linkgauge findings --notes", style="dim"))
+        noun = "more note" if parts else "note"
+        parts.append(Text(f"{count_text(notes, noun)}: linkgauge findings --notes", style="dim"))
     return Group(*parts)
+
+
+def _indented(text: str, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 2), expand=False)
 
 
 def derived(results: Results, width: int, unit: str) -> list[RenderableType]:

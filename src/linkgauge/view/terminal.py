@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from linkgauge.findings.advise import Advice
+from linkgauge.findings.check import FINDINGS
 from linkgauge.findings.compare_runs import RunComparison
 from linkgauge.findings.exporters import clean
 from linkgauge.findings.facts import rate_text
@@ -21,6 +22,7 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
+from linkgauge.view.judged import by_kind
 from linkgauge.view.reproduce import Effect, Row
 from linkgauge.view.units import count_text
 
@@ -31,8 +33,11 @@ _STYLES = {
 }  # fmt: skip
 
 
-_WORDS = ("why", "verdict", "what", "plan", "use", "over", "or as well", "export", "source", "run", "identity", "kind")
+_WORDS = ("why", "verdict", "what", "plan", "use", "next is slower by", "export", "identity", "kind", "run")
 """Columns that hold words, set left; all others are numbers."""
+
+
+_WIDE = 118  # columns of a terminal
 
 
 def console() -> Console:
@@ -46,38 +51,46 @@ def _text(value: str, style: str = "") -> Text:
 
 
 def print_findings(
-    out: Console, findings: Sequence[Finding], notes: bool = False, evidence: int = 3, unjudged: str = ""
+    out: Console,
+    findings: Sequence[Finding],
+    *,
+    notes: bool = False,
+    evidence: int = 3,
+    unjudged: str = "",
+    unseen: str = "",
 ) -> None:
-    """Print faults and losses in their order, each with its first lines of evidence, and how many notes there are.
+    """Print faults and losses in their order, those of one rule together, and how many notes there are.
 
-    With `notes` these too, those of one rule together. `unjudged`: why no rate was held against a limit.
+    Each says what, how sure, its first lines of evidence, and the fix. With `notes` these too. `unjudged`: why no rate
+    was held against a limit. `unseen`: what was not looked at.
     """
-    alarms = [f for f in findings if f.severity != "note"]
-    for finding in alarms:
-        head = Text(f"{finding.severity:<5} ", style=_STYLES[finding.severity])
-        out.print(
-            head + _text(f"{finding.rule} ({finding.confidence:.0%} sure):", "bold") + " " + _text(finding.sentence)
-        )
-        for item in finding.evidence[:evidence]:
-            more = ", ..." if len(item.case_keys) > 3 else ""
-            keys = f" [{clean(', '.join(item.case_keys[:3]))}{more}]" if item.case_keys else ""
-            out.print(Text("      ") + _text(item.text) + Text(keys, style="dim"))
-        if len(finding.evidence) > evidence:
-            out.print(Text(f"      and {len(finding.evidence) - evidence} more (--json)", style="dim"))
-        out.print(Text("      Fix: ") + _text(finding.fix))
-        out.print()
-    of_rule: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if finding.severity == "note":
-            of_rule.setdefault(finding.rule, []).append(finding)
-    for rule, told in of_rule.items() if notes else ():
-        out.print(Text(f"note  {rule}", style="bold") + Text(f" ({len(told)})" if len(told) > 1 else ""))
-        for finding in told:
-            out.print(Text("      ") + _text(finding.sentence))
-        for fix in dict.fromkeys(finding.fix for finding in told):
-            out.print(Text("      Fix: ", style="dim") + _text(fix, "dim"))
+    for kind in by_kind(findings):
+        first = kind[0]
+        if first.severity == "note" and not notes:
+            continue
+        count = f" ({len(kind)})" if len(kind) > 1 else ""
+        out.print(Text(f"{first.severity:<5} ", style=_STYLES[first.severity]) + Text(f"{first.rule}{count}", "bold"))
+        for finding in kind:
+            sure = "" if first.severity == "note" else f" ({finding.confidence:.0%} sure)"
+            _indented(out, _text(f"{finding.sentence}{sure}"))
+            if first.severity != "note":
+                for item in finding.evidence[:evidence]:
+                    _indented(out, _text(f"Evidence: {item.text}"))
+                if len(finding.evidence) > evidence:
+                    more = f"and {len(finding.evidence) - evidence} more, with the cases: --json"
+                    _indented(out, Text(more, style="dim"))
+        for fix in dict.fromkeys(finding.fix for finding in kind):
+            _indented(out, Text("Fix: ", style="bold") + _text(fix))
         out.print()
     out.print(_text(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
+    if unseen:
+        out.print(_text(unseen, "dim"))
+
+
+def _indented(out: Console, text: Text) -> None:
+    for line in text.wrap(out, max(20, out.width - 6)):
+        line.rstrip()
+        out.print(Text("      ") + line, soft_wrap=True)
 
 
 def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "") -> str:
@@ -104,14 +117,18 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     out.print(_text(f"{len(found.cases)} cases: {counts}."))
     if found.only_first or found.only_second:
         out.print(_text(f"Without a partner: {found.only_first} of the first run, {found.only_second} of the second."))
-    for words, reason in found.failed:
-        out.print(Text("worse ", style=_STYLES["worse"]) + _text(f"{words}: {reason}"))
+    for words, how in found.failed:
+        out.print(Text("worse ", style=_STYLES["worse"]) + _text(f"{words}: {how}"))
     pools = [p for p in found.pools if p.comparison.verdict in ("worse", "better") or p.kind == "run"]
     if pools:
-        table = _table("pooled", "cases", "verdict", "shift", "95 % interval", "why")
+        table = _table("pooled", "cases", "verdict", "shift", "95 % interval")
         for pool in pools:
-            table.add_row(_text(pool.name), str(pool.cases), *_shift(pool.comparison), _text(pool.comparison.reason))
+            table.add_row(_text(pool.name), str(pool.cases), *_shift(pool.comparison))
         out.print(table)
+        for why in dict.fromkeys(pool.comparison.reason for pool in pools if pool.comparison.reason):
+            of = ", ".join(pool.name for pool in pools if pool.comparison.reason == why)
+            out.print(_text(f"{of}: {why}", "dim"))
+        out.print()
     told = sorted(
         (c for c in found.cases if c.comparison.verdict != "same"),
         key=lambda c: (
@@ -132,11 +149,11 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
         boot = (
             [f"{case.bootstrap.low:+.1%} to {case.bootstrap.high:+.1%}" if case.bootstrap else ""] if resampled else []
         )
-        why = [] if alike else [_text(case.comparison.reason)]
-        table.add_row(_text(case.words), a, b, *_shift(case.comparison), *boot, *why)
+        reason = [] if alike else [_text(case.comparison.reason)]
+        table.add_row(_text(case.words), a, b, *_shift(case.comparison), *boot, *reason)
     out.print(table)
-    if alike and (reason := reasons.pop()):
-        out.print(_text(f"Each of these: {reason}", "dim"))
+    if alike and (common := reasons.pop()):
+        out.print(_text(f"Each of these: {common}", "dim"))
     if len(told) > limit:
         out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
 
@@ -146,8 +163,14 @@ def _shift(comparison: Comparison) -> tuple[Text, str, str]:
     if comparison.shift is None:
         return verdict, "-", "-"
     if min(comparison.repeats) < LEAST_REPEATS:  # the range of a few ratios is no interval
-        return verdict, f"{comparison.shift.share:+.2%}", "-"
-    return verdict, f"{comparison.shift.share:+.2%}", f"{comparison.shift.low:+.1%} to {comparison.shift.high:+.1%}"
+        return verdict, _percent(comparison.shift.share), "-"
+    ends = (comparison.shift.low, comparison.shift.high)
+    return verdict, _percent(comparison.shift.share), " to ".join(map(_percent, ends))
+
+
+def _percent(share: float) -> str:
+    """Return a share with its sign, in percent with a digit behind the point below 10 %: `+0.3%`, `+28%`."""
+    return f"{share:+.1%}" if abs(share) < 0.0995 else f"{share:+.0%}"
 
 
 def _table(*columns: str) -> Table:
@@ -164,49 +187,57 @@ def _table(*columns: str) -> Table:
 
 def print_check(out: Console, checked: Checked, standings: Sequence[Standing], limit: int) -> None:
     """Print a check: the verdict with its counts, what failed and what is unknown, and the fleet where there is one."""
-    words = {0: "PASS", 1: "FAIL", 3: "UNKNOWN"}[checked.exit_status]
-    outcomes: dict[Outcome, str] = {"fail": "failed", "unknown": "unknown", "pass": "passed"}
-    judged = sum(checked.count(name) for name in outcomes)
-    if checked.count("pass") == judged and judged:
-        counts = f"{judged} of {count_text(judged, 'check')} passed"
-    else:
-        counts = ", ".join(f"{checked.count(name)} {word}" for name, word in outcomes.items() if checked.count(name))
-        counts = f"{count_text(judged, 'check')}: {counts}" if judged else "no case has a requirement"
     style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
-    tail = f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired and judged else ""
-    out.print(Text(words, style=style) + Text(f": {counts}{tail}."))
-    out.print(_text(" ".join(checked.notes)))
+    word, _, counts = verdict_words(checked).partition(":")
+    out.print(Text(word, style=style) + Text(f":{counts}."))
+    for note in checked.notes:
+        out.print(_text(note))
     told = _grouped([v for v in checked.verdicts if v.outcome != "pass"])
-    if told:
-        rows = [
-            {
-                "what": _text(_what(group)),
-                "verdict": Text(group[0].outcome, style=_STYLES[group[0].outcome]),
-                "measured": Text(_quantities(group)),
-                "required": Text(_quantity(group[0], group[0].required)),
-                "why": _text(group[0].reason),
-                "source": _text(group[0].source),
-                "run": _text(group[0].host or group[0].run),
-            }
-            for group in told[:limit]
-        ]
-        # What is the same of all is said once, and of one run not at all.
-        apart = {name for name in rows[0] if len({row[name].plain for row in rows}) > 1}
-        one_run = len({verdict.run for verdict in checked.verdicts}) == 1
-        filled = {name for name in rows[0] if any(row[name].plain for row in rows)}
-        shown = [name for name in rows[0] if name in filled and (name not in ("source", "run") or name in apart)]
-        table = _table(*shown)
-        for row in rows:
-            table.add_row(*(row[name] for name in shown))
-        out.print(table)
-        if "source" not in shown and len(rows) > 1:
-            out.print(Text("each by: ", style="dim") + rows[0]["source"])
-        if "run" not in shown and not one_run:
-            out.print(Text("each of: ", style="dim") + rows[0]["run"])
-        if len(told) > limit:
-            out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
+    for group in told[:limit]:
+        worst = group[0]
+        source = f"[{worst.source}]" if worst.source and worst.source != FINDINGS else ""
+        out.print()
+        head = Text(f"{worst.outcome.upper()}  ", style=_STYLES[worst.outcome])
+        out.print(head + _text(_short_words(group, checked), "bold"))
+        _indented(out, Text(" ").join(filter(None, (_text(worst.reason), _text(source, "dim")))))
+    if len(told) > limit:
+        out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
     if standings:
+        out.print()
         print_fleet(out, standings, limit)
+
+
+def verdict_words(checked: Checked) -> str:
+    """Return the verdict and its counts: `FAIL: 6 of 14 checks failed, 8 passed`."""
+    word = {0: "PASS", 1: "FAIL", 3: "UNKNOWN"}[checked.exit_status]
+    return f"{word}: {_counts(checked)}"
+
+
+def failed_words(checked: Checked) -> Iterator[str]:
+    """Yield a line for each requirement that was missed, but those that are findings."""
+    for group in _grouped([v for v in checked.verdicts if v.outcome == "fail" and v.source != FINDINGS]):
+        yield f"{_short_words(group, checked)}: {group[0].reason}"
+
+
+def _short_words(group: Sequence[Verdict], checked: Checked) -> str:
+    """Return what a requirement is about, what was measured, what is required, and of several runs of which."""
+    worst = group[0]
+    measured, required = _quantities(group), _quantity(worst, worst.required)
+    text = _what(group) + (f": {measured}" if measured else "")
+    text += f", {'at most' if worst.unit == 'ns' else 'at least'} {required} required" if required else ""
+    return text if len({one.run for one in checked.verdicts}) == 1 else f"{text} ({worst.host or worst.run})"
+
+
+def _counts(checked: Checked) -> str:
+    """Return how many checks ended how, those of the verdict first: `6 of 14 checks failed, 8 passed`."""
+    outcomes: dict[Outcome, str] = {"fail": "failed", "unknown": "unknown", "pass": "passed"}
+    counts = {word: checked.count(name) for name, word in outcomes.items()}
+    judged = sum(counts.values())
+    if not judged:
+        return "no case has a requirement"
+    (first, count), *others = ((word, count) for word, count in counts.items() if count)
+    text = ", ".join([f"{count} of {count_text(judged, 'check')} {first}", *(f"{n} {word}" for word, n in others)])
+    return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")
 
 
 def _grouped(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
@@ -214,7 +245,8 @@ def _grouped(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     for index, verdict in enumerate(verdicts):
         required = "" if verdict.required is None else f"{verdict.required:.3g}"
-        place = (verdict.task, required, verdict.outcome, verdict.source, verdict.run)
+        why = verdict.reason if verdict.measured is None else ""
+        place = (verdict.task, required, verdict.outcome, verdict.source, verdict.run, why)
         groups.setdefault(place if verdict.task else (str(index),), []).append(verdict)
     return list(groups.values())
 
@@ -222,7 +254,8 @@ def _grouped(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 def _what(group: Sequence[Verdict]) -> str:
     if len(group) == 1:
         return group[0].what
-    return f"{group[0].task} on {members_text(sorted(verdict.devices for verdict in group))}"
+    where = members_text(sorted(verdict.devices for verdict in group), group[0].noun)
+    return f"{group[0].task} on {where} ({len(group)} checks)"
 
 
 def _quantities(group: Sequence[Verdict]) -> str:
@@ -260,20 +293,23 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     out.print(table)
 
 
-def print_advice(out: Console, advice: Sequence[Advice]) -> None:
-    """Print advice, a line a range of sizes, the task named at its first; columns that nothing fills are left out."""
+def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[str, str]]) -> None:
+    """Print advice, a line a range of sizes, the task named at its first; columns that nothing fills are left out.
+
+    `absent`: what a program could call that was not measured, and why.
+    """
     lines: list[dict[str, Text]] = []
     last = ""
+    wide = out.width >= _WIDE
     for one in advice:
+        margin = one.margin_words if wide else one.margin_words.partition(" at ")[0]
+        interval = f" ({one.interval_words})" if wide and one.interval_words else ""
         lines.append(
             {
-                "task": _text("" if one.task == last else one.task, "bold"),
-                "sizes": Text(one.sizes),
-                "use": _text(one.best),
-                "margin": Text(one.margin_words),
-                "95 % interval": Text(one.interval_words),
-                "over": _text(one.second),
-                "or as well": _text(", ".join(one.alike)),
+                "task": _text("" if one.task == last else one.task if wide else one.task.replace(" on ", " "), "bold"),
+                "sizes": Text(one.sizes.replace(" to ", "-")),
+                "use": _text(" or ".join((one.best, *one.alike))),
+                "next is slower by": _text(f"{one.second} {margin}{interval}" if one.second else ""),
                 "export": _text(" ".join(f"{name}={value}" for name, value in one.exports)),
             }
         )
@@ -283,6 +319,11 @@ def print_advice(out: Console, advice: Sequence[Advice]) -> None:
     for line in lines:
         table.add_row(*(line[name] for name in filled))
     out.print(table)
+    if "next is slower by" in filled:
+        note = "Slower by: percent of time, at the size of the range where it is most"
+        out.print(_text(f"{note} (95 % interval)." if wide else f"{note}.", "dim"))
+    for name, why in absent:
+        out.print(_text(f"Not measured: {name} ({why})."))
 
 
 def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[LeftOut]) -> None:

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.stats.launches import not_observed
-from linkgauge.view.results import is_pair
+from linkgauge.stats.launches import device_noun, not_observed
 
 if TYPE_CHECKING:
-    from linkgauge.store.run import Run
     from linkgauge.view.answer import FirstLook
 
 _OBSERVATIONS = {
     "other processes": ("other_processes",),
-    "temperature and throttling": ("temperature", "throttle_reasons"),
-    "NVLink errors": ("nvlink_dl_replay_errors", "nvlink_dl_recovery_errors", "nvlink_dl_crc_errors"),
-}
-"""What a reader expects to be watched, and the observations it needs (docs/run-folder.md)."""
+    "temperature": ("temperature",),
+    "throttling": ("throttle_reasons", "power_violation", "thermal_violation"),
+    "NVLink errors": (
+        "nvlink_dl_replay_errors", "nvlink_dl_recovery_errors", "nvlink_dl_crc_errors", "nvlink_crc_flit_errors",
+        "nvlink_replay_errors", "nvlink_recovery_errors",
+    ),
+}  # fmt: skip
+"""What a reader expects to be watched, and the observations it needs (docs/reference/run-folder.md)."""
 
 
 def unseen_line(look: FirstLook) -> str:
-    """Return `Not judged: ...; not observed: ...` for what an all-clear does not cover; empty where it covers all."""
-    absent, unobserved = list(_without_case(look)), list(_not_observed(look.results.run))
+    """Return what `unseen_of` says of a run's first look."""
+    cases = ((row["pattern"], row["devices"]) for row in look.results.rows)
+    run = look.results.run
+    return unseen_of(cases, look.kinds.devices, run.launches.to_pylist(), run.observations["name"].unique().to_pylist())
+
+
+def unseen_of(
+    cases: Iterable[tuple[str, Sequence[int]]],
+    devices: Collection[int],
+    launches: Sequence[Mapping[str, Any]],
+    observed: Collection[str],
+) -> str:
+    """Return `Not judged: ...; not observed: ...` for what an all-clear does not cover; empty where it covers all.
+
+    `cases` are pattern and devices of what was measured, `devices` those of the run, `observed` the names of what was
+    observed.
+    """
+    absent, unobserved = list(_without_case(list(cases), devices, launches)), list(_not_observed(launches, observed))
     parts = [f"not judged, since not measured: {', '.join(absent)}"] if absent else []
     if unobserved:
         parts.append(f"not observed: {', '.join(unobserved)}")
@@ -31,26 +49,33 @@ def unseen_line(look: FirstLook) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def _without_case(look: FirstLook) -> Iterator[str]:
-    rows = look.results.rows
-    gpus = look.kinds.of_gpus
-    device = "GPU" if gpus else "device"
-    patterns = {row["pattern"] for row in rows}
-    if len(look.kinds.devices) > 1:
-        if not any(is_pair(row) and len(set(row["devices"])) == 2 for row in rows):
-            yield f"{device} pairs"
-        if not any(PATTERNS[name].algorithm_factor is not None for name in patterns):
+def limited_line(info: Mapping[str, Any], launches: Sequence[Mapping[str, Any]], transports: Collection[str]) -> str:
+    """Return `Set in the environment: NCCL_NVLS_ENABLE=0 (...).` of what limits the libraries; empty where nothing."""
+    from linkgauge.findings.limiting import limiting
+
+    words = "; ".join(f"{variable} ({what})" for variable, what in limiting(info, launches, transports))
+    return f"Set in the environment: {words}." if words else ""
+
+
+def _without_case(
+    cases: Sequence[tuple[str, Sequence[int]]], devices: Collection[int], launches: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    noun = device_noun(launches)
+    patterns = [PATTERNS[name] for name in {name for name, _ in cases}]
+    if len(devices) > 1:
+        if not any(PATTERNS[name].ranks in ("2", "1 or 2") and len(set(own)) == 2 for name, own in cases):
+            yield f"{noun} pairs"
+        if not any(one.algorithm_factor is not None for one in patterns):
             yield "collectives"
-    if gpus and not any(PATTERNS[name].host_end for name in patterns):
+    if noun == "GPU" and not any(one.host_end for one in patterns):
         yield "host copies"
 
 
-def _not_observed(run: Run) -> Iterator[str]:
-    """Yield what some rank on a GPU could not observe."""
-    launches = run.launches.to_pylist()
+def _not_observed(launches: Sequence[Mapping[str, Any]], observed: Collection[str]) -> Iterator[str]:
+    """Yield what no rank observed, or what some rank on a GPU could not."""
     if not any(rank.get("device_kind") != "host" for launch in launches for rank in launch["ranks"] or ()):
         return
     absent = set().union(*map(not_observed, launches))
     for words, names in _OBSERVATIONS.items():
-        if "NVML" in absent or absent.issuperset(names):
+        if "NVML" in absent or not {*names} & {*observed} or absent.issuperset(names):
             yield words

@@ -10,6 +10,7 @@ from linkgauge.exchange.log_text import Line
 from linkgauge.exchange.nccl_table import MIXED, Figures, NcclTable
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_UNREAD_PROGRAMS, nccl_version
 from linkgauge.exchange.readers.base import Reader
+from linkgauge.model.transports import TRANSPORTS
 
 # Where a log was pasted, the # of its comments may be lost: no line is known by it.
 _STARTING = re.compile(r"#?\s*Collective test starting:\s*(\S+)")
@@ -23,6 +24,8 @@ _RANK = re.compile(
     r"#?\s*Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid\s+(\d{1,9})\s+on\s+(\S+)\s+device\s+(\d{1,9})\s+\[([^\]]*)\]"
     r"\s*(.*)"
 )
+# What `export` writes below the program's name: whose times these are, so that a table comes back as what it was.
+_OURS = re.compile(r"#\s*by Linkgauge, (\w+)\b(?:, [NR]CCL (\d[\w.]*))?")
 _SIDES = re.compile(r"#?\s*(?:out-of-place|in-place)\b")
 _NAMES = re.compile(r"#?\s*(?=.*\bsize\b)(?=.*\bcount\b)(?=.*\balgbw\b)(?=.*\bbusbw\b)[\w# ()%/.-]+$", re.IGNORECASE)
 _UNITS = re.compile(r"#?\s*\(B\)\s")
@@ -113,6 +116,12 @@ class _Reading:
         if library := _LIBRARY.search(match.string):
             self.versions["nccl" if match[1] else "rccl"] = nccl_version(int(library[1]))
 
+    def ours(self, _: Line, match: re.Match[str]) -> None:
+        """The line of a table that Linkgauge wrote in this form: its transport and, of ccl, the library's version."""
+        if match[1] in TRANSPORTS:
+            self.table.transport = match[1]
+            self.versions |= {"nccl": match[2]} if match[2] else {}
+
     def devices(self, line: Line, _: re.Match[str]) -> None:
         """The heading of a list of devices."""
         if self._begun:
@@ -174,7 +183,8 @@ class _Reading:
 
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[_Reading, Line, re.Match[str]], None]], ...] = (
     (_STARTING, _Reading.starting), (_CONCLUDED, lambda *_: None), (_SETTINGS, _Reading.settings),
-    (_VERSION, _Reading.version), (_DEVICES, _Reading.devices), (_RANK, _Reading.rank), (_NAMES, _Reading.heading),
+    (_VERSION, _Reading.version), (_OURS, _Reading.ours), (_DEVICES, _Reading.devices), (_RANK, _Reading.rank),
+    (_NAMES, _Reading.heading),
     (_SIDES, _Reading.sides), (_UNITS, _Reading.units), (_END, _Reading.end), (_OTHERS, lambda *_: None),
     (_NAMED, _Reading.named),
 )  # fmt: skip

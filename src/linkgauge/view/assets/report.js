@@ -41,7 +41,11 @@
   }
 
   const holders = Array.from(document.querySelectorAll(".chart"));
-  const drawAll = () => holders.forEach(drawChart);
+  // A chart takes the width there is, and what is folded has none.
+  const drawAll = () => holders.forEach((holder) => {
+    for (let part = holder.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+    drawChart(holder);
+  });
   if (location.hash === "#all" || !("IntersectionObserver" in window)) {
     drawAll();
   } else {
@@ -91,6 +95,7 @@
     const scroll = document.createElement("div");
     scroll.className = "scroll";
     const element = document.createElement("table");
+    element.className = "cards";
     const head = element.createTHead().insertRow();
     const body = element.createTBody();
     scroll.append(element);
@@ -116,6 +121,7 @@
         table.columns.forEach((column, i) => {
           const cell = line.insertCell();
           cell.textContent = text(table.rows[at], i);
+          cell.dataset.label = column.name;
           if (!column.word) cell.className = "n"; else if (column.wide) cell.className = "wrap";
         });
       }

@@ -1,0 +1,105 @@
+"""What the commands that read a run print on a terminal of 80 columns, as somebody looked at it and approved it.
+
+A healthy run is the demo's. In two others another program copied between the GPUs, or computed on one of them; they are
+extracts (`run_extracts.py`) of 12 samples a case.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from run_extracts import rebuild
+
+from approved import approve, plain
+from fake_readers import GPU, FakeReaders, changed
+from linkgauge.app import cli
+from linkgauge.app.demo import copy_stored
+
+HERE = Path(__file__).parent
+DISTURBED = {"copies": "h100x2-another-copies", "computes": "h100x2-another-computes"}
+OF_A_RUN = {
+    "show": ("show",), "show-all": ("show", "--all"), "findings": ("findings",), "notes": ("findings", "--notes"),
+    "check": ("check",), "advise": ("advise",), "ticket": ("ticket",),
+}  # fmt: skip
+OTHERS = {
+    "compare": ("compare", "healthy", "copies", "--limit", "6"),
+    "expect": ("expect", "hgx-h100-8", "--pattern", "allreduce"),
+    "simulate": ("simulate", "alps", "--gpus", "64", "--pattern", "alltoall"),
+    "predict": ("predict", "llh", "--from", "healthy"),
+    "advise-search": ("advise", "search"),
+    "findings-of-no-run": ("findings", "nowhere"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("screens")
+    copy_stored(folder / "healthy")
+    for name, stored in DISTURBED.items():
+        rebuild(HERE / "disturbed" / f"{stored}.xz", folder / name)
+    (folder / "search" / "tuned").mkdir(parents=True)
+    shutil.copy(HERE / "disturbed" / "tuned.json", folder / "search" / "tuned" / "tuned.json")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def terminal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal,
+    monkeypatch.setenv("TERM", "dumb")  # of 80 columns without colors
+
+
+def said(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> str:
+    status = cli.run_command(words)
+    printed = capsys.readouterr()
+    return plain(f"{printed.out}{printed.err}exit status {status}")
+
+
+@pytest.mark.parametrize("run", ["healthy", *DISTURBED])
+@pytest.mark.parametrize("screen", OF_A_RUN)
+def test_a_screen_of_a_run_is_as_approved(run: str, screen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, *options = OF_A_RUN[screen]
+    approve(HERE / "screens" / f"{run}.{screen}.txt", said((name, run, *options), capsys))
+
+
+@pytest.mark.parametrize("screen", OTHERS)
+def test_a_screen_is_as_approved(screen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    approve(HERE / "screens" / f"{screen}.txt", said(OTHERS[screen], capsys))
+
+
+def test_the_doctors_screen_is_as_approved(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = FakeReaders(gpus=changed(GPU, pcie_width=8), locked=65536, mpi_gpus=False, sycl="no SYCL here")
+    monkeypatch.setattr("linkgauge.doctor.readers.Readers", lambda **_: readers)
+    approve(HERE / "screens" / "doctor.txt", said(("doctor", "--devices", "host:2"), capsys))
+
+
+@pytest.mark.parametrize("run", ["healthy", *DISTURBED])
+def test_no_cell_of_the_first_screens_tables_is_wrapped(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folded cell begins a line of blanks; each row of the peaks has all of its columns."""
+    lines = said(("show", run), capsys).splitlines()
+    heads = [at for at, line in enumerate(lines) if line.split()[:1] in (["path"], ["collective"])]
+    assert len(heads) == 2
+    for at in heads:
+        rows = lines[at + 1 : lines.index("", at)] if "" in lines[at:] else lines[at + 1 :]
+        rows = [row for row in rows if not row.partition(" ")[0].isdecimal()]  # "5 more: ..."
+        assert all(row.endswith("%") for row in rows), rows
+
+
+@pytest.mark.parametrize("words", [("expect", "healthy", "--fits"), ("expect", "healthy")])
+def test_what_is_expected_of_a_run_names_its_library(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = said(words, capsys).split()
+    assert "nccl" in [word.strip(",") for word in text]
+    assert "ccl" not in [word.strip(",") for word in text]
+
+
+def test_a_transport_is_called_by_its_library_on_every_screen() -> None:
+    """`ccl` is the group's key in files; who reads a screen knows NCCL."""
+    for path in (HERE / "screens").glob("*.txt"):
+        words = path.read_text(encoding="utf-8").replace("(", " ").replace(",", " ").split()
+        assert "ccl" not in words, path.name
+        assert json.dumps("ccl") not in words, path.name

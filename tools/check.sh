@@ -20,6 +20,7 @@ run_check() {
     mypy) mypy && mypy tools && mypy docs/_site ;;
     codespell) codespell ;;
     deptry) deptry src ;;
+    prose) python3 tools/prose.py ;;
     rooms) lint-imports && python3 tools/core_rooms.py ;;
     *)
       echo "tools/check.sh: no check '$1'; there are: $checks" >&2
@@ -28,7 +29,7 @@ run_check() {
   esac
 }
 
-checks="clang-format clang-tidy ruff mypy codespell deptry rooms"
+checks="clang-format clang-tidy ruff mypy codespell deptry rooms prose"
 status=0
 for check in ${*:-$checks}; do
   if run_check "$check"; then

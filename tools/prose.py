@@ -43,8 +43,10 @@ WORDS = {
 }
 _WORDS = [(re.compile(rf"\b(?:{pattern})", re.IGNORECASE), say) for pattern, say in WORDS.items()]
 _CODE = re.compile(r"``.*?``|`[^`]*`|\[\[?[\w .-]+\]\]|https?://\S+|\]\([^)]*\)|<[^>]*>")
-_SENTENCE = re.compile(r"(?<=[.!?:;])[\"')]*\s+(?=[\"'(]?[A-Z0-9])|\n\s*\n")
+_SENTENCE = re.compile(r"(?:(?<=[.!?:;])|(?<=[.!?:;]\*\*))[\"')]*\s+(?=[\"'(*]*[A-Z0-9])|\n\s*\n")
 _WORD = re.compile(r"[^\W\d_][\w'/-]*")
+# From Python 3.12 on, what lies between the braces of an f-string is a token of its own.
+_TEXTS = (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
 _NO_PAGES = ("CHANGELOG.md",)
 
 
@@ -58,7 +60,7 @@ def listed(text: str, where: str) -> Iterator[str]:
 
 def long_sentences(text: str, where: str) -> Iterator[str]:
     """Each sentence of more than MOST_WORDS words."""
-    for sentence in _SENTENCE.split(_CODE.sub("code", text)):
+    for sentence in _SENTENCE.split(_CODE.sub("Code", text)):
         count = len(_WORD.findall(sentence))
         if count > MOST_WORDS:
             yield f"{where}: a sentence of {count} words: {' '.join(sentence.split())[:70]}..."
@@ -80,10 +82,11 @@ def of_markdown(path: Path) -> Iterator[str]:
             yield from listed(text, f"{name}:{began}")
             if not text.lstrip().startswith(("|", "#")):
                 yield from long_sentences(text, f"{name}:{began}")
-            paragraph, began = [], number
+            paragraph = []
         if mark:
             fenced = mark[1] if not mark[1].startswith(":") else ""
             continue
+        began = began if paragraph else number
         paragraph.append(re.sub(r"^\s*(?:[-*+] |\d+\. |>)", "", line))
         if len(line) > MOST_COLUMNS and not line.lstrip().startswith(("|", "#", "[", "!")) and "](http" not in line:
             yield f"{name}:{number}: {len(line)} columns: at most {MOST_COLUMNS}"
@@ -101,7 +104,8 @@ def of_python(path: Path) -> Iterator[str]:
     }
     bare = {(node.lineno, node.col_offset) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr)}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.STRING and token.start not in documented | bare and " " in token.string:
+        text = token.type in _TEXTS and token.start not in documented | bare
+        if text and " " in token.string:
             yield from listed(re.sub(r"\{[^{}]*\}", " ", token.string), f"{name}:{token.start[0]}")
 
 
@@ -109,7 +113,7 @@ def of_cpp(path: Path) -> Iterator[str]:
     """Listed words in the string literals of a C++ file."""
     name = str(path.relative_to(ROOT))
     for number, line in enumerate(path.read_text().split("\n"), 1):
-        for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line.partition("//")[0] if '"' not in line else line):
+        for text in re.findall(r'"((?:[^"\\]|\\.)*)"|//.*', line):
             if " " in text:
                 yield from listed(text, f"{name}:{number}")
 

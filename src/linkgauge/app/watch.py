@@ -28,7 +28,7 @@ _NOT_OF_A_WATCH = (
 def watch_command(every: str, for_: str, **words: Any) -> int:
     """Measure the same cases again and again over hours, into one run folder.
 
-    Takes the options of 'linkgauge run' (--help-all names them); without any it repeats the plan quick. 'linkgauge run
+    Takes the options of 'linkgauge run' (--help-all names them). Without any it repeats the plan quick. 'linkgauge run
     --resume RUN' resumes a watch that was interrupted.
     """
     refuse_ranks(os.environ)

@@ -86,6 +86,8 @@ def of_markdown(path: Path) -> Iterator[str]:
         if mark:
             fenced = mark[1] if not mark[1].startswith(":") else ""
             continue
+        if not line.strip():
+            continue
         began = began if paragraph else number
         paragraph.append(re.sub(r"^\s*(?:[-*+] |\d+\. |>)", "", line))
         if len(line) > MOST_COLUMNS and not line.lstrip().startswith(("|", "#", "[", "!")) and "](http" not in line:

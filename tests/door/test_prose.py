@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_words_sentences_and_columns_of_a_page(folder: Path) -> None:
     page = folder / "page.md"
-    page.write_text(PAGE.format(long=" ".join(["word"] * 26) + ".", wide="x" * 121))
+    page.write_text(PAGE.format(long=" ".join(["ab"] * 26) + ".", wide="x" * 121))
     found = list(prose.of_markdown(page))
     assert [line.partition(": ")[0] for line in found if "ceiling" in line] == ["page.md:1", "page.md:3"]
     assert sum("'remedy'" in line for line in found) == 1

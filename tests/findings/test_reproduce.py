@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
@@ -14,20 +19,30 @@ from linkgauge.model.case import Case
 from linkgauge.plan.model import narrowed
 from linkgauge.plan.papers import Figure, figures, left_out
 from linkgauge.run.prepare import prepare_on
+from linkgauge.stats.attempts import counted
 from linkgauge.store.run import load
 from linkgauge.view import reproduce
-from linkgauge.view.figures import FIGURES
+from linkgauge.view.paper_points import drawings
+from linkgauge.view.paper_screen import print_reproduced
 from linkgauge.view.reproduce import effects
-from synthetic import make_run
+from linkgauge.view.results import Results
+from linkgauge.view.units import digits
+from synthetic import Noise, make_case, make_run
 from thorough import thorough
 
 # What the papers number: figures to the last one, and tables.
 PAPERS = {"sc24": (13, 1), "infinity-fabric": (12, 2), "openpower": (15, 2), "tartan": (39, 3), "leonardo": (9, 0)}
 SYSTEM = "p100-dgx-1"
-FORMS = {figure.draws: figure.name for figure in figures()}
-ALIKE = thorough("another figure is drawn in the same forms")
 DRAWN = [figure for figure in figures() if not figure.against]
-NAMES = [pytest.param(figure.name, marks=[] if figure.name == FORMS[figure.draws] else ALIKE) for figure in DRAWN]
+
+
+def forms(figure: Figure) -> tuple[tuple[str, str, str], ...]:
+    return tuple((picture.form, picture.x, picture.y) for picture in figure.pictures)
+
+
+FORMS = {forms(figure): figure.name for figure in DRAWN}
+ALIKE = thorough("another figure is drawn in the same forms")
+NAMES = [pytest.param(figure.name, marks=[] if figure.name == FORMS[forms(figure)] else ALIKE) for figure in DRAWN]
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -61,31 +76,211 @@ def described() -> dict[str, Any]:
     return {"system": to_data(systems.load(SYSTEM))}
 
 
+def launches_of(figure: Figure) -> list[dict[str, Any]]:
+    """The records of a figure's launches, as a run stores them."""
+    return [
+        {
+            "launch_key": f"{number:016x}",
+            "mpi": {"name": "MPICH", "version": "5.0.2"},
+            "env": {name: values[0] for name, values in one.env.items()},
+            "launch_key_contents": {"peer_access": one.peer_access, "mode": "threads" if one.threads else "processes"},
+        }
+        for number, one in enumerate(figure.load().launches)
+    ]
+
+
+def values_in(spec: dict[str, Any]) -> list[float]:
+    """The values of all points of a picture, each once for each layer that has it."""
+    return [row["value"] for rows in spec["datasets"].values() for row in rows if "value" in row]
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_each_plan_is_drawn_beside_the_papers_numbers(name: str, tmp_path: Path, described: dict[str, Any]) -> None:
-    """Every picture that the paper has the form of is drawn, or there is a reason; at least one of each figure is."""
+def test_table_picture_and_csv_of_a_figure_hold_the_same_values(
+    name: str, tmp_path: Path, described: dict[str, Any]
+) -> None:
+    """Every point is in the picture with all digits; every case is a point; no two points share a place."""
     figure = reproduce.chosen(name)[0]
-    assert set(figure.draws) <= set(FIGURES)
-    run = load(make_run(tmp_path / "run", cases=cases_of(figure), samples=8, warmup=1, info=described))
-    drawn = reproduce.pictures(run, figure, tmp_path, ".json")
-    assert drawn
-    files = [path for path, _ in drawn if path is not None]
-    assert files, drawn
-    for path in files:
-        title = json.loads(path.read_text())["title"]
-        said = " ".join(title["subtitle"])
+    cases = cases_of(figure) or [make_case("mpi", "pingpong", size, (0, 1), service_class=level)
+                                 for size in (1, 1 << 30) for level in ("0", "1")]  # fmt: skip
+    launches = launches_of(figure)
+    run = load(make_run(tmp_path / "run", cases=cases, samples=8, warmup=1, info=described, launches=launches))
+    found = drawings(run, figure)
+    drawn = dict(zip((one.picture.name for one in found), reproduce.pictures(run, figure, found, tmp_path, ".json"),
+                     strict=False))  # fmt: skip
+    stored = list(csv.DictReader(io.StringIO((tmp_path / f"{figure.plan}.csv").read_text())))
+    console = Console(file=io.StringIO(), width=400)
+    print_reproduced(console, figure, found)
+    assert isinstance(console.file, io.StringIO)
+    screen = console.file.getvalue()
+    shown = [one for one in found if one.measured]
+    assert shown
+    for drawing in shown:
+        path, _ = drawn[drawing.picture.name]
+        assert path is not None
+        spec = json.loads(path.read_text())
+        values = {point.value for point in drawing.points if point.value is not None}
+        assert set(values_in(spec)) == values
+        records = [row for row in stored if row["picture"] == drawing.picture.name]
+        assert [row["value"] for row in records] == ["" if p.value is None else repr(p.value) for p in drawing.points]
+        for point in drawing.measured:
+            assert digits(point.value) in screen
+        said = " ".join(spec["title"]["subtitle"])
         assert figure.title in said
+        assert figure.estimator in said
         for number in figure.numbers:
             assert " ".join(number.split()) in said
-        assert title["text"]
+        assert not re.search(r"launch [0-9a-f]{6}", json.dumps(spec) + screen)
+        ends = [
+            (p.panel, p.series, p.x, p.pair if drawing.picture.form == "matrix" else p.source) for p in drawing.points
+        ]
+        assert len(set(ends)) == len(ends), "two cases at one place of one series"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_case_of_a_figure_is_in_one_of_its_pictures(name: str, tmp_path: Path) -> None:
+    """But sizes and numbers of ranks that a picture leaves out by its declaration."""
+    figure = reproduce.chosen(name)[0]
+    cases = cases_of(figure)
+    launches = launches_of(figure)
+    run = load(make_run(tmp_path / "run", cases=cases, samples=2, warmup=0, launches=launches))
+    for drawing in drawings(run, figure):
+        picture = drawing.picture
+        if picture.sizes or picture.ranks or picture.form == "ratio":
+            continue
+        wanted = [
+            case
+            for case in cases
+            if (not picture.patterns or case.pattern in picture.patterns)
+            and (not picture.transports or case.transport in picture.transports)
+            and (picture.most is None or case.size_asked <= picture.most)
+        ]
+        assert len(drawing.points) - len(drawing.published) == len(wanted) * len(launches)
+
+
+@pytest.mark.parametrize(("estimator", "column"), [("mean", "mean_ns"), ("best", "min_ns"), ("median", "median_ns")])
+def test_a_picture_is_drawn_by_the_papers_statistic(estimator: str, column: str, tmp_path: Path) -> None:
+    cases = [make_case("mpi", "pingpong", 256, (0, 1), gpudirect="on")]
+    noise = Noise(sigma=1.5)
+    run = load(make_run(tmp_path / "run", cases=cases, samples=50, noise=noise))
+    figure = dataclasses.replace(reproduce.chosen("tartan:28")[0], estimator=estimator)
+    row = counted(run).rows[0]
+    latency, bandwidth = drawings(run, figure)
+    assert latency.measured[0].value == row[column] / 2e3
+    assert bandwidth.measured[0].value == pytest.approx(256 / (row[column] / 2))
+    ((path, _),) = reproduce.pictures(run, figure, [latency], tmp_path, ".json")
+    assert path is not None
+    assert latency.measured[0].value in values_in(json.loads(path.read_text()))
+
+
+def test_every_pair_of_a_figure_over_pairs_is_drawn(tmp_path: Path) -> None:
+    targets = {"sc24:4": [str(one) for one in range(1, 8)], "infinity-fabric:7": [f"GPU 0 to {k}" for k in range(1, 8)]}
+    for name, ends in targets.items():
+        figure = reproduce.chosen(name)[0]
+        plan = prepare_on(figure.load(), systems.load(SYSTEM), [])
+        cases = [case for launch in plan.launches for case in launch.cases]
+        run = load(make_run(tmp_path / figure.plan, cases=cases, samples=2, warmup=0))
+        drawing = drawings(run, figure)[0]
+        there = {
+            point.series.removeprefix("copy_engine, ") if name != "sc24:4" else point.x for point in drawing.measured
+        }
+        assert there == set(ends)
+
+
+def test_latencies_and_bandwidths_are_the_papers_quantities() -> None:
+    """As the papers' own captions say: by picture what is on each axis and in which unit."""
+    expected = {
+        ("infinity-fabric:11", "latency"): ("ranks", "latency"), ("infinity-fabric:11", "rccl"): ("ranks", "latency"),
+        ("openpower:6", "bandwidth"): ("size", "goodput"), ("openpower:8", "bandwidth"): ("size", "goodput"),
+        ("openpower:6", "latency"): ("size", "latency"), ("sc24:8", "goodput"): ("size", "goodput"),
+        ("tartan:28", "latency"): ("size", "latency"), ("tartan:28", "bandwidth"): ("size", "goodput"),
+        ("tartan:19", "latency"): ("ranks", "latency"), ("tartan:19", "bandwidth"): ("ranks", "busbw"),
+        ("tartan:19", "sizes"): ("size", "busbw"), ("tartan:5", "latency"): ("size", "latency"),
+        ("infinity-fabric:6", "latency"): ("size", "latency"),
+    }  # fmt: skip
+    there = {(figure.name, picture.name): picture for figure in figures() for picture in figure.pictures}
+    for key, (x, y) in expected.items():
+        assert (there[key].x, there[key].y) == (x, y), key
+    # "latency curves use log-scale Y-axis while bandwidth curves use normal-scale Y" (Li et al., section 3.3)
+    assert there["tartan:28", "latency"].scale == "log"
+    assert there["tartan:28", "bandwidth"].scale == "linear"
+    for figure in DRAWN:
+        drawn = {number for picture in figure.pictures for number in picture.covers or figure.covers}
+        assert drawn == set(figure.covers), figure.name
+
+
+def test_what_was_not_measured_is_listed_on_the_picture(tmp_path: Path) -> None:
+    figure = reproduce.chosen("sc24:4")[0]
+    planned = prepare_on(figure.load(), systems.load(SYSTEM), [])
+    cases = [case for launch in planned.launches for case in launch.cases]
+    skipped = [(case, "libnccl.so.2 was not found") for case in cases if case.transport == "ccl"]
+    left = [case for case in cases if case.transport != "ccl"]
+    statuses = {left[0].case_key: ("timeout", ""), left[1].case_key: ("failed", "the peer ended")}
+    run = load(make_run(tmp_path / "run", cases=left, skipped=skipped, statuses=statuses, samples=4, warmup=0))
+    found = drawings(run, figure)
+    (path, _), *_ = reproduce.pictures(run, figure, found, tmp_path, ".json")
+    assert path is not None
+    said = " ".join(json.loads(path.read_text())["title"]["subtitle"])
+    assert "Not measured here: 8 of 28 cases." in said
+    assert "nccl (7): libnccl.so.2 was not found" in said
+    assert "(1): the peer ended" in said
+    assert "Ended by their time limit, with fewer samples: 1 case." in said
+
+
+def test_launches_are_called_as_the_figures_plan_calls_them(tmp_path: Path) -> None:
+    figure = reproduce.chosen("tartan:5")[0]
+    run = load(make_run(tmp_path / "run", cases=cases_of(figure), samples=2, warmup=0, launches=launches_of(figure)))
+    assert {point.panel for one in drawings(run, figure) for point in one.points} == {"peer", "pcie"}
+    labels = set(Results(run).mechanisms.values())
+    assert {"peer_access=off" in label for label in labels} == {True, False}
+    assert not any("launch " in label for label in labels)
+
+
+def test_values_far_apart_are_not_drawn_on_a_linear_axis(tmp_path: Path) -> None:
+    """Between nodes, a mechanism a thousand times slower would put all others on zero."""
+    figure = reproduce.chosen("sc24:9")[0]
+    cases = [make_case(t, "alltoall", 1 << 21, tuple(range(n))) for t in ("ccl", "mpi") for n in (2, 4)]
+    run = load(make_run(tmp_path / "run", cases=cases, samples=4, warmup=0,
+                        time_ns=lambda case: 1e9 if case.transport == "mpi" else 1e5))  # fmt: skip
+    linear = dataclasses.replace(figure, pictures=(dataclasses.replace(figure.pictures[0], scale="linear"),))
+    for one in (figure, linear):
+        (path, _), *_ = reproduce.pictures(run, one, drawings(run, one), tmp_path, ".json")
+        assert path is not None
+        assert '"type": "log"' in path.read_text()
+
+
+def test_published_values_are_drawn_with_where_they_were_read(tmp_path: Path) -> None:
+    """Tartan's curves of SummitDev (12 GB/s at 64 MB) beside what was measured; each value has a source."""
+    figure = reproduce.chosen("tartan:28")[0]
+    run = load(make_run(tmp_path / "run", cases=cases_of(figure), samples=2, warmup=0))
+    _, bandwidth = drawings(run, figure)
+    direct = [point for point in bandwidth.published if point.series.endswith("device memory, GPUDirect on")]
+    assert {point.x: point.value for point in direct}[64 << 20] == pytest.approx(11.69, abs=0.01)
+    assert len({point.series for point in bandwidth.published}) == 5
+    for one in DRAWN:
+        assert all(curve.read for curve in one.published)
+        names = {picture.name for picture in one.pictures}
+        assert {curve.picture for curve in one.published} <= names, one.name
+
+
+def test_csv_prints_a_figures_data_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure = reproduce.chosen("sc24:3")[0]
+    folder = make_run(tmp_path / "run", cases=cases_of(figure), samples=4, warmup=0)
+    assert run_command(["reproduce", "sc24:3", "--of", str(folder), "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    measured = [row for row in rows if row["status"] == "ok" and row["picture"] == "goodput"]
+    assert {row["unit"] for row in measured} == {"Gb/s"}
+    assert {row["statistic"] for row in measured} == {"mean"}
+    assert {row["source"] != "" for row in rows if row["status"] == "published"} == {True}
+    assert run_command(["reproduce", "sc24:3", "--csv"]) == 2
+    assert "--of RUN --csv" in capsys.readouterr().err
 
 
 def test_a_run_is_drawn_where_it_lies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("vl_convert")
     folder = make_run(tmp_path / "run", cases=cases_of(reproduce.chosen("sc24:3")[0]), samples=8, warmup=1)
     assert run_command(["reproduce", "sc24:3", "--of", str(folder)]) == 0
-    picture = folder / "sc24-3-pingpong-goodput.svg"
-    assert "sc24-3-pingpong-goodput.svg" in "".join(capsys.readouterr().out.split())
+    picture = folder / "sc24-3-goodput.svg"
+    assert "sc24-3-goodput.svg" in "".join(capsys.readouterr().out.split())
     assert "staging up to 10 times lower" in picture.read_text(encoding="utf-8")
 
 
@@ -96,21 +291,22 @@ def test_sizes_that_were_left_out_are_said_beside_the_numbers_and_on_the_picture
     few = [case for case in cases_of(reproduce.chosen("sc24:3")[0]) if case.size <= 1 << 18]
     folder = make_run(tmp_path / "run", cases=few, samples=8, warmup=1)
     assert run_command(["reproduce", "sc24:3", "--of", str(folder)]) == 0
-    said = "Not measured here: 2MiB, 16MiB, 128MiB, 1GiB."
+    said = "Not measured here: sizes 2 MiB, 16 MiB, 128 MiB, 1 GiB."
     assert said in " ".join(capsys.readouterr().out.split())
-    assert said in (folder / "sc24-3-pingpong-goodput.svg").read_text(encoding="utf-8")
+    assert said in (folder / "sc24-3-goodput.svg").read_text(encoding="utf-8")
 
 
 def test_cases_of_one_size_are_called_by_what_sets_them_apart(tmp_path: Path) -> None:
     """Fig. 8 of SC'24 by its memories; Tartan's applications by their names, which have no size to leave out."""
-    run = load(make_run(tmp_path / "run", cases=cases_of(reproduce.chosen("sc24:8")[0]), samples=8, warmup=1))
-    names = [row.words for row in reproduce.measured(run, reproduce.chosen("sc24:8")[0])]
-    assert len(set(names)) == len(names)
-    assert any("pinned memory" in name for name in names)
+    figure = reproduce.chosen("sc24:8")[0]
+    run = load(make_run(tmp_path / "run", cases=cases_of(figure), samples=8, warmup=1))
+    for drawing in drawings(run, figure):
+        assert [point.panel for point in drawing.measured] == ["device memory", "pinned memory"]
     figure = reproduce.chosen("tartan:36")[0]
     apps = load(make_run(tmp_path / "apps", cases=cases_of(figure), samples=8, warmup=1))
-    assert {row.words.split()[1] for row in reproduce.measured(apps, figure)} >= {"brq", "mam"}
-    assert reproduce.not_measured(apps, figure) == ""
+    (scaling,) = drawings(apps, figure)
+    assert {point.panel for point in scaling.points} >= {"brq", "mam"}
+    assert scaling.not_measured == []
 
 
 def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
@@ -140,30 +336,11 @@ def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
     assert "--size" in capsys.readouterr().err
 
 
-def test_tasks_that_a_paper_draws_apart_are_drawn_apart(tmp_path: Path) -> None:
-    """Fig. 8 of SC'24: device and host memory, the latency of 1 B and the goodput of 1 GiB."""
-    figure = reproduce.chosen("sc24:8")[0]
-    run = load(make_run(tmp_path / "run", cases=cases_of(figure), samples=8, warmup=1))
-    drawn = [path.name for path, _ in reproduce.pictures(run, figure, tmp_path, ".json") if path is not None]
-    memories = ("", "-pinned-pinned")
-    assert sorted(drawn) == sorted(
-        f"sc24-8-pingpong{memory}-boxes-{size}.json" for memory in memories for size in (1, 1 << 30)
-    )
-
-
 def test_what_no_plan_repeats_is_listed_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["reproduce", "tartan"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "not repeated: table 3: the list of its applications" in shown
     assert "tartan:36 36, 38" in shown
-
-
-def test_an_applications_memories_are_in_one_picture_and_a_pairs_are_not() -> None:
-    rows = [{"pattern": pattern, "source_memory": memory, "target_memory": memory, "background": ""}
-            for pattern in ("application", "pingpong") for memory in ("device", "pinned")]  # fmt: skip
-    tasks = reproduce._tasks(rows)
-    assert set(tasks) == {("application",), ("pingpong",), ("pingpong", "pinned", "pinned")}
-    assert len(tasks["application",]) == 2
 
 
 def test_copies_by_way_of_each_device_are_asked_of_those_there_are() -> None:

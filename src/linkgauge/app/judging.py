@@ -295,22 +295,32 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
 @option("--of", "of_run", type=PATH, metavar="RUN", help="Run to show beside the paper's numbers; measure nothing.")
 @flag("--dry-run", help="Print the plan's launches and cases; measure nothing.")
 @option("--system", default="", metavar="NAME|FILE", help="System to plan for, with --dry-run.")
+@flag("--csv", help="Print the figure's data of a run (--of) as CSV, in its statistic and unit.")
 @flag("--list", "list_only", help="List the figures, even where one is named.")
 @verbosity_options("Print each case as it ends.")
 def reproduce_command(
-    figure: str, out: Path | None, of_run: Path | None, dry_run: bool, system: str, list_only: bool, **launched: Any
+    figure: str,
+    out: Path | None,
+    of_run: Path | None,
+    dry_run: bool,
+    system: str,
+    csv: bool,
+    list_only: bool,
+    **launched: Any,
 ) -> int:
     """List the papers' figures, or measure one with the paper's sizes and counts and show both numbers.
 
     Takes the launch options of 'linkgauge run' (--help-all names them).
     """
     from linkgauge.plan.papers import left_out
-    from linkgauge.view import reproduce, terminal
+    from linkgauge.view import paper_points, paper_screen, reproduce, terminal
 
     found = reproduce.chosen(figure)
+    if csv and (of_run is None or len(found) > 1):
+        raise UsageError("--csv prints one figure of a run: linkgauge reproduce PAPER:FIGURE --of RUN --csv")
     screen = terminal.console()
     if list_only or len(found) > 1:
-        terminal.print_figures(screen, found, left_out())
+        paper_screen.print_figures(screen, found, left_out())
         return 0
     one = found[0]
     if of_run is None:
@@ -338,7 +348,7 @@ def reproduce_command(
         extra += [*_typed(launched), *verbosity_words()]
         status = run_command(reproduce.run_arguments(one, count, extra))
         if dry_run or status not in (0, 4) or out is None:
-            terminal.print_numbers(screen, one)
+            paper_screen.print_numbers(screen, one)
             return status
         of_run = out
     else:
@@ -347,14 +357,16 @@ def reproduce_command(
 
     loaded = load(of_run)
     if one.against:
-        from linkgauge.view.reproduce import effects
-
-        terminal.print_effects(screen, one, effects(loaded))
+        if csv:
+            raise UsageError(f"{one.name} has no picture: leave out --csv")
+        paper_screen.print_effects(screen, one, reproduce.effects(loaded))
         return status
-    terminal.print_reproduced(screen, one, reproduce.measured(loaded, one))
-    if left := reproduce.not_measured(loaded, one):
-        screen.print(left)
-    terminal.print_pictures(screen, reproduce.pictures(loaded, one, loaded.path))
+    drawings = paper_points.drawings(loaded, one)
+    if csv:
+        click.echo(paper_points.as_csv(record for each in drawings for record in each.records()), nl=False)
+        return status
+    paper_screen.print_reproduced(screen, one, drawings)
+    paper_screen.print_pictures(screen, reproduce.pictures(loaded, one, drawings, loaded.path))
     return status
 
 

@@ -1,4 +1,5 @@
-"""The papers' figures: each is a built-in plan, and says what to draw of it, how the paper reckons, and its numbers.
+"""The papers' figures: each is a built-in plan, and says what its pictures show, which statistic the paper
+uses, and the values that the paper states.
 
 A paper is one file in linkgauge/plans/; docs/reference/plans.md (The papers' plans) says what stands in it.
 """
@@ -11,7 +12,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.model.shape import as_it_is, checked, each, mapping, only, read_toml, table, text, whole
+from linkgauge.model.quantity import parse_size
+from linkgauge.model.shape import (
+    as_it_is,
+    checked,
+    each,
+    mapping,
+    number,
+    one_of,
+    one_or_more,
+    only,
+    parsed_by,
+    read_toml,
+    table,
+    text,
+    whole,
+)
 from linkgauge.plan.model import Plan
 from linkgauge.plan.plan_file import PLAN, plan_of_tables
 
@@ -19,15 +35,64 @@ FOLDER = Path(__file__).resolve().parent.parent / "plans"
 PAPERS = ("sc24", "infinity-fabric", "openpower", "tartan", "leonardo")
 
 
+FORMS = ("curve", "bars", "boxes", "matrix", "ratio", "kinds")
+PLACES = ("size", "ranks", "devices", "target", "route")
+QUANTITIES = ("goodput", "busbw", "latency")
+UNITS = ("GB/s", "Gb/s", "us")
+ENDS = ("first", "last")
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """What one picture of a figure shows; the table, the chart and the CSV file are made from it.
+
+    `x` is one of PLACES. `panel` and `series` name dimensions of a case; a dimension that varies and stands in neither
+    tells series apart if it says how data is moved, else panels. So no case is left out silently. `patterns`,
+    `transports`: only these cases. `sizes`, `ranks`: only these, or the first or last one of each pattern. `most`: no
+    larger size. `counts` is how many bytes the paper counts for one byte of ours. `scale` is of the vertical axis.
+    """
+
+    name: str
+    form: str = "curve"
+    x: str = "size"
+    y: str = "goodput"
+    unit: str = ""
+    scale: str = "log"
+    covers: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    transports: tuple[str, ...] = ()
+    sizes: str | tuple[int, ...] = ()
+    ranks: str = ""
+    most: int | None = None
+    panel: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    counts: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedCurve:
+    """Values that a paper states: points of one picture, in its unit. `read` says where in the paper they stand.
+
+    `where` names dimensions of the cases beside which they are drawn. `level`: one value for every place.
+    """
+
+    picture: str
+    series: str
+    read: str
+    points: tuple[tuple[float, float], ...] = ()
+    level: float | None = None
+    where: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
 @dataclasses.dataclass(frozen=True)
 class Figure:
     """A paper's figures or tables that one plan repeats.
 
-    `covers` are their numbers in the paper; none: a plan that is measured beside another figure's. `draws` names the
-    pictures of `linkgauge plot`, in the paper's form. `estimator` is how the paper sums up a case's samples (mean,
-    median, best), `unit` the one it prints. `ranks` is `each` where it is measured on 2, 3, ... devices, `via` where
-    copies go by way of each device. `nodes` is how many a faithful repetition needs. `against` names the launch without
-    settings where the paper tells what settings give: the others' times are held against its.
+    `covers` are their numbers in the paper. `pictures` say what is drawn, `published` what the paper states, and
+    `curves` names a built-in file of published curves. `estimator` is how the paper sums up a case's samples (mean,
+    median, best), `unit` the one in which it prints rates. `ranks` is `each` where it is measured on 2, 3, ... devices,
+    `via` where copies go by way of each device. `nodes` is how many a faithful repetition needs. `against` names the
+    launch without settings where the paper tells what settings give: the others' times are held against its.
     """
 
     name: str  # PAPER:FIGURE
@@ -35,7 +100,9 @@ class Figure:
     file: Path
     tables: Mapping[str, Any] = dataclasses.field(repr=False)  # the plan's
     covers: tuple[str, ...] = ()
-    draws: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    published: tuple[PublishedCurve, ...] = ()
+    curves: str = ""
     estimator: str = ""
     unit: str = ""
     numbers: tuple[str, ...] = ()
@@ -69,10 +136,32 @@ class LeftOut:
 
 
 _OWN = {
-    "covers": each(text), "draws": each(text), "estimator": text, "unit": text, "numbers": each(text), "ranks": text,
-    "via": text, "nodes": whole(1), "against": text,
+    "covers": each(text), "estimator": text, "unit": one_of(UNITS), "numbers": each(text), "ranks": text,
+    "via": text, "nodes": whole(1), "against": text, "curves": text,
 }  # fmt: skip
-_figure = only({**_OWN, **dict.fromkeys(PLAN, as_it_is), "case": each(table({}, as_it_is))})
+
+
+def _sizes(value: Any, at: str) -> str | tuple[int, ...]:
+    return str(value) if value in ENDS else tuple(each(_size)(value, at))
+
+
+_size = parsed_by(parse_size)
+_picture = only(
+    {"name": text, "form": one_of(FORMS), "x": one_of(PLACES), "y": one_of(QUANTITIES), "unit": one_of(UNITS),
+     "scale": one_of(("log", "linear")), "covers": each(text), "patterns": each(text), "transports": each(text),
+     "sizes": _sizes, "ranks": one_of(ENDS), "most": _size, "panel": each(text), "series": each(text),
+     "counts": number(0.0)},
+    ("name",),
+)  # fmt: skip
+_published = only(
+    {"picture": one_or_more(text), "series": text, "read": text, "points": each(each(number(), 2, 2)),
+     "level": number(0.0), "where": mapping(as_it_is)},
+    ("picture", "series", "read"),
+)  # fmt: skip
+_figure = only(
+    {**_OWN, **dict.fromkeys(PLAN, as_it_is), "case": each(table({}, as_it_is)), "picture": each(_picture),
+     "published": each(_published)}
+)  # fmt: skip
 _paper = only(
     {"title": text, "estimator": text, "unit": text, "figure": mapping(as_it_is), "every_case": table({}, as_it_is),
      "left_out": each(only({"covers": each(text), "why": text}, ("covers", "why")))},
@@ -91,8 +180,24 @@ def read_paper(file: Path) -> tuple[list[Figure], list[LeftOut]]:
         own = {name: document[name] for name in ("estimator", "unit") if name in document} | {
             name: tuple(value) if isinstance(value, list) else value for name, value in entry.items() if name in _OWN
         }
-        found.append(Figure(f"{paper}:{key}", document["title"], file, tables, **own))
+        pictures = tuple(Picture(**_frozen(one)) for one in entry.get("picture", ()))
+        curves = tuple(
+            PublishedCurve(**{**_frozen(one), "picture": name})
+            for one in entry.get("published", ())
+            for name in one["picture"]
+        )
+        found.append(
+            Figure(f"{paper}:{key}", document["title"], file, tables, pictures=pictures, published=curves, **own)
+        )
     return found, [LeftOut(paper, tuple(entry["covers"]), entry["why"]) for entry in document["left_out"]]
+
+
+def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _tuple(value) for name, value in entry.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
 @functools.cache

@@ -46,13 +46,24 @@ def launch_names(launches: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> 
     if len(wanted) < 2:
         return dict.fromkeys(wanted, "")
     libraries = {key: str(json_object(known.get(key, {}).get("mpi")).get("name") or "") for key in wanted}
-    settings = settings_apart({key: json_object(known.get(key, {}).get("env")) for key in wanted})
+    settings = settings_apart({key: launch_settings(known.get(key, {})) for key in wanted})
     names = {}
     for key in wanted:
         library = (libraries[key] or "no MPI") if len(set(libraries.values())) > 1 else ""
         names[key] = f"{library} {settings[key]}".strip()
     alike = [name for name in names.values() if list(names.values()).count(name) > 1]
     return {key: f"{name} launch {key[:6]}".strip() if name in alike else name for key, name in names.items()}
+
+
+def launch_settings(launch: Mapping[str, Any]) -> dict[str, str]:
+    """Return a launch's environment, and as `peer_access` and `ranks` what it was asked that is not as usual."""
+    contents = json_object(launch.get("extra")).get("launch_key_contents") or {}
+    found = {name: str(value) for name, value in json_object(launch.get("env")).items()}
+    if contents.get("peer_access") is False:
+        found["peer_access"] = "off"
+    if contents.get("mode") == "threads":
+        found["ranks"] = "threads"
+    return found
 
 
 def launch_devices(launches: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:

@@ -81,7 +81,10 @@ class _Source:
 
     def panel(self, by_size: bool = False, fits: Callable[[Row], bool] = lambda row: True) -> tuple[list[Row], str]:
         """Return the rows of the first task of the selection, of those that fit if any does, and a note on others."""
-        kept = [[row for row in rows if self.keeps(row, by_size)] for _, rows in self.results.panels]
+        panels = self.results.panels
+        if self.selection.devices:  # of many pairs only one is a panel, unless these are asked for
+            panels = self.results.only([row for row in self.results.rows if self.keeps(row, False)]).panels
+        kept = [[row for row in rows if self.keeps(row, by_size)] for _, rows in panels]
         kept = [rows for rows in kept if rows]
         kept = [rows for rows in kept if fits(rows[0])] or kept
         if not kept:

@@ -10,24 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from linkgauge import __version__
 from linkgauge.errors import UsageError, nearest
 from linkgauge.findings.compare_runs import words_of
-from linkgauge.model.background import loads_of
-from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.quantity import format_size
 from linkgauge.model.shape import json_object
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
 from linkgauge.stats.launches import shown_transports
 from linkgauge.stats.paired import paired_shift
+from linkgauge.store.folder import write_atomically
 from linkgauge.tune.table import libraries
+from linkgauge.view.paper_points import Drawing, as_csv
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
-
-ESTIMATORS = {"mean": "mean_ns", "median": "median_ns", "best": "min_ns"}
-_UNITS = {"GB/s": 1e9, "Gb/s": 1e9 / 8, "us": 1e3}
 
 
 def chosen(asked: str) -> list[Figure]:
@@ -52,100 +49,90 @@ def run_arguments(figure: Figure, device_count: int, extra: list[str]) -> list[s
     return [*arguments, *extra]
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One measured case by the paper's estimator, in the paper's unit."""
+def pictures(
+    run: Run, figure: Figure, found: Sequence[Drawing], folder: Path, suffix: str = ".svg"
+) -> list[tuple[Path | None, str]]:
+    """Draw a figure's pictures in `folder`, with the paper's values, and what was not measured below the title.
 
-    words: str
-    value: float | None
-    status: str
-    reason: str
-
-
-def measured(run: Run, figure: Figure) -> list[Row]:
-    """Return a run's cases as the figure's paper would print them: its estimator, its unit."""
-    from linkgauge.findings.compare_runs import words_of
-    from linkgauge.stats.attempts import counted
-    from linkgauge.stats.series import HEADLINE
-
-    rows = []
-    shown = shown_transports(run.launches.to_pylist())
-    for row in counted(run).rows:
-        if row["lane"] != HEADLINE:
-            continue
-        time = row[ESTIMATORS[figure.estimator]]
-        value = None
-        if time and figure.unit == "us":
-            value = time / _UNITS["us"] * PATTERNS[row["pattern"]].latency_share
-        elif time and row["goodput_bytes_per_s"]:
-            # Goodput scales with the estimator's time; of collectives Li et al. print bus bandwidth.
-            value = row["goodput_bytes_per_s"] * row["median_ns"] / time / _UNITS[figure.unit]
-            if figure.paper == "tartan":
-                value *= float(PATTERNS[row["pattern"]].bus_factor(row["ranks"] // row["groups"]))
-        rows.append(Row(words_of(row, shown), value, str(row["status"]), str(row["reason"] or "")))
-    return rows
-
-
-def not_measured(run: Run, figure: Figure) -> str:
-    """Return which of the figure's sizes a run (of `--max-size`, a time limit) has nothing of, in a sentence."""
-    tables = [table for table in figure.load().cases if "application" not in table.values["pattern"]]
-    sizes = {size for table in tables for size in table.values["size"] if isinstance(size, int)}
-    there = {row.record["size_asked"] for row in run.rows() if row.status in ("ok", "timeout")}
-    missing = sorted(size for size in sizes - there if size > 0)
-    return f"Not measured here: {', '.join(map(format_size, missing))}." if missing and there else ""
-
-
-def pictures(run: Run, figure: Figure, folder: Path, suffix: str = ".svg") -> list[tuple[Path | None, str]]:
-    """Draw a figure in its paper's form, the check numbers below the title, in `folder`.
-
-    `suffix` is the files' form as in `linkgauge plot`.
+    `suffix` is the files' form as in `linkgauge plot`. The figure's CSV file lies beside them.
 
     Returns each file with a note on what it leaves out, or None with the reason why it is not drawn.
     """
     from linkgauge.errors import LinkgaugeError
     from linkgauge.view import charts
+    from linkgauge.view.figures import write_figure
+    from linkgauge.view.paper_charts import chart_of
+
+    drawn: list[tuple[Path | None, str]] = []
+    for drawing in found:
+        name = f"{figure.plan}-{drawing.picture.name}"
+        if not drawing.measured:
+            why = "; ".join(drawing.not_measured) or "this run has no case of it"
+            drawn.append((None, f"{name}: {why}"))
+            continue
+        try:
+            with charts.drawing():
+                chart = charts.themed(chart_of(drawing), title_of(drawing), subtitle_of(run, drawing))
+                spec = charts.spec_of(chart, validate=False)
+            write_figure(spec, folder / f"{name}{suffix}")
+            drawn.append((folder / f"{name}{suffix}", ""))
+        except LinkgaugeError as error:
+            drawn.append((None, f"{name}: {error}"))
+    if any(picture.form == "kinds" for picture in figure.pictures):
+        drawn.append(_kinds(run, figure, folder / f"{figure.plan}-kinds{suffix}"))
+    write_atomically(
+        folder / f"{figure.plan}.csv", as_csv(record for one in found for record in one.records()).encode()
+    )
+    return drawn
+
+
+def _kinds(run: Run, figure: Figure, path: Path) -> tuple[Path | None, str]:
+    """Draw where the time of a figure's applications went."""
+    from linkgauge.errors import LinkgaugeError
     from linkgauge.view.figures import Selection, draw, write_figure
     from linkgauge.view.limits import Limits
     from linkgauge.view.results import Results
 
-    results, limits = Results(run), Limits(run)
-    unit = figure.unit if figure.unit in ("GB/s", "Gb/s") else "GB/s"
-    own = ("table", "section")
-    numbers = ", ".join(number if number.startswith(own) else f"Fig. {number}" for number in figure.covers)
-    lines = [f"{figure.title}, {numbers}. The paper:", *figure.numbers, not_measured(run, figure)]
-    subtitle = [part for line in lines for part in textwrap.wrap(line, 90)]
-    drawn: list[tuple[Path | None, str]] = []
-    for words, rows in _tasks(results.rows).items():
-        part = results.only(rows)
-        for name in figure.draws:
-            sizes = sorted({row["size"] for row in rows}) if name == "boxes" else [None]
-            for size in sizes:
-                named = "-".join((figure.plan, *words, name, *(() if size is None else (str(size),))))
-                path = folder / (named + suffix)
-                try:
-                    with charts.drawing():
-                        spec, note = draw(part, limits, name, Selection(size_bytes=size, unit=unit))
-                    spec["title"] = {**spec["title"], "subtitle": subtitle}
-                    write_figure(spec, path)
-                    drawn.append((path, note))
-                except LinkgaugeError as error:
-                    drawn.append((None, f"{named}: {error}"))
-    return drawn
+    try:
+        spec, note = draw(Results(run), Limits(run), "kinds", Selection())
+        said = _wrapped([f"{figure.title}, {covered(figure.covers)}. The paper:", *figure.numbers])
+        spec["title"] = {**spec["title"], "subtitle": said}
+        write_figure(spec, path)
+        return path, note
+    except LinkgaugeError as error:
+        return None, f"{path.stem}: {error}"
 
 
-def _tasks(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Return the rows by what a picture must not mix, in words: pattern, memories but devices' own, patterns of loads.
+def covered(covers: Sequence[str]) -> str:
+    """Return the numbers of figures as a paper writes them: `Figs. 3, 4`, `table 1`."""
+    numbers = [one for one in covers if one[0].isdigit()]
+    first = [f"Fig{'s' if len(numbers) > 1 else ''}. {', '.join(numbers)}"] if numbers else []
+    return ", ".join([*first, *(one for one in covers if not one[0].isdigit())])
 
-    An application's memories are ways to do the same, which its pictures compare.
-    """
-    tasks: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        memories = (row["source_memory"], row["target_memory"])
-        apart = memories != ("device", "device") and not PATTERNS[row["pattern"]].scripted
-        loads = [load.case.pattern for load in loads_of(row["background"])] if row["background"] else []
-        words = (row["pattern"], *(memories if apart else ()), *(f"beside-{load}" for load in loads))
-        tasks.setdefault(words, []).append(row)
-    return tasks
+
+def title_of(drawing: Drawing) -> str:
+    """Return a picture's title: which figure of which paper, and what of it."""
+    figure, picture = drawing.figure, drawing.picture
+    authors = figure.title.partition(" et al.")[0].partition(",")[0]
+    return f"{authors}, {covered(picture.covers or figure.covers)} · {picture.name.replace('-', ' ')}"
+
+
+def subtitle_of(run: Run, drawing: Drawing) -> list[str]:
+    """Return the lines below a picture's title: paper, statistic, machine, the paper's numbers, what is missing."""
+    from linkgauge.view.results import machine_words
+
+    figure = drawing.figure
+    host, devices = machine_words(run)
+    when = str(run.info.get("start") or "")[:10]
+    machine = ", ".join(part for part in (*devices, host, when, f"Linkgauge {__version__}") if part)
+    spread = "Band: quartiles. " if drawing.picture.form == "curve" and figure.estimator != "best" else ""
+    spread = "Box: quartiles, whiskers: 5 and 95 %, diamond: mean. " if drawing.picture.form == "boxes" else spread
+    lines = [figure.title, f"Statistic: {figure.estimator}. {spread}Measured on {machine}.", *drawing.not_measured]
+    return _wrapped([*lines, "The paper:", *figure.numbers])
+
+
+def _wrapped(lines: Sequence[str]) -> list[str]:
+    return [part for line in lines for part in textwrap.wrap(line, 100)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,12 +17,11 @@ from linkgauge.apps.catalog import label
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.shape import json_object
 from linkgauge.model.transports import order_of
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
-from linkgauge.stats.launches import settings_apart, shown_transports
+from linkgauge.stats.launches import launch_settings, settings_apart, shown_transports
 from linkgauge.stats.summary import DERIVED, STATISTICS, summarize
 from linkgauge.store.schema import identity_of
 from linkgauge.system.switches import Switches
@@ -293,8 +292,8 @@ def _names(keys: list[Key], environments: dict[str, dict[str, str]], shown: Call
 
 def _environments(run: Run) -> dict[str, dict[str, str]]:
     return {
-        row["launch_key"] or "": json_object(row["env"])
-        for row in run.launches.select(["launch_key", "env"]).to_pylist()
+        row["launch_key"] or "": launch_settings(row)
+        for row in run.launches.select(["launch_key", "env", "extra"]).to_pylist()
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -19,11 +18,9 @@ from linkgauge.findings.finding import SEVERITIES, Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.verdicts import Checked, Outcome, Verdict
 from linkgauge.model.quantity import format_duration as time_text
-from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.judged import by_kind
-from linkgauge.view.reproduce import Effect, Row
 from linkgauge.view.units import count_text
 
 _STYLES = {
@@ -46,7 +43,8 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=max(160, found.width))
 
 
-def _text(value: str, style: str = "") -> Text:
+def text_of(value: str, style: str = "") -> Text:
+    """Return a stranger's text as it is printed: nothing in it is a command to the terminal."""
     return Text(clean(value), style=style)
 
 
@@ -72,19 +70,19 @@ def print_findings(
         out.print(Text(f"{first.severity:<5} ", style=_STYLES[first.severity]) + Text(f"{first.rule}{count}", "bold"))
         for finding in kind:
             sure = "" if first.severity == "note" else f" ({finding.confidence:.0%} sure)"
-            _indented(out, _text(f"{finding.sentence}{sure}"))
+            _indented(out, text_of(f"{finding.sentence}{sure}"))
             if first.severity != "note":
                 for item in finding.evidence[:evidence]:
-                    _indented(out, _text(f"Evidence: {item.text}"))
+                    _indented(out, text_of(f"Evidence: {item.text}"))
                 if len(finding.evidence) > evidence:
                     more = f"and {len(finding.evidence) - evidence} more, with the cases: --json"
                     _indented(out, Text(more, style="dim"))
         for fix in dict.fromkeys(finding.fix for finding in kind):
-            _indented(out, Text("Fix: ", style="bold") + _text(fix))
+            _indented(out, Text("Fix: ", style="bold") + text_of(fix))
         out.print()
-    out.print(_text(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
+    out.print(text_of(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
     if unseen:
-        out.print(_text(unseen, "dim"))
+        out.print(text_of(unseen, "dim"))
 
 
 def _indented(out: Console, text: Text) -> None:
@@ -110,24 +108,26 @@ def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "
 
 def print_comparison(out: Console, found: RunComparison, names: tuple[str, str], limit: int) -> None:
     """Print what changed: pools first, then cases, the largest shifts first."""
-    out.print(_text(f"{names[1]} against {names[0]}: {found.how}. Shifts are of times: + is slower."))
+    out.print(text_of(f"{names[1]} against {names[0]}: {found.how}. Shifts are of times: + is slower."))
     for note in found.notes:
-        out.print(_text(note))
+        out.print(text_of(note))
     counts = ", ".join(f"{found.count(v)} {v}" for v in ("worse", "better", "same", "cannot tell"))
-    out.print(_text(f"{len(found.cases)} cases: {counts}."))
+    out.print(text_of(f"{len(found.cases)} cases: {counts}."))
     if found.only_first or found.only_second:
-        out.print(_text(f"Without a partner: {found.only_first} of the first run, {found.only_second} of the second."))
+        out.print(
+            text_of(f"Without a partner: {found.only_first} of the first run, {found.only_second} of the second.")
+        )
     for words, how in found.failed:
-        out.print(Text("worse ", style=_STYLES["worse"]) + _text(f"{words}: {how}"))
+        out.print(Text("worse ", style=_STYLES["worse"]) + text_of(f"{words}: {how}"))
     pools = [p for p in found.pools if p.comparison.verdict in ("worse", "better") or p.kind == "run"]
     if pools:
-        table = _table("pooled", "cases", "verdict", "shift", "95 % interval")
+        table = table_of("pooled", "cases", "verdict", "shift", "95 % interval")
         for pool in pools:
-            table.add_row(_text(pool.name), str(pool.cases), *_shift(pool.comparison))
+            table.add_row(text_of(pool.name), str(pool.cases), *_shift(pool.comparison))
         out.print(table)
         for why in dict.fromkeys(pool.comparison.reason for pool in pools if pool.comparison.reason):
             of = ", ".join(pool.name for pool in pools if pool.comparison.reason == why)
-            out.print(_text(f"{of}: {why}", "dim"))
+            out.print(text_of(f"{of}: {why}", "dim"))
         out.print()
     told = sorted(
         (c for c in found.cases if c.comparison.verdict != "same"),
@@ -143,17 +143,17 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     alike = len(told) > 1 and len(reasons) == 1  # said once
     columns = ["case", "before", "after", "verdict", "shift", "95 % interval"]
     columns += ["bootstrap"] if resampled else []
-    table = _table(*columns, *([] if alike else ["why"]))
+    table = table_of(*columns, *([] if alike else ["why"]))
     for case in told[:limit]:
         a, b = (time_text(v) if math.isfinite(v) else "-" for v in case.comparison.median_ns)
         boot = (
             [f"{case.bootstrap.low:+.1%} to {case.bootstrap.high:+.1%}" if case.bootstrap else ""] if resampled else []
         )
-        reason = [] if alike else [_text(case.comparison.reason)]
-        table.add_row(_text(case.words), a, b, *_shift(case.comparison), *boot, *reason)
+        reason = [] if alike else [text_of(case.comparison.reason)]
+        table.add_row(text_of(case.words), a, b, *_shift(case.comparison), *boot, *reason)
     out.print(table)
     if alike and (common := reasons.pop()):
-        out.print(_text(f"Each of these: {common}", "dim"))
+        out.print(text_of(f"Each of these: {common}", "dim"))
     if len(told) > limit:
         out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
 
@@ -173,7 +173,8 @@ def _percent(share: float) -> str:
     return f"{share:+.1%}" if abs(share) < 0.0995 else f"{share:+.0%}"
 
 
-def _table(*columns: str) -> Table:
+def table_of(*columns: str) -> Table:
+    """Return an empty table without lines, numbers to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(columns):
         table.add_column(
@@ -191,15 +192,15 @@ def print_check(out: Console, checked: Checked, standings: Sequence[Standing], l
     word, _, counts = verdict_words(checked).partition(":")
     out.print(Text(word, style=style) + Text(f":{counts}."))
     for note in checked.notes:
-        out.print(_text(note))
+        out.print(text_of(note))
     told = _grouped([v for v in checked.verdicts if v.outcome != "pass"])
     for group in told[:limit]:
         worst = group[0]
         source = f"[{worst.source}]" if worst.source and worst.source != FINDINGS else ""
         out.print()
         head = Text(f"{worst.outcome.upper()}  ", style=_STYLES[worst.outcome])
-        out.print(head + _text(_short_words(group, checked), "bold"))
-        _indented(out, Text(" ").join(filter(None, (_text(worst.reason), _text(source, "dim")))))
+        out.print(head + text_of(_short_words(group, checked), "bold"))
+        _indented(out, Text(" ").join(filter(None, (text_of(worst.reason), text_of(source, "dim")))))
     if len(told) > limit:
         out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
     if standings:
@@ -278,17 +279,17 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     outliers = sum(one.outlier for one in standings)
     nodes, devices = (len({one.name for one in standings if one.kind == kind}) for kind in ("node", "device"))
     out.print(Text(f"The fleet: {nodes} nodes, {devices} devices, {outliers} outliers.", style="bold"))
-    table = _table("", "kind", "slower", "deviations", "cases", "identity", "run")
+    table = table_of("", "kind", "slower", "deviations", "cases", "identity", "run")
     for one in standings[: max(outliers, min(limit, 10))]:
         style = _STYLES["fail"] if one.outlier else ""
         table.add_row(
-            _text(one.name, style),
+            text_of(one.name, style),
             one.kind,
             f"{one.share:+.1%}",
             f"{one.score:.1f}",
             str(one.cases),
-            _text(one.identity),
-            _text(one.run),
+            text_of(one.identity),
+            text_of(one.run),
         )
     out.print(table)
 
@@ -306,91 +307,23 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
         interval = f" ({one.interval_words})" if wide and one.interval_words else ""
         lines.append(
             {
-                "task": _text("" if one.task == last else one.task if wide else one.task.replace(" on ", " "), "bold"),
+                "task": text_of(
+                    "" if one.task == last else one.task if wide else one.task.replace(" on ", " "), "bold"
+                ),
                 "sizes": Text(one.sizes.replace(" to ", "-")),
-                "use": _text(" or ".join((one.best, *one.alike))),
-                "next is slower by": _text(f"{one.second} {margin}{interval}" if one.second else ""),
-                "export": _text(" ".join(f"{name}={value}" for name, value in one.exports)),
+                "use": text_of(" or ".join((one.best, *one.alike))),
+                "next is slower by": text_of(f"{one.second} {margin}{interval}" if one.second else ""),
+                "export": text_of(" ".join(f"{name}={value}" for name, value in one.exports)),
             }
         )
         last = one.task
     filled = [name for name in lines[0] if any(line[name].plain for line in lines)] if lines else []
-    table = _table(*filled)
+    table = table_of(*filled)
     for line in lines:
         table.add_row(*(line[name] for name in filled))
     out.print(table)
     if "next is slower by" in filled:
         note = "Slower by: percent of time, at the size of the range where it is most"
-        out.print(_text(f"{note} (95 % interval)." if wide else f"{note}.", "dim"))
+        out.print(text_of(f"{note} (95 % interval)." if wide else f"{note}.", "dim"))
     for name, why in absent:
-        out.print(_text(f"Not measured: {name} ({why})."))
-
-
-def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[LeftOut]) -> None:
-    """List the papers' figures with their plans, and those that have none with the reason."""
-    for paper in dict.fromkeys(one.paper for one in figures):
-        mine = [one for one in figures if one.paper == paper]
-        out.print(_text(f"{paper}: {mine[0].title}", "bold"))
-        table = _table("figure", "covers", "plan", "nodes", "what")
-        for one in mine:
-            counts = "; on 2, 3, ... devices" if one.ranks == "each" else ""
-            what = _text(f"{one.load().description} {one.estimator} in {one.unit}{counts}")
-            table.add_row(one.name, ", ".join(one.covers), one.plan, str(one.nodes), what)
-        out.print(table)
-        for other in left_out:
-            if other.paper == paper:
-                out.print(_text(f"  not repeated: {', '.join(other.covers)}: {other.why}"))
-        out.print()
-    out.print(
-        "linkgauge reproduce PAPER:FIGURE measures one here; of more nodes with --hosts A,B or, in a job, --nodes all."
-    )
-
-
-def print_pictures(out: Console, pictures: Sequence[tuple[Path | None, str]]) -> None:
-    """Print where the pictures are, and why one is not there."""
-    for path, note in pictures:
-        if path is None:
-            out.print(_text(f"not drawn: {note}"))
-        else:
-            out.print(_text(f"drawn in {path}" + (f" ({note})" if note else "")))
-
-
-def print_numbers(out: Console, figure: Figure) -> None:
-    """Print a figure's check numbers."""
-    out.print(_text(f"{figure.name} ({figure.title}), {figure.estimator} in {figure.unit}; the paper:", "bold"))
-    for text in figure.numbers:
-        out.print(_text("  " + text))
-
-
-def print_effects(out: Console, figure: Figure, effects: Sequence[Effect]) -> None:
-    """Print what each setting gives over the default, above the paper's numbers; what nothing reads in one line."""
-    table = _table("setting", "case", "default", "with it", "95 % interval", "verdict")
-    for one in effects:
-        if one.unread:
-            continue
-        change = interval = "-"
-        if one.shift is not None:
-            change = f"{1 / (1 + one.shift.share):.2f}x"
-            interval = f"{1 / (1 + one.shift.high):.2f} to {1 / (1 + one.shift.low):.2f}, {one.pairs} pairs"
-        table.add_row(one.setting, _text(one.words), time_text(one.default_ns), change, interval, one.verdict)
-    if table.row_count:
-        out.print(table)
-    for why in dict.fromkeys(one.unread for one in effects if one.unread):
-        seen = [one for one in effects if one.unread == why and one.verdict not in ("no change seen", "cannot tell")]
-        odd = f"; yet {len(seen)} of its cases differ: launches do" if seen else ""
-        out.print(_text(f"{why}{odd}"))
-    if not effects:
-        out.print(_text("no case of these settings could be measured here: 'linkgauge show' says why"))
-    out.print(_text(f"{figure.name} ({figure.title}), median over median; the paper:", "bold"))
-    for text in figure.numbers:
-        out.print(_text("  " + text))
-
-
-def print_reproduced(out: Console, figure: Figure, rows: Sequence[Row]) -> None:
-    """Print what was measured by the paper's estimator and unit, above the paper's numbers."""
-    table = _table("measured", f"{figure.estimator}, {figure.unit}", "why")
-    for row in rows:
-        value = f"{row.value:.4g}" if row.value is not None else row.status
-        table.add_row(_text(row.words), value, _text(row.reason if row.value is None else ""))
-    out.print(table)
-    print_numbers(out, figure)
+        out.print(text_of(f"Not measured: {name} ({why})."))

@@ -1,0 +1,252 @@
+"""A paper's picture from its points: panels as the paper arranges them, one color and mark a series, its values too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from linkgauge.view import charts
+from linkgauge.view.charts import Chart
+from linkgauge.view.paper_points import PUBLISHED, Drawing, Point
+from linkgauge.view.paper_rows import SPREAD, size_words
+from linkgauge.view.units import digits
+
+# Okabe and Ito's, and darker ones: for series that one transport's color would not tell apart.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#882255", "#999933", "#7F7F7F")
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3])
+_STATED = ("#444444", "#8B6F47", "#5B7B9A", "#8A5A83", "#6B8E5A", "#A05A5A")
+_LEGEND_LETTERS = 90
+_FAR_APART = 20  # a linear axis on which values differ by more has most of them at zero
+
+
+def chart_of(drawing: Drawing) -> Chart:
+    """Return a picture's chart, a panel beside the other; its data hold every value with all digits."""
+    alt = charts.altair()
+    draw: Callable[[Drawing, list[Point], bool], Chart] = {
+        "curve": _curve, "bars": _bars, "boxes": _boxes, "matrix": _matrix, "ratio": _ratio,
+    }[drawing.picture.form]  # fmt: skip
+    names = dict.fromkeys(point.panel for point in drawing.measured)
+    several = len(names) > 1
+    panels = []
+    for name in names:
+        points = [point for point in drawing.points if point.panel == name and point.value is not None]
+        chart = draw(drawing, points, several)
+        panels.append(chart.properties(title=alt.TitleParams(text=name, fontSize=12)) if name else chart)
+    if not several:
+        return panels[0]
+    return alt.concat(*panels, columns=2 if len(panels) <= 4 else 3).resolve_scale(
+        color="shared" if drawing.picture.form in ("curve", "bars", "boxes") else "independent",
+        shape="shared", strokeDash="shared", xOffset="independent",
+    )  # fmt: skip
+
+
+def _data(drawing: Drawing, points: Sequence[Point]) -> Any:
+    return charts.data([_datum(point) for point in points])
+
+
+def _datum(point: Point) -> dict[str, Any]:
+    spread = dict(zip(SPREAD, point.spread, strict=False))
+    source = {"from": str(point.pair[0]), "to": str(point.pair[1])}
+    return {"series": point.series, "x": point.x, "place": point.place, "value": point.value, **spread, **source,
+            "status": point.status, "source": point.source, "text": digits(point.value)}  # fmt: skip
+
+
+def series_of(drawing: Drawing) -> tuple[list[str], list[str]]:
+    """Return the names of the series that were measured, and of those that the paper states, in order."""
+    return [*dict.fromkeys(one.series for one in drawing.measured)], [
+        *dict.fromkeys(one.series for one in drawing.published)
+    ]
+
+
+def _look(drawing: Drawing) -> dict[str, Any]:
+    """Return color, dash and shape of the series: a transport's own color where it tells them all apart."""
+    alt = charts.altair()
+    mine, stated = series_of(drawing)
+    transport_of = {one.series: charts.transport_of(one.transport) for one in drawing.measured}
+    apart = len(set(transport_of.values())) == len(mine)
+    colors = [charts.color_of(transport_of[one]) if apart else _COLORS[i % len(_COLORS)] for i, one in enumerate(mine)]
+    colors += [_STATED[i % len(_STATED)] for i in range(len(stated))]
+    shapes = [_SHAPES[i % len(_SHAPES)] for i in range(len(mine) + len(stated))]
+    dashes = [_DASHES[i // len(_COLORS) % len(_DASHES)] for i in range(len(mine))] + [[4, 3]] * len(stated)
+    names = [*mine, *stated]
+    wide = max(map(len, names), default=0)
+    columns = max(1, min(4, _LEGEND_LETTERS // (wide + 6)))
+    legend = alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=460, symbolOpacity=1)
+    return {
+        "color": alt.Color("series:N", scale=alt.Scale(domain=names, range=colors), legend=legend),
+        "shape": alt.Shape("series:N", scale=alt.Scale(domain=names, range=shapes), legend=legend),
+        "strokeDash": alt.StrokeDash("series:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
+    }
+
+
+def _y(drawing: Drawing, points: Sequence[Point], bars: bool = False) -> Any:
+    """Return the vertical axis: the declared scale, but logarithmic where a linear one puts values on zero."""
+    alt = charts.altair()
+    values = [float(point.value) for point in points if point.value]
+    sizes = drawing.picture.x == "size"
+    far = not sizes and bool(values) and max(values) > _FAR_APART * min(values)
+    if (drawing.picture.scale == "log" and not bars) or far:
+        return charts.log_y("value:Q", drawing.quantity, values)
+    return alt.Y("value:Q", title=drawing.quantity, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+
+
+def _places(points: Sequence[Point]) -> list[str]:
+    """Return the places of an axis of words, numbers by value."""
+    places = {point.place for point in points}
+    return sorted(places, key=lambda one: (0, int(one), "") if one.isdigit() else (1, len(one), one))
+
+
+_X_TITLES = {"ranks": "devices", "devices": "devices", "target": "to device", "route": "route"}
+
+
+def _tips(drawing: Drawing) -> list[Any]:
+    alt = charts.altair()
+    return [alt.Tooltip("series:N"), alt.Tooltip("place:N", title=drawing.picture.x),
+            alt.Tooltip("value:Q", title=f"{drawing.figure.estimator}, {drawing.quantity}")]  # fmt: skip
+
+
+def _curve(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+    alt = charts.altair()
+    look = _look(drawing)
+    if drawing.picture.x == "size":
+        x = charts.size_axis(int(point.x) for point in points)
+        x = alt.X("x:Q", **{name: value for name, value in x._kwds.items() if name in ("title", "scale", "axis")})
+    else:
+        places = _places(points)
+        x = alt.X("place:O", title=_X_TITLES[drawing.picture.x], sort=places, axis=alt.Axis(labelAngle=0))
+    y = _y(drawing, points)
+    layers = []
+    for stated in (False, True):
+        own = [point for point in points if (point.status == PUBLISHED) == stated]
+        if not own:
+            continue
+        base = alt.Chart(_data(drawing, own)).encode(x=x, color=look["color"])
+        if not stated and drawing.figure.estimator != "best" and all(point.spread for point in own):
+            layers.append(
+                base.mark_area(opacity=0.18).encode(y=alt.Y("q1:Q", title=drawing.quantity), y2=alt.Y2("q3:Q"))
+            )
+        layers.append(base.mark_line(strokeWidth=1.4 if stated else 2).encode(y=y, strokeDash=look["strokeDash"]))
+        if stated:  # a level is a line without marks
+            levels = {point.series for point in own if sum(one.series == point.series for one in own) > 1} - {
+                one.series for one in own for other in own if one.series == other.series and one.value != other.value
+            }
+            own = [point for point in own if point.series not in levels]
+            base = alt.Chart(_data(drawing, own)).encode(x=x, color=look["color"])
+        mark = base.mark_point(filled=not stated, size=34 if stated else 44, opacity=1)
+        layers.append(mark.encode(y=y, shape=look["shape"], tooltip=_tips(drawing)))
+    return alt.layer(*layers).properties(width=300 if several else 440, height=220 if several else 300)
+
+
+def _bars(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+    alt = charts.altair()
+    look = _look(drawing)
+    mine, _ = series_of(drawing)
+    places = _places(points)
+    step = max(40, 16 * len(mine))
+    wide = min(step * len(places), 640)
+    # A letter is about seven pixels wide.
+    straight = all(7 * len(one) < wide / len(places) for one in places)
+    axis = alt.Axis(labelAngle=0 if straight else -50, labelOverlap=False)
+    x = alt.X("place:N", title=_X_TITLES.get(drawing.picture.x), sort=places, axis=axis)
+    y = _y(drawing, points, bars=True)
+    own = [point for point in points if point.status != PUBLISHED]
+    stated = [point for point in points if point.status == PUBLISHED]
+    base = alt.Chart(_data(drawing, own)).encode(x=x, xOffset=alt.XOffset("series:N", sort=mine))
+    # A bar on a logarithmic axis has no foot: a point does.
+    logarithmic = y.to_dict(validate=False).get("scale", {}).get("type") == "log"
+    mark = base.mark_point(filled=True, size=70, opacity=1) if logarithmic else base.mark_bar()
+    layers = [mark.encode(y=y, color=look["color"], tooltip=_tips(drawing))]
+    if stated:
+        ticks = alt.Chart(_data(drawing, stated)).mark_tick(thickness=2, size=0.8 * wide / len(places))
+        layers.append(ticks.encode(x=x, y=y, color=look["color"], tooltip=_tips(drawing)))
+    return alt.layer(*layers).properties(width=max(160, wide), height=220 if several else 300)
+
+
+def _boxes(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+    alt = charts.altair()
+    look = _look(drawing)
+    own = [point for point in points if point.status != PUBLISHED]
+    stated = [point for point in points if point.status == PUBLISHED]
+    names = [*dict.fromkeys(point.series for point in own)]
+    x = alt.X(
+        "series:N", title=None, sort=names, axis=alt.Axis(labelAngle=0 if len(names) < 3 else -30, labelLimit=260)
+    )
+    values = [value for point in own for value in (*point.spread, point.value or 0) if value]
+    values += [point.value for point in stated if point.value]
+    if drawing.picture.scale == "log":
+        scale, axis = alt.Scale(type="log", nice=False, padding=16), alt.Axis(format="~g", tickCount=6)
+    else:
+        scale, axis = alt.Scale(zero=False, padding=16), alt.Axis(tickCount=6)
+
+    def y(field: str) -> Any:
+        return alt.Y(f"{field}:Q", title=drawing.quantity, scale=scale, axis=axis)
+
+    base = alt.Chart(_data(drawing, own)).encode(x=x)
+    layers = [
+        base.mark_rule(strokeWidth=1.5).encode(y=y("p5"), y2=alt.Y2("p95:Q"), color=look["color"]),
+        base.mark_bar(size=36, opacity=0.75).encode(
+            y=y("q1"), y2=alt.Y2("q3:Q"), color=look["color"], tooltip=_tips(drawing)
+        ),
+        base.mark_tick(size=36, thickness=2, color="black").encode(y=y("median")),
+        base.mark_point(shape="diamond", filled=True, size=55, color="white", stroke="black", opacity=1).encode(
+            y=y("value")
+        ),
+    ]
+    for point in {one.series: one for one in stated}.values():
+        level = alt.Chart(_data(drawing, [point]))
+        layers.append(level.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y=y("value"), color=look["color"]))
+    return alt.layer(*layers).properties(width=max(160, 80 * len(names)), height=260)
+
+
+def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+    alt = charts.altair()
+    own = [point for point in points if point.status != PUBLISHED]
+    ends = [str(one) for one in sorted({device for point in own for device in point.pair})]
+    apart = [float(point.value or 0) for point in own if point.pair[0] != point.pair[1]] or [
+        float(point.value or 0) for point in own
+    ]
+    low, high = min(apart), max(apart)
+    middle = (low + high) / 2
+    # Colors that span less than a tenth would paint noise.
+    domain = [low, high] if high - low > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
+    slow_dark = drawing.picture.y == "latency"
+    scale = alt.Scale(scheme="viridis", reverse=slow_dark, domain=domain, clamp=True)
+    axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
+    side = 54 if len(ends) <= 4 else 40 if len(ends) <= 8 else 26
+    base = alt.Chart(_data(drawing, own)).encode(
+        x=alt.X("to:O", title="to device", scale=alt.Scale(domain=ends), axis=axis),
+        y=alt.Y("from:O", title="from device", scale=alt.Scale(domain=ends), axis=axis),
+    )
+    legend = charts.gradient_legend(title=drawing.quantity)
+    cells = base.mark_rect(stroke="white", strokeWidth=1.5).encode(
+        color=alt.Color("value:Q", scale=scale, legend=legend), tooltip=_tips(drawing)
+    )
+    dark = f"datum.value {'>' if slow_dark else '<'} {middle}"
+    text = base.mark_text(fontSize=10 if len(ends) <= 8 else 7).encode(
+        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, dark, "white", "black")
+    )
+    return alt.layer(cells, text).properties(width=side * len(ends), height=side * 0.75 * len(ends))
+
+
+def _ratio(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+    alt = charts.altair()
+    sizes = [size_words(one) for one in sorted({int(point.x) for point in points})]
+    counts = sorted({point.series for point in points}, key=int, reverse=True)
+    reach = max([1.25, *(max(point.value, 1 / point.value) for point in points if point.value)])
+    scale = alt.Scale(type="log", domain=[1 / reach, 1, reach], range=["#D55E00", "#F7F7F7", "#0072B2"])
+    axis = alt.Axis(labelAngle=-40, grid=False)
+    base = alt.Chart(_data(drawing, points)).encode(
+        x=alt.X("place:O", title="size", scale=alt.Scale(domain=sizes), axis=axis),
+        y=alt.Y("series:O", title="devices", scale=alt.Scale(domain=counts), axis=alt.Axis(labelAngle=0, grid=False)),
+    )
+    ends = [charts.short(1 / reach), 1, charts.short(reach)]
+    legend = charts.gradient_legend(title="goodput of the first / of the second", format=".3~g", values=ends)
+    color = alt.Color("value:Q", scale=scale, legend=legend)
+    cells = base.mark_rect(stroke="white").encode(color=color, tooltip=_tips(drawing))
+    strong = f"abs(log(datum.value)) > 0.6 * {math.log(reach)}"
+    text = base.mark_text(fontSize=10).encode(
+        text=alt.Text("text:N"), color=charts.chosen(alt.ColorValue, strong, "white", "black")
+    )
+    return alt.layer(cells, text).properties(width=44 * len(sizes), height=max(70, 30 * len(counts)))

@@ -82,7 +82,8 @@ class _Source:
     def panel(self, by_size: bool = False, fits: Callable[[Row], bool] = lambda row: True) -> tuple[list[Row], str]:
         """Return the rows of the first task of the selection, of those that fit if any does, and a note on others."""
         panels = self.results.panels
-        if self.selection.devices:  # of many pairs only one is a panel, unless these are asked for
+        if self.selection.devices and not any(self.keeps(row, by_size) for _, rows in panels for row in rows):
+            # Of many pairs only one is a panel, unless another is asked for.
             panels = self.results.only([row for row in self.results.rows if self.keeps(row, False)]).panels
         kept = [[row for row in rows if self.keeps(row, by_size)] for _, rows in panels]
         kept = [rows for rows in kept if rows]

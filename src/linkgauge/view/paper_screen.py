@@ -82,10 +82,14 @@ def print_reproduced(out: Console, figure: Figure, drawings: Sequence[Drawing]) 
         if not points:
             continue
         head = f"{figure.estimator} {drawing.quantity}"
-        table = table_of(drawing.picture.name, "series", drawing.picture.x, head, "why")
+        panels = ("panel",) if any(point.panel for point in points) else ()
+        table = table_of(*panels, "series", drawing.picture.x, head, "why")
+        table.title, table.title_justify = text_of(drawing.picture.name, "bold"), "left"
+        for column in table.columns[: len(panels) + 1]:
+            column.justify = "left"
         for point in points:
             value = digits(point.value) if point.value is not None else point.status
-            cells = (point.panel, point.series, point.place)
+            cells = (*((point.panel,) if panels else ()), point.series, point.place)
             table.add_row(*map(text_of, cells), value, text_of(point.reason if point.value is None else ""))
         out.print(table)
         for line in drawing.not_measured:

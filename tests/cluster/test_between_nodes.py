@@ -422,4 +422,4 @@ def test_a_figure_of_two_nodes_is_measured_and_drawn(cluster: Cluster) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [row for row in load(cluster.folder / "figure").rows() if row.status == "ok"]
     assert {(row.case.pattern, row.case.size, row.case.nodes) for row in rows} == {("pingpong", 1, (0, 1))}
-    assert "sc24-8-pingpong-boxes-1.svg" in {path.name for path in (cluster.folder / "figure").glob("*.svg")}
+    assert "sc24-8-latency.svg" in {path.name for path in (cluster.folder / "figure").glob("*.svg")}

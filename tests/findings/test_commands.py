@@ -19,6 +19,8 @@ from linkgauge.store.run import load
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
 from linkgauge.view import reproduce
+from linkgauge.view.paper_points import drawings
+from linkgauge.view.paper_rows import ESTIMATORS
 from synthetic import Noise, link_model, make_case, make_run, pair_cases, usual_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
@@ -247,7 +249,7 @@ def test_every_figure_has_a_plan_and_check_numbers() -> None:
         assert figure.plan in names()
         assert figure.load().cases
         assert figure.numbers
-        assert figure.estimator in reproduce.ESTIMATORS
+        assert figure.estimator in ESTIMATORS
     assert len({figure.name for figure in known}) == len(known)
 
 
@@ -273,7 +275,7 @@ def test_how_a_figure_is_launched_is_told_as_a_run_is(monkeypatch: pytest.Monkey
 def test_a_run_is_shown_by_the_papers_estimator_and_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = make_case("copy_engine", "pingpong", 1 << 30)
     path = make_run(tmp_path / "r", cases=[case], samples=400, time_ns=lambda c: 2 * c.size / 100.0, noise=Noise(0.2))
-    row = reproduce.measured(load(path), reproduce.chosen("sc24:3")[0])[0]
+    row = drawings(load(path), reproduce.chosen("sc24:3")[0])[0].measured[0]
     # Mean of a log-normal of 0.2: exp(0.02) above its median; 100 GB/s are 800 Gb/s.
     assert row.value == pytest.approx(800 / 1.0202, rel=0.03)
     assert run_command(["reproduce", "sc24:3", "--of", str(path)]) == 0

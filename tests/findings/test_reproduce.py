@@ -27,7 +27,7 @@ from linkgauge.view.paper_screen import print_reproduced
 from linkgauge.view.reproduce import effects
 from linkgauge.view.results import Results
 from linkgauge.view.units import digits
-from synthetic import Noise, make_case, make_run
+from synthetic import Noise, make_case, make_run, pair_cases
 from thorough import thorough
 
 # What the papers number: figures to the last one, and tables.
@@ -383,3 +383,10 @@ def test_reproduce_prints_what_settings_give(tmp_path: Path, capsys: pytest.Capt
     assert "5 pairs" in said
     assert "MPICH_GPU_IPC_THRESHOLD is Cray MPICH's: nothing here reads it" in said
     assert "NCCL_NCHANNELS_PER_PEER=32 3.5x" in said  # the paper's
+
+
+def test_plot_finds_every_pair_that_was_measured(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", cases=pair_cases("unidirectional", 1 << 20), samples=2, warmup=0)
+    out = tmp_path / "pair.json"
+    assert run_command(["plot", str(folder), "--figure", "goodput", "--on", "0,2", "-o", str(out)]) == 0
+    assert "0 to 2" in json.loads(out.read_text())["title"]["text"]

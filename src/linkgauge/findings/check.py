@@ -83,10 +83,6 @@ def check(
     verdicts += check_fleet(places)
     if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
         notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
-    failed = any(subject.facts.failures for subject in subjects)  # which findings tell as a fault too
-    if with_findings and not failed and not any(verdict.source == FINDINGS for verdict in verdicts):
-        unjudged = any(subject.facts.unjudged for subject in subjects)
-        notes.append(f"No faults among the findings{', of which none is by a limit' if unjudged else ''}.")
     findings = tuple(finding for each in found.values() for finding in each)
     return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes))), findings, tuple(places))
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.errors import Exit
 from linkgauge.findings.advise import Advice
 from linkgauge.findings.check import FINDINGS
 from linkgauge.findings.compare_runs import RunComparison
@@ -190,7 +191,8 @@ def print_check(out: Console, checked: Checked, standings: Sequence[Standing], l
     style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
     word, _, counts = verdict_words(checked).partition(":")
     out.print(Text(word, style=style) + Text(f":{counts}."))
-    for note in checked.notes:
+    # Of a healthy machine two lines; how much data was checked is in the JSON.
+    for note in checked.notes[:1] if checked.exit_status == Exit.DONE else checked.notes:
         out.print(_text(note))
     told = _grouped([v for v in checked.verdicts if v.outcome != "pass"])
     for group in told[:limit]:

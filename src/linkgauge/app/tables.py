@@ -68,12 +68,15 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
 @option("-o", "--output", type=PATH, metavar="FILE", help="File to write; printed by default.")
 def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, output: Path | None) -> None:
     """Export a run as CSV, Parquet, JSON, or the tables that nccl-tests and OSU print."""
+    from linkgauge.errors import UsageError
     from linkgauge.exchange.export import FORMATS, export, export_parquet
     from linkgauge.store.folder import write_atomically
     from linkgauge.store.run import load
 
     ending = output.suffix.lstrip(".") if output is not None else ""
-    form = form or (ending if ending in FORMATS else "csv")
+    if form is None and ending and ending not in FORMATS:
+        raise UsageError(f"-o {output}: expected a name that ends with one of {', '.join(FORMATS)}, or --format NAME")
+    form = form or ending or "csv"
     loaded = load(run)
     table = None
     if tidy:

@@ -227,7 +227,8 @@ def _short_words(group: Sequence[Verdict], checked: Checked) -> str:
     measured, required = _quantities(group), _quantity(worst, worst.required)
     text = _what(group) + (f": {measured}" if measured else "")
     text += f", {'at most' if worst.unit == 'ns' else 'at least'} {required} required" if required else ""
-    return text if len({one.run for one in checked.verdicts}) == 1 else f"{text} ({worst.host or worst.run})"
+    runs, hosts = ({getattr(one, name) for one in checked.verdicts} for name in ("run", "host"))
+    return text if len(runs) == 1 else f"{text} ({worst.host if worst.host and len(hosts) == len(runs) else worst.run})"
 
 
 def _counts(checked: Checked) -> str:

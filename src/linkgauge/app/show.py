@@ -96,7 +96,7 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
     default="",
     metavar="NAME",
     help="Figure: goodput, busbw, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, "
-    "timeline, distribution, shares; of applications scaling, kinds or ranks. By default what says most of the run.",
+    "timeline, distribution, shares; of applications scaling, kinds, ranks; the most telling by default.",
 )
 @flag("--slide", help="Slide of 16:9 with a title that says the peak: busbw for collectives, one limit line.")
 @option(

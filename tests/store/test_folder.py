@@ -379,3 +379,10 @@ def test_what_format_2_called_otherwise_is_read_by_the_present_names(tmp_path: P
     assert older.dimensions({"beside": "", "pattern": "floor", "stop_time_ns": 5}) == {
         "background": "", "pattern": "empty_op", "max_time_ns": 5
     }  # fmt: skip
+
+
+def test_a_folder_without_its_cases_is_no_run_that_measured_nothing(tmp_path: Path) -> None:
+    path = small_run(tmp_path / "run")
+    (path / "cases.parquet").unlink()
+    with pytest.raises(RunFolderError, match=r"cases\.parquet is missing"):
+        read_everything(path)

@@ -75,6 +75,10 @@ class Run:
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt), as docs/reference/run-folder.md says."""
         found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
+        known = tables.covered_launches(self.path, "cases") | compaction.launches_in(self._told)
+        if not found.num_rows and (others := tables.covered_launches(self.path, "launches") - known):
+            raise RunFolderError(f"{self.path}: cases.parquet is missing or not of this run: no cases of {len(others)} "
+                                 f"launch{'es' if len(others) > 1 else ''}")  # fmt: skip
         found = older.keyed(self._with_planned_launches(found), self._keys_of(found))
         self._tell_damages(found)
         return found if self._only is None else found.filter(pc.field("launch").isin(list(self._only)))

@@ -6,9 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from linkgauge.doctor.nvml import GpuFacts
+from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.readers import Readers
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.system import catalog, sysfs
+from linkgauge.system.likeness import Likeness
 
 MPICH = MpiInstallation(
     "mpich-5", "mpich", "5", "mpich", Path("/p/lib/libmpi.so.12"), Path("/p/bin/mpiexec"), "hydra", "x"
@@ -55,6 +57,11 @@ class FakeReaders(Readers):
             "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
                          "altair": "5.5", "duckdb": "1.2", "dpctl": "0.22"},
             "visible": 2,
+            "links": {},
+            "pci": {},
+            "kfd": ([], []),
+            "likeness": Likeness(catalog.load("hgx-h200-8"), "", (), part=True, host_links=True),
+            "link_errors": [LinkErrors(gpu, link) for gpu in range(2) for link in range(18)],
             "sycl": "",
             "refused": {},
             "cross": "",
@@ -81,6 +88,9 @@ class FakeReaders(Readers):
         }
         return sorted(path for path in paths if fnmatch.fnmatch(path, pattern))
 
+    def link(self, path: str) -> str:
+        return self.facts["links"].get(path, "")
+
     def free_bytes(self, path: str) -> int | None:
         return self.facts["free"]
 
@@ -104,6 +114,18 @@ class FakeReaders(Readers):
 
     def gpus(self) -> tuple[list[GpuFacts], str]:
         return self.facts["gpus"]
+
+    def nvlink_errors(self) -> list[LinkErrors] | None:
+        return self.facts["link_errors"]
+
+    def kfd(self) -> Any:
+        return self.facts["kfd"]
+
+    def pci(self) -> dict[str, sysfs.PciFacts]:
+        return self.facts["pci"]
+
+    def likeness(self) -> Likeness | None:
+        return self.facts["likeness"]
 
     def visible_devices(self) -> int | None:
         return self.facts["visible"]

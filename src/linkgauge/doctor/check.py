@@ -37,7 +37,8 @@ class Check:
 
 
 CHECKS: dict[str, Check] = {}
-_MODULES = ("linkgauge.doctor.set_up", "linkgauge.doctor.devices")  # each registers its checks, in this order
+# Each registers its checks, in this order.
+_MODULES = tuple(f"linkgauge.doctor.{name}" for name in ("set_up", "devices", "links", "network"))
 
 
 def check(what: str, *, quick: bool = True) -> Callable[[Callable[[Readers], Result]], Callable[[Readers], Result]]:

@@ -22,6 +22,8 @@ GPU = GpuFacts(
 )  # fmt: skip
 OTHER = dataclasses.replace(GPU, index=1, uuid="GPU-b", pci_address="0000:1c:00.0")
 
+_LIKE = Likeness(catalog.load("hgx-h200-8"), "2 of its 8 devices", (), part=True, host_links=True)
+
 
 class FakeReaders(Readers):
     """A healthy machine with two GPUs and two RDMA cards, of which a test changes what it names."""
@@ -60,7 +62,7 @@ class FakeReaders(Readers):
             "links": {},
             "pci": {},
             "kfd": ([], []),
-            "likeness": Likeness(catalog.load("hgx-h200-8"), "", (), part=True, host_links=True),
+            "likeness": _LIKE,
             "link_errors": [LinkErrors(gpu, link) for gpu in range(2) for link in range(18)],
             "sycl": "",
             "refused": {},

@@ -57,7 +57,7 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("ranks_on_one_device", "failing", "CUDA_VISIBLE_DEVICES", lambda: FakeReaders(
         environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0,0"})),
     ("ranks_on_one_device", "failing", "twice", lambda: FakeReaders(gpus=changed(GPU, uuid="GPU-b"))),
-    ("lost_gpus", "failing", "GPU 0: GPU is lost", lambda: FakeReaders(gpus=changed(GPU, lost="GPU is lost"))),
+    ("gpus_answer", "failing", "GPU 0: GPU is lost", lambda: FakeReaders(gpus=changed(GPU, lost="GPU is lost"))),
     ("devices_hidden", "warning", "CUDA_VISIBLE_DEVICES=1", lambda: FakeReaders(
         visible=1, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "1"})),
     ("devices_hidden", "failing", "no variable hides", lambda: FakeReaders(visible=1)),
@@ -270,10 +270,10 @@ def test_what_bridges_state_counts_where_it_can_be_true() -> None:
 
 def test_a_lost_gpu_hides_nothing_of_the_others() -> None:
     results = found(FakeReaders(gpus=changed(GPU, lost="GPU is lost", pcie_width=8)))
-    assert results["lost_gpus"].status == "failing"
+    assert results["gpus_answer"].status == "failing"
     assert results["pcie_width"].status == "ok"
     alone = found(FakeReaders(gpus=([dataclasses.replace(GPU, lost="GPU is lost")], "")))
-    assert (alone["lost_gpus"].status, alone["pcie_width"].finding) == ("failing", "no GPU")
+    assert (alone["gpus_answer"].status, alone["pcie_width"].finding) == ("failing", "no GPU")
 
 
 def test_acs_that_only_root_can_read_is_named_where_it_would_matter() -> None:

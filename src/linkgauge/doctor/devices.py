@@ -23,7 +23,7 @@ _WHOLE = {"nvidia": "nvidia-smi -mig 0, with the GPU's number after -i",
 
 
 @check("every GPU answers its driver")
-def lost_gpus(readers: Readers) -> Result:
+def gpus_answer(readers: Readers) -> Result:
     """Those that fell off the bus, lack power, or failed otherwise: the driver counts them and cannot open them."""
     lost = [gpu for gpu in readers.gpus()[0] if gpu.lost]
     if lost:

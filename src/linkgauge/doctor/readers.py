@@ -21,6 +21,7 @@ from linkgauge.system import kfd, sysfs
 from linkgauge.system.likeness import Likeness
 
 _TIMEOUT_S = 30
+_PCI_KINDS = (0x02, 0x03, 0x06, 0x12)  # PCI base classes: network, display, bridge, accelerator
 _SEEN_BY_RANKS = (
     "import mpi4py; mpi4py.rc.thread_level = 'funneled'\n"
     "from mpi4py import MPI\n"
@@ -145,9 +146,9 @@ class Readers:
         return self._kfd
 
     def pci(self) -> dict[str, sysfs.PciFacts]:
-        """Every PCI function by its address, with the bridges above it."""
+        """GPUs, network cards and bridges by their PCI address."""
         if self._pci is None:
-            self._pci = sysfs.pci(self._root)
+            self._pci = sysfs.pci(self._root, _PCI_KINDS)
         return self._pci
 
     def likeness(self) -> Likeness | None:

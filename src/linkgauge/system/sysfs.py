@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,12 +154,15 @@ def normal_address(address: str | None) -> str | None:
     return f"{int(found[1], 16):04x}{found[2]}" if found else None
 
 
-def pci(root: Path) -> dict[str, PciFacts]:
-    """Return the PCI functions by address."""
+def pci(root: Path, kinds: Collection[int] = ()) -> dict[str, PciFacts]:
+    """Return the PCI functions by address; those of these base classes alone, where any are named.
+
+    A server has hundreds of functions, each of which costs a dozen files and, for root, a read of its registers.
+    """
     result = {}
     for place in entries(root / "sys/bus/pci/devices"):
         name = place.name
-        if _ADDRESS.fullmatch(name):
+        if _ADDRESS.fullmatch(name) and (not kinds or (number(place / "class") or 0) >> 16 in kinds):
             chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.fullmatch(part)]
             numa = _node(number(place / "numa_node"))
             config = kernel_data(place / "config")

@@ -151,3 +151,13 @@ class FakeReaders(Readers):
 def changed(gpu: GpuFacts, **values: Any) -> tuple[list[GpuFacts], str]:
     """The healthy machine's GPUs, the first with these values."""
     return [dataclasses.replace(gpu, **values), OTHER], ""
+
+
+class TreeReaders(FakeReaders):
+    """A healthy host around a recorded machine, from whose folder all files are read."""
+
+    def __init__(self, root: Path, **changed: Any) -> None:
+        super().__init__(**changed)
+        self.real = Readers(root=root)
+        for name in ("text", "exists", "glob", "link", "kfd", "pci", "likeness"):
+            setattr(self, name, getattr(self.real, name))

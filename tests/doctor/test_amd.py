@@ -7,47 +7,17 @@ from typing import Any
 
 import pytest
 
-from fake_readers import FakeReaders
+from fake_readers import TreeReaders
 from linkgauge.doctor import check as checks
-from linkgauge.doctor.readers import Readers
-from linkgauge.system.likeness import Likeness
 from recorded_machine import Machine, kfd_machine
 
 _NO_NVML = ([], "libnvidia-ml.so.1 not found")
 _FIRST = "sys/bus/pci/devices/0000:c1:00.0"
 
 
-class Recorded(FakeReaders):
-    """A healthy host around a recorded tree, from which all files are read."""
-
-    def __init__(self, root: Path, **changed: Any) -> None:
-        super().__init__(gpus=_NO_NVML, **{"visible": 8, "mpi_gpus": True, **changed})
-        self.real = Readers(root=root)
-
-    def text(self, path: str) -> str | None:
-        return self.real.text(path)
-
-    def exists(self, path: str) -> bool:
-        return self.real.exists(path)
-
-    def glob(self, pattern: str) -> list[str]:
-        return self.real.glob(pattern)
-
-    def link(self, path: str) -> str:
-        return self.real.link(path)
-
-    def kfd(self) -> Any:
-        return self.real.kfd()
-
-    def pci(self) -> Any:
-        return self.real.pci()
-
-    def likeness(self) -> Likeness | None:
-        return self.real.likeness()
-
-
 def found(root: Path, **changed: Any) -> dict[str, checks.Result]:
-    return {one.name: result for one, result in checks.run_checks(Recorded(root, **changed))}
+    readers = TreeReaders(root, **{"gpus": _NO_NVML, "visible": 8, **changed})
+    return {one.name: result for one, result in checks.run_checks(readers)}
 
 
 @pytest.fixture
@@ -124,6 +94,20 @@ def test_partitions_are_devices_and_unlike_ones_are_named(machine: Machine) -> N
     result = found(machine.root)["partitions"]
     assert result.finding == "GPUs are divided differently: GPU 3 CPX NPS1, others SPX NPS1"
     assert "--setcomputepartition SPX" in result.fix
+
+
+def test_a_process_on_any_partition_of_a_gpu_is_a_user_of_it(machine: Machine) -> None:
+    """In CPX each GPU has several nodes of the driver's topology, with the partition's number above its PCI address."""
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    for part in range(1, 8):
+        machine.write(f"{nodes}/{11 + part}/gpu_id", 2000 + part)
+        machine.write(f"{nodes}/{11 + part}/properties", f"domain 0\nlocation_id {part << 28 | 0xC1 << 8}")
+    machine.write("sys/class/kfd/kfd/proc/4711/vram_2005", 4096)
+    machine.write("sys/class/kfd/kfd/proc/4711/vram_1000", 4096)
+    machine.write("sys/class/kfd/kfd/proc/4712/vram_2006", 0)
+    results = found(machine.root, visible=15)
+    assert results["other_gpu_users"].finding == "processes use GPUs (GPU 0: 4711)"
+    assert results["devices_hidden"].finding == "all 15 GPUs are visible"
 
 
 def test_hidden_devices_are_counted(machine: Machine) -> None:

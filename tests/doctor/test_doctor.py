@@ -40,6 +40,12 @@ def tree(
     return {root.address: root, up.address: up, **ends}  # fmt: skip
 
 
+def on_pci(vendor: int, kind: int) -> dict[str, PciFacts]:
+    """Two functions of a vendor."""
+    addresses = ("0000:1b:00.0", "0000:1c:00.0")
+    return {address: PciFacts(address, vendor=vendor, class_code=kind) for address in addresses}
+
+
 def found(readers: Readers) -> dict[str, checks.Result]:
     return {one.name: result for one, result in checks.run_checks(readers)}
 
@@ -58,6 +64,12 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0,0"})),
     ("ranks_on_one_device", "failing", "twice", lambda: FakeReaders(gpus=changed(GPU, uuid="GPU-b"))),
     ("gpus_answer", "failing", "GPU 0: GPU is lost", lambda: FakeReaders(gpus=changed(GPU, lost="GPU is lost"))),
+    ("gpus_answer", "failing", "the GPU at 0000:1d:00.0 cannot be initialized", lambda: FakeReaders(
+        texts={f"/proc/driver/nvidia/gpus/0000:{bus}:00.0/information": "" for bus in ("1b", "1c", "1d")})),
+    ("gpus_answer", "warning", "2 NVIDIA GPUs are on the PCI bus, but libnvidia-ml.so.1 not found", lambda: FakeReaders(
+        gpus=([], "libnvidia-ml.so.1 not found"), pci=on_pci(0x10DE, 0x030200))),
+    ("gpus_answer", "warning", "2 AMD GPUs are on the PCI bus", lambda: FakeReaders(
+        gpus=([], "libnvidia-ml.so.1 not found"), pci=on_pci(0x1002, 0x120000))),
     ("devices_hidden", "warning", "CUDA_VISIBLE_DEVICES=1", lambda: FakeReaders(
         visible=1, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "1"})),
     ("devices_hidden", "failing", "no variable hides", lambda: FakeReaders(visible=1)),
@@ -274,6 +286,16 @@ def test_a_lost_gpu_hides_nothing_of_the_others() -> None:
     assert results["pcie_width"].status == "ok"
     alone = found(FakeReaders(gpus=([dataclasses.replace(GPU, lost="GPU is lost")], "")))
     assert (alone["gpus_answer"].status, alone["pcie_width"].finding) == ("failing", "no GPU")
+
+
+def test_gpus_of_other_jobs_and_screens_are_not_missed() -> None:
+    driven = {f"/proc/driver/nvidia/gpus/0000:{bus}:00.0/information": "" for bus in ("1b", "1c", "1d")}
+    job = FakeReaders(texts=driven, environment={"HOME": "/root", "SLURM_JOB_ID": "1"})
+    assert found(job)["gpus_answer"].status == "ok"
+    none = ([], "libnvidia-ml.so.1 not found")
+    for vendor, kind in ((0x10DE, 0x030000), (0x1002, 0x030000), (0x8086, 0x030200)):
+        screen = found(FakeReaders(gpus=none, pci=on_pci(vendor, kind)))["gpus_answer"]
+        assert (screen.status, screen.finding) == ("not checked", "libnvidia-ml.so.1 not found")
 
 
 def test_acs_that_only_root_can_read_is_named_where_it_would_matter() -> None:

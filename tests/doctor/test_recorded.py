@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from fake_readers import FakeReaders
+from fake_readers import TreeReaders
 from linkgauge.doctor import check as checks
 from linkgauge.doctor.facts import GpuFacts
-from linkgauge.doctor.readers import Readers
-from linkgauge.system.likeness import Likeness
 from linkgauge.system.sysfs import normal_address
 from recorded_machine import Machine, h200, hgx_machine, switch_links
 from thorough import most
@@ -26,29 +24,10 @@ _OF_RECORDING = ("gpus_answer", "pcie_width", "acs", "nvlinks", "links_as_descri
                  "rail_width", "nearest_card", "clocks_capped", "gpu_memory", "partitions")  # fmt: skip
 
 
-class Recorded(FakeReaders):
-    """A healthy host around a recorded HGX board: PCI, cards, and GPUs as NVML's recorded answers have them."""
-
-    def __init__(self, root: Path, **changed: Any) -> None:
-        self.real = Readers(root=root)
-        answers = json.loads((root / "nvml.json").read_text(encoding="utf-8"))["devices"]
-        gpus = [_facts(index, answer) for index, answer in enumerate(answers)]
-        super().__init__(**{"gpus": (gpus, ""), "visible": len(gpus), **changed})
-
-    def text(self, path: str) -> str | None:
-        return self.real.text(path)
-
-    def glob(self, pattern: str) -> list[str]:
-        return self.real.glob(pattern)
-
-    def pci(self) -> Any:
-        return self.real.pci()
-
-    def link(self, path: str) -> str:
-        return self.real.link(path)
-
-    def likeness(self) -> Likeness | None:
-        return self.real.likeness()
+def gpus_of(root: Path) -> list[GpuFacts]:
+    """As NVML's recorded answers have them."""
+    answers = json.loads((root / "nvml.json").read_text(encoding="utf-8"))["devices"]
+    return [_facts(index, answer) for index, answer in enumerate(answers)]
 
 
 def _facts(index: int, answer: dict[str, Any]) -> GpuFacts:
@@ -64,7 +43,7 @@ def _facts(index: int, answer: dict[str, Any]) -> GpuFacts:
 
 def found(root: Path, *, without: str = "", **changed: Any) -> dict[str, checks.Result]:
     checks.load()
-    readers = Recorded(root, **changed)
+    readers = TreeReaders(root, **{"gpus": (gpus_of(root), ""), **changed})
     return {name: checks.CHECKS[name].look(readers) for name in _OF_RECORDING if name != without}
 
 
@@ -95,7 +74,7 @@ def test_no_healthy_variant_is_alarmed(hgx: Machine) -> None:
             for port in range(2):
                 access_control(hgx, f"0000:{bus + 2:02x}:0{port}.0", services)
         generation = {"2.5": 1, "16.0": 4, "32.0": 5}[speed]
-        gpus = [dataclasses.replace(gpu, pcie_generation=generation) for gpu in Recorded(hgx.root).gpus()[0]]
+        gpus = [dataclasses.replace(gpu, pcie_generation=generation) for gpu in gpus_of(hgx.root)]
         results = found(hgx.root, without="links_as_described", gpus=(gpus, ""),
                         environment={"HOME": "/", "NCCL_IB_HCA": variable})  # fmt: skip
         assert not alarms(results), (speed, times, variable, rate, services, results)

@@ -167,6 +167,13 @@ def test_a_fabric_that_is_completed_tells_its_status_and_health(
     assert [(gpu.fabric_status, gpu.fabric_health) for gpu in nvidia_gpus()[0]] == [(words, ill)] * 2
 
 
+def test_the_structures_are_as_long_as_their_versions_say() -> None:
+    """NVML writes as many bytes as the version names, whatever was allocated."""
+    for name in ("v2", "v3"):
+        size = ctypes.sizeof(getattr(pynvml, f"c_nvmlGpuFabricInfo_{name}_t"))
+        assert getattr(pynvml, f"nvmlGpuFabricInfo_{name}") & 0xFFFFFF == size
+
+
 def test_counters_of_links_are_read_as_each_driver_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Blackwell's fields, with 2e-9 as mantissa and exponent; an Ampere's call; and no driver at all."""
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)

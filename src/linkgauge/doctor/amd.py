@@ -6,6 +6,7 @@ import re
 
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.readers import Readers
+from linkgauge.system.kfd import KfdNode
 from linkgauge.system.sysfs import generation_of
 
 _PROCESSES = "/sys/class/kfd/kfd/proc"
@@ -15,9 +16,13 @@ _LOW_LEVELS = ("low", "profile_min_sclk", "profile_min_mclk", "profile_standard"
 
 def amd_gpus(readers: Readers) -> list[GpuFacts]:
     """Facts of every AMD GPU of the host, one for each PCI function: partitions (CPX) of a GPU share its own."""
-    nodes = {node.address: node for node in readers.kfd()[0] if node.gpu_id and node.address}
+    nodes: dict[str, list[KfdNode]] = {}
+    for node in readers.kfd()[0]:
+        if node.gpu_id and node.address:
+            nodes.setdefault(node.address, []).append(node)
     pci, found = readers.pci(), []
-    for index, (address, node) in enumerate(sorted(nodes.items())):
+    for index, (address, parts) in enumerate(sorted(nodes.items())):
+        node = parts[0]
         place = f"/sys/bus/pci/devices/{address}"
         level = readers.text(f"{place}/power_dpm_force_performance_level")
         link = pci.get(address)
@@ -28,7 +33,7 @@ def amd_gpus(readers: Readers) -> list[GpuFacts]:
                 uuid=node.unique_id or "",
                 pci_address=address,
                 vendor="amd",
-                processes=_processes(readers, node.gpu_id),
+                processes=_processes(readers, [part.gpu_id for part in parts]),
                 power_limit=_watts(readers, place, "power1_cap"),
                 power_default=_watts(readers, place, "power1_cap_default"),
                 throttle=(f"performance level {level}",) if level in _LOW_LEVELS else (),
@@ -44,10 +49,10 @@ def amd_gpus(readers: Readers) -> list[GpuFacts]:
     return found
 
 
-def _processes(readers: Readers, gpu_id: int) -> tuple[int, ...]:
-    """Those that have memory on it. The driver lists each process with each GPU, most with 0 bytes."""
-    paths = readers.glob(f"{_PROCESSES}/*/vram_{gpu_id}")
-    pids = (path.split("/")[-2] for path in paths if (readers.text(path) or "0") != "0")
+def _processes(readers: Readers, gpu_ids: list[int]) -> tuple[int, ...]:
+    """Those that have memory on it. The driver lists each process with each partition, most with 0 bytes."""
+    paths = [path for gpu_id in gpu_ids for path in readers.glob(f"{_PROCESSES}/*/vram_{gpu_id}")]
+    pids = {path.split("/")[-2] for path in paths if (readers.text(path) or "0") != "0"}
     return tuple(sorted(int(pid) for pid in pids if pid.isdecimal()))
 
 

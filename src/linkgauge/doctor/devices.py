@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
+from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.gpus import gpus_of, named
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
@@ -12,6 +14,11 @@ from linkgauge.plan.library_settings import mpi_on_devices
 from linkgauge.run.binding import parse_core_list
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+# Vendor and classes of GPUs for computing: 3D controller, other display, accelerator; a screen's card is another.
+_ON_PCI = {"nvidia": (0x10DE, (0x0302,), "NVIDIA"), "amd": (0x1002, (0x0380, 0x1200), "AMD")}
+_OF_JOBS = ("SLURM_", "PBS_", "LSB_", "FLUX_", "KUBERNETES_")
+_LOAD = {"nvidia": "install NVIDIA's driver, so that nvidia-smi -L lists them; docker run --gpus all",
+         "amd": "modprobe amdgpu; docker run --device=/dev/kfd --device=/dev/dri"}  # fmt: skip
 _SHOW = {"nvidia": "docker run --gpus all; look at nvidia-smi -L",
          "amd": "docker run --device=/dev/kfd --device=/dev/dri; look at rocm-smi --showid"}  # fmt: skip
 _UNCAP = {"nvidia": "nvidia-smi -rac; nvidia-smi -pl DEFAULT; look at cooling and power",
@@ -22,15 +29,31 @@ _WHOLE = {"nvidia": "nvidia-smi -mig 0, with the GPU's number after -i",
           "amd": "rocm-smi --setcomputepartition SPX; rocm-smi --setmemorypartition NPS1"}  # fmt: skip
 
 
-@check("every GPU answers its driver")
+@check("every GPU has a driver and answers it")
 def gpus_answer(readers: Readers) -> Result:
-    """Those that fell off the bus, lack power, or failed otherwise: the driver counts them and cannot open them."""
-    lost = [gpu for gpu in readers.gpus()[0] if gpu.lost]
-    if lost:
-        return Result(FAILING, "; ".join(f"GPU {gpu.index}: {gpu.lost}" for gpu in lost), "it is not measured, and "
-                      "jobs on all GPUs fail", "dmesg | grep -i xid; restart the host; have it replaced if this "
-                      "comes back")  # fmt: skip
-    return gpus_of(readers)[1] or ok("all do")
+    """GPUs on the PCI bus that no driver shows, those that NVML leaves out, and those that it cannot open."""
+    shown, why = readers.gpus()
+    if lost := [f"GPU {gpu.index}: {gpu.lost}" for gpu in shown if gpu.lost] or _left_out(readers, shown):
+        return Result(FAILING, "; ".join(lost), "not measured, and jobs on all GPUs fail", "dmesg | grep -iE "
+                      "'xid|rminit'; restart the host; replace the GPU if this comes back")  # fmt: skip
+    _, none = gpus_of(readers)
+    for vendor, (number, classes, name) in _ON_PCI.items():
+        functions = [one for one in readers.pci().values() if one.vendor == number]
+        there = sum((one.class_code or 0) >> 8 in classes for one in functions)
+        if none and there:
+            said = why if vendor == "nvidia" else "the driver's /sys/class/kfd is not there"
+            return Result(WARNING, f"{there} {name} GPUs are on the PCI bus, but {said}",
+                          "they are not measured", _LOAD[vendor])  # fmt: skip
+    return none or ok("all do")
+
+
+def _left_out(readers: Readers, shown: Sequence[GpuFacts]) -> list[str]:
+    """Those that the driver drives and NVML does not list: their start failed. A job is shown its own alone."""
+    if not shown or any(name.startswith(_OF_JOBS) for name in readers.environment):
+        return []
+    driven = {path.split("/")[-1] for path in readers.glob("/proc/driver/nvidia/gpus/*")}
+    return [f"the GPU at {address} cannot be initialized"
+            for address in sorted(driven - {gpu.pci_address for gpu in shown})]  # fmt: skip
 
 
 @check("the runtime shows every GPU of the host", quick=False)

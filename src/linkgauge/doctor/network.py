@@ -80,8 +80,10 @@ def rails(readers: Readers) -> Result:
 @check("all rails of the network have one width and rate")
 def rail_width(readers: Readers) -> Result:
     """Active ports that trained to fewer lanes, or to a lower rate, than another of this node."""
-    lanes, rates = {}, {}
-    for name in (name for name, state in _ports(readers).items() if state == "ACTIVE"):
+    ports, lanes, rates = _ports(readers), {}, {}
+    if not ports:
+        return not_checked("no RDMA card here")
+    for name in (name for name, state in ports.items() if state == "ACTIVE"):
         card, _, port = name.partition("/")
         text = readers.text(f"/sys/class/infiniband/{card}/ports/{port}/rate") or ""
         if found := re.search(r"^([\d.]+) Gb/sec \((\d+)X", text):

@@ -42,6 +42,10 @@ class FakeReaders(Readers):
                 "/sys/class/infiniband/mlx5_1/ports/1/state": "4: ACTIVE",
                 "/sys/class/infiniband/mlx5_0/ports/1/rate": "200 Gb/sec (4X HDR)",
                 "/sys/class/infiniband/mlx5_1/ports/1/rate": "200 Gb/sec (4X HDR)",
+                **{f"/sys/class/infiniband/mlx5_{card}/ports/1/counters/{name}": "3"
+                   for card in range(2) for name in ("link_downed", "symbol_error")},
+                **{f"/sys/class/infiniband/mlx5_{card}/{name}": value for card in range(2)
+                   for name, value in (("board_id", "MT_0000000838"), ("fw_ver", "28.39.2048"))},
                 "/sys/class/infiniband/mlx5_0/device/numa_node": "0",
                 "/sys/class/infiniband/mlx5_1/device/numa_node": "1",
                 "/sys/bus/pci/devices/0000:1b:00.0/local_cpulist": "0-3",

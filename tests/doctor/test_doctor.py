@@ -159,6 +159,12 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         texts={"/sys/class/infiniband/mlx5_1/ports/1/rate": "100 Gb/sec (4X EDR)"})),
     ("nearest_card", "warning", "leaves none of the cards here", lambda: FakeReaders(
         environment={"HOME": "/root", "NCCL_IB_HCA": "mlx4"})),
+    ("rail_errors", "warning", "mlx5_1/1: 57 times down, others 3", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_1/ports/1/counters/link_downed": "57"})),
+    ("rail_errors", "warning", "mlx5_0/1: 40000 symbol errors, others 3", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error": "40000"})),
+    ("rail_firmware", "warning", "28.35.1012 on mlx5_1, 28.39.2048 on mlx5_0", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_1/fw_ver": "28.35.1012"})),
     ("nearest_card", "warning", "leaves none of the cards here", lambda: FakeReaders(
         environment={"HOME": "/root", "NCCL_IB_HCA": "mlx5_0:2"})),
     ("nearest_card", "warning", "NCCL_IB_HCA", lambda: FakeReaders(
@@ -312,6 +318,14 @@ def test_links_alike_and_small_counts_are_no_alarm() -> None:
     assert found(FakeReaders(link_errors=links))["nvlink_errors"] == checks.ok("18 links")
 
 
-def test_ports_of_one_rate_that_are_few_are_not_compared() -> None:
+def test_rails_that_all_count_and_boards_that_differ_are_no_alarm() -> None:
+    counters = {f"/sys/class/infiniband/mlx5_{card}/ports/1/counters/symbol_error": str(40000 + card)
+                for card in range(2)}  # fmt: skip
+    other = {"/sys/class/infiniband/mlx5_1/board_id": "DEL0000000036", "/sys/class/infiniband/mlx5_1/fw_ver": "22.1"}
+    results = found(FakeReaders(texts=counters | other))
+    assert (results["rail_errors"].status, results["rail_firmware"].status) == ("ok", "ok")
+
+
+def test_ports_that_tell_no_rate_are_not_compared() -> None:
     readers = FakeReaders(texts={f"/sys/class/infiniband/mlx5_{card}/ports/1/rate": None for card in range(2)})
     assert found(readers)["rail_width"].status == checks.NOT_CHECKED

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
-import statistics
 from collections.abc import Iterator, Sequence
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.gpus import gpus_of, named
 from linkgauge.doctor.readers import Readers
+from linkgauge.doctor.siblings import far_above
 from linkgauge.system.sysfs import PciFacts, generation_of
 
 _QEMU = 0x1B36  # vendor of emulated ports: they state any width
 _REDIRECTS = 0b1100  # ACS control: P2P requests and P2P completions are sent to the root
 # From here on operators' alarms sound: cluster-toolkit's health check of GB200 and GB300 (pull request 5942).
 _EFFECTIVE_BER, _SYMBOL_BER = 1e-9, 1e-25
-# Links correct errors all the time, so that counts since boot say little: what counts is one link unlike the others.
-_MORE_TIMES, _MORE = 10, 100
 _SHOWN = 8
 
 
@@ -187,10 +185,7 @@ def nvlink_errors(readers: Readers) -> Result:
         return not_checked("these GPUs show no NVLinks")
     said = [words for link in links for words in _errors_of(link)]
     for counter, word in (("replays", "replays"), ("crc", "CRC errors")):
-        counts = [getattr(link, counter) for link in links]
-        usual = statistics.median_low(counts)
-        said += [f"{link.name}: {count} {word}, others {usual}" for link, count in zip(links, counts, strict=True)
-                 if count > _MORE_TIMES * max(usual, 0) + _MORE]  # fmt: skip
+        said += far_above({link.name: getattr(link, counter) for link in links}, word)
     if said:
         return Result(WARNING, _some(said), "transfers over these links are repeated: less rate, and spread",
                       "nvidia-smi nvlink -e; after a reset of the GPU (nvidia-smi -r) look again; if they come back, "

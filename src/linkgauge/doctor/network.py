@@ -8,7 +8,14 @@ from collections.abc import Collection, Mapping
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.gpus import gpus_of
 from linkgauge.doctor.readers import Readers
+from linkgauge.doctor.siblings import SEVERAL, far_above
 
+# Counter of a port (sysfs) -> its name for findings, and how many more than the others' are no chance.
+_COUNTERS = {
+    "link_downed": ("times down", 10), "link_error_recovery": ("recoveries", 10),
+    "symbol_error": ("symbol errors", SEVERAL), "port_rcv_errors": ("receive errors", SEVERAL),
+    "local_link_integrity_errors": ("integrity errors", SEVERAL),
+}  # fmt: skip
 _DMA_BUF = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 
 
@@ -105,6 +112,45 @@ def rail_width(readers: Readers) -> Result:
                       "ibstat; look at cable, transceiver and switch port; a card of another kind is meant to be "
                       "slower")  # fmt: skip
     return ok(f"{len(lanes)} active ports have {max(lanes.values())} lanes and {most:g} Gb/s")
+
+
+@check("no rail of the network has more errors than the others")
+def rail_errors(readers: Readers) -> Result:
+    """Counters of active ports since their driver was loaded: links that went down, and errors."""
+    ports = [name for name, state in _ports(readers).items() if state == "ACTIVE"]
+    counts: dict[str, dict[str, int]] = {counter: {} for counter in _COUNTERS}
+    for name in ports:
+        card, _, port = name.partition("/")
+        for counter, known in counts.items():
+            text = readers.text(f"/sys/class/infiniband/{card}/ports/{port}/counters/{counter}") or ""
+            if text.isdecimal():
+                known[name] = int(text)
+    if not any(counts.values()):
+        return not_checked("no active RDMA port shows error counters" if ports else "no RDMA card here")
+    said = [words for counter, (word, least) in _COUNTERS.items() for words in far_above(counts[counter], word, least)]
+    if said:
+        return Result(WARNING, "; ".join(said), "messages are repeated, or the rail is lost for seconds at a time",
+                      "perfquery -x, or ethtool -S, shows whether they still rise; look at cable, transceiver and "
+                      "switch port")  # fmt: skip
+    return ok(f"{len(ports)} ports")
+
+
+@check("network cards of one model have one firmware")
+def rail_firmware(readers: Readers) -> Result:
+    """Cards of one board (PSID), and their firmware's versions."""
+    versions: dict[str, dict[str, list[str]]] = {}
+    for path in readers.glob("/sys/class/infiniband/*"):
+        board, version = (readers.text(f"{path}/{name}") for name in ("board_id", "fw_ver"))
+        if board and version:
+            versions.setdefault(board, {}).setdefault(version, []).append(path.split("/")[-1])
+    if not versions:
+        return not_checked("no RDMA card here")
+    unlike = [f"{board}: " + ", ".join(f"{version} on {' '.join(cards)}" for version, cards in sorted(of.items()))
+              for board, of in versions.items() if len(of) > 1]  # fmt: skip
+    if unlike:
+        return Result(WARNING, f"firmware differs ({'; '.join(unlike)})", "rails differ in rate, or drop messages",
+                      "mlxfwmanager --query; update the older ones, and restart the host")  # fmt: skip
+    return ok("each model has one")
 
 
 @check("each GPU's traffic is meant for the card nearest to it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -242,6 +243,19 @@ def test_a_fabric_that_ends_with_the_host_needs_no_imex() -> None:
     readers = FakeReaders(gpus=changed(GPU, fabric_state="completed"),
                           texts={"/dev/nvidia-caps-imex-channels/channel0": None})  # fmt: skip
     assert found(readers)["nvlink_fabric"] == checks.ok("the fabric, which ends with this host, is there")
+
+
+def test_checks_that_pass_are_counted_by_kind_and_named_on_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linkgauge.doctor.readers.Readers", lambda **_: FakeReaders())
+    assert cli.run_command(["doctor", "--devices", "host:2"]) == 0
+    short = capsys.readouterr().out.splitlines()
+    kinds = re.findall(r"(set-up|devices|links|network) (\d+)", short[1])
+    assert (len(short), len(kinds), sum(int(count) for _, count in kinds)) == (3, 4, len(checks.CHECKS) - 1)
+    assert cli.run_command(["doctor", "--devices", "host:2", "--verbose"]) == 0
+    named = capsys.readouterr().out
+    assert all(name.replace("_", " ") in named for name in checks.CHECKS)
 
 
 def test_every_check_has_a_condition_that_it_finds() -> None:

@@ -94,8 +94,8 @@ def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
     if well := [one for one, result in found if result.status == OK]:
         console.print(Text("ok       ", style="green") + Text(", ".join(_counted(well))), soft_wrap=True)
         if verbosity() == VERBOSE:
-            names = ", ".join(one.name.replace("_", " ") for one in well)
-            console.print(Text(f"{'':9}{names}", style="dim"), soft_wrap=True)
+            named = ", ".join(one.name.replace("_", " ") for one in well)
+            console.print(Text(f"{'':9}{named}", style="dim"), soft_wrap=True)
     words = {FAILING: "failed", WARNING: "warned", NOT_CHECKED: "skipped", OK: "ok"}
     counts = {word: sum(result.status == status for _, result in found) for status, word in words.items()}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)

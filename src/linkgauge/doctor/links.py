@@ -164,7 +164,7 @@ def links_as_described(readers: Readers) -> Result:
         return none
     likeness = readers.likeness()
     if likeness is None:
-        return not_checked("no described system is like this machine (linkgauge list systems)")
+        return not_checked("no described system is like this machine (linkgauge topology lists them)")
     name = likeness.system.name
     if likeness.fewer_links:
         tool = "nvidia-smi nvlink -s" if gpus[0].vendor == "nvidia" else "rocm-smi --showtopo"

@@ -109,8 +109,9 @@ def _json_in(lines: Sequence[Line]) -> str | None:
         return None
     ends = (at for at in range(len(lines) - 1, first - 1, -1) if lines[at].text.rstrip()[-1:] in ("}", "]"))
     last = next(ends, len(lines) - 1)
-    # Empty lines in place of what stands before, so that an error names the line of the file.
-    return "\n" * (lines[first].number - 1) + "\n".join(line.text for line in lines[first : last + 1])
+    # Empty lines in place of what is not JSON, so that an error names the line of the file.
+    texts = {line.number: line.text for line in lines[first : last + 1]}
+    return "\n".join(texts.get(number, "") for number in range(1, lines[last].number + 1))
 
 
 def _json_log(file: Path, text: str, log: ImportedLog, hints: Hints) -> ImportedLog:

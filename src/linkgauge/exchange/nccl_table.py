@@ -52,6 +52,7 @@ class NcclTable:
     """
 
     line: int
+    _: dataclasses.KW_ONLY
     tool: str = "nccl-tests"
     transport: str = "ccl"
     program: str = ""

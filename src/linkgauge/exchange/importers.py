@@ -71,9 +71,15 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
     cleaned = log_text(read_file(file, _MAX_BYTES, "a log of one of these tools"))
     log = ImportedLog(file.name, own=own, notes=[f"{file.name}: {note}" for note in cleaned.notes])
     found: list[Reader] = []
+    others: list[Line] = []
     for stream in cleaned.streams:
-        found += _read_stream(stream, log, hints)
+        readers = _read_stream(stream, log, hints)
+        others += [] if readers else [line for line in stream if line.text.strip()]
+        found += readers
     if any(reader.read_text is not None for reader in found):
+        if others:
+            example = f"such as {others[0].text.strip()[:60]!r}"
+            log.note(others[0].number, f"{len(others)} lines of processes that printed no table, {example}")
         return log
     if (json := _json_in(cleaned.lines)) is not None:
         return _json_log(file, json, log, hints)

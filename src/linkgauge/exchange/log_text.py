@@ -13,6 +13,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,30}", re.ASCII)
+
+
+def number_of(text: str) -> float:
+    """The number that a tool's printf wrote; ValueError for all else that float() takes: 1_000, nan, other digits."""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return float(text)
+
+
+def whole_of(text: str) -> int:
+    """The whole number that a tool's printf wrote; ValueError for all else that int() takes."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a whole number")
+    return int(text)
+
 
 class Line(NamedTuple):
     """A line with its number in the file, from 1."""
@@ -113,7 +130,7 @@ def log_text(raw: bytes) -> LogText:
     texts = _ENDS.split(text)
     if texts and not texts[-1]:
         texts.pop()
-    lines = {number: text for number, text in enumerate(texts, start=1)}
+    lines = dict(enumerate(texts, start=1))
     who = dict.fromkeys(lines, "")
     taken: Counter[str] = Counter()
     aside: dict[int, tuple[Library, str]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
-from linkgauge.exchange.log_text import Line
+from linkgauge.exchange.log_text import Line, number_of, whole_of
 from linkgauge.exchange.other_names import OSU_OTHERS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.patterns import PATTERNS, PatternTraits
@@ -92,7 +92,7 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
                 # Another heading, or another program's comment: the rows that follow are not this test's.
                 _end(test, log)
                 test, into = None, None
-            elif test.rows:
+            elif test.columns and text[0] != "#":
                 log.problem(number, f"not a row of the table: {text[:80]!r}")
             else:
                 test.comment(text)
@@ -117,7 +117,9 @@ def _lacking(test: _Test, hints: Hints) -> str:
     """Why none of a table's rows can be taken; empty where they can."""
     info = PATTERNS[test.pattern]
     if test.ranks is None:
-        test.ranks = 2 if info.pair or info.side_by_side_of else hints.ranks
+        if info.side_by_side_of:
+            return "no line '[ pairs: N ] [ window size: N ]' says of how many ranks it is"
+        test.ranks = 2 if info.pair else hints.ranks
     if test.ranks is None:
         return "OSU does not print the number of ranks, so --ranks must say it"
     if not info.takes(test.ranks):
@@ -138,7 +140,7 @@ def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints)
         return
     sizeless = info.size_means == "-"
     try:
-        size, figure = 0 if sizeless else int(tokens[test.columns.index("Size")]), float(tokens[at])
+        size, figure = 0 if sizeless else whole_of(tokens[test.columns.index("Size")]), number_of(tokens[at])
     except ValueError:
         log.problem(number, f"not a size and a figure: {text[:80]!r}")
         return

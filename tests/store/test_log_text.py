@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from linkgauge.exchange.imported import ImportedLog
 from linkgauge.exchange.importers import Hints, read_log
-from linkgauge.exchange.log_text import log_text
+from linkgauge.model.log_text import log_text
 from store.nccl_logs import nccl_log
 
 LOGS = Path(__file__).parent / "logs"
 HINTS = {
-    "alltoall_old.txt": Hints(pattern="alltoall"), "osu_allgather.txt": Hints(ranks=4), "osu_others.txt": Hints(ranks=4),
+    "alltoall_old.txt": Hints(pattern="alltoall"), "osu_allgather.txt": Hints(ranks=4),
+    "osu_others.txt": Hints(ranks=4),
     "blink.csv": Hints(ranks=2, pattern="pingpong", transport="mpi", size_bytes=8),
 }  # fmt: skip
 SAMPLES = {path.name: path.read_text().splitlines() for path in sorted(LOGS.iterdir())} | {

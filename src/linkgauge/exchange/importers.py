@@ -11,9 +11,9 @@ from typing import Any
 
 from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog, write_run
-from linkgauge.exchange.log_text import Line, log_text
 from linkgauge.exchange.readers import JSON_FORMS, Reader, parts
 from linkgauge.files import read_file
+from linkgauge.model.log_text import Line, log_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import as_it_is, checked, one_of, parsed, table, whole
 from linkgauge.model.transports import TRANSPORTS

@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from linkgauge.exchange.imported import ImportedCase, ImportedLog, make_case, restated
-from linkgauge.exchange.log_text import number_of, whole_of
 from linkgauge.exchange.other_names import NCCL_OLDER_TYPES, NCCL_PROGRAMS, NCCL_TYPES
 from linkgauge.model.case import OPS, Case
+from linkgauge.model.log_text import number_of, whole_of
 from linkgauge.model.patterns import PATTERNS
 
 PATTERN_OF = {program: pattern for pattern, program in NCCL_PROGRAMS.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedLog
-from linkgauge.exchange.log_text import Line
+from linkgauge.model.log_text import Line
 from linkgauge.model.shape import Shape
 
 READERS: list[Reader] = []

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
-from linkgauge.exchange.log_text import Line, number_of
 from linkgauge.exchange.readers.base import Reader
+from linkgauge.model.log_text import Line, number_of
 
 _STARTS = re.compile(r"[^{\[]*\d_Transfer Time_s")
 

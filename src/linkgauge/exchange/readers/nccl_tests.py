@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from linkgauge.exchange.imported import Hints, ImportedLog
-from linkgauge.exchange.log_text import Line
 from linkgauge.exchange.nccl_table import MIXED, Figures, NcclTable
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_UNREAD_PROGRAMS, nccl_version
 from linkgauge.exchange.readers.base import Reader
+from linkgauge.model.log_text import Line
 from linkgauge.model.transports import TRANSPORTS
 
 # Where a log was pasted, the # of its comments may be lost: no line is known by it.

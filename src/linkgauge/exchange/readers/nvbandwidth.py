@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
-from linkgauge.exchange.log_text import Line, number_of
 from linkgauge.exchange.readers.base import JsonForm, Reader
+from linkgauge.model.log_text import Line, number_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import each, maybe, scalar, table, text
 

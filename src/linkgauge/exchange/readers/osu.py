@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
-from linkgauge.exchange.log_text import Line, number_of, whole_of
 from linkgauge.exchange.other_names import OSU_OTHERS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.exchange.readers.base import Reader
+from linkgauge.model.log_text import Line, number_of, whole_of
 from linkgauge.model.patterns import PATTERNS, PatternTraits
 
 _PATTERNS = {test: (pattern, "") for pattern, test in OSU_TESTS.items()} | OSU_OTHERS

@@ -81,8 +81,9 @@ class Library:
     warning: re.Pattern[str]
 
 
+_PROCESS = r"(?=[\d.-]*[A-Za-z_])[\w.-]+:\d+(?::\d+)?"  # a host of digits alone would be a clock
 LIBRARIES = (
-    Library("NCCL", re.compile(r"[\w.-]+:\d+(?::\d+)? \[\d+\] (?:\S+:\d+ )?(?:\(\w+\) )?NCCL [A-Z]+\b"
+    Library("NCCL", re.compile(rf"{_PROCESS} \[\d+\] (?:\S+:\d+ )?(?:\(\w+\) )?NCCL [A-Z]+\b"
                                r"|[NR]CCL version \d[\w.+-]*(?: \S+)?\s*$"), re.compile(r"NCCL (?:WARN|ERROR)\b")),
     Library("UCX", re.compile(r"\[\d+\.\d+\] \[[^\]]+\]\s+\S+:\d+\s+UCX\s+[A-Z]+\b"),
             re.compile(r"UCX\s+(?:WARN|ERROR|FATAL)\b")),
@@ -108,7 +109,9 @@ PREFIXES = (
     Prefix("a line's number", re.compile(r" {0,8}(?P<who>\d{1,9})\t"), sure=False),
     Prefix("a host's name and a rank", re.compile(r"(?P<who>nid\d{1,9} \d{1,7}): ?"), sure=False),
     Prefix("a service's name", re.compile(r"(?P<who>[A-Za-z][\w.-]* [\w./-]+\[\d+\]): ?"), sure=False),
-    Prefix("a logger's level", re.compile(r"-? ?(?:[\w.]+ - )?\[?(?:INFO|DEBUG)\]?(?::[\w.]+:| - |: ?)"), sure=False),
+    Prefix("a logger's level", re.compile(
+        r"-? ?(?:[\w.]+ - )?\[?(?:INFO|DEBUG)\]?(?::[\w.]+:| - |: ?)"
+    ), sure=False),
     Prefix("a container's name", re.compile(r"(?P<who>[A-Za-z][\w.-]*) +\| ?"), sure=False),
     Prefix("a host's name", re.compile(r"(?P<who>[A-Za-z][\w.-]*|\d+(?:\.\d+){3}): ?"), sure=False),
     Prefix("a mark of quotation", re.compile(r"> ?"), sure=False),
@@ -141,7 +144,7 @@ def log_text(raw: bytes) -> LogText:
         if found is None or len(taken) == _MOST_PREFIXES:
             break
         taken[f"{found.name} ({_example(lines.values(), found)!r})"] += _take_off(lines, who, found)
-    notes += [f"{what} was taken off {_lines(count)}" for what, count in taken.items()]
+    notes += [f"{what} was taken off {lines_of(count)}" for what, count in taken.items()]
     return LogText(_streams(lines, who), (*notes, *_said_of(aside)))
 
 
@@ -162,7 +165,7 @@ def _said_of(aside: dict[int, tuple[Library, str]]) -> list[str]:
     for library in LIBRARIES:
         texts = [(number, text) for number, (of, text) in sorted(aside.items()) if of is library]
         if texts:
-            notes.append(f"{_lines(len(texts))} of {library.name}'s own log set aside")
+            notes.append(f"{lines_of(len(texts))} of {library.name}'s own log set aside")
         warnings: dict[str, int] = {}
         for number, text in texts:
             if match := library.warning.search(text):
@@ -171,7 +174,8 @@ def _said_of(aside: dict[int, tuple[Library, str]]) -> list[str]:
     return notes
 
 
-def _lines(count: int) -> str:
+def lines_of(count: int) -> str:
+    """A number of lines in words: 1 line, 2 lines."""
     return f"{count} line{'' if count == 1 else 's'}"
 
 
@@ -205,13 +209,13 @@ def _take_off(lines: dict[int, str], who: dict[int, str], prefix: Prefix) -> int
     found = {number: match for number, text in lines.items() if (match := prefix.form.match(text))}
     for number, match in found.items():
         lines[number] = match.string[match.end() :]
-    if "who" in prefix.form.groupindex and not _counts_lines(found):
+    if "who" in prefix.form.groupindex and not _countslines_of(found):
         for number, match in found.items():
             who[number] = f"{who[number]} {match['who'].strip()}".strip()
     return len(found)
 
 
-def _counts_lines(found: Mapping[int, re.Match[str]]) -> bool:
+def _countslines_of(found: Mapping[int, re.Match[str]]) -> bool:
     """Whether labels are the numbers of the lines themselves, as `grep -n` and `cat -n` print them."""
     apart = {int(match["who"]) - number if match["who"].strip().isdecimal() else None
              for number, match in found.items()}  # fmt: skip

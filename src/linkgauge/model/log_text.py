@@ -93,10 +93,13 @@ LIBRARIES = (
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_DATE = rf"{_MONTH} [ \d]\d {_CLOCK}"
 PREFIXES = (
     Prefix("a timestamp", re.compile(rf"\[?\d{{4}}([-/])\d\d\1\d\d[T ]{_CLOCK}(?: ?Z|[+-]\d\d:?\d\d)?\]?:?(?:\s|$)")),
-    Prefix("a timestamp", re.compile(rf"(?:{_DAY} )?{_MONTH} [ \d]\d {_CLOCK} \d{{4}}(?=<std|\[|:|\s|$):?\s?")),
-    Prefix("a timestamp", re.compile(rf"{_MONTH} [ \d]\d {_CLOCK}(?:\s|$)")),
+    # Behind a clock without a day of the week, 2048 may be the size in a row.
+    Prefix("a timestamp", re.compile(rf"{_DAY} {_DATE} (?:[A-Z]{{3,4}} )?20\d\d(?:[:\s]\s?|$|(?=[<\[]))")),
+    Prefix("a timestamp", re.compile(rf"{_DATE} 20\d\d(?:: ?|(?=<std|\[))")),
+    Prefix("a timestamp", re.compile(rf"{_DATE}(?:\s|$)")),
     Prefix("a timestamp", re.compile(rf"\[?{_CLOCK}\]?:?(?:\s|$)"), sure=False),
     Prefix("a timestamp", re.compile(rf"[IWEF]\d{{4}} {_CLOCK} +\d+ [\w.-]+:\d+\] ?")),
     Prefix("Ray's tag of a worker", re.compile(r"\((?P<who>[\w.:-]+ (?:rank=\d+, )?pid=\d+(?:, ip=[\w.:]+)?)\) ?")),

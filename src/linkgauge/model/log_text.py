@@ -112,9 +112,7 @@ PREFIXES = (
     Prefix("a line's number", re.compile(r" {0,8}(?P<who>\d{1,9})\t"), sure=False),
     Prefix("a host's name and a rank", re.compile(r"(?P<who>nid\d{1,9} \d{1,7}): ?"), sure=False),
     Prefix("a service's name", re.compile(r"(?P<who>[A-Za-z][\w.-]* [\w./-]+\[\d+\]): ?"), sure=False),
-    Prefix("a logger's level", re.compile(
-        r"-? ?(?:[\w.]+ - )?\[?(?:INFO|DEBUG)\]?(?::[\w.]+:| - |: ?)"
-    ), sure=False),
+    Prefix("a logger's level", re.compile(r"-? ?(?:[\w.]+ - )?\[?(?:INFO|DEBUG)\]?(?::[\w.]+:| - |: ?)"), sure=False),
     Prefix("a container's name", re.compile(r"(?P<who>[A-Za-z][\w.-]*) +\| ?"), sure=False),
     Prefix("a host's name", re.compile(r"(?P<who>[A-Za-z][\w.-]*|\d+(?:\.\d+){3}): ?"), sure=False),
     Prefix("a mark of quotation", re.compile(r"> ?"), sure=False),

@@ -6,9 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from linkgauge.doctor.nvml import GpuFacts
+from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.readers import Readers
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.system import catalog, sysfs
+from linkgauge.system.likeness import Likeness
 
 MPICH = MpiInstallation(
     "mpich-5", "mpich", "5", "mpich", Path("/p/lib/libmpi.so.12"), Path("/p/bin/mpiexec"), "hydra", "x"
@@ -19,6 +21,8 @@ GPU = GpuFacts(
     pcie_width=16, pcie_width_max=16, pcie_generation=5, pcie_generation_max=5, nvlinks_active=18,
 )  # fmt: skip
 OTHER = dataclasses.replace(GPU, index=1, uuid="GPU-b", pci_address="0000:1c:00.0")
+
+_LIKE = Likeness(catalog.load("hgx-h200-8"), "2 of its 8 devices", (), part=True, host_links=True)
 
 
 class FakeReaders(Readers):
@@ -38,6 +42,10 @@ class FakeReaders(Readers):
                 "/sys/class/infiniband/mlx5_1/ports/1/state": "4: ACTIVE",
                 "/sys/class/infiniband/mlx5_0/ports/1/rate": "200 Gb/sec (4X HDR)",
                 "/sys/class/infiniband/mlx5_1/ports/1/rate": "200 Gb/sec (4X HDR)",
+                **{f"/sys/class/infiniband/mlx5_{card}/ports/1/counters/{name}": "3"
+                   for card in range(2) for name in ("link_downed", "symbol_error")},
+                **{f"/sys/class/infiniband/mlx5_{card}/{name}": value for card in range(2)
+                   for name, value in (("board_id", "MT_0000000838"), ("fw_ver", "28.39.2048"))},
                 "/sys/class/infiniband/mlx5_0/device/numa_node": "0",
                 "/sys/class/infiniband/mlx5_1/device/numa_node": "1",
                 "/sys/bus/pci/devices/0000:1b:00.0/local_cpulist": "0-3",
@@ -55,6 +63,11 @@ class FakeReaders(Readers):
             "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
                          "altair": "5.5", "duckdb": "1.2", "dpctl": "0.22"},
             "visible": 2,
+            "links": {},
+            "pci": {},
+            "kfd": ([], []),
+            "likeness": _LIKE,
+            "link_errors": [LinkErrors(gpu, link) for gpu in range(2) for link in range(18)],
             "sycl": "",
             "refused": {},
             "cross": "",
@@ -81,6 +94,9 @@ class FakeReaders(Readers):
         }
         return sorted(path for path in paths if fnmatch.fnmatch(path, pattern))
 
+    def link(self, path: str) -> str:
+        return self.facts["links"].get(path, "")
+
     def free_bytes(self, path: str) -> int | None:
         return self.facts["free"]
 
@@ -105,6 +121,18 @@ class FakeReaders(Readers):
     def gpus(self) -> tuple[list[GpuFacts], str]:
         return self.facts["gpus"]
 
+    def nvlink_errors(self) -> list[LinkErrors] | None:
+        return self.facts["link_errors"]
+
+    def kfd(self) -> Any:
+        return self.facts["kfd"]
+
+    def pci(self) -> dict[str, sysfs.PciFacts]:
+        return self.facts["pci"]
+
+    def likeness(self) -> Likeness | None:
+        return self.facts["likeness"]
+
     def visible_devices(self) -> int | None:
         return self.facts["visible"]
 
@@ -127,3 +155,13 @@ class FakeReaders(Readers):
 def changed(gpu: GpuFacts, **values: Any) -> tuple[list[GpuFacts], str]:
     """The healthy machine's GPUs, the first with these values."""
     return [dataclasses.replace(gpu, **values), OTHER], ""
+
+
+class TreeReaders(FakeReaders):
+    """A healthy host around a recorded machine, from whose folder all files are read."""
+
+    def __init__(self, root: Path, **changed: Any) -> None:
+        super().__init__(**changed)
+        self.real = Readers(root=root)
+        for name in ("text", "exists", "glob", "link", "kfd", "pci", "likeness"):
+            setattr(self, name, getattr(self.real, name))

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from linkgauge.doctor import check as doctor
 from linkgauge.errors import Exit
 from linkgauge.expect.rules import RULES as LIMITS
 from linkgauge.findings.rules import RULES as FINDING_RULES
@@ -180,6 +181,14 @@ def finding_rules() -> str:
     return "\n".join(parts)
 
 
+def doctor_checks() -> str:
+    """Each check of the doctor: what it checks, what it looks at, and whether each run begins with it."""
+    doctor.load()
+    rows = [(f"`{one.name}`", plain(one.what), plain((one.look.__doc__ or "").strip()), "yes" if one.quick else "no")
+            for one in doctor.CHECKS.values()]  # fmt: skip
+    return table(("check", "passes if", "how", "before each run"), rows)
+
+
 def limit_rules() -> str:
     """Each rule of a limit, in a section of its own."""
     parts = []
@@ -280,7 +289,8 @@ PARTS: dict[str, Callable[[], str]] = {
     name: functools.cache(part)
     for name, part in {
         "commands": commands.page, "dimensions": dimensions, "patterns": patterns, "transports": transports,
-        "finding-rules": finding_rules, "limit-rules": limit_rules, "plans": plans, "plan-keys": plan_keys,
+        "finding-rules": finding_rules, "doctor-checks": doctor_checks, "limit-rules": limit_rules, "plans": plans,
+        "plan-keys": plan_keys,
         "run-tables": run_tables, "statuses": statuses, "exit-statuses": exit_statuses, "systems": systems,
     }.items()
 }  # fmt: skip

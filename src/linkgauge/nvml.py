@@ -46,16 +46,58 @@ def field_value(answer: Any) -> float:
     return float(getattr(answer.value, _KINDS.get(answer.valueType, "ullVal")))
 
 
+# Parts of the fabric's health mask: where each begins, its bits, and what its values other than healthy mean (nvml.h,
+# NVML_GPU_FABRIC_HEALTH_MASK_*). Most have 0 for not supported, 1 for true and 2 for false: 0xaa is a healthy fabric.
+_CONFIGURATIONS = {2: "system GUID", 3: "chassis serial number", 4: "no partition", 5: "too few NVLinks",
+                   6: "incompatible GPU firmware", 7: "invalid location", 8: "invalid GPU state"}  # fmt: skip
+_HEALTH: tuple[tuple[int, int, dict[int, str]], ...] = (
+    (0, 0x3, {1: "degraded bandwidth"}),
+    (2, 0x3, {1: "route recovery in progress"}),
+    (4, 0x3, {1: "unhealthy routes", 3: "unhealthy routes, GPU reset required"}),
+    (6, 0x3, {1: "recovery from an access timeout in progress"}),
+    (8, 0xF, {value: f"incorrect configuration ({words})" for value, words in _CONFIGURATIONS.items()}),
+    (12, 0x3, {2: "no partition assigned"}),
+    (14, 0x3, {2: "global fabric manager disconnected"}),
+)
+_SUMMARIES = {2: "unhealthy", 3: "limited capacity"}  # NVML_GPU_FABRIC_HEALTH_SUMMARY_*, of version 3 alone
+
+
 def fabric_info(library: Any, handle: Any) -> dict[str, Any] | None:
     """Return a GPU's place in an NVLink fabric: `state` (NVML_GPU_FABRIC_STATE_*), `cluster` (hex), `clique`.
 
-    The cluster is all zeros where the fabric ends with the host. None where nvidia-ml-py is too old to ask; the
-    library's NVMLError where the driver is, or does not tell. The call takes an address: given the structure itself, as
-    its signature invites, NVML reads a stray pointer (seen to end the process with SIGSEGV under 13.615).
+    With them `status`, how the probe of the fabric ended (nvmlReturn_t, valid in state 3), and `health`: what is wrong
+    by the health mask, or by the summary where the mask names nothing. The cluster is all zeros where the fabric ends
+    with the host. None where nvidia-ml-py is too old to ask; the library's NVMLError where the driver is, or does not
+    tell. The call takes an address: given the structure itself, as its signature invites, NVML reads a stray pointer
+    (seen to end the process with SIGSEGV under 13.615).
     """
-    if not hasattr(library, "c_nvmlGpuFabricInfo_v2_t"):
-        return None
-    info = library.c_nvmlGpuFabricInfo_v2_t()
-    info.version = library.nvmlGpuFabricInfo_v2
-    library.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    return {"state": int(info.state), "cluster": bytes(info.clusterUuid).hex(), "clique": int(info.cliqueId)}
+    refusal = None
+    for version in ("v3", "v2"):
+        kind = getattr(library, f"c_nvmlGpuFabricInfo_{version}_t", None)
+        if kind is None:
+            continue
+        info = kind()
+        info.version = getattr(library, f"nvmlGpuFabricInfo_{version}")
+        try:
+            library.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+        except library.NVMLError as error:  # a driver older than this version
+            refusal = error
+            continue
+        summary = _SUMMARIES.get(int(getattr(info, "healthSummary", 0)))
+        return {"state": int(info.state), "cluster": bytes(info.clusterUuid).hex(), "clique": int(info.cliqueId),
+                "status": int(info.status),
+                "health": fabric_health(int(info.healthMask)) or ([summary] if summary else [])}  # fmt: skip
+    if refusal is not None:
+        raise refusal
+    return None
+
+
+def fabric_health(mask: int) -> list[str]:
+    """Return what a fabric's health mask says is wrong, in words."""
+    values = ((words, mask >> shift & width) for shift, width, words in _HEALTH)
+    return [words[value] for words, value in values if value in words]
+
+
+def bit_error_rate(value: int) -> float:
+    """Return an NVLink's bit error rate from NVML's form: 4 bits of mantissa over 8 bits of negative exponent of 10."""
+    return (value >> 8 & 0xF) * 10.0 ** -(value & 0xFF)

@@ -11,6 +11,7 @@ from scipy import signal, stats
 from linkgauge.stats.basics import binomial_quantile, binomial_tail, effective_size, grain, median
 from linkgauge.stats.drift import find_drift, theil_sen, trend_p_value
 from linkgauge.stats.modes import find_modes
+from linkgauge.stats.rank_sum import rank_sum_p_value
 from linkgauge.stats.spikes import find_spikes
 from linkgauge.stats.tails import tail, values_needed
 
@@ -190,3 +191,21 @@ def test_what_scipy_stats_would_say_is_said_without_its_import() -> None:
         for share in (0.025, 0.975):
             assert binomial_quantile(share, trials, chance) == stats.binom.ppf(share, trials, chance)
     assert trend_p_value(np.ones(20)) == 1.0
+
+
+def test_the_rank_sum_test_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(2)
+    for turn in range(80):
+        a, b = (rng.normal(rng.uniform(-1, 1), size=int(rng.integers(1, 30))) for _ in range(2))
+        if turn % 3 == 0:
+            a, b = np.round(a), np.round(b)  # ties
+        tied = np.unique([*a, *b]).size < a.size + b.size
+        for alternative in ("two-sided", "less"):
+            oracle = stats.mannwhitneyu(a, b, alternative=alternative, method="asymptotic" if tied else "exact").pvalue
+            expected = 1.0 if np.isnan(oracle) else oracle
+            assert rank_sum_p_value(a, b, alternative) == pytest.approx(expected, rel=1e-9), (a, b, alternative)
+    large = rng.normal(size=90), rng.normal(0.3, size=80)
+    assert rank_sum_p_value(*large, "two-sided") == pytest.approx(
+        stats.mannwhitneyu(*large, method="asymptotic").pvalue
+    )
+    assert rank_sum_p_value(np.array([]), np.ones(3), "less") == 1.0

@@ -4,14 +4,47 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 
 import pytest
 
-from fake_readers import CRAY, GPU, MPICH, FakeReaders, changed
+from fake_readers import CRAY, GPU, MPICH, OTHER, FakeReaders, changed
 from linkgauge.app import cli
 from linkgauge.doctor import check as checks
+from linkgauge.doctor.facts import LinkErrors
 from linkgauge.doctor.readers import Readers
+from linkgauge.system.sysfs import PciFacts
+
+
+def tree(
+    *,
+    speed: float = 32.0,
+    width: int = 16,
+    port: tuple[float, int] = (32.0, 16),
+    uplink: int = 16,
+    acs: int | None = 0,
+) -> dict[str, PciFacts]:
+    """Two GPUs and a card below one PCIe switch; `port` is what the switch's ports above them can do at most."""
+    root, up = (
+        PciFacts("0000:11:00.0", max_speed=32.0, max_width=16),
+        PciFacts("0000:12:00.0", parents=("0000:11:00.0",), speed=32.0, width=uplink, max_speed=32.0, max_width=16),
+    )
+    ends = {}
+    for number, end in enumerate(("0000:1b:00.0", "0000:1c:00.0", "0000:1d:00.0")):
+        above = (root.address, up.address)
+        down = PciFacts(f"0000:13:0{number}.0", parents=above, max_speed=port[0], max_width=port[1], acs=acs)
+        ends[down.address] = down
+        ends[end] = PciFacts(
+            end, parents=(*above, down.address), speed=speed, width=width, max_speed=32.0, max_width=16
+        )
+    return {root.address: root, up.address: up, **ends}  # fmt: skip
+
+
+def on_pci(vendor: int, kind: int) -> dict[str, PciFacts]:
+    """Two functions of a vendor."""
+    addresses = ("0000:1b:00.0", "0000:1c:00.0")
+    return {address: PciFacts(address, vendor=vendor, class_code=kind) for address in addresses}
 
 
 def found(readers: Readers) -> dict[str, checks.Result]:
@@ -21,8 +54,8 @@ def found(readers: Readers) -> dict[str, checks.Result]:
 def test_a_healthy_machine_passes_every_check() -> None:
     bad = {name: result for name, result in found(FakeReaders()).items() if result.status not in ("ok",)}
     # These GPUs belong to no NVLink fabric: the one check that does not apply.
-    assert set(bad) == {"imex"}
-    assert bad["imex"].status == checks.NOT_CHECKED
+    assert set(bad) == {"nvlink_fabric"}
+    assert bad["nvlink_fabric"].status == checks.NOT_CHECKED
 
 
 CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
@@ -31,6 +64,13 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("ranks_on_one_device", "failing", "CUDA_VISIBLE_DEVICES", lambda: FakeReaders(
         environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0,0"})),
     ("ranks_on_one_device", "failing", "twice", lambda: FakeReaders(gpus=changed(GPU, uuid="GPU-b"))),
+    ("gpus_answer", "failing", "GPU 0: GPU is lost", lambda: FakeReaders(gpus=changed(GPU, lost="GPU is lost"))),
+    ("gpus_answer", "failing", "the GPU at 0000:1d:00.0 cannot be initialized", lambda: FakeReaders(
+        texts={f"/proc/driver/nvidia/gpus/0000:{bus}:00.0/information": "" for bus in ("1b", "1c", "1d")})),
+    ("gpus_answer", "warning", "2 NVIDIA GPUs are on the PCI bus, but libnvidia-ml.so.1 not found", lambda: FakeReaders(
+        gpus=([], "libnvidia-ml.so.1 not found"), pci=on_pci(0x10DE, 0x030200))),
+    ("gpus_answer", "warning", "2 AMD GPUs are on the PCI bus", lambda: FakeReaders(
+        gpus=([], "libnvidia-ml.so.1 not found"), pci=on_pci(0x1002, 0x120000))),
     ("devices_hidden", "warning", "CUDA_VISIBLE_DEVICES=1", lambda: FakeReaders(
         visible=1, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "1"})),
     ("devices_hidden", "failing", "no variable hides", lambda: FakeReaders(visible=1)),
@@ -48,9 +88,9 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("ucx_with_gpus", "warning", "no cuda", lambda: FakeReaders(commands={"ucx_info": "# Transport: sysv"})),
     ("gpu_direct", "failing", "peermem", lambda: FakeReaders(texts={"/proc/modules": ""})),
     ("gpu_direct", "warning", "GDRCopy", lambda: FakeReaders(texts={"/dev/gdrdrv": None})),
-    ("imex", "failing", "in progress", lambda: FakeReaders(gpus=changed(GPU, fabric_state="in progress"))),
-    ("imex", "warning", "no IMEX channel", lambda: FakeReaders(
-        gpus=changed(GPU, fabric_state="completed", fabric_across_hosts=True),
+    ("nvlink_fabric", "failing", "in progress", lambda: FakeReaders(gpus=changed(GPU, fabric_state="in progress"))),
+    ("nvlink_fabric", "warning", "no IMEX channel", lambda: FakeReaders(
+        gpus=changed(GPU, fabric_state="completed", fabric_cluster="07"),
         texts={"/dev/nvidia-caps-imex-channels/channel0": None})),
     ("peer_access", "warning", "0-1", lambda: FakeReaders(refused={"0-1": "refused by the container"})),
     ("peer_access", "warning", "refused", lambda: FakeReaders(
@@ -77,7 +117,41 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         gpus=changed(GPU, pcie_width=8, pcie_width_max=8))),
     ("pcie_width", "warning", "GPU 0: generation 3 of 5", lambda: FakeReaders(
         gpus=changed(GPU, pcie_generation=3, pcie_generation_max=3))),
+    ("pcie_width", "warning", "GPU 0: slot x8, card x16", lambda: FakeReaders(pci=tree(width=8, port=(32.0, 8)))),
+    ("pcie_width", "warning", "GPU 0: slot of generation 3, card of generation 5", lambda: FakeReaders(
+        pci=tree(speed=8.0, port=(8.0, 16)))),
+    ("pcie_width", "failing", "switch port 0000:12:00.0: x8 of x16", lambda: FakeReaders(pci=tree(uplink=8))),
+    ("acs", "warning", "between GPU 0 and GPU 1", lambda: FakeReaders(pci=tree(acs=0x1D))),
+    ("acs", "warning", "between GPU 0 and mlx5_0", lambda: FakeReaders(
+        pci={**tree(acs=0x1D), "0000:1c:00.0": PciFacts("0000:1c:00.0")},
+        links={"/sys/class/infiniband/mlx5_0/device": "0000:1d:00.0"})),
     ("nvlinks", "failing", "17 of 18", lambda: FakeReaders(gpus=changed(GPU, nvlinks_active=17))),
+    ("links_as_described", "warning", "gpu0 has 12 of 18 nvlink links", lambda: FakeReaders(
+        likeness=dataclasses.replace(FakeReaders().facts["likeness"],
+                                     differences=("gpu0 has 12 of 18 nvlink links",)))),
+    ("nvlink_errors", "warning", "NVLink 1 of GPU 0: effective bit error rate 2e-09", lambda: FakeReaders(
+        link_errors=[LinkErrors(0, 0), LinkErrors(0, 1, effective_ber=2e-9)])),
+    ("nvlink_errors", "warning", "symbol error rate 1e-20", lambda: FakeReaders(
+        link_errors=[LinkErrors(0, 0), LinkErrors(0, 1, symbol_ber=1e-20)])),
+    ("nvlink_errors", "warning", "NVLink 1 of GPU 0: 3 recoveries", lambda: FakeReaders(
+        link_errors=[LinkErrors(0, 0), LinkErrors(0, 1, recoveries=3)])),
+    ("nvlink_errors", "warning", "2 recoveries failed", lambda: FakeReaders(
+        link_errors=[LinkErrors(0, 0), LinkErrors(0, 1, recoveries=3, failed_recoveries=2)])),
+    ("nvlink_errors", "warning", "NVLink 2 of GPU 0: 1204 replays, others 5", lambda: FakeReaders(
+        link_errors=[LinkErrors(0, link, replays=1204 if link == 2 else 5) for link in range(4)])),
+    ("nvlink_fabric", "failing", "Insufficient Resources (GPU 0)", lambda: FakeReaders(
+        gpus=changed(GPU, fabric_state="completed", fabric_status="Insufficient Resources"))),
+    ("nvlink_fabric", "warning", "GPU 0: degraded bandwidth", lambda: FakeReaders(
+        gpus=changed(GPU, fabric_state="completed", fabric_health=("degraded bandwidth",)))),
+    ("nvlink_fabric", "warning", "GPU 1 in clique 2", lambda: FakeReaders(gpus=(
+        [dataclasses.replace(gpu, fabric_state="completed", fabric_cluster="07", fabric_clique=1 + gpu.index)
+         for gpu in (GPU, OTHER)], ""))),
+    ("nvlink_fabric", "warning", "cluster UUID of GPU 0 is all zeros", lambda: FakeReaders(gpus=(
+        [dataclasses.replace(GPU, name="NVIDIA GB200", fabric_state="completed", fabric_cluster="0" * 32)], ""))),
+    ("gpu_memory", "warning", "GPU 0: a row remapping failed", lambda: FakeReaders(
+        gpus=changed(GPU, memory_faults=("a row remapping failed",)))),
+    ("partitions", "warning", "GPU 1 whole, others MIG", lambda: FakeReaders(gpus=(
+        [dataclasses.replace(GPU, partition="MIG"), dataclasses.replace(OTHER, partition="whole")], ""))),
     ("rails", "warning", "mlx5_1/1", lambda: FakeReaders(
         texts={"/sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN"})),
     ("rail_width", "warning", "mlx5_1/1 has 2 of 4 lanes", lambda: FakeReaders(
@@ -86,6 +160,14 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         texts={"/sys/class/infiniband/mlx5_1/ports/1/rate": "100 Gb/sec (4X EDR)"})),
     ("nearest_card", "warning", "leaves none of the cards here", lambda: FakeReaders(
         environment={"HOME": "/root", "NCCL_IB_HCA": "mlx4"})),
+    ("rail_errors", "warning", "mlx5_1/1: 57 times down, others 3", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_1/ports/1/counters/link_downed": "57"})),
+    ("rail_errors", "warning", "mlx5_0/1: 40000 symbol errors, others 3", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error": "40000"})),
+    ("rail_firmware", "warning", "28.35.1012 on mlx5_1, 28.39.2048 on mlx5_0", lambda: FakeReaders(
+        texts={"/sys/class/infiniband/mlx5_1/fw_ver": "28.35.1012"})),
+    ("nearest_card", "warning", "leaves none of the cards here", lambda: FakeReaders(
+        environment={"HOME": "/root", "NCCL_IB_HCA": "mlx5_0:2"})),
     ("nearest_card", "warning", "NCCL_IB_HCA", lambda: FakeReaders(
         environment={"HOME": "/root", "NCCL_IB_HCA": "mlx5_1"})),
     ("kernel_cache", "warning", "cannot be written", lambda: FakeReaders(writable=False)),
@@ -103,6 +185,9 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         ("NCCL_IB_HCA", "=mlx5_1:1,mlx5_10:2", [1, 10]),
         ("NCCL_IB_HCA", "^mlx5_1", [0]),
         ("NCCL_IB_HCA", "^=mlx5_1", [0, 10, 11]),
+        ("NCCL_IB_HCA", "^=mlx5_1:1", [0, 10, 11]),
+        ("NCCL_IB_HCA", "^=mlx5_1:2", [0, 1, 10, 11]),
+        ("NCCL_IB_HCA", "=mlx5_0:2,mlx5_1:1", [1]),
         ("NCCL_IB_HCA", "mlx5", [0, 1, 10, 11]),
         ("UCX_NET_DEVICES", "mlx5_1:1", [1]),
         ("UCX_NET_DEVICES", "^mlx5_1:1", [0, 10, 11]),
@@ -124,21 +209,6 @@ def test_cards_are_taken_as_the_libraries_take_them(
     assert (result.status == "ok") == (left is None or near in left), result
     if result.status != "ok":
         assert result.fix.startswith(f"take mlx5_{near} out of" if value.startswith("^") else f"add mlx5_{near} to")
-
-
-def test_gpus_of_others_are_not_said_to_be_none() -> None:
-    texts = {f"/sys/class/kfd/kfd/topology/nodes/{node}/gpu_id": str(node * 4096) for node in range(9)}
-    for there, said in (({}, "NVML: Not Found"), (texts, "8 AMD GPUs: this check knows NVIDIA's alone")):
-        results = found(FakeReaders(gpus=([], "NVML: Not Found"), visible=8, texts=there))
-        for name in ("devices_hidden", "pcie_width", "clocks_capped", "device_affinity"):
-            if name == "devices_hidden" and there:  # those of either vendor are counted
-                assert (results[name].status, results[name].finding) == ("ok", "all 8 GPUs are visible")
-            else:
-                assert (results[name].status, results[name].finding) == ("not checked", said)
-    hiding = FakeReaders(gpus=([], "x"), visible=2, texts=texts, environment={"ROCR_VISIBLE_DEVICES": "0,1"})
-    hidden = found(hiding)["devices_hidden"]
-    assert (hidden.status, hidden.fix) == ("warning", "unset ROCR_VISIBLE_DEVICES")
-    assert hidden.finding == "2 of 8 GPUs are visible (ROCR_VISIBLE_DEVICES=0,1)"
 
 
 @pytest.mark.parametrize(("name", "status", "word", "make"), CONDITIONS, ids=[f"{c[0]}-{c[2]}" for c in CONDITIONS])
@@ -172,7 +242,20 @@ def test_an_mps_daemon_that_answers_is_well() -> None:
 def test_a_fabric_that_ends_with_the_host_needs_no_imex() -> None:
     readers = FakeReaders(gpus=changed(GPU, fabric_state="completed"),
                           texts={"/dev/nvidia-caps-imex-channels/channel0": None})  # fmt: skip
-    assert found(readers)["imex"] == checks.ok("the fabric, which ends with this host, is there")
+    assert found(readers)["nvlink_fabric"] == checks.ok("the fabric, which ends with this host, is there")
+
+
+def test_checks_that_pass_are_counted_by_kind_and_named_on_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linkgauge.doctor.readers.Readers", lambda **_: FakeReaders())
+    assert cli.run_command(["doctor", "--devices", "host:2"]) == 0
+    short = capsys.readouterr().out.splitlines()
+    kinds = re.findall(r"(set-up|devices|links|network) (\d+)", short[1])
+    assert (len(short), len(kinds), sum(int(count) for _, count in kinds)) == (3, 4, len(checks.CHECKS) - 1)
+    assert cli.run_command(["doctor", "--devices", "host:2", "--verbose"]) == 0
+    named = capsys.readouterr().out
+    assert all(name.replace("_", " ") in named for name in checks.CHECKS)
 
 
 def test_every_check_has_a_condition_that_it_finds() -> None:
@@ -196,3 +279,67 @@ def test_this_machine_is_looked_at_without_a_failure_of_the_doctor(capsys: pytes
     assert {row["check"] for row in rows} == set(checks.CHECKS)
     assert not [row for row in rows if "could not look" in row["finding"]]
     assert status == (1 if any(row["status"] == "failing" for row in rows) else 0)
+
+
+def test_what_bridges_state_counts_where_it_can_be_true() -> None:
+    """An emulated port states what its machine's author liked, and no port can do less than its card does now."""
+    narrow = tree(port=(16.0, 1))
+    assert found(FakeReaders(pci=tree(port=(2.5, 1))))["pcie_width"].status == "ok"
+    older = found(FakeReaders(pci=tree(speed=2.5, port=(16.0, 16))))["pcie_width"]
+    assert (older.status, "one generation older" in older.finding) == ("ok", True), older
+    one_slot = tree(speed=2.5, port=(16.0, 16)) | {
+        "0000:13:01.0": PciFacts("0000:13:01.0", max_speed=32.0, max_width=16)
+    }
+    assert "GPU 0: slot of generation 4" in found(FakeReaders(pci=one_slot))["pcie_width"].finding
+    idle = {address: dataclasses.replace(facts, speed=2.5, width=1) if len(facts.parents) == 3 else facts
+            for address, facts in narrow.items()}  # fmt: skip
+    assert found(FakeReaders(pci=idle))["pcie_width"].status == "warning"
+    virtual = {"/proc/cpuinfo": "processor : 0\nflags : fpu hypervisor lahf_lm\n"}
+    assert found(FakeReaders(pci=idle, texts=virtual))["pcie_width"].status == "ok"
+    emulated = {address: dataclasses.replace(facts, vendor=0x1B36) for address, facts in idle.items()}
+    assert found(FakeReaders(pci=emulated))["pcie_width"].status == "ok"
+
+
+def test_a_lost_gpu_hides_nothing_of_the_others() -> None:
+    results = found(FakeReaders(gpus=changed(GPU, lost="GPU is lost", pcie_width=8)))
+    assert results["gpus_answer"].status == "failing"
+    assert results["pcie_width"].status == "ok"
+    alone = found(FakeReaders(gpus=([dataclasses.replace(GPU, lost="GPU is lost")], "")))
+    assert (alone["gpus_answer"].status, alone["pcie_width"].finding) == ("failing", "no GPU")
+
+
+def test_gpus_of_other_jobs_and_screens_are_not_missed() -> None:
+    driven = {f"/proc/driver/nvidia/gpus/0000:{bus}:00.0/information": "" for bus in ("1b", "1c", "1d")}
+    job = FakeReaders(texts=driven, environment={"HOME": "/root", "SLURM_JOB_ID": "1"})
+    assert found(job)["gpus_answer"].status == "ok"
+    none = ([], "libnvidia-ml.so.1 not found")
+    for vendor, kind in ((0x10DE, 0x030000), (0x1002, 0x030000), (0x8086, 0x030200)):
+        screen = found(FakeReaders(gpus=none, pci=on_pci(vendor, kind)))["gpus_answer"]
+        assert (screen.status, screen.finding) == ("not checked", "libnvidia-ml.so.1 not found")
+
+
+def test_acs_that_only_root_can_read_is_named_where_it_would_matter() -> None:
+    assert found(FakeReaders(pci=tree(acs=None)))["acs"].status == checks.NOT_CHECKED
+    assert found(FakeReaders(pci=tree(acs=0x11)))["acs"].status == "ok"  # source validation redirects nothing
+    apart = {address: dataclasses.replace(facts, parents=facts.parents[-1:]) for address, facts in tree().items()}
+    assert found(FakeReaders(pci=apart))["acs"] == checks.ok("no two of them share a PCIe switch")
+
+
+def test_links_alike_and_small_counts_are_no_alarm() -> None:
+    """Rates as drivers state none: mantissa 15, exponent 255; replays of all links since a long time."""
+    links = [LinkErrors(0, link, replays=5000 + link, crc=40, recoveries=0, effective_ber=1.5e-254, symbol_ber=1.5e-254)
+             for link in range(18)]  # fmt: skip
+    assert found(FakeReaders(link_errors=links))["nvlink_errors"] == checks.ok("18 links")
+
+
+def test_rails_that_all_count_and_boards_that_differ_are_no_alarm() -> None:
+    counters = {f"/sys/class/infiniband/mlx5_{card}/ports/1/counters/symbol_error": str(40000 + card)
+                for card in range(2)}  # fmt: skip
+    other = {"/sys/class/infiniband/mlx5_1/board_id": "DEL0000000036", "/sys/class/infiniband/mlx5_1/fw_ver": "22.1"}
+    results = found(FakeReaders(texts=counters | other))
+    assert (results["rail_errors"].status, results["rail_firmware"].status) == ("ok", "ok")
+
+
+def test_ports_that_tell_no_rate_are_not_compared() -> None:
+    readers = FakeReaders(texts={f"/sys/class/infiniband/mlx5_{card}/ports/1/rate": None for card in range(2)})
+    assert found(readers)["rail_width"].status == checks.NOT_CHECKED

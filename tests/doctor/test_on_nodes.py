@@ -47,6 +47,26 @@ def test_what_a_node_lacks_differs_and_alike_nodes_do_not() -> None:
     assert not any(one.differs for one in compared([node("a"), node("b", date=0.5)]))
 
 
+def test_a_load_that_changes_each_moment_is_no_difference_and_its_status_is() -> None:
+    """Counts of links are compared in full: 12 of them are not 18."""
+
+    def named(name: str, host: str, finding: str, status: str = "ok") -> dict[str, Any]:
+        one = node(host, status=status)
+        one["rows"][0] |= {"check": name, "finding": finding}
+        return one
+
+    said = [
+        named("other_load", host, f"load {load} on 2 cores") for host, load in zip("abc", (0.1, 0.3, 0.2), strict=True)
+    ]
+    assert not any(one.differs for one in compared(said))
+    busy = compared([*said, named("other_load", "d", "load 9.0 on 2 cores before the run began", "warning")])
+    assert [one.found[1] for one in busy if one.differs] == [
+        ("warning", "load 9.0 on 2 cores before the run began", ("d",))
+    ]
+    links = [named("nvlinks", host, f"{count} links of each GPU are up") for host, count in (("a", 18), ("b", 12))]
+    assert [one.name for one in compared(links) if one.differs] == ["nvlinks"]
+
+
 def test_the_interface_that_the_library_takes_is_named_and_a_bridge_of_containers_is_a_warning() -> None:
     fast = Interface("ens2", "network", True, 100_000_000_000, "10.1.0.1", "mlx5_core")
     bridge = Interface("docker0", "virtual", True, 0, "172.17.0.1")

@@ -108,9 +108,9 @@ def test_options_of_nccl_tests_mean_the_same(theirs: str, ours: str, capsys: pyt
         ("-b 1M -e 8 -f 2", "expected the smaller size first"),
         ("-b 8 -e 1M -f 1.5", "-f '1.5': expected a whole number of at least 2"),
         ("-b 8x -e 1M -f 2", "'8x' is not a size"),
-        ("-g 2 --ranks 2", "-g and --ranks mean the same"),
-        ("-w 2 --warmup 2", "-w and --warmup mean the same"),
-        ("-n 2 --stop-samples 2", "-n and --stop-samples mean the same"),
+        ("-g 2 --ranks 2", "-g sets --ranks too"),
+        ("-w 2 --warmup 2", "-w sets --warmup too"),
+        ("-n 2 --stop-samples 2", "-n sets --stop-samples too"),
         ("-n two", "-n 'two': expected a whole number"),
     ],
 )

@@ -16,6 +16,7 @@ import pytest
 from _site import commands, links, outputs, pages, reference
 
 import linkgauge
+from linkgauge.doctor import check as doctor
 from linkgauge.errors import Exit
 from linkgauge.expect.rules import RULES as LIMITS
 from linkgauge.findings.rules import RULES as FINDING_RULES
@@ -56,6 +57,8 @@ def test_everything_that_the_program_has_is_on_a_page_of_the_reference() -> None
     assert not lacking(on["transports"], TRANSPORTS)
     findings = [name for rule in FINDING_RULES for name in (rule.name, *rule.tells)]
     assert not lacking(on["finding-rules"], findings)
+    doctor.load()
+    assert not lacking(on["doctor"], doctor.CHECKS)
     assert not lacking(on["limit-rules"], LIMITS)
     assert not lacking(on["statuses"], STATUSES)
     assert not [one for one in Exit if f"| {one.value} |" not in on["statuses"]]

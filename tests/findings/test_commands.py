@@ -268,7 +268,7 @@ def test_how_a_figure_is_launched_is_told_as_a_run_is(monkeypatch: pytest.Monkey
         (["--devices", "host:2", "--threads", "--time-limit", "10s"],
          ["--ranks", "2", "--devices", "host:2", "--threads", "--time-limit", "10s"]),
     ):  # fmt: skip
-        assert run_command(["reproduce", "sc24:10", "-o", "x", *words]) == 1
+        assert run_command(["reproduce", "sc24:10", "--out", "x", *words]) == 1
         assert told.pop() == ["run", "--plan", "sc24-10", *passed[:2], "--out", "x", *passed[2:]]
 
 

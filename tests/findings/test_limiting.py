@@ -24,6 +24,8 @@ def said(settings: dict[str, str], *transports: str, env: str = "{}") -> list[st
     [
         ("NCCL_NVLS_ENABLE", "0", "1"), ("NCCL_P2P_DISABLE", "1", "0"), ("NCCL_IB_DISABLE", "1", "0"),
         ("NCCL_ALGO", "Ring", ""), ("NCCL_MAX_P2P_NCHANNELS", "4", ""),
+        ("NCCL_P2P_LEVEL", "PHB", "SYS"),
+        ("NCCL_NET_GDR_LEVEL", "2", "5"),
     ],
 )  # fmt: skip
 def test_a_variable_that_limits_is_named_by_its_value(name: str, limits: str, does_not: str) -> None:

@@ -386,7 +386,7 @@ def test_all_of_nvbandwidths_devices_must_be_ours(tmp_path: Path) -> None:
     request = request_of("nvbandwidth", tmp_path, tmp_path, "host_to_all_memcpy_ce", sizes=(64 << 20,), ranks=(2,))
     figures, reasons = measure_peer(request, request.rows, 0)
     assert figures == {}
-    assert list(reasons.values()) == ["host_to_all_memcpy_ce took 3 devices, ours 2: give --ranks as many"]
+    assert list(reasons.values()) == ["host_to_all_memcpy_ce took 3 devices, Linkgauge 2: give --ranks as many"]
 
 
 NCCL_TABLE = (  # what nccl-tests 2.19 prints, shortened; 100 ns a byte

@@ -86,7 +86,7 @@ def test_each_comparison_has_a_folder_of_its_own_where_none_is_named(compared: l
         assert run_command([*WORDS, "--size", size]) == 0
     folders = [one.out for one in compared]
     assert len(set(folders)) == 3
-    assert all(re.fullmatch(r"against/\d{8}-\d{6}-osu(-\d)?", str(one)) for one in folders)
+    assert all(re.fullmatch(r"crosscheck/\d{8}-\d{6}-osu(-\d)?", str(one)) for one in folders)
     assert run_command([*WORDS, "--size", "8", "--out", str(folders[0])]) == 0  # goes on
     assert run_command([*WORDS, "--size", "16", "--out", str(folders[0])]) == 2
 

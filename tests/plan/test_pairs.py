@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -132,7 +134,8 @@ def test_every_shift_is_by_whole_nodes_where_there_are_several(nodes: int, devic
     assert [case.distribution for case in found] == [f"shift:{places}" for places in shifts]
     assert [case_text(case) for case in found] == [f"mpi halo shift:{at} 8 {nodes * devices} ranks" for at in shifts]
     rows = [{**case.dimensions(), "devices": list(case.devices)} for case in found]
-    assert len({words_of_row(row) for row in rows}) == len(shifts)
+    shown: Any = SimpleNamespace(kinds=SimpleNamespace(noun="GPU"), shown=str)
+    assert len({words_of_row(row, shown) for row in rows}) == len(shifts)
     (alone,) = planned(SHIFT, machine(1, 1))
     assert "needs at least 2 ranks" in alone.skip
 

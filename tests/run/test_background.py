@@ -142,7 +142,7 @@ def test_what_loads_leave_is_no_witness_of_the_machine(tmp_path: Path) -> None:
     run, _ = measured(tmp_path, "--devices", "host:4", "--pattern", "unidirectional", "--transport", "copy_engine",
                       "--size", "1MiB", "--pairs", "first", "--background", "copy_engine local_copy 4MiB")  # fmt: skip
     expected = linkgauge(tmp_path, "expect", str(run.path), "--json")
-    assert "measured" not in expected.stdout
+    assert '"kind": "measured"' not in expected.stdout
     shown = linkgauge(tmp_path, "show", "run")
     assert shown.returncode == 0
     assert "beside copy_engine local_copy 4MiB on=2" in " ".join(shown.stdout.split())

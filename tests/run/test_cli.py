@@ -40,6 +40,7 @@ def _root_raising(error: BaseException) -> click.Group:
         (KeyboardInterrupt(), 130),
         (click.exceptions.Exit(4), 4),
         (click.BadParameter("wrong"), 2),
+        (ModuleNotFoundError("No module named 'numpy.core'", name="numpy.core"), 5),
     ],
 )
 def test_errors_become_an_exit_status_and_at_most_one_line(

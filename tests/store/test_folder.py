@@ -194,7 +194,9 @@ def test_migration_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
         schema, "MIGRATIONS", {1: lambda info: info.update(a=1), 2: lambda info: info.update(b=info["a"] + 1)}
     )
     info = {"format": schema.FORMAT, "format_version": 1}
-    assert schema.migrate(info, "x") == {"format": schema.FORMAT, "format_version": 3, "a": 1, "b": 2}
+    assert schema.migrate(info, "x") == {
+        "format": schema.FORMAT, "format_version": 3, "keys_of_format": 1, "a": 1, "b": 2
+    }  # fmt: skip
     assert info["format_version"] == 1
 
 
@@ -370,8 +372,17 @@ def test_what_format_2_called_otherwise_is_read_by_the_present_names(tmp_path: P
     (path / "run.json").write_text(json.dumps({**info, "format_version": 2}))
     after = linkgauge.load(path)
     assert [(row.case, row.status) for row in after.rows()] == before
+    assert {row.case_key for row in after.rows()} == {case.case_key for case, _ in before}
+    assert set(after.samples["case_key"].to_pylist()) == {case.case_key for case, _ in before}
     assert before[0][0].stop.time_ns == 7_000_000
     assert not RunFolder.open(path).resumable
     assert older.dimensions({"beside": "", "pattern": "floor", "stop_time_ns": 5}) == {
         "background": "", "pattern": "empty_op", "max_time_ns": 5
     }  # fmt: skip
+
+
+def test_a_folder_without_its_cases_is_no_run_that_measured_nothing(tmp_path: Path) -> None:
+    path = small_run(tmp_path / "run")
+    (path / "cases.parquet").unlink()
+    with pytest.raises(RunFolderError, match=r"cases\.parquet is missing"):
+        read_everything(path)

@@ -12,7 +12,7 @@ import pytest
 import linkgauge
 from linkgauge.errors import UsageError
 from linkgauge.exchange.imported import ImportedLog
-from linkgauge.exchange.importers import Hints, import_files, read_log
+from linkgauge.exchange.importers import Hints, explain, import_files, known_tools, read_log
 from linkgauge.exchange.other_names import NCCL_PROGRAMS
 from linkgauge.stats.series import HEADLINE
 from linkgauge.stats.summary import summarize
@@ -232,7 +232,7 @@ def test_osu_tables_share_nothing(tmp_path: Path) -> None:
         *osu("MPI-CUDA Bandwidth Test", "Size      Bandwidth (MB/s)", "1048576  12000.00"),
         *osu("MPI_Put Bandwidth Test", "Size      Bandwidth (MB/s)", "1048576  3000.00"),
         *osu("MPI Bandwidth Test", "Size      Bandwidth (MB/s)", "1048576  9000.00"),
-        *osu("NCCL-CUDA Allreduce Latency Test", "Size       Avg Latency(us)", "1048576  95.10"),
+        *osu("NCCL-CUDA Allgather Latency Test", "Size       Avg Latency(us)", "1048576  95.10"),
         *osu("MPI Multi Latency Test", "Size          Latency (us)", "8  2.00"),
         *osu("MPI Latency Test", "Size          Latency (us)", "8  2.00"),
     ]
@@ -243,7 +243,7 @@ def test_osu_tables_share_nothing(tmp_path: Path) -> None:
         ("pingpong", "pageable", 4000),
     ]
     assert [re.sub(r"^\S+ ", "", why)[:52] for why in log.problems] == [
-        "table of 'OSU MPI_Put Bandwidth Test', 1 row left ou", "the OSU suite for NCCL or OpenSHMEM's output, which ",
+        "table of 'OSU MPI_Put Bandwidth Test', 1 row left ou", "table of 'OSU NCCL Allgather Latency Test', 1 row le",
         "table of 'OSU MPI Multi Latency Test', 1 row left ou",
     ]  # fmt: skip
 
@@ -266,7 +266,7 @@ def test_columns_of_osu_go_by_their_names(tmp_path: Path, heading: str) -> None:
     [("Size      Bandwidth (GB/s)", "8 1.0", "its columns are Size, Bandwidth"),
      ("Size  Latency (us)", "8 1.0", "its columns"),
      ("Size      Bandwidth (MB/s)", "8 1.0 9", "3 columns where the heading has 2"),
-     ("Size      Bandwidth (MB/s)", "8 inf", "no case")],
+     ("Size      Bandwidth (MB/s)", "8 inf", "not a size and a figure")],
 )  # fmt: skip
 def test_figures_of_osu_that_are_not_what_they_should_be(tmp_path: Path, columns: str, row: str, why: str) -> None:
     log = read(tmp_path, osu("MPI Bandwidth Test", columns, row))
@@ -364,7 +364,7 @@ def test_one_log_may_hold_several_tools_output(tmp_path: Path) -> None:
              *nccl_log("reduce")]  # fmt: skip
     log = read(tmp_path, lines)
     assert [name for name, _, _ in told(log)] == ["allreduce", "unidirectional", "unidirectional", "reduce"]
-    assert any("perftest's output, which Linkgauge does not read: left out" in why for why in log.problems)
+    assert any("perftest's output, which Linkgauge does not read, since" in why for why in log.problems)
 
 
 @pytest.mark.parametrize(
@@ -376,14 +376,48 @@ def test_one_log_may_hold_several_tools_output(tmp_path: Path) -> None:
         ("                    Send Latency Test\n Dual-port       : OFF\n", "perftest"),
         ("Test,SRC mem,Executor,DST mem,CUs,GB/s,Time(ms),Bytes\n1,G0,G0,G1,4,46.1,1.456,67108864\n", "TransferBench"),
         ("+---+---+\n|    Stage     | # iterations | 50.0%ile | average | overall |\n", "ucx_perftest"),
-        ("# OSU NCCL-CUDA Allreduce Latency Test v7.4\n# Size Avg Latency(us)\n8 95.10\n", "the OSU suite for NCCL"),
+        ("# OSU OpenSHMEM Put Test v7.4\n# Size Latency (us)\n8 95.10\n", "the OSU suite for OpenSHMEM"),
         ("#    Intel(R) MPI Benchmarks 2021.7, MPI-1 part\n", "Intel MPI Benchmarks"),
         ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\n", "nvidia-smi topo"),
     ],
 )  # fmt: skip
 def test_tools_that_are_not_read_are_refused_by_name(tmp_path: Path, text: str, tool: str) -> None:
-    with pytest.raises(UsageError, match=rf"this is {tool}.*'s output, which Linkgauge does not read: expected a log"):
+    with pytest.raises(UsageError, match=rf"this is {tool}.*'s output, which [^;]+; expected a log"):
         read(tmp_path, text)
+
+
+def test_what_describes_a_machine_or_a_network_is_told_where_to_go(tmp_path: Path) -> None:
+    matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\nGPU1\tNV4\t X \t0-15\n"
+    for text, where in ((matrix, "give it to --system"), ('vendid=0x2c9\nSwitch\t36 "S-1"\n', "run --fabric")):
+        with pytest.raises(UsageError, match=where):
+            read(tmp_path, text)
+
+
+def test_the_nccl_suite_of_osu_is_of_transport_ccl_where_its_sizes_are_those_of_mpi(tmp_path: Path) -> None:
+    lines = ["#Using NCCL", *osu("NCCL-CUDA Allreduce Latency Test", "Size      Avg Latency(us)", "1048576  95.10"),
+             *osu("NCCL-CUDA All-to-All Personalized Exchange Latency Test", "Size    Avg Latency(us)", "8  189.24"),
+             *osu("NCCL-CUDA Bandwidth Test", "Size      Bandwidth (MB/s)", "8  12.00")]  # fmt: skip
+    log = read(tmp_path, lines, ranks=8)
+    seen = [(c.case.transport, c.case.pattern, c.case.size, c.case.source_memory, c.case.datatype) for c in log.cases]
+    assert seen == [("ccl", "allreduce", 1 << 20, "device", "float32"), ("ccl", "alltoall", 8, "device", "int8")]
+    (why,) = log.problems
+    assert "of the NCCL suite only allreduce, reduce, broadcast and alltoall are read" in why
+
+
+def test_the_list_of_tools_and_what_a_log_is_taken_as(tmp_path: Path) -> None:
+    known = dict(known_tools())
+    assert known["nccl-tests"] == "text, JSON"
+    assert known["ucx_perftest"] == "not read"
+    lines = ["[1,0]<stdout>:" + line for line in ["hello", *nccl_log(), "RDMA_Write BW Test"]]
+    assert explain(written(tmp_path, lines)) == [
+        "log.txt: mpirun's tag of a rank ('[1,0]<stdout>:') was taken off 20 lines",
+        "log.txt:1: 1 line from 'hello' on: no tool's",
+        "log.txt:2: 18 lines from '# Collective test starting: all_reduce_perf' on: nccl-tests, read",
+        "log.txt:20: 1 line from 'RDMA_Write BW Test' on: perftest's output, which Linkgauge does not read, since none "
+        "of its transports is RDMA verbs alone",
+    ]
+    (line,) = [one for one in explain(written(tmp_path, rccl())) if "JSON" in one]
+    assert line == "log.txt: JSON of rccl-tests, read"
 
 
 def rccl(change: Callable[[dict[str, Any]], Any] = lambda one: None) -> str:

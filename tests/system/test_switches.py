@@ -300,7 +300,7 @@ def test_slurms_topology_yaml_gives_the_layout() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\nGPU1\tNV4\t X \t1\n", "linkgauge topology --here"),
+        ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\nGPU1\tNV4\t X \t1\n", "give it to --system"),
         ("\t\x1b[4mGPU0\tCPU Affinity\x1b[0m\nGPU0\t X \t0-15\n", "nvidia-smi's matrix of one node"),
         ("===== ROCm System Management Interface =====\n       GPU0         GPU1\n", "rocm-smi's matrix"),
         ("BlockName=b1 Nodes=n[0-17]\nBlockSizes=18\n", "block topology of Slurm's"),

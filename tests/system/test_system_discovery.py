@@ -17,37 +17,13 @@ from linkgauge.system import amdsmi, discover, sysfs
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
 from linkgauge.system.record import record
-from recorded_machine import Machine, h200, kfd_machine, switch_links
+from recorded_machine import Machine, h200, hgx_machine, kfd_machine, switch_links
 from ways_listed import hop_matrix
 
 
 @pytest.fixture
 def hgx(tmp_path: Path) -> Machine:
-    """Four H200 of an HGX board: each behind a PCIe switch of its own with a NIC, two processors."""
-    machine = Machine(tmp_path / "hgx")
-    machine.write("proc/cpuinfo", "processor : 0\nmodel name : Xeon Platinum 8480C")
-    for number in range(2):
-        machine.numa(number, f"{number * 8}-{number * 8 + 7}", "10 21" if number == 0 else "21 10")
-        machine.cache(number * 8, f"{number * 8}-{number * 8 + 7}")
-    devices = []
-    for i in range(4):
-        bus = 0x10 + 0x10 * i
-        root, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
-        down, other = f"0000:{bus + 2:02x}:00.0", f"0000:{bus + 2:02x}:01.0"
-        gpu, nic = f"0000:{bus + 3:02x}:00.0", f"0000:{bus + 4:02x}:00.0"
-        numa = i // 2
-        machine.pci(root, "0x060400", numa)
-        machine.pci(f"{root}/{up}", "0x060400", numa)
-        machine.pci(f"{root}/{up}/{down}", "0x060400", numa)
-        machine.pci(f"{root}/{up}/{other}", "0x060400", numa)
-        machine.pci(f"{root}/{up}/{down}/{gpu}", "0x030200", numa)
-        machine.payload(f"{root}/{up}/{down}/{gpu}", 1)
-        machine.pci(f"{root}/{up}/{other}/{nic}", "0x020700", numa)
-        machine.rdma(f"mlx5_{i}", f"{root}/{up}/{other}/{nic}")
-        devices.append(h200(f"0000{gpu.upper()}", switch_links()))
-    # NVML need not list devices in the order of PCI addresses.
-    machine.nvml({"driver": "570.0", "devices": devices[::-1], "ancestors": []})
-    return machine
+    return hgx_machine(tmp_path / "hgx")
 
 
 @pytest.mark.parametrize(

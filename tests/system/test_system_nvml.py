@@ -6,14 +6,15 @@ import ctypes
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pynvml
 import pytest
 
 from linkgauge import nvml as opener
 from linkgauge.doctor import nvml as doctor_nvml
-from linkgauge.doctor.nvml import nvidia_gpus
+from linkgauge.doctor.facts import LinkErrors
+from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
 from linkgauge.system import discover, nvml
 
 
@@ -54,13 +55,15 @@ class Driver(types.SimpleNamespace):
     def nvmlDeviceGetMemoryAffinity(self, handle: int, count: int, scope: int) -> list[int]:  # noqa: N802
         return [1 << handle, *[0] * (count - 1)]
 
+    known: ClassVar = {91: 18, 164: 26562}
+
     def nvmlDeviceGetFieldValues(self, handle: int, fields: list[Any]) -> Any:  # noqa: N802
-        values = (pynvml.c_nvmlFieldValue_t * 1)()
-        field = fields[0][0] if isinstance(fields[0], tuple) else fields[0]
-        known = {91: 18, 164: 26562}
-        values[0].nvmlReturn = 0 if field in known else pynvml.NVML_ERROR_NOT_SUPPORTED
-        values[0].valueType = 1
-        values[0].value.uiVal = known.get(field, 0)
+        values = (pynvml.c_nvmlFieldValue_t * len(fields))()
+        for value, asked in zip(values, fields, strict=True):
+            field = asked[0] if isinstance(asked, tuple) else asked
+            value.nvmlReturn = 0 if field in self.known else pynvml.NVML_ERROR_NOT_SUPPORTED
+            value.valueType = 1
+            value.value.uiVal = self.known.get(field, 0)
         return values
 
     def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:  # noqa: N802
@@ -76,12 +79,21 @@ class Driver(types.SimpleNamespace):
         return types.SimpleNamespace(busId=f"00000000:{3 + link % 4:02X}:00.0".encode())
 
     cluster = bytes(16)
+    status = health = 0
+    summary: int | None = 0  # None: a driver that knows version 2 of the structure alone
 
     def nvmlDeviceGetGpuFabricInfoV(self, handle: int, info: Any) -> int:  # noqa: N802
         told = ctypes.cast(info, ctypes.POINTER(pynvml.c_nvmlGpuFabricInfo_v2_t)).contents
-        told.state = 3
+        if told.version == pynvml.nvmlGpuFabricInfo_v3:
+            if self.summary is None:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+            ctypes.cast(info, ctypes.POINTER(pynvml.c_nvmlGpuFabricInfo_v3_t)).contents.healthSummary = self.summary
+        told.state, told.status, told.healthMask = 3, self.status, self.health
         told.clusterUuid[:] = self.cluster
         return 0
+
+    def nvmlErrorString(self, code: int) -> str:  # noqa: N802
+        return {23: "Insufficient Resources"}[code]
 
 
 def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +130,106 @@ def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.Monke
     monkeypatch.delattr(Driver, "nvmlDeviceGetGpuFabricInfoV")
     assert {gpu.fabric_state for gpu in nvidia_gpus()[0]} == {""}
     assert opener.fabric_info(types.SimpleNamespace(), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("summary", "status", "health", "words", "ill"),
+    [
+        (1, 0, 0, "", ()),
+        (1, 0, 0x1AA, "", ()),  # each part says false: 0xaa is healthy, though reports take it for a sign of faults
+        (None, 0, 0xAA, "", ()),
+        (None, 23, 0xAA, "Insufficient Resources", ()),
+        (1, 23, 0, "Insufficient Resources", ()),
+        (1, 99, 0, "error 99", ()),
+        (2, 0, 0, "", ("unhealthy",)),
+        (3, 0, 0xA9, "", ("degraded bandwidth",)),
+        (None, 0, 0x5AA, "", ("incorrect configuration (too few NVLinks)",)),
+        (2, 0, 0x21BA, "", ("unhealthy routes, GPU reset required", "no partition assigned")),
+        (2, 0, 0x81A6, "", ("route recovery in progress", "global fabric manager disconnected")),
+    ],
+)
+def test_a_fabric_that_is_completed_tells_its_status_and_health(
+    summary: int | None, status: int, health: int, words: str, ill: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def error_string(driver: Driver, code: int) -> str:
+        if code != 23:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        return "Insufficient Resources"
+
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    for name, value in (
+        ("summary", summary),
+        ("status", status),
+        ("health", health),
+        ("nvmlErrorString", error_string),
+    ):
+        monkeypatch.setattr(Driver, name, value)
+    assert [(gpu.fabric_status, gpu.fabric_health) for gpu in nvidia_gpus()[0]] == [(words, ill)] * 2
+
+
+def test_the_structures_are_as_long_as_their_versions_say() -> None:
+    """NVML writes as many bytes as the version names, whatever was allocated."""
+    for name in ("v2", "v3"):
+        size = ctypes.sizeof(getattr(pynvml, f"c_nvmlGpuFabricInfo_{name}_t"))
+        assert getattr(pynvml, f"nvmlGpuFabricInfo_{name}") & 0xFFFFFF == size
+
+
+def test_counters_of_links_are_read_as_each_driver_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Blackwell's fields, with 2e-9 as mantissa and exponent; an Ampere's call; and no driver at all."""
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(Driver, "known", {161: 7, 214: 1, 215: 3, 220: 0x209, 222: 0xFFF})
+    links = nvlink_errors()
+    assert links is not None
+    assert len(links) == 2 * (pynvml.NVML_NVLINK_MAX_LINKS - 1)  # all but the one that is down
+    assert links[0] == LinkErrors(0, 0, replays=7, recoveries=3, failed_recoveries=1, effective_ber=2e-9,
+                                  symbol_ber=pytest.approx(1.5e-254))  # fmt: skip
+    monkeypatch.setattr(Driver, "known", {})
+    monkeypatch.setattr(Driver, "nvmlDeviceGetNvLinkErrorCounter", lambda _, __, link, counter: 10 * link + counter,
+                        raising=False)  # fmt: skip
+    links = nvlink_errors()
+    assert links is not None
+    assert links[2] == LinkErrors(0, 2, replays=20, recoveries=21, crc=22)
+
+    def absent() -> None:
+        raise opener.NvmlAbsentError("not here")
+
+    monkeypatch.setattr(doctor_nvml, "open_nvml", absent)
+    assert nvlink_errors() is None
+
+
+def test_a_gpu_that_does_not_answer_is_lost_and_another_jobs_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+
+    def handle(_: Driver, index: int) -> int:
+        if index == 1:
+            raise pynvml.NVMLError(code)
+        return index
+
+    monkeypatch.setattr(Driver, "nvmlDeviceGetHandleByIndex", handle)
+    monkeypatch.setattr(pynvml.NVMLError, "_errcode_to_string", {15: "GPU is lost", 4: "No permission"})
+    code = pynvml.NVML_ERROR_GPU_IS_LOST
+    assert [(gpu.index, bool(gpu.lost)) for gpu in nvidia_gpus()[0]] == [(0, False), (1, True)]
+    links = nvlink_errors()
+    assert links is not None
+    assert {link.gpu for link in links} == {0}
+    code = pynvml.NVML_ERROR_NO_PERMISSION
+    assert [gpu.index for gpu in nvidia_gpus()[0]] == [0]
+
+
+def test_memory_faults_and_mig_are_told_by_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    assert [(gpu.memory_faults, gpu.partition) for gpu in nvidia_gpus()[0]] == [((), "")] * 2
+    answers = {
+        "nvmlDeviceGetTotalEccErrors": lambda _, handle, *__: 3 * handle,
+        "nvmlDeviceGetRemappedRows": lambda _, handle: (0, 0, True, bool(handle)),
+        "nvmlDeviceGetMigMode": lambda _, handle: [handle, 0],
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(Driver, name, answer, raising=False)
+    assert [(gpu.memory_faults, gpu.partition) for gpu in nvidia_gpus()[0]] == [
+        (("a row remapping is pending",), "whole"),
+        (("3 uncorrected memory errors", "a row remapping failed", "a row remapping is pending"), "MIG"),
+    ]
 
 
 def test_no_driver_is_no_answer_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_the_selection_chooses_among_the_figures(known_machine: Results) -> None
     assert default_figure(known_machine, limits, Selection()) == "busbw"
     assert default_figure(known_machine, limits, Selection(pattern="pingpong")) == "goodput"
     spec, note = draw(known_machine, limits, "", Selection())
-    assert spec["title"]["text"].startswith("allreduce · 4 devices")
+    assert spec["title"]["text"].startswith("allreduce · 4 GPUs")
     assert "alltoall" in note
 
 
@@ -68,7 +68,7 @@ def test_a_slide_says_the_peak_and_has_one_limit(known_machine: Results) -> None
     spec, _ = draw(known_machine, limits, "", Selection(), slide=True)
     rows = [row for row in known_machine.rows if row["pattern"] == "allreduce" and row["ranks"] == 4]
     best = max(rows, key=lambda row: row["busbw_bytes_per_s"])
-    said = re.fullmatch(r"allreduce · 4 devices: (\d+) GB/s busbw, (\d+) % of limit", spec["title"]["text"])
+    said = re.fullmatch(r"allreduce · 4 GPUs: (\d+) GB/s busbw, (\d+) % of limit", spec["title"]["text"])
     assert said is not None, spec["title"]["text"]
     assert float(said[1]) == pytest.approx(best["busbw_bytes_per_s"] / 1e9, rel=5e-3)
     bound = limits.limit_of(best)

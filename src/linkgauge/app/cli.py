@@ -158,12 +158,17 @@ def _not_printed(error: StandardOutputError, status: int = 0) -> int:
     return Exit.LACKING
 
 
+_LEAST_COLUMNS = 40
+
+
 def run_command(arguments: Sequence[str], root: click.Command = ROOT) -> int:
     """Runs one command line (without the program's name) and returns its exit status (docs/definitions.md)."""
     if sys.stdout is None:
         # Descriptor 1 is free, so that the first file to be opened would take what libraries print.
         report_error("standard output is closed: expected it open, if only to /dev/null")
         return Exit.LACKING
+    if (columns := os.environ.get("COLUMNS", "")).isdecimal() and int(columns) < _LEAST_COLUMNS:
+        del os.environ["COLUMNS"]  # as some shells export it: at no width nothing would be printed
     try:
         status = _run(arguments, root)
     except Exception as error:

@@ -115,8 +115,8 @@ class Grouped(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters, and `--help-all` where some are left out of `--help`."""
         found = super().get_params(ctx)
-        if any(getattr(one, "advanced", False) for one in found):
-            found.append(_HELP_ALL)
+        layered = any(getattr(one, "advanced", False) for one in found)
+        found.append(_HELP_ALL if layered else _HELP_ALL_THE_SAME)
         return found
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -189,6 +189,12 @@ _HELP_ALL = Option(
     ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all_help,
     help="Show every option and exit.",
 )  # fmt: skip
+
+
+# Of a command that shows all of its options anyway: taken, and not shown.
+_HELP_ALL_THE_SAME = Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all_help, hidden=True
+)
 
 
 class Command(Grouped):

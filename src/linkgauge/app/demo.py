@@ -12,7 +12,7 @@ STORED = "demo"
 
 @command("demo", epilog="Example: linkgauge demo")
 @option(
-    "-o", "--out", type=PATH, default=Path("linkgauge-demo"), metavar="DIR",
+    "-o", "--out", type=PATH, default=Path("linkgauge-demo"), metavar="FOLDER",
     help="The folder to write the run and its report to.",
 )  # fmt: skip
 def demo_command(out: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -28,7 +29,7 @@ _SHOWN = 8
 @option("--hosts", metavar="A,B|FILE", help="Nodes to compare, by name; ssh starts the ranks.")
 @option("--noise", metavar="TIME", help="Time to look for noise on every core at once, such as 5s.")
 @output_options()
-@verbosity_options("Name the checks that were skipped, too.")
+@verbosity_options("Name the checks that passed or were skipped, too.")
 def doctor_command(
     mpi: str | None, devices: str, nodes: str | None, hosts: str | None, noise: str | None, form: str
 ) -> int:
@@ -90,12 +91,21 @@ def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
         console.print(Text(f"skipped {which}: {why}", style="dim"), soft_wrap=True)
         if len(names) > 1 and verbosity() == VERBOSE:
             console.print(Text(f"{'':9}{', '.join(names)}", style="dim"), soft_wrap=True)
-    if well := [one.name.replace("_", " ") for one, result in found if result.status == OK]:
-        console.print(Text("ok       ", style="green") + Text(", ".join(well)))
+    if well := [one for one, result in found if result.status == OK]:
+        console.print(Text("ok       ", style="green") + Text(", ".join(_counted(well))), soft_wrap=True)
+        if verbosity() == VERBOSE:
+            named = ", ".join(one.name.replace("_", " ") for one in well)
+            console.print(Text(f"{'':9}{named}", style="dim"), soft_wrap=True)
     words = {FAILING: "failed", WARNING: "warned", NOT_CHECKED: "skipped", OK: "ok"}
     counts = {word: sum(result.status == status for _, result in found) for status, word in words.items()}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     console.print(f"{len(found)} checks: {said}. --json has what each found.")
+
+
+def _counted(checks: Sequence[Check]) -> Iterator[str]:
+    """How many there are of each kind: set-up, devices, links, network."""
+    for kind, count in Counter(one.look.__module__.rpartition(".")[2] for one in checks).items():
+        yield f"{kind.replace('_', '-')} {count}"
 
 
 def _noise(asked: str, form: str) -> int:

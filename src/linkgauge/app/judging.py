@@ -118,7 +118,11 @@ def compare_command(
         else:
             terminal.print_comparison(out, found, (str(runs[0]), str(path)), limit)
     if form != TABLE:
-        print_data(plain, form, rows=(row for one in plain for row in [*one["cases"], *one["failed"]]))
+        print_data(
+            plain,
+            form,
+            rows=({"run": one["second"], **row} for one in plain for row in [*one["cases"], *one["failed"]]),
+        )
     return 0 if compared else 3
 
 

@@ -52,7 +52,7 @@ def with_nccl_options(dimensions: dict[str, Sequence[str]], words: dict[str, Any
             continue
         both = [DIMENSIONS[one].flag for one in set_by_it if one in dimensions]
         if both:
-            raise UsageError(f"{typed[name]} and {both[0]} mean the same: give one of them")
+            raise UsageError(f"{typed[name]} sets {both[0]} too: give one of them")
         if not (given[name].isascii() and given[name].isdecimal()):
             raise UsageError(f"{typed[name]} '{given[name]}': expected a whole number")
         found |= {one: [value or given[name]] for one, value in set_by_it.items()}

@@ -36,6 +36,7 @@ def show_command(
         loaded.info["system"] = to_data(catalog.load(system))
     results = Results(loaded)
     if pattern is not None:
+        pattern = _pattern_of(pattern)
         results.keep_pattern(pattern)
     if form != TABLE:
         print_data(_rows(results, pattern, derived), form)
@@ -95,7 +96,7 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
     default="",
     metavar="NAME",
     help="Figure: goodput, busbw, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, "
-    "timeline, distribution, shares; of applications scaling, kinds or ranks. By default what says most of the run.",
+    "timeline, distribution, shares; of applications scaling, kinds, ranks; the most telling by default.",
 )
 @flag("--slide", help="Slide of 16:9 with a title that says the peak: busbw for collectives, one limit line.")
 @option(
@@ -135,7 +136,7 @@ def plot_command(
     if not all(word.isascii() and word.isdecimal() and len(word) <= 18 for word in words):
         raise UsageError(f"'{on}' are not devices: expected ordinals such as 0,1")
     selection = Selection(
-        pattern=pattern,
+        pattern=_pattern_of(pattern) if pattern else "",
         size_bytes=parse_size(size) if size is not None else None,
         transports=tuple(transport or ()),
         case_key=case,
@@ -151,6 +152,13 @@ def plot_command(
     print(path)
     if note:
         click.echo(f"note: {note}", err=True)
+
+
+def _pattern_of(word: str) -> str:
+    """The pattern by the name that other tools have for it too."""
+    from linkgauge.model.case import DIMENSIONS
+
+    return str(DIMENSIONS["pattern"].from_text(word)[0])
 
 
 def _rows(results: Any, pattern: str | None, derived: bool) -> list[Any]:

@@ -8,6 +8,7 @@ import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.app.output import CSV, JSON, output_options, print_data
+from linkgauge.errors import UsageError
 
 _LONGEST_CELL = 300  # characters of a text on the terminal; -o csv and -o json print all
 run_argument = argument("run", metavar="RUN", help="Run folder.")
@@ -61,19 +62,21 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
 
 @command("export", epilog="Example: linkgauge export RUN --tidy -o results.parquet")
 @run_argument
-@option("--format", "form", metavar="NAME", help="Format: csv, parquet, json, nccl-tests or osu; by default as the "
-        "output's name ends, or csv.")  # fmt: skip
+@option("--format", "form", metavar="NAME", help="Format: csv, parquet, json, nccl-tests, osu; else by -o's ending.")
 @flag("--tidy", help="One row a case, 16 columns, in microseconds and GB/s: csv or parquet.")
 @flag("--anonymous", help="Leave out hosts, device identities, paths and the command line.")
 @option("-o", "--output", type=PATH, metavar="FILE", help="File to write; printed by default.")
 def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, output: Path | None) -> None:
     """Export a run as CSV, Parquet, JSON, or the tables that nccl-tests and OSU print."""
+    from linkgauge.errors import UsageError
     from linkgauge.exchange.export import FORMATS, export, export_parquet
     from linkgauge.store.folder import write_atomically
     from linkgauge.store.run import load
 
     ending = output.suffix.lstrip(".") if output is not None else ""
-    form = form or (ending if ending in FORMATS else "csv")
+    if form is None and ending and ending not in FORMATS:
+        raise UsageError(f"-o {output}: expected a name that ends with one of {', '.join(FORMATS)}, or --format NAME")
+    form = form or ending or "csv"
     loaded = load(run)
     table = None
     if tidy:
@@ -93,7 +96,9 @@ def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, outp
 
 
 @command("import", epilog="Example: linkgauge import all_reduce.log osu_allgather.log --ranks 4 -o runs/imported")
-@argument("files", metavar="FILE...", type=PATH, nargs=-1, required=True, help="Logs of other tools.")
+@argument("files", metavar="FILE...", type=PATH, nargs=-1, help="Logs of other tools.")
+@flag("--list", "listed", help="List the tools whose output is known, and import nothing.")
+@flag("--explain", "explained", help="Tell which tool each part of the logs is of, and import nothing.")
 @option("-o", "--out", "output", type=PATH, default=Path("imported"), metavar="FOLDER", help="Run folder to make.")
 @option("--ranks", type=int, help="Number of ranks, where the log lacks it.")
 @option("--pattern", metavar="NAME", help="Pattern, where the log lacks it.")
@@ -103,6 +108,8 @@ def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, outp
 @option("--system", metavar="NAME|FILE", help="System that the logs are of: its links are stored with the run.")
 def import_command(
     files: tuple[Path, ...],
+    listed: bool,
+    explained: bool,
     output: Path,
     ranks: int | None,
     pattern: str | None,
@@ -112,9 +119,19 @@ def import_command(
     system: str | None,
 ) -> None:
     """Import logs of nccl-tests, rccl-tests, OSU, nvbandwidth or blink as a run folder."""
-    from linkgauge.exchange.importers import Hints, import_files
+    from linkgauge.exchange.importers import Hints, explain, import_files, known_tools
     from linkgauge.model.quantity import parse_size
 
+    if listed:
+        for tool, form_ in known_tools():
+            print(f"{tool}: {form_}")
+        return
+    if not files:
+        raise UsageError("missing FILE: give the logs to import, or --list")
+    if explained:
+        for file in files:
+            print("\n".join(explain(file)))
+        return
     hints = Hints(ranks, pattern, transport, parse_size(size) if size is not None else None, window)
     described = None
     if system is not None:

@@ -11,7 +11,7 @@ from linkgauge.app.command_line import PATH, command, option, run_argument
 
 @command("ticket", epilog="Example: linkgauge ticket runs/2026-01-02 -o ticket.md")
 @run_argument()
-@option("-o", "--output", type=PATH, metavar="FILE", help="A file; by default it is printed.")
+@option("-o", "--output", type=PATH, metavar="FILE", help="File to write; printed by default.")
 def ticket_command(run: Path, output: Path | None) -> None:
     """A page of Markdown: verdict, devices, measured rates and limits, error counters, what was not observed."""
     from linkgauge.collector import uncollected

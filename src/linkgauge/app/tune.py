@@ -94,8 +94,11 @@ def tune_command(
     if budget_s < 5:
         raise UsageError(f"--time-limit {time_limit}: expected 5 s or more")
     dimensions = typed_dimensions(words)
-    if not ({"pattern", "app"} & {*dimensions}) or ("app" not in dimensions and "transport" not in dimensions):
-        raise UsageError("a search needs what it is for: expected --pattern and --transport, or --app")
+    if "app" not in dimensions and (lacking := [name for name in ("pattern", "transport") if name not in dimensions]):
+        examples = {"pattern": "--pattern allreduce", "transport": "--transport nccl"}
+        raise UsageError(
+            f"give {' and '.join(examples[name] for name in lacking)}, or --app NAME: tune searches for one"
+        )
     asked = Asked(**words, dimensions=dimensions)
     asked.check()
     chosen = tuple(word for word in (among or "").split(",") if word)

@@ -20,6 +20,9 @@ def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
         return f"memory does not suffice{_of(error)}: {_fix(arguments)}", Exit.LACKING
     if why := why_nothing_starts(error):
         return why, Exit.LACKING
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "linkgauge":
+        name = error.name.partition(".")[0]
+        return f"Python's module {name} is missing: pip install linkgauge, which brings it", Exit.LACKING
     where = _written(error, arguments)
     kept = f"please report it with {where}" if where else "please report it; no file could be written of where it was"
     return f"a bug in Linkgauge: {type(error).__name__}{_of(error)}: {kept}", Exit.UNFORESEEN

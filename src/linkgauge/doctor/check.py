@@ -28,23 +28,30 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A named check. `quick`: no process is started and nothing is measured, so that every run begins with it."""
+    """A named check. `quick`: no process is started and nothing is measured, so that every run begins with it.
+
+    `momentary`: its finding states an amount that changes from moment to moment, so that nodes of one status are alike.
+    """
 
     name: str
     what: str
     look: Callable[[Readers], Result]
     quick: bool
+    momentary: bool = False
 
 
 CHECKS: dict[str, Check] = {}
-_MODULES = ("linkgauge.doctor.set_up", "linkgauge.doctor.devices")  # each registers its checks, in this order
+# Each registers its checks, in this order.
+_MODULES = tuple(f"linkgauge.doctor.{name}" for name in ("set_up", "devices", "links", "network"))
 
 
-def check(what: str, *, quick: bool = True) -> Callable[[Callable[[Readers], Result]], Callable[[Readers], Result]]:
+def check(
+    what: str, *, quick: bool = True, momentary: bool = False
+) -> Callable[[Callable[[Readers], Result]], Callable[[Readers], Result]]:
     """Register a function as the check of its name; `what` completes "checks whether"."""
 
     def register(look: Callable[[Readers], Result]) -> Callable[[Readers], Result]:
-        CHECKS[look.__name__] = Check(look.__name__, what, look, quick)
+        CHECKS[look.__name__] = Check(look.__name__, what, look, quick, momentary)
         return look
 
     return register
@@ -60,6 +67,12 @@ def not_checked(why: str, needs: str = "") -> Result:
     return Result(NOT_CHECKED, why, needs=needs)
 
 
+def load() -> None:
+    """Have every check in `CHECKS`."""
+    for module in _MODULES:
+        importlib.import_module(module)
+
+
 def run_checks(
     readers: Readers,
     doing: Callable[[str], None] = lambda text: None,
@@ -72,8 +85,7 @@ def run_checks(
     `doing` hears what is checked. `also`: those that are looked at though they are not quick.
     """
     found = []
-    for module in _MODULES:
-        importlib.import_module(module)
+    load()
     for one in CHECKS.values():
         if quick_only and not one.quick and one.name not in also:
             continue

@@ -1,46 +1,69 @@
-"""Checks of GPUs, their links and the network cards beside them."""
+"""Checks of GPUs and of the libraries that use them."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Sequence
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
-from linkgauge.doctor.nvml import GpuFacts
+from linkgauge.doctor.facts import GpuFacts
+from linkgauge.doctor.gpus import gpus_of, named
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.plan.library_settings import mpi_on_devices
 from linkgauge.run.binding import parse_core_list
 
-_KFD = "/sys/class/kfd/kfd/topology/nodes/*/gpu_id"  # of AMD's driver; 0 for a host
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+# Vendor and classes of GPUs for computing: 3D controller, other display, accelerator; a screen's card is another.
+_ON_PCI = {"nvidia": (0x10DE, (0x0302,), "NVIDIA"), "amd": (0x1002, (0x0380, 0x1200), "AMD")}
+_OF_JOBS = ("SLURM_", "PBS_", "LSB_", "FLUX_", "KUBERNETES_")
+_LOAD = {"nvidia": "install NVIDIA's driver, so that nvidia-smi -L lists them; docker run --gpus all",
+         "amd": "modprobe amdgpu; docker run --device=/dev/kfd --device=/dev/dri"}  # fmt: skip
+_SHOW = {"nvidia": "docker run --gpus all; look at nvidia-smi -L",
+         "amd": "docker run --device=/dev/kfd --device=/dev/dri; look at rocm-smi --showid"}  # fmt: skip
+_UNCAP = {"nvidia": "nvidia-smi -rac; nvidia-smi -pl DEFAULT; look at cooling and power",
+          "amd": "rocm-smi --setperflevel auto; rocm-smi --resetpoweroverdrive; look at cooling and power"}  # fmt: skip
+_RESET = {"nvidia": "nvidia-smi -q -d ECC,ROW_REMAPPER; nvidia-smi -r; replace a GPU whose remapping failed",
+          "amd": "rocm-smi --showrasinfo; rocm-smi --gpureset -d NUMBER; replace it if they come back"}  # fmt: skip
+_WHOLE = {"nvidia": "nvidia-smi -mig 0, with the GPU's number after -i",
+          "amd": "rocm-smi --setcomputepartition SPX; rocm-smi --setmemorypartition NPS1"}  # fmt: skip
 
 
-def _gpus(readers: Readers) -> tuple[list[GpuFacts], Result | None]:
-    """Those that NVML shows, and a result where it shows none: of others' GPUs that is no word."""
-    found, why = readers.gpus()
-    if found:
-        return found, None
-    if amd := _amd_gpus(readers):
-        return [], not_checked(f"{amd} AMD GPU{'' if amd == 1 else 's'}: this check knows NVIDIA's alone")
-    return [], not_checked(why or "no NVIDIA GPU", "GPU")
+@check("every GPU has a driver and answers it")
+def gpus_answer(readers: Readers) -> Result:
+    """GPUs on the PCI bus that no driver shows, those that NVML leaves out, and those that it cannot open."""
+    shown, why = readers.gpus()
+    if lost := [f"GPU {gpu.index}: {gpu.lost}" for gpu in shown if gpu.lost] or _left_out(readers, shown):
+        return Result(FAILING, "; ".join(lost), "not measured, and jobs on all GPUs fail", "dmesg | grep -iE "
+                      "'xid|rminit'; restart the host; replace the GPU if this comes back")  # fmt: skip
+    _, none = gpus_of(readers)
+    for vendor, (number, classes, name) in _ON_PCI.items():
+        functions = [one for one in readers.pci().values() if one.vendor == number]
+        there = sum((one.class_code or 0) >> 8 in classes for one in functions)
+        if none and there:
+            said = why if vendor == "nvidia" else "the driver's /sys/class/kfd is not there"
+            return Result(WARNING, f"{there} {name} GPUs are on the PCI bus, but {said}",
+                          "they are not measured", _LOAD[vendor])  # fmt: skip
+    return none or ok("all do")
 
 
-def _amd_gpus(readers: Readers) -> int:
-    return sum(readers.text(path) not in (None, "0") for path in readers.glob(_KFD))
-
-
-def _named(gpus: list[GpuFacts]) -> str:
-    return ", ".join(f"GPU {gpu.index}" for gpu in gpus)
+def _left_out(readers: Readers, shown: Sequence[GpuFacts]) -> list[str]:
+    """Those that the driver drives and NVML does not list: their start failed. A job is shown its own alone."""
+    if not shown or any(name.startswith(_OF_JOBS) for name in readers.environment):
+        return []
+    driven = {path.split("/")[-1] for path in readers.glob("/proc/driver/nvidia/gpus/*")}
+    return [f"the GPU at {address} cannot be initialized"
+            for address in sorted(driven - {gpu.pci_address for gpu in shown})]  # fmt: skip
 
 
 @check("the runtime shows every GPU of the host", quick=False)
 def devices_hidden(readers: Readers) -> Result:
     """Compare the driver's own count with what programs see."""
-    gpus, none = _gpus(readers)
-    count = len(gpus) or _amd_gpus(readers)
-    if none and not count:
+    gpus, none = gpus_of(readers)
+    if none:
         return none
+    # Each partition of an AMD GPU is a device of its own.
+    count = sum(node.gpu_id != 0 for node in readers.kfd()[0]) if gpus[0].vendor == "amd" else len(gpus)
     seen = readers.visible_devices()
     hiding = {name: readers.environment[name] for name in _HIDING if name in readers.environment}
     if seen is None:
@@ -52,7 +75,7 @@ def devices_hidden(readers: Readers) -> Result:
         return Result(WARNING, f"{seen} of {count} GPUs are visible ({why})",
                       "the hidden ones are not measured", f"unset {' '.join(hiding)}")  # fmt: skip
     return Result(FAILING, f"{seen} of {count} GPUs are visible, and no variable hides them",
-                  "GPUs are not measured", "docker run --gpus all; look at nvidia-smi -L")  # fmt: skip
+                  "GPUs are not measured", _SHOW[gpus[0].vendor])  # fmt: skip
 
 
 @check("SYCL shows devices, where DPCTL is installed", quick=False)
@@ -68,7 +91,7 @@ def sycl_devices(readers: Readers) -> Result:
 @check("no two ranks would drive one device")
 def ranks_on_one_device(readers: Readers) -> Result:
     """A variable that repeats a device, or fewer devices than ranks that the launcher was asked for."""
-    gpus, none = _gpus(readers)
+    gpus, none = gpus_of(readers)
     if none:
         return none
     for name in _HIDING:
@@ -86,7 +109,7 @@ def ranks_on_one_device(readers: Readers) -> Result:
 @check("nobody else uses the GPUs")
 def other_gpu_users(readers: Readers) -> Result:
     """Processes with a context on a GPU."""
-    gpus, none = _gpus(readers)
+    gpus, none = gpus_of(readers)
     if none:
         return none
     busy = [gpu for gpu in gpus if gpu.processes]
@@ -99,7 +122,7 @@ def other_gpu_users(readers: Readers) -> Result:
 @check("GPU clocks and power are not capped")
 def clocks_capped(readers: Readers) -> Result:
     """Application clocks, power limits below the default, and throttling right now."""
-    gpus, none = _gpus(readers)
+    gpus, none = gpus_of(readers)
     if none:
         return none
     said = []
@@ -112,60 +135,8 @@ def clocks_capped(readers: Readers) -> Result:
             said.append(f"GPU {gpu.index}: slowed by {', '.join(gpu.throttle)}")
     if said:
         return Result(WARNING, "; ".join(said), "kernels and reductions are slower than on a free GPU",
-                      "nvidia-smi -rac; nvidia-smi -pl DEFAULT; look at cooling and power")  # fmt: skip
+                      _UNCAP[gpus[0].vendor])  # fmt: skip
     return ok("not capped")
-
-
-@check("PCIe links are at their full width and generation")
-def pcie_width(readers: Readers) -> Result:
-    """Width counts always; generation falls while a GPU sleeps, so a lower one is only a hint."""
-    gpus, none = _gpus(readers)
-    if none:
-        return none
-    narrow = [gpu for gpu in gpus if 0 < gpu.pcie_width < gpu.pcie_width_max]
-    # The most that NVML states is the least of what GPU and slot can: a narrow slot shows beside the others alone.
-    unlike = [words for name in dict.fromkeys(gpu.name for gpu in gpus)
-              for words in _unlike([gpu for gpu in gpus if gpu.name == name])]  # fmt: skip
-    if narrow:
-        widths = "; ".join(f"GPU {gpu.index}: x{gpu.pcie_width} of x{gpu.pcie_width_max}" for gpu in narrow)
-        return Result(FAILING, f"PCIe links below their width ({widths})", "host transfers at that share of the rate",
-                      "reseat the card or riser; look at the slot's lanes in the firmware's set-up")  # fmt: skip
-    if unlike:
-        return Result(WARNING, f"PCIe links can do less than those of like GPUs ({'; '.join(unlike)})",
-                      "host transfers at that share of the others' rate", "look at the slots' lanes and generation in "
-                      "the board's manual and the firmware's set-up; some boards are made so")  # fmt: skip
-    slow = [gpu for gpu in gpus if 0 < gpu.pcie_generation < gpu.pcie_generation_max]
-    if slow:
-        return ok(f"full width; {_named(slow)} at a lower generation while idle")
-    return ok("full width and generation")
-
-
-def _unlike(gpus: list[GpuFacts]) -> list[str]:
-    """Which of like GPUs have links that can do less than another's, width or generation."""
-    width = max(gpu.pcie_width_max for gpu in gpus)
-    generation = max(gpu.pcie_generation_max for gpu in gpus)
-    words = [f"GPU {gpu.index}: x{gpu.pcie_width_max} of x{width}" for gpu in gpus if 0 < gpu.pcie_width_max < width]
-    return words + [f"GPU {gpu.index}: generation {gpu.pcie_generation_max} of {generation}" for gpu in gpus
-                    if 0 < gpu.pcie_generation_max < generation]  # fmt: skip
-
-
-@check("all NVLinks of a GPU are up")
-def nvlinks(readers: Readers) -> Result:
-    """A GPU with some links down, or with fewer than its siblings."""
-    gpus, none = _gpus(readers)
-    if none:
-        return none
-    linked = [gpu for gpu in gpus if gpu.nvlinks_active or gpu.nvlinks_inactive]
-    if not linked:
-        return not_checked("these GPUs show no NVLinks")
-    most = max(gpu.nvlinks_active for gpu in linked)
-    short = [gpu for gpu in linked if gpu.nvlinks_active < most]
-    if short:
-        said = "; ".join(f"GPU {gpu.index}: {gpu.nvlinks_active} of {most}" for gpu in short)
-        return Result(FAILING, f"NVLinks are down ({said})", "peer copies at that share of the rate",
-                      "nvidia-smi nvlink -s; nvidia-smi nvlink -e; look at the fabric manager's log")  # fmt: skip
-    more = max(gpu.nvlinks_active + gpu.nvlinks_inactive for gpu in linked) - most
-    return ok(f"{most} links of each GPU are up" + (f", and {more} of each are not used" if more else ""))
 
 
 @check("devices may reach each other's memory", quick=False)
@@ -173,7 +144,7 @@ def peer_access(readers: Readers) -> Result:
     """Ask the runtime for every pair; look at the IOMMU where it refuses."""
     refused = readers.refused_peers()
     if refused is None:
-        return _gpus(readers)[1] or not_checked("no GPU runtime here", "GPU")
+        return gpus_of(readers)[1] or not_checked("no GPU runtime here", "GPU")
     if not refused:
         return ok("every pair may")
     pairs = ", ".join(sorted(refused)[:8]) + (", ..." if len(refused) > 8 else "")
@@ -191,11 +162,9 @@ def peer_access(readers: Readers) -> Result:
 @check("ranks that share a device run side by side (MPS)", quick=False)
 def mps(readers: Readers) -> Result:
     """CUDA's Multi-Process Service: whether its daemon is asked for, is needed, and answers."""
-    gpus, none = _gpus(readers)
+    gpus, none = gpus_of(readers, "nvidia")
     if none:
         return none
-    if gpus[0].vendor != "nvidia":
-        return not_checked("MPS is NVIDIA's")
     folder = readers.environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
     if not readers.exists(f"{folder}/control"):
         if readers.ranks <= len(gpus):
@@ -214,7 +183,7 @@ def mps(readers: Readers) -> Result:
 @check("the MPI library takes device buffers", quick=False)
 def mpi_with_gpus(readers: Readers) -> Result:
     """What the library says; on Cray MPICH, whether its GPU transport library is preloaded."""
-    gpus, none = _gpus(readers)
+    gpus, none = gpus_of(readers)
     if none:
         return none
     if readers.mpi is None:
@@ -243,7 +212,7 @@ def mpi_with_gpus(readers: Readers) -> Result:
 @check("UCX was built for the GPUs", quick=False)
 def ucx_with_gpus(readers: Readers) -> Result:
     """Look for its cuda or rocm transports."""
-    gpus, none = _gpus(readers)
+    gpus, none = gpus_of(readers)
     if none:
         return none
     said = readers.run(["ucx_info", "-d"])
@@ -256,52 +225,10 @@ def ucx_with_gpus(readers: Readers) -> Result:
                   f"install the UCX package with {word} (ucx-{word}), or build with --with-{word}")  # fmt: skip
 
 
-@check("network cards can read GPU memory (peermem or dma-buf), and GDRCopy is there")
-def gpu_direct(readers: Readers) -> Result:
-    """Only where both GPUs and RDMA cards are."""
-    gpus, none = _gpus(readers)
-    if none:
-        return none
-    if not readers.glob("/sys/class/infiniband/*"):
-        return not_checked("no RDMA card here")
-    if gpus[0].vendor == "nvidia":
-        modules = readers.text("/proc/modules") or ""
-        peermem = re.search(r"^(nvidia_peermem|nv_peer_mem) ", modules, re.MULTILINE) is not None
-        dma_buf = "Open Kernel Module" in (readers.text("/proc/driver/nvidia/version") or "")
-        if not peermem and not dma_buf:
-            return Result(FAILING, "neither nvidia_peermem nor dma-buf (the open kernel module) is there",
-                          "every message between nodes goes through host memory: half of the rate or less",
-                          "modprobe nvidia_peermem")  # fmt: skip
-        if not readers.exists("/dev/gdrdrv"):
-            return Result(WARNING, "GDRCopy's driver is not loaded", "small messages between GPUs several times slower",
-                          "install gdrcopy and modprobe gdrdrv")  # fmt: skip
-    return ok("GPUDirect RDMA is there")
-
-
-@check("NVLink fabrics are joined, across hosts too (IMEX)")
-def imex(readers: Readers) -> Result:
-    """Only where the GPUs belong to a fabric; IMEX only where it reaches beyond this host."""
-    gpus, none = _gpus(readers)
-    if none:
-        return none
-    states = {gpu.fabric_state for gpu in gpus} - {""}
-    if not states:
-        return not_checked("these GPUs belong to no NVLink fabric")
-    if states != {"completed"}:
-        return Result(FAILING, f"fabric state {', '.join(sorted(states))}", "no NVLink at all until it is completed",
-                      "systemctl status nvidia-fabricmanager nvidia-imex")  # fmt: skip
-    if not any(gpu.fabric_across_hosts for gpu in gpus):
-        return ok("the fabric, which ends with this host, is there")
-    if not readers.glob("/dev/nvidia-caps-imex-channels/channel*"):
-        return Result(WARNING, "no IMEX channel", "no NVLink between hosts; inside this one all is well",
-                      "start nvidia-imex on all hosts, and make channel0: NVreg_CreateImexChannel0=1")  # fmt: skip
-    return ok("fabric and IMEX channel are there")
-
-
 @check("ranks may run on the cores near their device")
 def device_affinity(readers: Readers) -> Result:
     """Compare the allowed cores with each GPU's local ones."""
-    gpus, none = _gpus(readers)
+    gpus, none = gpus_of(readers)
     if none:
         return none
     allowed, far = readers.affinity(), []
@@ -310,106 +237,40 @@ def device_affinity(readers: Readers) -> Result:
         if text and not allowed & set(parse_core_list(text)):
             far.append(gpu)
     if far:
-        return Result(WARNING, f"no allowed core is on the socket of {_named(far)}",
+        return Result(WARNING, f"no allowed core is on the socket of {named(far)}",
                       "host transfers cross the sockets: less rate, more latency",
                       "srun --cpu-bind=none, numactl --cpunodebind, or a larger cpuset")  # fmt: skip
     return ok("each device has an allowed core on its socket")
 
 
-def _ports(readers: Readers) -> dict[str, str]:
-    """Card/port -> state."""
-    found = {}
-    for path in readers.glob("/sys/class/infiniband/*/ports/*/state"):
-        parts = path.split("/")
-        found[f"{parts[4]}/{parts[6]}"] = (readers.text(path) or "").split(":")[-1].strip()
-    return found
-
-
-@check("all rails of the network are up")
-def rails(readers: Readers) -> Result:
-    """Ports that are down while others are active."""
-    ports = _ports(readers)
-    if not ports:
-        return not_checked("no RDMA card here")
-    down = sorted(name for name, state in ports.items() if state != "ACTIVE")
-    if len(down) == len(ports):
-        return Result(WARNING, f"no port is active ({', '.join(down)})", "between nodes only TCP is left",
-                      "ibstat; look at cables and the subnet manager")  # fmt: skip
-    if down:
-        return Result(WARNING, f"ports are down: {', '.join(down)} of {len(ports)}",
-                      f"between nodes at most {len(ports) - len(down)}/{len(ports)} of the rate",
-                      "ibstat; look at cables, and at ports that are meant to be unused")  # fmt: skip
-    return ok(f"{len(ports)} ports are active")
-
-
-@check("all rails of the network have one width and rate")
-def rail_width(readers: Readers) -> Result:
-    """Active ports that trained to fewer lanes, or to a lower rate, than another of this node."""
-    lanes, rates = {}, {}
-    for name in (name for name, state in _ports(readers).items() if state == "ACTIVE"):
-        card, _, port = name.partition("/")
-        text = readers.text(f"/sys/class/infiniband/{card}/ports/{port}/rate") or ""
-        if found := re.search(r"^([\d.]+) Gb/sec \((\d+)X", text):
-            rates[name], lanes[name] = float(found[1]), int(found[2])
-    if not lanes:
-        return not_checked("no active RDMA port says its width here")
-    narrow = {name: count for name, count in lanes.items() if count < max(lanes.values())}
-    if narrow:
-        words = ", ".join(
-            f"{name} has {count} of {max(lanes.values())} lanes" for name, count in sorted(narrow.items())
-        )
-        return Result(WARNING, words, "as much less of the rate there",
-                      "ibstat; reseat or replace cable and transceiver; a split cable is meant to be so")  # fmt: skip
-    most = max(rates.values())
-    slow = {name: rate for name, rate in rates.items() if rate < most}
-    if slow:
-        words = ", ".join(f"{name} is at {rate:g} of {most:g} Gb/s" for name, rate in sorted(slow.items()))
-        return Result(WARNING, words, "as much less of the rate there",
-                      "ibstat; look at cable, transceiver and switch port; a card of another kind is meant to be "
-                      "slower")  # fmt: skip
-    return ok(f"{len(lanes)} active ports have {max(lanes.values())} lanes and {most:g} Gb/s")
-
-
-@check("each GPU's traffic is meant for the card nearest to it")
-def nearest_card(readers: Readers) -> Result:
-    """A variable that names cards, none of which is on the NUMA node of a GPU that has one."""
-    gpus, none = _gpus(readers)
+@check("no GPU has memory errors that it could not correct")
+def gpu_memory(readers: Readers) -> Result:
+    """Uncorrected errors since the driver was loaded, and rows that are to be remapped or cannot be."""
+    gpus, none = gpus_of(readers)
     if none:
         return none
-    cards = {
-        path.split("/")[-1]: readers.text(f"{path}/device/numa_node")
-        for path in readers.glob("/sys/class/infiniband/*")
-    }
-    if not cards:
-        return not_checked("no RDMA card here")
-    for variable, prefixes in (("NCCL_IB_HCA", True), ("UCX_NET_DEVICES", False)):
-        text = readers.environment.get(variable, "")
-        left = _cards_left(text, list(cards), prefixes=prefixes)
-        if variable == "NCCL_IB_HCA" and not left:
-            return Result(WARNING, f"{variable}={text} leaves none of the cards here", "NCCL goes by TCP between nodes",
-                          f"unset {variable}, or name {', '.join(sorted(cards))}")  # fmt: skip
-        if not left:  # UCX's may be a device of another kind
-            continue
-        for gpu in gpus:
-            node = readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/numa_node")
-            near = [card for card, of in cards.items() if of == node]
-            if node not in (None, "-1") and near and node not in {cards[card] for card in left}:
-                finding = f"{variable}={text} leaves GPU {gpu.index} (node {node}) only cards of other nodes"
-                verb = "take {} out of" if text.startswith("^") else "add {} to"
-                fix = f"{verb.format(near[0])} {variable}, or unset it"
-                return Result(WARNING, finding, "its traffic crosses the sockets", fix)
-    return ok("no variable keeps a GPU from its nearest card")
+    if ill := [gpu for gpu in gpus if gpu.memory_faults]:
+        words = "; ".join(f"GPU {gpu.index}: {', '.join(gpu.memory_faults)}" for gpu in ill)
+        return Result(WARNING, words, "cases fail or give wrong data", _RESET[gpus[0].vendor])
+    return ok("none has")
 
 
-def _cards_left(text: str, cards: list[str], *, prefixes: bool) -> list[str]:
-    """The cards that a variable leaves: those of its list of CARD[:PORT], or all but these after ^.
-
-    `prefixes`: names are beginnings of cards' names, unless = comes before the list, as NCCL has them.
-    """
-    but, text = text.startswith("^"), text.removeprefix("^")
-    exact, text = not prefixes or text.startswith("="), text.removeprefix("=") if prefixes else text
-    named = [word.split(":")[0] for word in text.split(",") if word]
-    if not named or (not prefixes and "all" in named):
-        return cards
-    return [card for card in cards
-            if but != any(card == name if exact else card.startswith(name) for name in named)]  # fmt: skip
+@check("all GPUs are divided alike (MIG, CPX, NPS)")
+def partitions(readers: Readers) -> Result:
+    """GPUs of one kind, some of which are divided and others not."""
+    gpus, none = gpus_of(readers)
+    if none:
+        return none
+    modes = Counter(gpu.partition for gpu in gpus if gpu.partition)
+    if not modes:
+        return ok("the driver names no partitions")
+    (usual, _), *rest = modes.most_common()
+    if rest:
+        unlike = ", ".join(f"GPU {gpu.index} {gpu.partition}" for gpu in gpus if gpu.partition not in ("", usual))
+        return Result(
+            WARNING,
+            f"GPUs are divided differently: {unlike}, others {usual}",
+            "their rates cannot be compared, and NCCL and RCCL may refuse them",
+            _WHOLE[gpus[0].vendor],
+        )
+    return ok(f"all are {usual}")

@@ -1,41 +1,21 @@
-"""The GPUs as NVIDIA's management library shows them, for the doctor."""
+"""The GPUs and NVLinks as NVIDIA's management library shows them, for the doctor."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from linkgauge.nvml import NvmlAbsentError, fabric_info, open_nvml
+from linkgauge.doctor.facts import GpuFacts, LinkErrors
+from linkgauge.nvml import NvmlAbsentError, bit_error_rate, fabric_info, field_value, open_nvml
 
 _Value = TypeVar("_Value")
-_MAX_LINKS = 18
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
-
-
-@dataclasses.dataclass(frozen=True)
-class GpuFacts:
-    """One GPU as its management library shows it. -1 and None: not told. Clocks in MHz, power in watts."""
-
-    index: int
-    name: str
-    uuid: str
-    pci_address: str
-    vendor: str = "nvidia"
-    processes: tuple[int, ...] = ()
-    clock_limit: int = -1  # highest that applications may use now
-    clock_max: int = -1
-    power_limit: float = -1
-    power_default: float = -1
-    throttle: tuple[str, ...] = ()
-    pcie_width: int = -1
-    pcie_width_max: int = -1
-    pcie_generation: int = -1
-    pcie_generation_max: int = -1
-    nvlinks_active: int = 0
-    nvlinks_inactive: int = 0
-    fabric_state: str = ""  # of the NVLink fabric behind switches: completed, in progress, ...; empty: none
-    fabric_across_hosts: bool = False
+# Each counter of an NVLink: its field (nvml.h, NVML_FI_DEV_NVLINK_*), and what drivers of Volta to Ampere have instead
+# (NVML_NVLINK_ERROR_*). Recoveries are of NVLink 2 to 4, or of NVLink 5.
+_COUNTERS: tuple[tuple[str, int, int | None], ...] = (
+    ("replays", 161, 0), ("recoveries", 162, 1), ("crc", 163, 2),
+    ("failed_recoveries", 214, None), ("recoveries", 215, None), ("effective_ber", 220, None), ("symbol_ber", 222, None)
+)  # fmt: skip
 
 
 def nvidia_gpus() -> tuple[list[GpuFacts], str]:
@@ -45,9 +25,17 @@ def nvidia_gpus() -> tuple[list[GpuFacts], str]:
     except NvmlAbsentError as error:
         return [], str(error)
     try:
-        return [_facts(nvml, index) for index in range(nvml.nvmlDeviceGetCount())], ""
+        count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
         return [], f"NVML: {error}"
+    found = []
+    for index in range(count):
+        try:
+            found.append(_facts(nvml, index))
+        except nvml.NVMLError as error:  # one that fell off the bus must not hide the others
+            if getattr(error, "value", None) != nvml.NVML_ERROR_NO_PERMISSION:  # another job's
+                found.append(GpuFacts(index, "", "", "", lost=str(error)))
+    return found, "" if found else "no NVIDIA GPU may be used here"
 
 
 def _facts(nvml: Any, index: int) -> GpuFacts:
@@ -60,11 +48,17 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         except (nvml.NVMLError, AttributeError):
             return default
 
-    fabric: dict[str, Any] = ask(lambda: fabric_info(nvml, handle) or {}, {})
-    links = [ask(lambda link=link: int(nvml.nvmlDeviceGetNvLinkState(handle, link)), -1) for link in range(_MAX_LINKS)]
-
     def text(value: object) -> str:  # older bindings give bytes
         return value.decode() if isinstance(value, bytes) else str(value)
+
+    fabric: dict[str, Any] = ask(lambda: fabric_info(nvml, handle) or {}, {})
+    state = _FABRIC_STATES.get(fabric.get("state", 0), "")
+    code = fabric.get("status", 0)
+    status = ask(lambda: text(nvml.nvmlErrorString(code)), f"error {code}") if code else ""
+    links = [
+        ask(lambda link=link: int(nvml.nvmlDeviceGetNvLinkState(handle, link)), -1)
+        for link in range(nvml.NVML_NVLINK_MAX_LINKS)
+    ]
 
     return GpuFacts(
         index=index,
@@ -81,11 +75,73 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         pcie_width_max=ask(lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)), -1),
         pcie_generation=ask(lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)), -1),
         pcie_generation_max=ask(lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)), -1),
-        nvlinks_active=sum(state == 1 for state in links),
+        nvlinks_active=sum(state >= 1 for state in links),  # 2: it sleeps, and wakes by itself
         nvlinks_inactive=sum(state == 0 for state in links),
-        fabric_state=_FABRIC_STATES.get(fabric.get("state", 0), ""),
-        fabric_across_hosts=bool(fabric.get("cluster", "").strip("0")),
+        fabric_state=state,
+        fabric_status=status if state == "completed" else "",
+        fabric_health=tuple(fabric.get("health", ())) if state == "completed" else (),
+        fabric_cluster=fabric.get("cluster", ""),
+        fabric_clique=fabric.get("clique", 0),
+        partition={0: "whole", 1: "MIG"}.get(ask(lambda: int(nvml.nvmlDeviceGetMigMode(handle)[0]), -1), ""),
+        memory_faults=_memory_faults(nvml, handle, ask),
     )
+
+
+def _memory_faults(nvml: Any, handle: Any, ask: Callable[..., Any]) -> tuple[str, ...]:
+    """Uncorrected errors since the driver was loaded, and rows of memory that are still to be remapped, or cannot."""
+    errors = ask(lambda: int(nvml.nvmlDeviceGetTotalEccErrors(
+        handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)), 0)  # fmt: skip
+    _, _, pending, failed = ask(lambda: nvml.nvmlDeviceGetRemappedRows(handle), (0, 0, 0, 0))
+    said = [f"{errors} uncorrected memory errors"] if errors else []
+    return (
+        *said,
+        *(["a row remapping failed"] if failed else []),
+        *(["a row remapping is pending"] if pending else []),
+    )
+
+
+def nvlink_errors() -> list[LinkErrors] | None:
+    """The counters of every active NVLink of the host; None where NVML cannot be asked."""
+    try:
+        nvml = open_nvml()
+        count = nvml.nvmlDeviceGetCount()
+    except NvmlAbsentError:
+        return None
+    except nvml.NVMLError:
+        return None
+    found = []
+    for gpu in range(count):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
+        except nvml.NVMLError:
+            continue
+        for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+            try:
+                active = nvml.nvmlDeviceGetNvLinkState(handle, link) >= 1
+            except nvml.NVMLError:
+                break  # the further ones are not there either
+            if active:
+                found.append(_link_errors(nvml, handle, gpu, link))
+    return found
+
+
+def _link_errors(nvml: Any, handle: Any, gpu: int, link: int) -> LinkErrors:
+    known: dict[str, Any] = {}
+    try:
+        values = nvml.nvmlDeviceGetFieldValues(handle, [(field, link) for _, field, _ in _COUNTERS])
+    except nvml.NVMLError:
+        values = ()
+    for (name, _, _), value in zip(_COUNTERS, values, strict=False):
+        if value.nvmlReturn == 0:
+            number = int(field_value(value))
+            known[name] = bit_error_rate(number) if name.endswith("ber") else number
+    for name, _, counter in _COUNTERS:
+        if counter is not None and name not in known:
+            try:
+                known[name] = int(nvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter))
+            except nvml.NVMLError:
+                continue
+    return LinkErrors(gpu, link, **known)
 
 
 def _short_address(bus_id: str) -> str:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING, as_row, run_checks
+from linkgauge.doctor.check import CHECKS, FAILING, NOT_CHECKED, OK, WARNING, as_row, load, run_checks
 from linkgauge.doctor.readers import Readers
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
@@ -89,13 +89,19 @@ def way_between(mpi: MpiInstallation, nodes: Mapping[str, Network]) -> OnNodes:
 
 def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
     """What nodes have said of themselves, thing by thing: `host`, `rows` of checks, `facts`, and `date` in seconds."""
+    load()
+    momentary = {name for name, one in CHECKS.items() if one.momentary}
     things: dict[str, list[tuple[str, str, str, str, str]]] = {}
+    first: dict[tuple[str, str], str] = {}  # by momentary check and status: the finding that stands for all
     for node in sorted(said, key=lambda node: node["host"]):
         host = node["host"]
         for name, value in node["facts"].items():
             things.setdefault(name, []).append((OK, value, host, "", ""))
         for row in node["rows"]:
-            told = (row["status"], row["finding"], host, row["cost"], row["fix"])
+            finding = row["finding"]
+            if row["check"] in momentary:
+                finding = first.setdefault((row["check"], row["status"]), finding)
+            told = (row["status"], finding, host, row["cost"], row["fix"])
             things.setdefault(row["check"].replace("_", " "), []).append(told)
     found = [_joined(name, told, {node["host"] for node in said}) for name, told in things.items()]
     return [*found, _dates(said)]

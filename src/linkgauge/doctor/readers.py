@@ -12,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
-from linkgauge.doctor.nvml import GpuFacts, nvidia_gpus
+from linkgauge.doctor.facts import GpuFacts, LinkErrors
+from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
 from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import each, whole
 from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.system import kfd, sysfs
+from linkgauge.system.likeness import Likeness
 
 _TIMEOUT_S = 30
+_PCI_KINDS = (0x02, 0x03, 0x06, 0x12)  # PCI base classes: network, display, bridge, accelerator
 _SEEN_BY_RANKS = (
     "import mpi4py; mpi4py.rc.thread_level = 'funneled'\n"
     "from mpi4py import MPI\n"
@@ -45,6 +49,8 @@ class Readers:
         self.ranks = ranks
         self._root = root
         self._gpus: tuple[list[GpuFacts], str] | None = None
+        self._pci: dict[str, sysfs.PciFacts] | None = None
+        self._kfd: tuple[list[kfd.KfdNode], list[kfd.KfdLink]] | None = None
 
     def _path(self, path: str) -> Path:
         return self._root / path.lstrip("/")
@@ -128,6 +134,29 @@ class Readers:
         if self._gpus is None:
             self._gpus = nvidia_gpus()
         return self._gpus
+
+    def nvlink_errors(self) -> list[LinkErrors] | None:
+        """Error counters of every active NVLink; None where NVML cannot be asked."""
+        return nvlink_errors()
+
+    def kfd(self) -> tuple[list[kfd.KfdNode], list[kfd.KfdLink]]:
+        """What AMD's driver shows: devices and processors, and their links; empty where there is none."""
+        if self._kfd is None:
+            self._kfd = kfd.read(self._root)
+        return self._kfd
+
+    def pci(self) -> dict[str, sysfs.PciFacts]:
+        """GPUs, network cards and bridges by their PCI address."""
+        if self._pci is None:
+            self._pci = sysfs.pci(self._root, _PCI_KINDS)
+        return self._pci
+
+    def likeness(self) -> Likeness | None:
+        """How this machine is like a described one; None where it is like none."""
+        from linkgauge.system import discover
+        from linkgauge.system.likeness import described_like
+
+        return described_like(discover(None if self._root == Path("/") else self._root))
 
     def visible_devices(self) -> int | None:
         """How many devices the runtime shows to this process, hidden ones left out; None where it is not known."""

@@ -70,7 +70,7 @@ def package_versions(readers: Readers) -> Result:
     return ok("all packages are new enough")
 
 
-@check("/dev/shm has room for the MPI library's and NCCL's segments")
+@check("/dev/shm has room for the MPI library's and NCCL's segments", momentary=True)
 def shared_memory(readers: Readers) -> Result:
     """Compare what is free with what ranks need."""
     free, need = readers.free_bytes("/dev/shm"), readers.ranks * _SHM_PER_RANK
@@ -186,7 +186,7 @@ def cores(readers: Readers) -> Result:
     return ok(f"{available} cores for {readers.ranks} ranks")
 
 
-@check("the machine is otherwise idle")
+@check("the machine is otherwise idle", momentary=True)
 def other_load(readers: Readers) -> Result:
     """Runnable processes of others take cores from the ranks."""
     load, available = readers.load(), len(readers.affinity())

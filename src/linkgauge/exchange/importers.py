@@ -11,19 +11,19 @@ from typing import Any
 
 from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog, write_run
-from linkgauge.exchange.log_text import Line, log_text
-from linkgauge.exchange.readers import JSON_FORMS, Reader, parts
+from linkgauge.exchange.readers import JSON_FORMS, READERS, Reader, parts
 from linkgauge.files import read_file
+from linkgauge.model.log_text import Line, lines_of, log_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import as_it_is, checked, one_of, parsed, table, whole
 from linkgauge.model.transports import TRANSPORTS
 
-__all__ = ["Hints", "Imported", "import_files", "read_log"]
+__all__ = ["Hints", "Imported", "explain", "import_files", "known_tools", "read_log"]
 
 _MAX_BYTES = 1 << 30
 _HINTS = {"--ranks": whole(1, MOST_RANKS), "--window": whole(1, MOST_RANKS), "--pattern": one_of(PATTERNS),
           "--transport": one_of(TRANSPORTS)}  # fmt: skip
-READ = "nccl-tests, rccl-tests, OSU's MPI tests, nvbandwidth and blink"
+READ = "nccl-tests, rccl-tests, OSU's MPI and NCCL tests, nvbandwidth and blink"
 _OPENS = re.compile(r"\s*(?:\{|\[\s*(?:[\[{\"\]]|$))")
 
 
@@ -71,17 +71,53 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
     cleaned = log_text(read_file(file, _MAX_BYTES, "a log of one of these tools"))
     log = ImportedLog(file.name, own=own, notes=[f"{file.name}: {note}" for note in cleaned.notes])
     found: list[Reader] = []
+    others: list[Line] = []
     for stream in cleaned.streams:
-        found += _read_stream(stream, log, hints)
+        readers = _read_stream(stream, log, hints)
+        others += [] if readers else [line for line in stream if line.text.strip()]
+        found += readers
     if any(reader.read_text is not None for reader in found):
+        if others:
+            example = f"such as {others[0].text.strip()[:60]!r}"
+            log.note(others[0].number, f"{lines_of(len(others))} of processes that printed no table, {example}")
         return log
     if (json := _json_in(cleaned.lines)) is not None:
         return _json_log(file, json, log, hints)
     if found:
-        raise UsageError(
-            f"{file}: this is {found[0].tool}'s output, which Linkgauge does not read: expected a log of {READ}"
-        )
+        raise UsageError(f"{file}: this is {found[0].refusal}; expected a log of {READ}")
     raise UsageError(f"{file}: not a log of {READ}")
+
+
+def known_tools() -> list[tuple[str, str]]:
+    """Each tool whose output is known, and what is done with it: text, JSON, or why it is not read."""
+    found: dict[str, list[str]] = {}
+    for reader in READERS:
+        unread = reader.instead.removeprefix("which ").replace("Linkgauge does not read", "not read")
+        found.setdefault(reader.tool, []).append("text" if reader.read_text is not None else unread)
+    for form in JSON_FORMS:
+        found.setdefault(form.tool, []).append("JSON")
+    return [(tool, ", ".join(forms)) for tool, forms in found.items()]
+
+
+def explain(file: Path) -> list[str]:
+    """What a log is taken as, a line each: what is taken off it, and by which lines which tool is known."""
+    cleaned = log_text(read_file(file, _MAX_BYTES, "a log of one of these tools"))
+    said = [f"{file.name}: {note}" for note in cleaned.notes]
+    known = False
+    for stream in cleaned.streams:
+        for reader, part in parts(stream):
+            lines = [line for line in part if line.text.strip()]
+            if not lines:
+                continue
+            known = known or reader is not None
+            what = "no tool's" if reader is None else f"{reader.tool}, read" if reader.read_text else reader.refusal
+            begins = lines[0].text.strip()[:60]
+            said.append(f"{file.name}:{lines[0].number}: {lines_of(len(lines))} from {begins!r} on: {what}")
+    if not known and (text := _json_in(cleaned.lines)) is not None:
+        data = parsed(text, as_it_is, str(file))
+        tool = next((form.tool for form in JSON_FORMS if form.accepts(data)), "")
+        said.append(f"{file.name}: {f'JSON of {tool}, read' if tool else 'JSON of no tool that Linkgauge reads'}")
+    return said
 
 
 def _read_stream(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> list[Reader]:
@@ -97,7 +133,7 @@ def _read_stream(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> list[
             reader.read_text([*before, *part], log, hints)
         else:
             count = sum(1 for line in part if line.text.strip())
-            log.problem(part[0].number, f"{reader.tool}'s output, which Linkgauge does not read: left out", count)
+            log.problem(part[0].number, f"{reader.refusal}: left out", count)
         before = []
     return found
 
@@ -109,8 +145,9 @@ def _json_in(lines: Sequence[Line]) -> str | None:
         return None
     ends = (at for at in range(len(lines) - 1, first - 1, -1) if lines[at].text.rstrip()[-1:] in ("}", "]"))
     last = next(ends, len(lines) - 1)
-    # Empty lines in place of what stands before, so that an error names the line of the file.
-    return "\n" * (lines[first].number - 1) + "\n".join(line.text for line in lines[first : last + 1])
+    # Empty lines in place of what is not JSON, so that an error names the line of the file.
+    texts = {line.number: line.text for line in lines[first : last + 1]}
+    return "\n".join(texts.get(number, "") for number in range(1, lines[last].number + 1))
 
 
 def _json_log(file: Path, text: str, log: ImportedLog, hints: Hints) -> ImportedLog:

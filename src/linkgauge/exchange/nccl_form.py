@@ -82,7 +82,9 @@ def _table(group: list[Row], apart: str, ranks: list[dict[str, Any]]) -> Iterato
             row_ = both.get(in_place)
             cells += _cells(row_, size) if row_ else ["N/A"] * 4
             buses += [_bus(row_)] if row_ else []
-        yield _line("", (str(size), str(size // block // element), kind, redop, root), tuple(cells)) + "\n"
+        # What is moved as bytes may be no whole number of elements.
+        count, typed = (size // block // element, kind) if size // block % element == 0 else (size // block, "int8")
+        yield _line("", (str(size), str(count), typed, redop, root), tuple(cells)) + "\n"
     yield f"# {'Out of bounds values':<20} : 0 OK\n"
     yield f"# {'Avg bus bandwidth':<20} : {sum(buses) / len(buses):g} \n#\n"
     yield f"# Collective test concluded: {program}\n#\n\n"

@@ -17,6 +17,7 @@ from typing import Any
 from linkgauge.exchange.imported import ImportedCase, ImportedLog, make_case, restated
 from linkgauge.exchange.other_names import NCCL_OLDER_TYPES, NCCL_PROGRAMS, NCCL_TYPES
 from linkgauge.model.case import OPS, Case
+from linkgauge.model.log_text import number_of, whole_of
 from linkgauge.model.patterns import PATTERNS
 
 PATTERN_OF = {program: pattern for pattern, program in NCCL_PROGRAMS.items()}
@@ -52,6 +53,7 @@ class NcclTable:
     """
 
     line: int
+    _: dataclasses.KW_ONLY
     tool: str = "nccl-tests"
     transport: str = "ccl"
     program: str = ""
@@ -118,11 +120,11 @@ class NcclTable:
         assert self.pattern is not None
         info, figures = PATTERNS[self.pattern], of.figures
         try:
-            total, time_us = int(of.row["size"]), float(figures["time"])
-            root = max(0, int(of.row.get("root") or "-1"))
+            total, time_us = whole_of(of.row["size"]), number_of(figures["time"])
+            root = max(0, whole_of(of.row.get("root") or "-1"))
             datatype = _TYPES.get(of.row.get("type", ""))
             wrong = _wrong(figures, datatype, info.reduces)
-            bus = float(figures["busbw"]) if figures.get("busbw") else None
+            bus = number_of(figures["busbw"]) if figures.get("busbw") else None
             if not all(map(math.isfinite, (time_us, bus or 0.0, wrong or 0.0))):
                 raise ValueError
         except (KeyError, ValueError):
@@ -183,8 +185,8 @@ def _wrong(figures: Mapping[str, str], datatype: str | None, reduces: bool) -> f
     if "error" in figures:
         if figures["error"] in ("N/A", ""):
             return None
-        return float(float(figures["error"]) > (_LARGEST_ERROR.get(datatype or "", 0.0) if reduces else 0.0))
-    return None if figures.get("wrong", "") in ("N/A", "") else float(figures["wrong"])
+        return float(number_of(figures["error"]) > (_LARGEST_ERROR.get(datatype or "", 0.0) if reduces else 0.0))
+    return None if figures.get("wrong", "") in ("N/A", "") else number_of(figures["wrong"])
 
 
 def _bus_bandwidth(ranks: int, pattern: str, total: int, time_us: float) -> float:

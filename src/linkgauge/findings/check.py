@@ -24,6 +24,7 @@ from linkgauge.findings.requirements import (
 from linkgauge.findings.siblings import CORES_SLOWER, check_collectives, check_limits, check_siblings
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
+from linkgauge.model.patterns import PATTERNS, PatternTraits
 from linkgauge.model.shape import read_toml
 from linkgauge.stats.checked import checked_words
 
@@ -83,12 +84,24 @@ def check(
     verdicts += check_fleet(places)
     if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
         notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
-    failed = any(subject.facts.failures for subject in subjects)  # which findings tell as a fault too
-    if with_findings and not failed and not any(verdict.source == FINDINGS for verdict in verdicts):
-        unjudged = any(subject.facts.unjudged for subject in subjects)
-        notes.append(f"No faults among the findings{', of which none is by a limit' if unjudged else ''}.")
     findings = tuple(finding for each in found.values() for finding in each)
     return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes))), findings, tuple(places))
+
+
+_GROUPS: dict[str, Callable[[PatternTraits], bool]] = {
+    "GPU pairs": lambda one: one.ranks == "2",
+    "collectives": lambda one: one.collective,
+    "host copies": lambda one: bool(one.host_ways),
+    "memory": lambda one: one.within_device,
+}
+
+
+def _not_judged(subject: Subject, verdicts: Sequence[Verdict]) -> list[str]:
+    """Of what was measured the groups of patterns that no verdict is about."""
+    judged = {dict(one.labels).get("pattern", "") for one in verdicts}
+    measured = {measure.pattern for measure in subject.facts.measures}
+    groups = {name: {one for one in measured if belongs(PATTERNS[one])} for name, belongs in _GROUPS.items()}
+    return [name for name, these in groups.items() if these and not judged & these]
 
 
 def _reads_samples(subject: Subject) -> bool:
@@ -113,8 +126,10 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
         name = f"{kind.system.name} ({kind.words})"
         if held_against(subject.facts, kind.system, tolerance)[0]:
             verdicts, notes, without = check_system(subject, kind.system, tolerance)
-            asked = f"Judged by what is known of {name}: {1 - tolerance:.0%} of the shares measured there."
-            return verdicts, [asked, *notes], without
+            said = f"Judged by what is known of {name}: {1 - tolerance:.0%} of the shares measured there"
+            more = _not_judged(subject, verdicts)
+            said += f"; not judged: {', '.join(more)}." if more else "."
+            return verdicts, [said, *notes], without
         why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
     verdicts = failed_verdicts(subject, "its own cases")
     if fleet:

@@ -31,6 +31,12 @@ def _any(value: str) -> bool:
     return value.strip() not in ("", "all")
 
 
+def _near(value: str) -> bool:
+    """Whether a level of NCCL's is less than SYS, 5 as a number: the whole machine."""
+    word = value.strip().upper()
+    return word not in ("", "SYS") and not (word.isdecimal() and int(word) >= 5)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Limit:
     """One row: a variable (a shell pattern), the values that limit, and what the library then does."""
@@ -44,12 +50,12 @@ class _Limit:
 _CCL, _UCX, _OFI = "ccl", "ucx", "ofi"
 _TABLE = (
     _Limit("NCCL_P2P_DISABLE", _on, "no peer access between GPUs by NVLink, Infinity Fabric or PCIe", _CCL),
-    _Limit("NCCL_P2P_LEVEL", _any, "peer access only between GPUs this near", _CCL),
+    _Limit("NCCL_P2P_LEVEL", _near, "peer access only between GPUs this near", _CCL),
     _Limit("NCCL_SHM_DISABLE", _on, "no shared memory inside a node", _CCL),
     _Limit("NCCL_IB_DISABLE", _on, "no InfiniBand or RoCE", _CCL),
     _Limit("NCCL_IB_HCA", _any, "only these NICs", _CCL),
     _Limit("NCCL_NET", _any, "only this network plug-in", _CCL),
-    _Limit("NCCL_NET_GDR_LEVEL", _any, "GPUDirect RDMA only between a GPU and a NIC this near", _CCL),
+    _Limit("NCCL_NET_GDR_LEVEL", _near, "GPUDirect RDMA only between a GPU and a NIC this near", _CCL),
     _Limit("NCCL_PXN_DISABLE", _on, "no sending through another GPU's NIC (PXN)", _CCL),
     _Limit("NCCL_NVLS_ENABLE", _off, "no NVLink SHARP: switches reduce nothing", _CCL),
     _Limit("NCCL_MNNVL_ENABLE", _off, "no NVLink between nodes", _CCL),

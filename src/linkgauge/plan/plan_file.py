@@ -189,7 +189,7 @@ def _job(table: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
     said = checked(table, only(JOB), where)
     name, on = said.pop("name", ""), said.pop("on", REST)
     if not re.fullmatch(r"[A-Za-z_][\w-]*", name):
-        raise UsageError(f"{where}: name '{name}': expected a word, by which [[case]] tables call it in beside")
+        raise UsageError(f"{where}: name '{name}': expected a word, by which [[case]] tables name it in background")
     missing = [key for key in ("transport", "pattern", "size") if key not in said]
     if missing:
         raise UsageError(f"{where}: no '{missing[0]}': expected {DIMENSIONS[missing[0]].expected}")

@@ -177,7 +177,7 @@ class CoreSession:
         elif result["stopped_by"] == "timeout":
             status = "timeout"
             times = self._core.FEW_SAMPLES
-            reason = f"{self._counted(samples)} samples within {times} times the stop rule's time and one sample more"
+            reason = f"only {self._counted(samples)} samples in {times} times the case's --max-time"
         rows = clock_rows(result["clocks"], place)
         if case.app:
             rows += step_rows(case, place, result["step_times"], result["step_spans"])

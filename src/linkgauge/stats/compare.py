@@ -18,6 +18,7 @@ import numpy.typing as npt
 import scipy
 
 from linkgauge.stats.basics import Floats, as_series, effective_size
+from linkgauge.stats.rank_sum import rank_sum_p_value
 
 LEAST_REPEATS = 5
 Verdict = Literal["better", "worse", "same", "cannot tell"]
@@ -148,12 +149,7 @@ def false_discovery_rates(p_values: npt.ArrayLike, dependence: Literal["positive
 
 
 def _rank_p_values(first: list[Floats], second: list[Floats]) -> Floats:
-    values = np.empty(len(first))
-    for index, (a, b) in enumerate(zip(first, second, strict=True)):
-        tied = np.unique(np.concatenate([a, b])).size < a.size + b.size
-        method = "asymptotic" if tied or a.size * b.size > 4096 else "exact"
-        values[index] = scipy.stats.mannwhitneyu(a, b, alternative="two-sided", method=method).pvalue
-    return values
+    return np.array([rank_sum_p_value(a, b, "two-sided") for a, b in zip(first, second, strict=True)])
 
 
 def _moderated_p_values(first: list[Floats], second: list[Floats]) -> Floats:

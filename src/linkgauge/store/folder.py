@@ -103,7 +103,7 @@ class RunFolder:
     @property
     def resumable(self) -> bool:
         """Whether its cases have the keys that the present names give them: not those of formats 1 and 2."""
-        return bool(self._version >= schema.FIRST_OF_THESE_KEYS)
+        return bool(self.info.get("keys_of_format", schema.FORMAT_VERSION) >= schema.FIRST_OF_THESE_KEYS)
 
     def hold(self) -> None:
         """Let nobody else measure into this folder until this process ends; a second call does nothing.

@@ -1,7 +1,7 @@
 """What formats 1 and 2 called otherwise: columns, patterns and moments that are renamed as they are read.
 
-Keys of cases are left as they are stored, since samples and observations name them; a run of an older format is read
-and judged, but not resumed.
+Keys of cases become those of the present names in every table that is read, so that runs of all formats are compared.
+A run of an older format is read and judged, but not resumed: its journals go on naming the former keys.
 """
 
 from __future__ import annotations
@@ -44,6 +44,21 @@ def column(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     words = coded.dictionary.to_pylist()
     changed = [_value(name, word) for word in words]
     return values if changed == words else pa.chunked_array([pa.array(changed, pa.string()).take(coded.indices)])
+
+
+def keyed(table: pa.Table, keys: Mapping[str, str]) -> pa.Table:
+    """A table with each stored key of a case as `keys` has it; the table itself where that has none."""
+    import pyarrow as pa
+
+    if not keys or "case_key" not in table.column_names:
+        return table
+    at = table.schema.get_field_index("case_key")
+    field = table.schema.field(at)
+    coded = table["case_key"].combine_chunks()
+    coded = coded if pa.types.is_dictionary(field.type) else coded.dictionary_encode()
+    words = pa.array([keys.get(word, word) for word in coded.dictionary.to_pylist()], pa.string())
+    values = pa.DictionaryArray.from_arrays(coded.indices, words) if pa.types.is_dictionary(field.type) else None
+    return table.set_column(at, field, pa.chunked_array([words.take(coded.indices) if values is None else values]))
 
 
 def _value(name: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from linkgauge.errors import DamagedRunWarning, RunFolderError
 from linkgauge.model.case import Case
-from linkgauge.store import compaction, door, schema, tables
+from linkgauge.store import compaction, door, older, schema, tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
 
@@ -75,9 +75,25 @@ class Run:
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt), as docs/reference/run-folder.md says."""
         found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
-        found = self._with_planned_launches(found)
+        known = tables.covered_launches(self.path, "cases") | compaction.launches_in(self._told)
+        if not found.num_rows and (others := tables.covered_launches(self.path, "launches") - known):
+            raise RunFolderError(f"{self.path}: cases.parquet is missing or not of this run: no cases of {len(others)} "
+                                 f"launch{'es' if len(others) > 1 else ''}")  # fmt: skip
+        found = older.keyed(self._with_planned_launches(found), self._keys_of(found))
         self._tell_damages(found)
         return found if self._only is None else found.filter(pc.field("launch").isin(list(self._only)))
+
+    def _keys_of(self, cases: pa.Table) -> dict[str, str]:
+        """By stored key the key of the present names; none where they are the same: of the present format."""
+        if self._folder.resumable:
+            self._keys: dict[str, str] = {}
+        else:
+            self._keys = {row["case_key"]: Case.from_dimensions(row).case_key for row in cases.to_pylist()}
+        return self._keys
+
+    def _keyed(self, table: pa.Table) -> pa.Table:
+        _ = self.cases  # which says what the keys are
+        return older.keyed(table, self._keys)
 
     @functools.cached_property
     def lost(self) -> int:
@@ -152,7 +168,7 @@ class Run:
         added = [tables.samples_table(new, str(self.path)).select(columns)] if new else []
         for table in itertools.chain(tables.read_parts(paths, "samples", columns), added):
             if table.num_rows:
-                sound = door.checked("samples", table, str(self.path))
+                sound = self._keyed(door.checked("samples", table, str(self.path)))
                 yield door.of_its_case("samples", sound, self._most, str(self.path))
 
     @functools.cached_property
@@ -164,7 +180,7 @@ class Run:
         rows = [row for record in seen for row in tables.observation_rows(record.header)]
         new = tables.table_of("observations", rows, str(self.path))
         found = pa.concat_tables([*tables.read_parts(paths, "observations"), new])
-        sound = door.checked("observations", found, str(self.path))
+        sound = self._keyed(door.checked("observations", found, str(self.path)))
         return door.of_its_case("observations", sound, self._most, str(self.path))
 
     def rows(self) -> Iterator[Row]:

@@ -51,6 +51,8 @@ def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:
             "install a newer Linkgauge"
         )
     migrated = {**info, "format_version": FORMAT_VERSION}
+    if version < FIRST_OF_THESE_KEYS:  # what is written into it later does not change the keys that are there
+        migrated.setdefault("keys_of_format", version)
     for step in range(version, FORMAT_VERSION):
         MIGRATIONS[step](migrated)
     return migrated

@@ -37,6 +37,7 @@ INFO = table(
     {
         "format": one_of((schema.FORMAT,)),
         "format_version": whole(1),
+        "keys_of_format": whole(1),
         "id": text,
         "asked": table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)}),
         "machine": OBJECT,

@@ -1,7 +1,7 @@
 """Systems: devices, hosts, switches, NICs and links as a graph, described in a file or discovered on this
 machine.
 
-What others call, without importing scipy, networkx or NVML until it is needed:
+What others call, without importing scipy or NVML until it is needed:
 
 - `load(name_or_path) -> System`: a described system by name (`names()`), or a TOML or JSON file;
 - `discover(...) -> System`: the machine at hand, or a recorded one;

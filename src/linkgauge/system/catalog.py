@@ -6,9 +6,12 @@ from pathlib import Path
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.files import read_file
+from linkgauge.model.log_text import log_text
+from linkgauge.system.fabric_forms import not_a_system
 from linkgauge.system.form import from_json, from_toml, refuse_twice
 from linkgauge.system.model import System
 from linkgauge.system.shipped import names, text_of
+from linkgauge.system.topo_matrix import is_matrix, of_matrix
 
 # What people write has some thousand bytes, and a MiB of TOML takes a second; a dumped system of thousands of devices
 # has a few MiB of JSON, which is read in a tenth of the time.
@@ -18,8 +21,8 @@ _MOST_TOML, _MOST_JSON = 1 << 20, 8 << 20
 def load(name_or_path: str | Path) -> System:
     """Return a described system by name, or one from a TOML or JSON file.
 
-    What looks like a path (a slash, or a known ending) is read as a file; all else is a name. `UsageError`
-    otherwise.
+    What looks like a path (a slash, or a known ending), or is no name and a file, is read as a file; all else is a
+    name. A file's form is TOML or JSON by its ending, else by what it holds. `UsageError` otherwise.
 
     >>> system = load("hgx-h100-8")
     >>> system.title
@@ -32,6 +35,8 @@ def load(name_or_path: str | Path) -> System:
     if path.suffix in (".toml", ".json") or "/" in text or isinstance(name_or_path, Path):
         return _load_file(path)
     known = names()
+    if text.lower() not in known and path.is_file():
+        return _load_file(path)
     if text.lower() not in known:
         raise UsageError(
             f"there is no described system {text!r}{nearest(text.lower(), known)}: known are {', '.join(known)}"
@@ -42,6 +47,18 @@ def load(name_or_path: str | Path) -> System:
 def _load_file(path: Path) -> System:
     toml = path.suffix == ".toml"
     content = read_file(path, _MOST_TOML if toml else _MOST_JSON, "a system's TOML or JSON")
+    if path.suffix not in (".toml", ".json") and (found := _printed(content, path)) is not None:
+        return found
     system = (from_toml if toml else from_json)(content, path.name)
     refuse_twice(system, path.name)
     return system
+
+
+def _printed(content: bytes, path: Path) -> System | None:
+    """The system in what a tool printed; None where it may be JSON. UsageError where it tells of something else."""
+    lines = log_text(content).lines
+    if is_matrix(lines):
+        return of_matrix(lines, path.name)
+    if what := not_a_system("\n".join(line.text for line in lines)):
+        raise UsageError(f"{path}: this is {what}")
+    return None

@@ -1,4 +1,4 @@
-"""Forms of a network's switches beside those that switches.py reads itself: Slurm's YAML, and what is not read."""
+"""Texts that tell of networks and machines: Slurm's YAML, and by name what --fabric or --system does not read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_READ = {
         f"rocm-smi's matrix of one node (rocm-smi --showtopo): {_HERE}"
     ),
     r"\s*GPU0\s+(?:GPU\d|NIC\d|CPU Affinity)|GPU\d+\s+(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX)\s": (
-        f"nvidia-smi's matrix of one node (nvidia-smi topo -m): {_HERE}"
+        "nvidia-smi's matrix of one node (nvidia-smi topo -m): give it to --system"
     ),
     r"\s*(?:BlockName|BlockSizes)=|\s*(?:-\s*)?block:|\s*block_sizes:": (
         "a block topology of Slurm's (topology/block), which names no switch"
@@ -23,6 +23,26 @@ _NOT_READ = {
     r"\A\s*[{\[<]": "JSON or XML",
 }
 """By how a line begins what a text is that tells of no network, or in a form that is not read."""
+
+
+_NETWORK = "a network's switches: give it to --fabric"
+_NOT_A_SYSTEM = {
+    r"Switch\s+\d+\s+\"S-|\s*SwitchName=|\s*(?:-\s*)?(?:topology|tree|switches):": _NETWORK,
+    r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)": (
+        f"rocm-smi's matrix (rocm-smi --showtopo), which is not read: {_HERE}"
+    ),
+    r"\s*<topology\b": f"hwloc's XML, which HWLOC_XMLFILE adds to what discovery finds: {_HERE}",
+    r"\s*<system\b": f"NCCL's topology (NCCL_TOPO_DUMP_FILE), which is not read: {_HERE}",
+    r"\s*<graphs\b": f"NCCL's graphs (NCCL_GRAPH_DUMP_FILE), which are not read: {_HERE}",
+    r"\s*GPU0\s+(?:X|GPU\d)": "nvidia-smi's matrix, but not that of 'nvidia-smi topo -m' or '-mp', which are read",
+    r"#?\s*(?:nThread \d|OSU |Collective test|nvbandwidth Version)": "a benchmark's log: give it to 'linkgauge import'",
+}
+
+
+def not_a_system(text: str) -> str:
+    """What a text is that describes no machine, or in a form that is not read; empty where it is none of these."""
+    found = (what for begins, what in _NOT_A_SYSTEM.items() if re.search(f"^(?:{begins})", text, re.MULTILINE))
+    return next(found, "")
 
 
 def not_read(text: str) -> str:

@@ -37,6 +37,11 @@ class Likeness:
     part: bool
     host_links: bool
 
+    @property
+    def fewer_links(self) -> tuple[str, ...]:
+        """Return the differences between devices: an older host is another machine, not one with a fault."""
+        return self.differences if self.host_links else self.differences[:-1]
+
 
 @dataclasses.dataclass(frozen=True)
 class _Ends:

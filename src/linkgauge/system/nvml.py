@@ -134,8 +134,13 @@ def _device(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any
         },
         "links": list(_links(library, ask, handle)),
         "c2c": _c2c(library, ask, handle),
-        "fabric": ask(fabric_info, library, handle),
+        "fabric": _fabric(ask(fabric_info, library, handle)),
     }
+
+
+def _fabric(info: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a GPU's place in a fabric, without its health: that is of a moment, not of the machine."""
+    return None if info is None else {key: info[key] for key in _FABRIC}
 
 
 def _memory_node(ask: Callable[..., Any], library: Any, handle: Any) -> int | None:

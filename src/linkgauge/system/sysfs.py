@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from linkgauge.files import kernel_data, kernel_text
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCIE_CAPABILITY = 0x10
+_EXTENDED, _ACS_CAPABILITY = 0x100, 0x0D
 _MOST_CPUINFO_BYTES = 64 << 20
 _LONGEST_NAME = 200
 _MOST_CORES, _MOST_NUMBERED = 1 << 16, 1 << 12  # beyond any kernel
@@ -37,7 +39,8 @@ class HostFacts:
 class PciFacts:
     """One PCI function. `parents` are the bridges above it, from the root port down; speeds in GT/s a lane.
 
-    `data_rate` in bytes per second where speed and width are not told apart.
+    `data_rate` in bytes per second where speed and width are not told apart. `acs`: its access control services that
+    are on, as the control register has them; 0 where it has none, None where the register cannot be read.
     """
 
     address: str
@@ -52,6 +55,7 @@ class PciFacts:
     max_width: int | None = None
     max_payload_bytes: int | None = None
     data_rate: float | None = None
+    acs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,14 +154,18 @@ def normal_address(address: str | None) -> str | None:
     return f"{int(found[1], 16):04x}{found[2]}" if found else None
 
 
-def pci(root: Path) -> dict[str, PciFacts]:
-    """Return the PCI functions by address."""
+def pci(root: Path, kinds: Collection[int] = ()) -> dict[str, PciFacts]:
+    """Return the PCI functions by address; those of these base classes alone, where any are named.
+
+    A server has hundreds of functions, each of which costs a dozen files and, for root, a read of its registers.
+    """
     result = {}
     for place in entries(root / "sys/bus/pci/devices"):
         name = place.name
-        if _ADDRESS.fullmatch(name):
+        if _ADDRESS.fullmatch(name) and (not kinds or (number(place / "class") or 0) >> 16 in kinds):
             chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.fullmatch(part)]
             numa = _node(number(place / "numa_node"))
+            config = kernel_data(place / "config")
             result[name] = PciFacts(
                 address=name,
                 vendor=number(place / "vendor"),
@@ -169,7 +177,8 @@ def pci(root: Path) -> dict[str, PciFacts]:
                 width=_positive(number(place / "current_link_width")),
                 max_speed=_speed(kernel_text(place / "max_link_speed")),
                 max_width=_positive(number(place / "max_link_width")),
-                max_payload_bytes=_max_payload(place / "config"),
+                max_payload_bytes=_max_payload(config),
+                acs=_acs(config),
             )
     return result
 
@@ -188,12 +197,11 @@ def _node(value: int | None) -> int | None:
     return value if value is not None and 0 <= value < _MOST_NUMBERED else None
 
 
-def _max_payload(config: Path) -> int | None:
+def _max_payload(content: bytes) -> int | None:
     """Return the maximum payload size in force, from the PCI Express capability's device control register.
 
-    Past byte 64 the file is readable by root alone; else None.
+    Past byte 64 the configuration space is readable by root alone; else None.
     """
-    content = kernel_data(config)
     at, seen = content[0x34] if len(content) > 0x34 else 0, set()
     while at and at not in seen and at + 10 <= len(content):
         seen.add(at)
@@ -201,6 +209,23 @@ def _max_payload(config: Path) -> int | None:
             return 128 << (content[at + 8] >> 5 & 7)
         at = content[at + 1]
     return None
+
+
+def _acs(content: bytes) -> int | None:
+    """Return the access control services in force (PCIe Base Specification, 7.7.11.3), from the extended capabilities.
+
+    These begin at byte 256, which only root can read.
+    """
+    if len(content) < _EXTENDED + 4:
+        return None
+    at, seen = _EXTENDED, set()
+    while at >= _EXTENDED and at not in seen and at + 8 <= len(content):
+        seen.add(at)
+        header = int.from_bytes(content[at : at + 4], "little")
+        if header & 0xFFFF == _ACS_CAPABILITY:
+            return int.from_bytes(content[at + 6 : at + 8], "little")
+        at = header >> 20
+    return 0
 
 
 def nics(root: Path) -> list[NicFacts]:

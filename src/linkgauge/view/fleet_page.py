@@ -13,6 +13,7 @@ from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.page import Page, escape
+from linkgauge.view.terminal import verdict_words
 from linkgauge.view.units import count_text
 
 _LEAST_REACH = 5.0  # %: colors of a smaller span would paint noise
@@ -135,6 +136,10 @@ def _when(subjects: Sequence[Subject]) -> str:
 
 
 def _sentence(result: CheckResult) -> str:
+    return f"{verdict_words(result.checked)}. {_apart(result)}"
+
+
+def _apart(result: CheckResult) -> str:
     apart = list({one.name: one for one in reversed(result.standings) if one.outlier}.values())[::-1]
     if not result.standings:
         return "These runs share no case that four of them measured: nothing can be held side by side."

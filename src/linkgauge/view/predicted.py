@@ -94,7 +94,8 @@ class Prediction:
         found = [KindOfStep(kind, mine.get(kind, 0.0), waits.get(kind, 0.0), told.get(kind, 0.0) if told else None)
                  for kind in KINDS]  # fmt: skip
         found.append(KindOfStep(WAITING, mine.get(WAITING, 0.0), 0.0, None))
-        return sorted((one for one in found if one.predicted_ns or one.measured_ns),
+        # What is left of a wait by rounding is none.
+        return sorted((one for one in found if one.predicted_ns >= 0.5 or one.measured_ns),
                       key=lambda one: -max(one.predicted_ns, one.measured_ns or 0.0))  # fmt: skip
 
     @property

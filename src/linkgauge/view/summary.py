@@ -233,8 +233,8 @@ def print_head(look: FirstLook, findings: Sequence[Finding], console: Console, u
         for place, table in enumerate(task_tables(shown, unit, console.width)):
             console.print(*([""] if place else []), table, sep="\n")
     if more:
-        names = ", ".join(dict.fromkeys(one.fastest.row["pattern"] for one in more))
-        console.print(Text(f"{len(more)} more: {names}", style="dim"))
+        names = list(dict.fromkeys(one.fastest.row["pattern"] for one in more))
+        console.print(Text(f"{len(names)} more by --all: {', '.join(names)}", style="dim"))
     for line in apart_lines(look.answers, unit):
         console.print(Text(line, style="yellow"))
     places = places_line(look.results.kinds)

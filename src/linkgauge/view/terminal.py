@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from linkgauge.errors import Exit
 from linkgauge.findings.advise import Advice
 from linkgauge.findings.check import FINDINGS
 from linkgauge.findings.compare_runs import RunComparison
@@ -191,7 +192,8 @@ def print_check(out: Console, checked: Checked, standings: Sequence[Standing], l
     style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
     word, _, counts = verdict_words(checked).partition(":")
     out.print(Text(word, style=style) + Text(f":{counts}."))
-    for note in checked.notes:
+    # Of a healthy machine two lines; how much data was checked is in the JSON.
+    for note in checked.notes[:1] if checked.exit_status == Exit.DONE else checked.notes:
         out.print(text_of(note))
     told = _grouped([v for v in checked.verdicts if v.outcome != "pass"])
     for group in told[:limit]:
@@ -226,7 +228,8 @@ def _short_words(group: Sequence[Verdict], checked: Checked) -> str:
     measured, required = _quantities(group), _quantity(worst, worst.required)
     text = _what(group) + (f": {measured}" if measured else "")
     text += f", {'at most' if worst.unit == 'ns' else 'at least'} {required} required" if required else ""
-    return text if len({one.run for one in checked.verdicts}) == 1 else f"{text} ({worst.host or worst.run})"
+    runs, hosts = ({getattr(one, name) for one in checked.verdicts} for name in ("run", "host"))
+    return text if len(runs) == 1 else f"{text} ({worst.host if worst.host and len(hosts) == len(runs) else worst.run})"
 
 
 def _counts(checked: Checked) -> str:

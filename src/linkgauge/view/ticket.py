@@ -72,7 +72,7 @@ def _libraries(launches: Sequence[dict[str, Any]]) -> list[str]:
 
 def _plain(text: str) -> str:
     """Return a text from a run folder as Markdown shows it: no markup of its own."""
-    return re.sub(r"([\\`*\[\]<>|#]|(?<!\w)_|_(?!\w))", r"\\\1", clean(text)).replace("\n", " ")
+    return re.sub(r"([\\`*\[\]<|#]|(?<!\w)_|_(?!\w))", r"\\\1", clean(text)).replace("\n", " ")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 
 from linkgauge.exchange.readers.base import JSON_FORMS as JSON_FORMS
+from linkgauge.exchange.readers.base import READERS as READERS
 from linkgauge.exchange.readers.base import Reader as Reader
 from linkgauge.exchange.readers.base import parts as parts
 

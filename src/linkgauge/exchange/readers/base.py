@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedLog
-from linkgauge.exchange.log_text import Line
+from linkgauge.model.log_text import Line
 from linkgauge.model.shape import Shape
 
 READERS: list[Reader] = []
@@ -38,12 +38,18 @@ class Reader:
 
     `starts` matches at the beginning of each line that only this tool prints, so that one log may hold several tools'
     output: a part goes from such a line to the next one of another tool's. `read_text` gets a part at a time, and keeps
-    nothing between parts; None where Linkgauge knows the tool and does not read it.
+    nothing between parts; None where Linkgauge knows the tool and does not read it: `instead` says why, or what does.
     """
 
     tool: str
     starts: re.Pattern[str]
     read_text: Callable[[Sequence[Line], ImportedLog, Hints], None] | None
+    instead: str = "which Linkgauge does not read"
+
+    @property
+    def refusal(self) -> str:
+        """What its output is called where it is left out, and what to do with it."""
+        return f"{self.tool}'s output, {self.instead}"
 
     def register(self) -> None:
         """Have logs of this tool found. Called once, by the reader's own file."""

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
-from linkgauge.exchange.log_text import Line
 from linkgauge.exchange.readers.base import Reader
+from linkgauge.model.log_text import Line, number_of
 
 _STARTS = re.compile(r"[^{\[]*\d_Transfer Time_s")
 
@@ -34,11 +34,16 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
     factor = 2 if pattern == "pingpong" else 1
     intervals = []
     for number, row in enumerate(rows, start=line + 1):
-        text_ = row[column] if column < len(row) else ""
+        if row == [""]:
+            continue
+        if len(row) != len(names):
+            log.problem(number, f"{len(row)} cells where the heading has {len(names)}")
+            continue
+        text_ = row[column]
         if not text_:
             continue  # this application made fewer iterations than another
         try:
-            time_s = float(text_)
+            time_s = number_of(text_)
         except ValueError:
             log.problem(number, f"{text_[:40]!r} is not a time")
             continue

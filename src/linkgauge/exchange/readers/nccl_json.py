@@ -85,7 +85,7 @@ def _rccl(data: list[dict[str, Any]], log: ImportedLog, hints: Hints) -> None:
         members = list(some)
         line, first = members[0]
         program = _NAMES.get(first["name"].lower(), first["name"])
-        one = NcclTable(line, "rccl-tests", program, ranks=first["ranks"], rows=len(members))
+        one = NcclTable(line, tool="rccl-tests", program=program, ranks=first["ranks"], rows=len(members))
         if first.get("gpusPerRank", 1) != 1:
             one.doubt = f"{first['gpusPerRank']} GPUs a rank: how many take part is not clear"
         for at, told in members:

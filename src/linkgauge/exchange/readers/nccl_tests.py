@@ -6,17 +6,17 @@ import re
 from collections.abc import Callable, Sequence
 
 from linkgauge.exchange.imported import Hints, ImportedLog
-from linkgauge.exchange.log_text import Line
 from linkgauge.exchange.nccl_table import MIXED, Figures, NcclTable
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_UNREAD_PROGRAMS, nccl_version
 from linkgauge.exchange.readers.base import Reader
+from linkgauge.model.log_text import Line
 from linkgauge.model.transports import TRANSPORTS
 
 # Where a log was pasted, the # of its comments may be lost: no line is known by it.
 _STARTING = re.compile(r"#?\s*Collective test starting:\s*(\S+)")
 _CONCLUDED = re.compile(r"#?\s*Collective test concluded:")
 _SETTINGS = re.compile(r"#?\s*nThread \d+ nGpus \d+\b")
-_ITERATIONS = re.compile(r"warmup iters: (\d{1,9}) iters: (\d{1,9})(?: agg iters: (\d{1,9}))?")
+_ITERATIONS = re.compile(r"warmup iters: (\d{1,9}) iters: (\d{1,9})(?: agg iters: (\d{1,9}))?(?!\S| agg)")
 _VERSION = re.compile(r"#?\s*nccl-tests version (\S+)|rccl-tests: Version (\S+)")
 _LIBRARY = re.compile(r"(?:nccl|rccl)-library=(\d{1,9})")
 _DEVICES = re.compile(r"#?\s*Using devices\b")
@@ -24,6 +24,7 @@ _RANK = re.compile(
     r"#?\s*Rank\s+(\d{1,9})(?:\s+Group\s+(\d{1,9}))?\s+Pid\s+(\d{1,9})\s+on\s+(\S+)\s+device\s+(\d{1,9})\s+\[([^\]]*)\]"
     r"\s*(.*)"
 )
+_RANK_DAMAGED = re.compile(r"#?\s*Rank\s")
 # What `export` writes below the program's name: whose times these are, so that a table comes back as what it was.
 _OURS = re.compile(r"#\s*by Linkgauge, (\w+)\b(?:, [NR]CCL (\d[\w.]*))?")
 _SIDES = re.compile(r"#?\s*(?:out-of-place|in-place)\b")
@@ -106,6 +107,8 @@ class _Reading:
         if found := _ITERATIONS.search(match.string):
             self.table.warmup = int(found[1])
             self.table.iterations = int(found[2]) * int(found[3] or 1)
+        if "iters:" in match.string and not (found and self.table.iterations):
+            self.table.doubt = f"line {line.number} does not say of how many iterations it is"
 
     def version(self, line: Line, match: re.Match[str]) -> None:
         """The versions of the tests and of their library, of this run's tables."""
@@ -135,6 +138,12 @@ class _Reading:
         identity = {"ordinal": int(device), "pci_address": pci, "name": name.strip(), "kind": "gpu"}
         told = {"rank": int(rank), "host": host, "pid": int(pid), "device": identity}
         self.table.devices.append(told | ({"group": int(group)} if group and int(group) else {}))
+
+    def rank_damaged(self, line: Line, _: re.Match[str]) -> None:
+        """A line of that list which is of another form: how many ranks took part is not known."""
+        if self.names:
+            self.close(line.number)
+        self.table.doubt = self.table.doubt or f"line {line.number} of its list of devices is not read"
 
     def sides(self, _: Line, match: re.Match[str]) -> None:
         """The line above the names: on which side the runs in place stand."""
@@ -184,6 +193,7 @@ class _Reading:
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[_Reading, Line, re.Match[str]], None]], ...] = (
     (_STARTING, _Reading.starting), (_CONCLUDED, lambda *_: None), (_SETTINGS, _Reading.settings),
     (_VERSION, _Reading.version), (_OURS, _Reading.ours), (_DEVICES, _Reading.devices), (_RANK, _Reading.rank),
+    (_RANK_DAMAGED, _Reading.rank_damaged),
     (_NAMES, _Reading.heading),
     (_SIDES, _Reading.sides), (_UNITS, _Reading.units), (_END, _Reading.end), (_OTHERS, lambda *_: None),
     (_NAMED, _Reading.named),

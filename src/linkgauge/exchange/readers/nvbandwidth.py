@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
-from linkgauge.exchange.log_text import Line
 from linkgauge.exchange.readers.base import JsonForm, Reader
+from linkgauge.model.log_text import Line, number_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import each, maybe, scalar, table, text
 
@@ -98,6 +98,7 @@ def _printed(lines: Sequence[Line], at: int, name: str, log: ImportedLog) -> tup
     columns = lines[at].text.split() if at < len(lines) else []
     if not columns or columns != [str(place) for place in range(len(columns))]:
         return [], at
+    first = lines[at].number
     at += 1
     rows: dict[int, list[str]] = {}
     while at < len(lines) and (tokens := lines[at].text.split()) and re.match(r"\d{1,9}$", tokens[0]):
@@ -107,6 +108,10 @@ def _printed(lines: Sequence[Line], at: int, name: str, log: ImportedLog) -> tup
             words = f"{name}: {len(tokens) - 1} cells where there are {len(columns)} columns"
             log.problem(lines[at].number, f"{words}: {lines[at].text.strip()[:60]!r}")
         at += 1
+    if _by_pairs(name) and rows and (absent := [place for place in range(len(columns)) if place not in rows]):
+        log.problem(
+            first, f"{name}: of {len(columns)} rows these are missing: {', '.join(map(str, absent))}", len(absent)
+        )
     missing = ["N/A"] * len(columns)
     return [rows.get(place, missing) for place in range(max(rows, default=-1) + 1)], at
 
@@ -197,8 +202,7 @@ def _why_not(name: str, description: str, matrix: Sequence[Sequence[str]]) -> st
         return f"its figures are {'rates' if latency else 'latencies'}"
     if columns > _MOST_DEVICES:
         return f"more than {_MOST_DEVICES} columns, so no matrix of a machine's GPUs"
-    pairs = pattern in ("unidirectional", "bidirectional") or name == "device_to_device_latency_sm"
-    if matrix and (len(matrix) > columns if pairs else len(matrix) != 1):
+    if matrix and (len(matrix) > columns if _by_pairs(name) else len(matrix) != 1):
         return f"{len(matrix)} rows, {columns} columns: no matrix of this test"
     return "" if matrix else "no matrix follows"
 
@@ -212,11 +216,13 @@ def _cells(
             if cell == "N/A":
                 continue
             try:
-                value = float(cell)
+                value = number_of(cell)
+                if not 0 <= value < math.inf:
+                    raise ValueError
             except ValueError:
                 log.problem(number + i + 1, f"{name}: {cell[:40]!r} is not a {what}")
                 continue
-            if 0 < value < math.inf:  # the diagonal in older versions is 0: not measured
+            if value:  # the diagonal in older versions is 0: not measured
                 yield i, j, value
 
 
@@ -232,6 +238,11 @@ def _latencies(number: int, name: str, description: str, matrix: Sequence[Sequen
         )  # fmt: skip
         interval = (latency_ns * _LATENCY_LOADS, _LATENCY_LOADS)
         into.add(number + i + 1, ImportedCase(case, (interval,), evidence=evidence))
+
+
+def _by_pairs(name: str) -> bool:
+    """Whether a test's matrix has a row for each of its columns, not one row."""
+    return name == "device_to_device_latency_sm" or _meaning(name)[1] in ("unidirectional", "bidirectional")
 
 
 def _meaning(name: str) -> tuple[str, str, str, str]:

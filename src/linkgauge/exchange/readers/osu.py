@@ -1,4 +1,4 @@
-"""OSU micro-benchmarks: the printed tables of the MPI tests, as many as a log has.
+"""OSU micro-benchmarks: the printed tables of the MPI tests and of some NCCL tests, as many as a log has.
 
 Sizes of allgather, gather, scatter and alltoall are per rank or peer there, and the number of ranks is printed by
 osu_mbw_mr alone.
@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
-from linkgauge.exchange.log_text import Line
 from linkgauge.exchange.other_names import OSU_OTHERS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.exchange.readers.base import Reader
+from linkgauge.model.log_text import Line, number_of, whole_of
 from linkgauge.model.patterns import PATTERNS, PatternTraits
 
 _PATTERNS = {test: (pattern, "") for pattern, test in OSU_TESTS.items()} | OSU_OTHERS
 _TYPES = {theirs: ours for ours, theirs in OSU_TYPES.items()} | {"MPI_SIGNED_CHAR": "int8"}
 # Where a log was pasted, the # of its comments may be lost: no line is known by it.
 _TITLE = re.compile(
-    r"#?\s*OSU MPI(?P<call>_\w+)?(?P<on>-[A-Z]+(?: MANAGED)?)? (?P<name>.+?)\s*(?:v(?P<version>\d\S*))?$"
+    r"#?\s*OSU (?P<suite>MPI|NCCL|RCCL)(?P<call>_\w+)?(?P<on>-[A-Z]+(?: MANAGED)?)? "
+    r"(?P<name>.+?)\s*(?:v(?P<version>\d\S*))?$"
 )
 _BUFFERS = re.compile(r"#?\s*Send Buffer on (\w+) .*Receive Buffer on (\w+)")
 _DATATYPE = re.compile(r"#?\s*Datatype:\s*(\w+)")
@@ -28,7 +29,11 @@ _PAIRS = re.compile(r"#?\s*\[ pairs: (\d{1,5}) \] \[ window size: (\d{1,9}) \]")
 _NAMES = re.compile(r"#?\s*(?:Size\b|Avg Latency ?\(us\)|Latency ?\(us\))")
 _COLUMN = re.compile(r"Size\b|(?:(?:Avg|Min|Max|Pure) )?[^\s(]+ ?\((?:MB/s|us|%)\)|\S+")
 _ROW = re.compile(r"\d+(?:\s+[\d.]+)+")
+_NCCL_UNREAD = "of the NCCL suite only allreduce, reduce, broadcast and alltoall are read"
+# Of the NCCL suite (osu_xccl_*) these mean by a size what the MPI tests mean.
+_OF_NCCL = ("allreduce", "reduce", "broadcast", "alltoall")
 _MEMORY = {"DEVICE": "device", "HOST": "pageable", "MANAGED": "managed"}
+_ON_DEVICE = ("-CUDA", "-ROCM", "-OPENACC", "-SYCL")
 _DEFAULT_WINDOW = 64
 _LATENCIES = ("Avg Latency(us)", "Latency(us)", "Overall(us)")
 _RATES = ("Bandwidth(MB/s)", "MB/s")
@@ -39,19 +44,24 @@ class _Test:
 
     def __init__(self, line: int, title: re.Match[str]) -> None:
         self.line, self.rows = line, 0
-        self.title = f"OSU MPI{title['call'] or ''} {title['name']}"
+        self.title = f"OSU {title['suite']}{title['call'] or ''} {title['name']}"
+        self.transport = "mpi" if title["suite"] == "MPI" else "ccl"
         # A test named for its call (MPI_Put) is another than that of messages with the same words behind it.
         self.pattern, self.variant = ("", "") if title["call"] else _PATTERNS.get(title["name"], ("", ""))
+        if self.transport == "ccl" and self.pattern not in _OF_NCCL:
+            self.pattern = ""
         self.versions = {"OSU": title["version"]} if title["version"] else {}
         self.ranks: int | None = None
         self.window: int | None = None
         suffix = title["on"] or ""
         managed = suffix.endswith("MANAGED")
-        kind = "managed" if managed else "device" if suffix in ("-CUDA", "-ROCM", "-OPENACC", "-SYCL") else "pageable"
+        kind = "managed" if managed else "device" if suffix in _ON_DEVICE else "pageable"
+        kind = "device" if self.transport == "ccl" else kind
         self.source = self.target = kind
         self.datatype: str | None = None
         self.columns: list[str] = []
-        self.doubt = "" if self.pattern else "no pattern measures what it does"
+        unknown = "no pattern measures what it does" if self.transport == "mpi" else _NCCL_UNREAD
+        self.doubt = "" if self.pattern else unknown
 
     def comment(self, text: str) -> None:
         """Take a line that is no row."""
@@ -92,7 +102,7 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
                 # Another heading, or another program's comment: the rows that follow are not this test's.
                 _end(test, log)
                 test, into = None, None
-            elif test.rows:
+            elif test.columns and text[0] != "#":
                 log.problem(number, f"not a row of the table: {text[:80]!r}")
             else:
                 test.comment(text)
@@ -117,7 +127,9 @@ def _lacking(test: _Test, hints: Hints) -> str:
     """Why none of a table's rows can be taken; empty where they can."""
     info = PATTERNS[test.pattern]
     if test.ranks is None:
-        test.ranks = 2 if info.pair or info.side_by_side_of else hints.ranks
+        if info.side_by_side_of:
+            return "no line '[ pairs: N ] [ window size: N ]' says of how many ranks it is"
+        test.ranks = 2 if info.pair else hints.ranks
     if test.ranks is None:
         return "OSU does not print the number of ranks, so --ranks must say it"
     if not info.takes(test.ranks):
@@ -138,7 +150,7 @@ def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints)
         return
     sizeless = info.size_means == "-"
     try:
-        size, figure = 0 if sizeless else int(tokens[test.columns.index("Size")]), float(tokens[at])
+        size, figure = 0 if sizeless else whole_of(tokens[test.columns.index("Size")]), number_of(tokens[at])
     except ValueError:
         log.problem(number, f"not a size and a figure: {text[:80]!r}")
         return
@@ -164,7 +176,7 @@ def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints)
     if "Overlap(%)" in test.columns:
         evidence["overlap_percent"] = tokens[test.columns.index("Overlap(%)")]
     case = make_case(
-        "mpi", test.pattern, m, places, variant=test.variant, cadence="streaming" if info.pair else "barrier",
+        test.transport, test.pattern, m, places, variant=test.variant, cadence="streaming" if info.pair else "barrier",
         arrival="free", window=window, source_memory=test.source, target_memory=test.target,
         datatype=test.datatype or ("float32" if info.reduces else "int8"),
     )  # fmt: skip
@@ -182,4 +194,4 @@ def _iterations(tokens: list[str], columns: list[str]) -> int:
     return max(1, int(count)) if count.isdecimal() else 1
 
 
-Reader("OSU's MPI tests", re.compile(r"\s*#?\s*OSU MPI"), read_text).register()
+Reader("OSU's MPI and NCCL tests", re.compile(r"\s*#?\s*OSU (?:MPI|NCCL|RCCL)"), read_text).register()

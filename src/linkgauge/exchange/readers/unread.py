@@ -20,12 +20,24 @@ UNREAD = {
     "iperf3": r"\[ *(?:ID|\d+)\]\s+Interval\s+Transfer",
     "fabtests": r"bytes\s+#sent\s+#ack\s+total\b|bytes\s+iters\s+total\s+time\s+MB/sec\b",
     "NVSHMEM's performance tests": r"#?\s*(?:shmem|nvshmem)\w*\s*\w*.*\b(?:bw|lat|latency|bandwidth)\b.*\bGB/sec\b",
-    "the OSU suite for NCCL or OpenSHMEM": r"\s*#?\s*OSU (?!MPI)[A-Z]",
+    "the OSU suite for OpenSHMEM or UPC": r"\s*#?\s*OSU (?!MPI|[NR]CCL)[A-Z]",
     "nvidia-smi topo": r"\s*(?:GPU0\s+GPU1|GPU0\s+.*CPU Affinity)\b",
     "ibnetdiscover": r"Switch\s+\d+\s+\"S-|vendid=0x",
     "dcgmi": r"\|\s*(?:Diagnostic|Deployment)\s+\|",
+    "rocm-smi": r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)",
+    "nixlbench": r"Block Size \(B\)\s+Batch Size\b",
+    "GPCNeT": r"(?:Network|Isolated Network|Congestion Impact) Tests\b|\|\s*Isolated Network Tests\s*\|",
 }
 """By the tool's name how a line of its own begins. What is read goes first: a row here may be loose."""
 
+INSTEAD = {
+    "perftest": "which Linkgauge does not read, since none of its transports is RDMA verbs alone",
+    "nvidia-smi topo": "which describes a machine: give it to --system or to 'linkgauge topology'",
+    "rocm-smi": "which describes a machine: run 'linkgauge topology --here' there",
+    "ibnetdiscover": "which describes a network: give it to 'linkgauge run --fabric'",
+}
+"""What is said of some of them in place of the usual words."""
+
 for _tool, _starts in UNREAD.items():
-    Reader(_tool, re.compile(_starts), None).register()
+    _instead = {"instead": INSTEAD[_tool]} if _tool in INSTEAD else {}
+    Reader(_tool, re.compile(_starts), None, **_instead).register()

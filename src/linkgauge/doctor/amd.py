@@ -1,0 +1,72 @@
+"""The GPUs as AMD's kernel driver shows them in sysfs, for the doctor; nothing but reading, and no root is needed."""
+
+from __future__ import annotations
+
+import re
+
+from linkgauge.doctor.facts import GpuFacts
+from linkgauge.doctor.readers import Readers
+from linkgauge.system.kfd import KfdNode
+from linkgauge.system.sysfs import generation_of
+
+_PROCESSES = "/sys/class/kfd/kfd/proc"
+# Of power_dpm_force_performance_level; auto, manual and high do not hold clocks down by themselves.
+_LOW_LEVELS = ("low", "profile_min_sclk", "profile_min_mclk", "profile_standard")
+
+
+def amd_gpus(readers: Readers) -> list[GpuFacts]:
+    """Facts of every AMD GPU of the host, one for each PCI function: partitions (CPX) of a GPU share its own."""
+    nodes: dict[str, list[KfdNode]] = {}
+    for node in readers.kfd()[0]:
+        if node.gpu_id and node.address:
+            nodes.setdefault(node.address, []).append(node)
+    pci, found = readers.pci(), []
+    for index, (address, parts) in enumerate(sorted(nodes.items())):
+        node = parts[0]
+        place = f"/sys/bus/pci/devices/{address}"
+        level = readers.text(f"{place}/power_dpm_force_performance_level")
+        link = pci.get(address)
+        found.append(
+            GpuFacts(
+                index=index,
+                name=readers.text(f"{place}/product_name") or node.name or "AMD GPU",
+                uuid=node.unique_id or "",
+                pci_address=address,
+                vendor="amd",
+                processes=_processes(readers, [part.gpu_id for part in parts]),
+                power_limit=_watts(readers, place, "power1_cap"),
+                power_default=_watts(readers, place, "power1_cap_default"),
+                throttle=(f"performance level {level}",) if level in _LOW_LEVELS else (),
+                pcie_width=(link and link.width) or -1,
+                pcie_width_max=(link and link.max_width) or -1,
+                pcie_generation=(link and generation_of(link.speed)) or -1,
+                pcie_generation_max=(link and generation_of(link.max_speed)) or -1,
+                partition=" ".join(filter(None, (readers.text(f"{place}/current_{kind}_partition")
+                                                 for kind in ("compute", "memory")))),
+                memory_faults=_memory_faults(readers, place),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _processes(readers: Readers, gpu_ids: list[int]) -> tuple[int, ...]:
+    """Those that have memory on it. The driver lists each process with each partition, most with 0 bytes."""
+    paths = [path for gpu_id in gpu_ids for path in readers.glob(f"{_PROCESSES}/*/vram_{gpu_id}")]
+    pids = {path.split("/")[-2] for path in paths if (readers.text(path) or "0") != "0"}
+    return tuple(sorted(int(pid) for pid in pids if pid.isdecimal()))
+
+
+def _watts(readers: Readers, place: str, name: str) -> float:
+    for path in readers.glob(f"{place}/hwmon/hwmon*/{name}"):
+        if (text := readers.text(path) or "").isdecimal():
+            return int(text) / 1e6
+    return -1
+
+
+def _memory_faults(readers: Readers, place: str) -> tuple[str, ...]:
+    """Uncorrected errors that the driver counts for each block (RAS): `ue: 1`, `ce: 0`."""
+    errors = {}
+    for path in readers.glob(f"{place}/ras/*_err_count"):
+        if (said := re.search(r"\bue: (\d+)", readers.text(path) or "")) and int(said[1]):
+            errors[path.split("/")[-1].removesuffix("_err_count")] = int(said[1])
+    return tuple(f"{count} uncorrected {block} errors" for block, count in sorted(errors.items()))

@@ -1,0 +1,132 @@
+"""The doctor on machines with AMD GPUs and without NVML: recorded trees, and what is planted in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fake_readers import TreeReaders
+from linkgauge.doctor import check as checks
+from recorded_machine import Machine, kfd_machine
+
+_NO_NVML = ([], "libnvidia-ml.so.1 not found")
+_FIRST = "sys/bus/pci/devices/0000:c1:00.0"
+
+
+def found(root: Path, **changed: Any) -> dict[str, checks.Result]:
+    readers = TreeReaders(root, **{"gpus": _NO_NVML, "visible": 8, **changed})
+    return {one.name: result for one, result in checks.run_checks(readers)}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Eight GCDs of MI250X as their driver shows them on a quiet node."""
+    machine = kfd_machine(tmp_path)
+    for gpu in range(8):
+        place = f"sys/bus/pci/devices/0000:{0xC1 + gpu:02x}:00.0"
+        machine.write(f"{place}/max_link_speed", "16.0 GT/s PCIe")
+        machine.write(f"{place}/local_cpulist", "0-63")
+        for name, value in (("product_name", "AMD Instinct MI250X"), ("power_dpm_force_performance_level", "auto"),
+                            ("hwmon/hwmon3/power1_cap", 560000000), ("hwmon/hwmon3/power1_cap_default", 560000000),
+                            ("ras/umc_err_count", "ue: 0\nce: 3")):  # fmt: skip
+            machine.write(f"{place}/{name}", value)
+    return machine
+
+
+def test_a_healthy_node_is_looked_at_and_warns_of_nothing(machine: Machine) -> None:
+    results = found(machine.root, commands={"ucx_info": "# Transport: rocm_ipc"})
+    assert not {name: one for name, one in results.items() if one.status in ("warning", "failing")
+                and name not in ("other_load", "huge_pages")}  # fmt: skip
+    for name in ("devices_hidden", "pcie_width", "clocks_capped", "other_gpu_users", "device_affinity", "gpu_memory",
+                 "ucx_with_gpus", "mpi_with_gpus", "partitions", "acs", "links_as_described"):  # fmt: skip
+        assert results[name].status == "ok", (name, results[name])
+    assert results["links_as_described"].finding == "as described for frontier"  # whose nodes are LUMI-G's
+    skipped = {(one.needs, one.finding) for one in results.values() if "NVML" in one.finding or one.needs}
+    assert skipped == {("NVIDIA", "the GPUs are of another vendor")}  # one line of the screen
+
+
+PLANTED: list[tuple[str, str, str, str, object]] = [
+    ("pcie_width", "failing", "GPU 0: x8 of x16", f"{_FIRST}/current_link_width", 8),
+    ("pcie_width", "warning", "GPU 0: generation 3 of 4", f"{_FIRST}/max_link_speed", "8.0 GT/s PCIe"),
+    ("clocks_capped", "warning", "GPU 0: power limit 300 of 560 W", f"{_FIRST}/hwmon/hwmon3/power1_cap", 300000000),
+    ("clocks_capped", "warning", "performance level low", f"{_FIRST}/power_dpm_force_performance_level", "low"),
+    ("other_gpu_users", "warning", "GPU 0: 4711", "sys/class/kfd/kfd/proc/4711/vram_1000", 4096),
+    ("gpu_memory", "warning", "GPU 0: 2 uncorrected umc errors", f"{_FIRST}/ras/umc_err_count", "ue: 2\nce: 3"),
+    ("device_affinity", "warning", "GPU 0", f"{_FIRST}/local_cpulist", "64-127"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "word", "path", "content"), PLANTED, ids=[f"{p[0]}-{p[2]}" for p in PLANTED]
+)
+def test_a_planted_condition_is_found_with_its_fix(
+    name: str, status: str, word: str, path: str, content: object, machine: Machine
+) -> None:
+    machine.write(path, content)
+    result = found(machine.root)[name]
+    assert (result.status, word in result.finding) == (status, True), result
+    assert result.cost
+    assert result.fix
+    assert "nvidia-smi" not in result.fix
+
+
+def test_a_missing_xgmi_link_is_unlike_the_description(machine: Machine) -> None:
+    """Of both directions, as the driver shows it; a bundle that lost half of its links states half of its rate."""
+    nodes = machine.root / "sys/class/kfd/kfd/topology/nodes"
+    for one, other in ((4, 5), (5, 4)):
+        for file in (nodes / str(one) / "io_links").glob("*/properties"):
+            text = file.read_text(encoding="utf-8")
+            if f"node_to {other}\n" in text:
+                file.write_text(text.replace("max_bandwidth 200000", "max_bandwidth 100000"), encoding="utf-8")
+    result = found(machine.root)["links_as_described"]
+    assert result.status == "warning"
+    assert "xgmi links" in result.finding
+    assert "rocm-smi --showtopo" in result.fix
+
+
+def test_partitions_are_devices_and_unlike_ones_are_named(machine: Machine) -> None:
+    for gpu in range(8):
+        mode = "CPX" if gpu == 3 else "SPX"
+        machine.write(f"sys/bus/pci/devices/0000:{0xC1 + gpu:02x}:00.0/current_compute_partition", mode)
+        machine.write(f"sys/bus/pci/devices/0000:{0xC1 + gpu:02x}:00.0/current_memory_partition", "NPS1")
+    result = found(machine.root)["partitions"]
+    assert result.finding == "GPUs are divided differently: GPU 3 CPX NPS1, others SPX NPS1"
+    assert "--setcomputepartition SPX" in result.fix
+
+
+def test_a_process_on_any_partition_of_a_gpu_is_a_user_of_it(machine: Machine) -> None:
+    """In CPX each GPU has several nodes of the driver's topology, with the partition's number above its PCI address."""
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    for part in range(1, 8):
+        machine.write(f"{nodes}/{11 + part}/gpu_id", 2000 + part)
+        machine.write(f"{nodes}/{11 + part}/properties", f"domain 0\nlocation_id {part << 28 | 0xC1 << 8}")
+    machine.write("sys/class/kfd/kfd/proc/4711/vram_2005", 4096)
+    machine.write("sys/class/kfd/kfd/proc/4711/vram_1000", 4096)
+    machine.write("sys/class/kfd/kfd/proc/4712/vram_2006", 0)
+    results = found(machine.root, visible=15)
+    assert results["other_gpu_users"].finding == "processes use GPUs (GPU 0: 4711)"
+    assert results["devices_hidden"].finding == "all 15 GPUs are visible"
+
+
+def test_hidden_devices_are_counted(machine: Machine) -> None:
+    hidden = found(machine.root, visible=2, environment={"HOME": "/", "ROCR_VISIBLE_DEVICES": "0,1"})["devices_hidden"]
+    assert (hidden.status, hidden.fix) == ("warning", "unset ROCR_VISIBLE_DEVICES")
+    assert hidden.finding == "2 of 8 GPUs are visible (ROCR_VISIBLE_DEVICES=0,1)"
+    lost = found(machine.root, visible=7)["devices_hidden"]
+    assert (lost.status, "/dev/kfd" in lost.fix) == ("failing", True)
+
+
+def test_network_cards_reach_amd_memory_by_the_driver_or_by_the_kernel(machine: Machine) -> None:
+    machine.write("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE")
+    assert found(machine.root)["gpu_direct"].status == checks.NOT_CHECKED
+    machine.write("proc/sys/kernel/osrelease", "6.8.0-x")
+    machine.write("boot/config-6.8.0-x", "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set")
+    lacking = found(machine.root)["gpu_direct"]
+    assert (lacking.status, "lacks CONFIG_DMABUF_MOVE_NOTIFY" in lacking.finding) == ("warning", True)
+    machine.write("boot/config-6.8.0-x", "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y")
+    assert found(machine.root)["gpu_direct"] == checks.ok("dma-buf is there")
+    machine.write("boot/config-6.8.0-x", "")
+    machine.write("sys/kernel/mm/memory_peers/amdkfd/version", "1.0")
+    assert found(machine.root)["gpu_direct"] == checks.ok("amdgpu lends its memory to network cards")

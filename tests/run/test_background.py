@@ -145,7 +145,7 @@ def test_what_loads_leave_is_no_witness_of_the_machine(tmp_path: Path) -> None:
     assert '"kind": "measured"' not in expected.stdout
     shown = linkgauge(tmp_path, "show", "run")
     assert shown.returncode == 0
-    assert "beside copy_engine local_copy 4MiB on=2" in " ".join(shown.stdout.split())
+    assert "background copy_engine local_copy 4MiB on=2" in " ".join(shown.stdout.split())
     assert linkgauge(tmp_path, "findings", "run").stdout.strip() == "No problems found."
 
 

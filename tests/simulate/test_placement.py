@@ -77,7 +77,7 @@ def test_lists_of_nodes(text: str, numbers: list[int]) -> None:
 @pytest.mark.parametrize(
     ("name", "count", "words"),
     [
-        ("packed", 33, "33 nodes asked for"),
+        ("packed", 33, "33 nodes requested"),
         ("packd", 1, "did you mean"),
         ("groups:9", 9, "9 nodes of group 0, which has 8"),
         ("groups:1,1", 3, "2 nodes in groups for a job of 3"),

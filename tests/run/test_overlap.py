@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from run.test_beside import linkgauge, phases
+from run.test_background import linkgauge, phases
 
 from linkgauge.expect.sharing import taken
 from linkgauge.model.case import DIMENSIONS, Case

@@ -29,7 +29,7 @@ ASKED = [*FOR, "--size", "8"]
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["tune"], "expected --pattern and --transport"),
+        (["tune"], "give --pattern allreduce and --transport nccl, or --app NAME"),
         ([*ASKED, "--time-limit", "1s"], "5 s or more"),
         ([*ASKED, "--settings", "nccl"], "NCCL does not carry these cases"),
         ([*ASKED, "--settings", "NCCL_ALGO"], "NCCL_ALGO is NCCL's"),

@@ -39,7 +39,7 @@ def test_what_a_run_folder_holds_is_no_markup_of_the_ticket(tmp_path: Path, caps
     reason = "<script>x</script> | `a` **b**"
     path = make_run(tmp_path / "run", cases=[case], samples=10, statuses={case.case_key: ("failed", reason)})
     assert run_command(["ticket", str(path)]) == 0
-    assert "\\<script\\>x\\</script\\> \\| \\`a\\` \\*\\*b\\*\\*" in capsys.readouterr().out
+    assert "\\<script>x\\</script> \\| \\`a\\` \\*\\*b\\*\\*" in capsys.readouterr().out
 
 
 def test_the_demo_is_a_run_like_any_other_and_overwrites_none(

@@ -74,7 +74,7 @@ def collectives(draw: st.DrawFn) -> Case:
     if info.rooted:
         settings["root"] = draw(st.integers(0, ranks - 1))
     transport = draw(st.sampled_from(("ccl", "kernel", "mpi")))
-    size = 64 * draw(st.integers(1, 1 << 20))
+    size = 64 * ranks * draw(st.integers(1, 1 << 20))  # blocks of whole elements
     return make_case(transport, pattern, size, range(ranks), **settings)
 
 
@@ -90,6 +90,13 @@ def test_any_collectives_come_back_whole(
         time_ns=lambda case: 3e3 * scale + case.size / 300,
     )  # fmt: skip
     assert_same(linkgauge.load(run), there_and_back(linkgauge.load(run), folder))
+
+
+def test_what_is_moved_as_bytes_is_printed_as_bytes(tmp_path: Path) -> None:
+    case = make_case("mpi", "allgather", 60, range(3), datatype="float64")  # blocks of 20 bytes
+    text = export(linkgauge.load(make_run(tmp_path / "run", cases=[case], samples=5)), "nccl-tests")
+    (row,) = [line.split() for line in text.splitlines() if re.match(r"\s+\d", line)]
+    assert row[:3] == ["60", "20", "int8"]
 
 
 def test_every_rank_is_listed_where_devices_have_several(tmp_path: Path) -> None:

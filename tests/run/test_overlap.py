@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 
 import pytest
-from run.test_background import linkgauge, phases
 
 from linkgauge.expect.sharing import taken
 from linkgauge.model.case import DIMENSIONS, Case
@@ -15,6 +14,7 @@ from linkgauge.plan.memory import memory_need
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
 from linkgauge.system import catalog
+from run.test_background import linkgauge, phases
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 QUICK = ("--stop-rule", "count", "--stop-samples", "8", "--max-time", "20s", "--no-report", "--out", "run")

@@ -97,16 +97,10 @@ def of_markdown(path: Path) -> Iterator[str]:
 def of_python(path: Path) -> Iterator[str]:
     """Listed words in the texts of a module that its user may see: strings with a space, no docstrings."""
     name, source = str(path.relative_to(ROOT)), path.read_text()
-    documented = {
-        (node.body[0].lineno, node.body[0].col_offset)
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
+    # Strings that stand alone: docstrings.
     bare = {(node.lineno, node.col_offset) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr)}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        text = token.type in _TEXTS and token.start not in documented | bare
+        text = token.type in _TEXTS and token.start not in bare
         if text and " " in token.string:
             yield from listed(re.sub(r"\{[^{}]*\}", " ", token.string), f"{name}:{token.start[0]}")
 

@@ -21,7 +21,7 @@ inline constexpr const char* kAlltoallvOwn = "alltoallv_own";
 
 class MpiCollectiveCall {
  public:
-  // Collective over the communicator for a halo, whose neighbors MPI is told of.
+  // Collective over the communicator for a halo, whose neighbors MPI knows.
   MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const CaseSpec& spec, int ranks, int rank,
                     bool own_block);
   MpiCollectiveCall(const MpiCollectiveCall&) = delete;

@@ -27,5 +27,5 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def code(values: Iterable[str]) -> str:
-    """Names, each as code, apart by commas."""
+    """Names, each as code, separated by commas."""
     return ", ".join(f"`{value}`" for value in values)

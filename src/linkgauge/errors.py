@@ -87,15 +87,18 @@ def brief(word: str) -> str:
     return word if len(word) <= 80 else f"{word[:20]}... ({len(word)} characters)"
 
 
-# What was called otherwise until 0.2.0, of which the nearest word by its letters is another thing.
-_RENAMED = {
-    "chase": "pointer_chase", "floor": "empty_op", "cpu_stream": "host_stream", "beside": "background",
+FORMER_PATTERNS = {
+    "chase": "pointer_chase", "floor": "empty_op", "cpu_stream": "host_stream",
     "host_device_both": "host_device_bidirectional", "host_to_device_beside": "host_to_device_contended",
-    "device_to_host_beside": "device_to_host_contended", "stop_relative_half_width": "ci_width",
-    "stop_time_ns": "max_time", "stop_time": "max_time", "budget": "time_limit", "choose": "placement",
-    "up_to": "max_size", "exchanged": "swap_roles", "against": "crosscheck", "system": "topology",
-    "part_unused": "rail_unused", "several_modes": "multimodal", "not_by_network": "bypassed_network",
-    "collective_far": "collective_below_limit",
+    "device_to_host_beside": "device_to_host_contended",
+}  # fmt: skip
+"""What patterns were called until 0.2.0, in run folders too (store/older.py)."""
+# What else was called otherwise until then. The nearest word by its letters is another thing.
+_RENAMED = FORMER_PATTERNS | {
+    "beside": "background", "stop_relative_half_width": "ci_width", "stop_time_ns": "max_time",
+    "stop_time": "max_time", "budget": "time_limit", "choose": "placement", "up_to": "max_size",
+    "exchanged": "swap_roles", "against": "crosscheck", "system": "topology", "part_unused": "rail_unused",
+    "several_modes": "multimodal", "not_by_network": "bypassed_network", "collective_far": "collective_below_limit",
 }  # fmt: skip
 
 

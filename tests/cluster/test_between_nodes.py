@@ -344,7 +344,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
 
 
 def _begun(out: Path, cases: int) -> bool:
-    """Whether so many cases of a run's first launch have begun, and those before have their status."""
+    """Whether this many cases of a run's first launch have begun, and those before have their status."""
     kinds = []
     for name in ("launch-00000.lgj", "statuses.lgj"):
         journal = out / "journal" / name

@@ -48,7 +48,7 @@ def checked(
 def short_of(
     folder: Path, pairs: list[list[int]], wanted: str, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, list[str], str]:
-    """What falls short: of the first of eight runs that names `wanted` alone, since load on the cores may hide it."""
+    """What fails: of the first of eight runs that names `wanted` alone, since load on the cores may hide it."""
     for attempt in range(8):
         status, said, shown = checked(folder.with_name(f"{folder.name}-{attempt}"), pairs, capsys)
         short = [v["what"] for v in said["verdicts"] if v["outcome"] == "fail"]

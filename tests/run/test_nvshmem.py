@@ -242,7 +242,7 @@ def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) ->
     assert {str(row.status) for row in rows} == {"ok"}
 
 
-@pytest.mark.parametrize("pe", ["1", pytest.param("2", marks=thorough("the other PE's is told alike"))])
+@pytest.mark.parametrize("pe", ["1", pytest.param("2", marks=thorough("the other PE's is reported alike"))])
 def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path: Path, pe: str) -> None:
     """The second call of one PE fails, while the other's waits on its stream for it. (What fails so ends a launch.)"""
     plan = collectives('devices = [[1, 2]]\ndatatype = ["float32", "int32"]', variants=["collective"])

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import linkgauge
-from linkgauge.errors import LinkgaugeError, RunFolderError, UsageError
+from linkgauge.errors import FORMER_PATTERNS, LinkgaugeError, RunFolderError, UsageError
 from linkgauge.model.case import LATER_DIMENSIONS, StopRule
 from linkgauge.store import older, schema
 from linkgauge.store.folder import RunFolder
@@ -358,7 +358,7 @@ def test_what_format_2_called_otherwise_is_read_by_the_present_names(tmp_path: P
     before = [(row.case, row.status) for row in linkgauge.load(path).rows()]
     table = pq.read_table(path / "cases.parquet")
     former = {new: old for old, new in older.COLUMNS.items()}
-    words = {new: old for old, new in older.PATTERNS.items()}
+    words = {new: old for old, new in FORMER_PATTERNS.items()}
     for name in ("pattern", "background"):
         at = table.schema.get_field_index(name)
         texts = [" ".join(words.get(word, word) for word in text.split(" ")) for text in table[name].to_pylist()]

@@ -192,7 +192,7 @@ class Stages:
         self._done += 1
 
     def doing(self, what: str) -> None:
-        """The stage goes on with something else."""
+        """The stage continues with something else."""
         with self._lock:
             if what != self._what and self._level == VERBOSE:
                 self.note(what)

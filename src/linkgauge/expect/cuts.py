@@ -67,7 +67,7 @@ def _quotients(wires: Wires, ends: Sequence[str | None], labels: Mapping[str, Ha
 def _minimum_cut(arcs: Mapping[_Arc, int | None], source: int, target: int) -> tuple[int | None, set[int]]:
     """Return the cut's value and the source's side, the largest; None where an infinite path joins them.
 
-    Exact. By scipy where all capacities together fit into its 32 bits, which takes 1 ms; longer numbers take 100.
+    Exact. By scipy, which takes 1 ms, where all capacities together fit into its 32 bits.
     """
     vertices = {source, target, *(end for arc in arcs for end in arc)}
     finite = sum(rate for rate in arcs.values() if rate is not None)

@@ -72,7 +72,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
 
     metric("linkgauge_check_exit_status", "gauge", "0 PASS, 1 FAIL, 3 UNKNOWN.",
            [({}, float(checked.exit_status))])  # fmt: skip
-    rows = [({"outcome": name.replace(" ", "_")}, float(checked.count(name))) for name in ("pass", "fail", "unknown")]
+    rows = [({"outcome": name}, float(checked.count(name))) for name in ("pass", "fail", "unknown")]
     metric("linkgauge_check_verdicts", "gauge", "Requirements by outcome.", rows)
     rated = [v for v in checked.verdicts if v.unit == "B/s" and v.measured is not None and v.case_key]
     timed = [v for v in checked.verdicts if v.unit == "ns" and v.measured is not None and v.case_key]

@@ -1,6 +1,6 @@
 """Loads beside a measured job: how they are written, and the cases that they are.
 
-The dimension `background` is text: loads apart by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
+The dimension `background` is text: loads separated by `; `, each `TRANSPORT PATTERN SIZE` and settings as `name=value`:
 `copy_engine host_to_device 64MiB on=2,3 duty=0.5`. `on` says where: devices (`2,3` one load on both, `2+3` one on
 each), `same` (those of the measured job), `rest` (all others), or `rest:1/4` (every fourth of these, from the first
 on). `mpi=NAME` makes the load a launch of its own, of that MPI library (`same`: the measured job's). In canonical form,

@@ -290,7 +290,7 @@ class Case:
         return tuple(dict.fromkeys(self.node_of(device) for device in self.devices))
 
     def dimensions(self) -> dict[str, Any]:
-        """The canonical dimensions as plain JSON values, stop rule flattened to `stop_*`, in a fixed order."""
+        """The canonical dimensions as plain JSON values, stop rule flattened, in a fixed order."""
         # By hand: dataclasses.asdict takes ten times as long, and thousands of cases are asked several times each.
         plain = {field.name: getattr(self, field.name) for field in _FIELDS}
         stop = plain.pop("stop")

@@ -122,7 +122,7 @@ _MOST_PREFIXES = 6
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _ENDS = re.compile(r"\r\n|\n|\r")
 _MOST_WARNINGS, _LONGEST_WARNING = 5, 200
-_LOOKED_AT = 50_000  # lines by which it is told which prefixes there are: each costs a match a line
+_LOOKED_AT = 50_000  # lines that show which prefixes there are: each costs a match a line
 
 
 def log_text(raw: bytes) -> LogText:

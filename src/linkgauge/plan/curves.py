@@ -1,8 +1,8 @@
 """Curves that end by themselves: the sizes of one table, in rising order, until more size gives no more goodput.
 
-What a full curve is: docs/definitions.md, Cases, launches, ranks. This module is pure: it is told what was
-measured, and says which sizes are left out and at which size a matrix is measured. Workers use it, so that it imports
-nothing heavy.
+What a full curve is: docs/definitions.md, Cases, launches, ranks. This module is pure: its callers pass what was
+measured, and it says which sizes are left out and at which size a matrix is measured. Workers use it, so that it
+imports nothing heavy.
 """
 
 from __future__ import annotations

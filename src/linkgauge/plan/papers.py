@@ -1,7 +1,7 @@
 """The papers' figures: each is a built-in plan, and says what its pictures show, which statistic the paper
 uses, and the values that the paper states.
 
-A paper is one file in linkgauge/plans/; docs/reference/plans.md (The papers' plans) says what stands in it.
+A paper is one file in linkgauge/plans/; docs/reference/plans.md (The papers' plans) has its keys.
 """
 
 from __future__ import annotations

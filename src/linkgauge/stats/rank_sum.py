@@ -43,7 +43,6 @@ def _exact(n: int, m: int) -> Floats:
     ways[0, 0] = 1.0
     for rank in range(1, n + m + 1):
         for taken in range(min(n, rank), max(0, rank - m - 1), -1):
-            more = rank - taken  # values of the other set below this one
-            if more <= m:
-                ways[taken, more:] += ways[taken - 1, : ways.shape[1] - more]
+            more = rank - taken  # values of the other set below this one, m at most
+            ways[taken, more:] += ways[taken - 1, : ways.shape[1] - more]
     return np.asarray(ways[n] / ways[n].sum())

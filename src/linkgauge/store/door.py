@@ -178,14 +178,20 @@ def _texts(values: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
         raise RunFolderError(f"{what} is longer than {LONGEST_TEXT >> 20} MiB: expected a text")
     if not pc.any(pc.match_substring_regex(values, f"[\\n\\t]|{CONTROLS}")).as_py():
         return values
-    return _mapped(values, _line)
+    return mapped(values, _line)
 
 
-def _mapped(values: pa.ChunkedArray, change: Callable[[str], str | None]) -> pa.ChunkedArray:
-    """Return the texts changed, each distinct one once."""
-    coded = values.combine_chunks().dictionary_encode()
-    words = pa.array([change(word) for word in coded.dictionary.to_pylist()], pa.string())
-    return pa.chunked_array([words.take(coded.indices)])
+def mapped(values: pa.ChunkedArray, change: Callable[[str], str | None]) -> pa.ChunkedArray:
+    """Return the texts changed, each distinct one once; the column itself where none changes."""
+    coded = values.combine_chunks()
+    plain = not pa.types.is_dictionary(coded.type)
+    coded = coded.dictionary_encode() if plain else coded
+    before = coded.dictionary.to_pylist()
+    after = [change(word) for word in before]
+    if after == before:
+        return values
+    words = pa.array(after, pa.string())
+    return pa.chunked_array([words.take(coded.indices) if plain else coded.from_arrays(coded.indices, words)])
 
 
 def _json(table: pa.Table, column: str, shape: Shape, where: str) -> pa.Table:
@@ -195,7 +201,7 @@ def _json(table: pa.Table, column: str, shape: Shape, where: str) -> pa.Table:
         found = parsed(text, shape, where, RunFolderError)
         return None if found is None else json.dumps(found)
 
-    return _with(table, column, _mapped(table[column], change))
+    return _with(table, column, mapped(table[column], change))
 
 
 def _cases(table: pa.Table, where: str) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from linkgauge.errors import DamagedRunWarning, RunFolderError
 from linkgauge.model.case import Case
-from linkgauge.store import compaction, door, older, schema, tables
+from linkgauge.store import compaction, door, schema, tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
 
@@ -74,26 +74,33 @@ class Run:
     @functools.cached_property
     def cases(self) -> pa.Table:
         """One row a (case_key, launch, repeat, attempt), as docs/reference/run-folder.md says."""
-        found = door.checked("cases", compaction.cases_of(self._folder, self._told), str(self.path))
-        known = tables.covered_launches(self.path, "cases") | compaction.launches_in(self._told)
-        if not found.num_rows and (others := tables.covered_launches(self.path, "launches") - known):
-            raise RunFolderError(f"{self.path}: cases.parquet is missing or not of this run: no cases of {len(others)} "
-                                 f"launch{'es' if len(others) > 1 else ''}")  # fmt: skip
-        found = older.keyed(self._with_planned_launches(found), self._keys_of(found))
+        found = self._keyed(self._with_planned_launches(self._stored_cases))
         self._tell_damages(found)
         return found if self._only is None else found.filter(pc.field("launch").isin(list(self._only)))
 
-    def _keys_of(self, cases: pa.Table) -> dict[str, str]:
-        """By stored key the key of the present names; none where they are the same: of the present format."""
-        if self._folder.resumable:
-            self._keys: dict[str, str] = {}
-        else:
-            self._keys = {row["case_key"]: Case.from_dimensions(row).case_key for row in cases.to_pylist()}
-        return self._keys
+    @functools.cached_property
+    def _stored_cases(self) -> pa.Table:
+        """The cases, by the keys that the folder has."""
+        told = self._told
+        found = door.checked("cases", compaction.cases_of(self._folder, told), str(self.path))
+        if not found.num_rows:
+            said = tables.covered_launches(self.path, "launches")
+            self._check_whole("cases", tables.covered_launches(self.path, "cases") | compaction.launches_in(told), said)
+        return found
+
+    @functools.cached_property
+    def _keys(self) -> dict[str, str]:
+        """By a case's key in the folder the key of the present names; empty where they are the same."""
+        rows = [] if self._folder.resumable else self._stored_cases.to_pylist()
+        return {row["case_key"]: Case.from_dimensions(row).case_key for row in rows}
 
     def _keyed(self, table: pa.Table) -> pa.Table:
-        _ = self.cases  # which says what the keys are
-        return older.keyed(table, self._keys)
+        """Return a table of the folder by the keys of the present names."""
+        if not self._keys or "case_key" not in table.column_names:
+            return table
+        at = table.schema.get_field_index("case_key")
+        values = door.mapped(table["case_key"], lambda key: self._keys.get(key, key))
+        return table.set_column(at, table.schema.field(at), values)
 
     @functools.cached_property
     def lost(self) -> int:
@@ -214,9 +221,13 @@ class Run:
         """What the journals say beside samples and observations: the launches' own, then the parent's."""
         return [*self._journals, *self._folder.status_records()]
 
-    def _check_whole(self, name: str, covered: set[int]) -> None:
-        """Refuse a run folder that has lost a file: what is said of a launch's cases is written after the others."""
-        said = tables.covered_launches(self.path, "cases") | compaction.launches_in(self._told)
+    def _check_whole(self, name: str, covered: set[int], said: set[int] | None = None) -> None:
+        """Refuse a run folder that has lost a file: what is said of a launch's cases is written after the others.
+
+        `said`: the launches that there are; by default those of which cases are known.
+        """
+        if said is None:
+            said = tables.covered_launches(self.path, "cases") | compaction.launches_in(self._told)
         if lost := sorted(said - covered):
             file = f"{name}/launch-{lost[0]:05d}.parquet" if name in schema.BY_LAUNCH else f"{name}.parquet"
             words = f"launch{'es' if len(lost) > 1 else ''} {', '.join(map(str, lost[:5]))}"

@@ -20,7 +20,7 @@ from linkgauge.files import why_nothing_starts
 from linkgauge.model.case import LATER_DIMENSIONS
 from linkgauge.model.shape import each, parsed
 from linkgauge.store import older, schema
-from linkgauge.store.door import MOST_ROWS
+from linkgauge.store.door import MOST_ROWS, mapped
 from linkgauge.store.journal import Record, fsync_folder, launch_files, no_link, open_regular
 from linkgauge.store.schema import identity_of
 from linkgauge.store.shapes import NUMBER_OF_LAUNCH
@@ -208,8 +208,8 @@ def _renamed(table: pa.Table, names: list[str]) -> pa.Table:
     """Return the table by the present names of its columns and words, which older formats wrote otherwise."""
     table = table.rename_columns(names)
     for at, name in enumerate(names):
-        if (values := older.column(name, table[name])) is not table[name]:
-            table = table.set_column(at, table.schema.field(at), values)
+        if name in older.WORDS:
+            table = table.set_column(at, table.schema.field(at), mapped(table[name], older.WORDS[name]))
     return table
 
 

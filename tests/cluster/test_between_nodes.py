@@ -421,7 +421,7 @@ def test_values_of_env_reach_other_nodes_and_stand_in_no_command_line(family: st
 def test_a_figure_of_two_nodes_is_measured_and_drawn(cluster: Cluster) -> None:
     # Of its two sizes 1 GiB takes longer than the limit here, and is left out.
     words = ["sc24:8", "--hosts", "n0,n1", "--devices", "host:1", "--mpi", library("mpich"), "--time-limit", "40s"]
-    done = linkgauge(cluster, "reproduce", *words, "-o", "figure")
+    done = linkgauge(cluster, "reproduce", *words, "--out", "figure")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [row for row in load(cluster.folder / "figure").rows() if row.status == "ok"]
     assert {(row.case.pattern, row.case.size, row.case.nodes) for row in rows} == {("pingpong", 1, (0, 1))}

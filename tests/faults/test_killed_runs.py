@@ -156,10 +156,11 @@ def test_what_is_stopped_does_not_stay_when_the_parent_is_killed(tmp_path: Path,
     """A stopped launcher does not hear that its parent has died, and a launcher may wait for a stopped rank."""
     before = shared_memory()
     process = begin(tmp_path)
+    mark = f"{process.pid}.{owner.start_time(process.pid)}."
     deadline = time.monotonic() + PATIENCE_S
-    while recorded_bytes(tmp_path) == 0 and time.monotonic() < deadline:
+    # The launcher and its ranks: between two launches, which are short here, there is none.
+    while len(of_the_launch := processes.marked(mark)) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
-    of_the_launch = processes.marked(f"{process.pid}.{owner.start_time(process.pid)}.")
     stopped = min(of_the_launch) if which == "launcher" else max(of_the_launch)
     os.kill(stopped, signal.SIGSTOP)
     process.kill()

@@ -180,7 +180,7 @@ def told(found: Any) -> str:
 
 def launches(out: Path, rate: float) -> None:
     """Print a line a load that is of the measured launch, or of another."""
-    from linkgauge.run.mpi_library import find_all
+    from linkgauge.run.parent.mpi_library import find_all
 
     layout = Layout(((2, 2),), rate=rate * MBIT, switch_rate=rate * MBIT, lossless=True)
     flow = "mpi ring_shift 512KiB on=2,3"
@@ -216,7 +216,7 @@ def congestion(out: Path, rate: float, choose: str) -> None:
 def slow_parts(out: Path, rate: float) -> None:
     """Print a line a planted part, what is told of it, and what of a sound cluster."""
     from linkgauge.findings.localize import slow_elements
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.judge.subjects import load_subjects
 
     sound = Layout(((3, 3, 3),), rate=rate * MBIT, switch_rate=rate * MBIT)
     railed = Layout(((4,),), rate=rate * MBIT, rails=2, lossless=True)

@@ -27,8 +27,8 @@ import numpy as np
 from linkgauge import _core
 from linkgauge.model.case import Case, StopRule
 from linkgauge.peers.request import ratio_of_pairs
-from linkgauge.run.binding import cores_by_rank
-from linkgauge.run.spec import core_case
+from linkgauge.run.machine.binding import cores_by_rank
+from linkgauge.run.wire.spec import core_case
 from linkgauge.store.run import load
 
 CASES = (("kernel", 8), ("copy_engine", 65536))

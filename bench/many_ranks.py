@@ -33,13 +33,13 @@ import numpy as np
 
 from linkgauge import _core
 from linkgauge.model.case import Case, StopRule
-from linkgauge.run import gathering
-from linkgauge.run.case_record import part_of, traveling
-from linkgauge.run.gathering import Ranks, Take, children_of, framed
-from linkgauge.run.heartbeat import HeartbeatFile
-from linkgauge.run.outcome import COLUMNS, RankOutcome
-from linkgauge.run.spec import CaseEntry, WorkerSpec
-from linkgauge.run.worker import run_rank
+from linkgauge.run.rank import gathering
+from linkgauge.run.rank.case_record import part_of, traveling
+from linkgauge.run.rank.gathering import Ranks, Take, children_of, framed
+from linkgauge.run.rank.worker import run_rank
+from linkgauge.run.wire.heartbeat import HeartbeatFile
+from linkgauge.run.wire.outcome import COLUMNS, RankOutcome
+from linkgauge.run.wire.spec import CaseEntry, WorkerSpec
 from linkgauge.store.journal import read_journal
 
 OBSERVED = 35  # values of a device at a moment, as NVML gives them on a GPU of 18 links

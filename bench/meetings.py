@@ -55,7 +55,7 @@ class Between:
         def exchange(mine: bytes, ranks: list[int]) -> list[bytes]:
             said = self._meet(rank, mine, ranks)
             if rank == 0:
-                self.given += sum(256 * math.ceil((len(one) + 8) / 256) for one in said)  # run/session.py's frames
+                self.given += sum(256 * math.ceil((len(one) + 8) / 256) for one in said)  # run/rank/session.py's frames
             return said
 
         def largest(mine: list[int], ranks: list[int], asleep: bool) -> list[int]:

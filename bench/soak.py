@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from linkgauge.run import processes
+from linkgauge.run.machine import processes
 
 COLUMNS = (
     "seconds",
@@ -91,7 +91,7 @@ def main() -> None:
             ranks = [
                 pid
                 for pid in processes.marked(f"{process.pid}.{processes.start_time(process.pid)}.")
-                if "linkgauge.run.worker" in _command_line(pid) and "mpiexec" not in _command_line(pid)
+                if "linkgauge.run.rank.worker" in _command_line(pid) and "mpiexec" not in _command_line(pid)
             ]
             journal = sum(path.stat().st_size for path in (folder / "run/journal").glob("launch-*.lgj"))
             rows.append((round(time.monotonic() - start, 1), journal, rss_kib(process.pid),

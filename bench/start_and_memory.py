@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from linkgauge.model.quantity import parse_size
-from linkgauge.run import processes
+from linkgauge.run.machine import processes
 from linkgauge.store.run import load
 
 PLAN = """
@@ -55,7 +55,7 @@ def is_rank(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"linkgauge.run.worker" in words and b"python" in Path(os.fsdecode(words[0])).name.encode()
+    return b"linkgauge.run.rank.worker" in words and b"python" in Path(os.fsdecode(words[0])).name.encode()
 
 
 def measure(folder: Path, size: int, devices: str, threads: bool, environment: dict[str, str]) -> tuple[float, int]:

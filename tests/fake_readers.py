@@ -8,7 +8,7 @@ from typing import Any
 
 from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.readers import Readers
-from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import catalog, sysfs
 from linkgauge.system.likeness import Likeness
 

@@ -25,8 +25,8 @@ from typing import Any
 
 # What commands import besides their own modules, of which app.cli has the names.
 MODULES = (
-    "linkgauge.__main__", "linkgauge._core", "linkgauge.doctor", "linkgauge.findings.read", "linkgauge.run.measure",
-    "linkgauge.simulate", "linkgauge.store.run", "linkgauge.view.results", "networkx", "numpy", "pyarrow.acero",
+    "linkgauge.__main__", "linkgauge._core", "linkgauge.doctor", "linkgauge.findings.read",
+    "linkgauge.run.parent.measure", "linkgauge.simulate", "linkgauge.store.run", "linkgauge.view.results", "networkx", "numpy", "pyarrow.acero",
     "pyarrow.dataset", "pyarrow.parquet", "pynvml", "rich._emoji_codes", "rich.console", "rich.table", "scipy.linalg",
     "scipy.sparse", "scipy.special", "tomli",
 )  # fmt: skip
@@ -82,7 +82,7 @@ def serve(ours: socket.socket) -> bool:
 
 def be_patient() -> None:
     """Before anything takes the value: a busy machine may keep ranks from running for the usual ten seconds."""
-    from linkgauge.run import watch
+    from linkgauge.run.parent import watch
 
     watch.HUNG_AFTER_S = 60.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linkgauge.run.observe import Value
+from linkgauge.run.machine.observe import Value
 
 
 class ScriptedReader:

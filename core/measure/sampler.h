@@ -19,7 +19,7 @@ namespace linkgauge {
 enum class Phase : std::uint8_t { kWarmup, kSample, kAlone };  // alone: while the loads beside it rest
 
 // One clock interval on this rank, stored whole (docs/definitions.md, Sample). So it lies in the file of
-// SamplerSettings::kept, which run/kept_samples.py reads.
+// SamplerSettings::kept, which run/wire/kept_samples.py reads.
 struct Sample {
   std::int64_t scheduled_ns;  // 0 where nothing was scheduled
   std::int64_t start_ns;
@@ -51,7 +51,7 @@ struct Measurement {
   int batch = 1;           // operations of a sample: raised to the clock's resolution, or lowered to the rule's time
 };
 
-// What a rank is at, for the parent's evidence when it does not get on. The numbers are those of run/heartbeat.py.
+// What a rank is at, for the parent's evidence when it does not get on. The numbers are those of run/wire/heartbeat.py.
 enum class Moment : std::uint8_t {
   kIdle = 0,
   kPrepare = 1,

@@ -42,6 +42,11 @@ def boot_id() -> str:
     return kernel_text("/proc/sys/kernel/random/boot_id")
 
 
+def node_name() -> str:
+    """What tells nodes apart: the boot id, which containers of one host share as they share its memory."""
+    return boot_id() or os.uname().nodename
+
+
 def _namespace() -> int:
     try:
         return os.stat("/proc/self/ns/pid").st_ino
@@ -75,7 +80,7 @@ class Owner:
 
     @property
     def mark(self) -> str:
-        """What begins the mark of all that it starts (run/processes.py), also where an older version did."""
+        """What begins the mark of all that it starts (run/machine/processes.py), also where an older version did."""
         return f"{self.pid}.{self.start_time}." + (f"{self.namespace}." if self.namespace else "")
 
     @property

@@ -18,7 +18,7 @@ from cluster.cluster import Cluster, why_not
 from cluster.inside import KEPT
 from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
-from linkgauge.run.mpi_library import find_all
+from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.crossing import Crossing, crossings, must_cross
 from linkgauge.stats.launches import Places
@@ -278,7 +278,7 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
         while time.monotonic() < until and not _begun(out, 2):
             time.sleep(0.05)
         time.sleep(0.5)
-        for process in processes_of(cluster, "n1", "linkgauge.run.worker"):
+        for process in processes_of(cluster, "n1", "linkgauge.run.rank.worker"):
             cluster.run("fabric", ["kill", f"-{signal}", process])
         assert run.wait(PATIENCE_S) == 4
     finally:
@@ -304,7 +304,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
             until = time.monotonic() + PATIENCE_S
             while time.monotonic() < until and not _begun(out, 2):
                 time.sleep(0.05)
-            processes = processes_of(cluster, lost, "linkgauge.run.worker")
+            processes = processes_of(cluster, lost, "linkgauge.run.rank.worker")
             entry.unlink()  # by which nodes are entered
             for process in processes:
                 cluster.run("fabric", ["kill", "-KILL", process])
@@ -406,7 +406,7 @@ def test_values_of_env_reach_other_nodes_and_stand_in_no_command_line(family: st
     try:
         while run.poll() is None:
             seen |= {line for line in command_lines() if word in line}
-            for process in processes_of(cluster, "n1", "linkgauge.run.worker"):
+            for process in processes_of(cluster, "n1", "linkgauge.run.rank.worker"):
                 there.add(f"MY_TOKEN={word}" in cluster.run("fabric", ["cat", f"/proc/{process}/environ"]).stdout)
             time.sleep(0.2)
     finally:

@@ -81,7 +81,7 @@ def completed(slurm: Slurm, out: Path, *more: str) -> Run:
 
 def signaled(cluster: Cluster, name: str) -> None:
     """Sends a signal to all processes of the step on n1."""
-    for program in ("slurmstepd", "linkgauge.run.worker"):
+    for program in ("slurmstepd", "linkgauge.run.rank.worker"):
         for process in processes_of(cluster, "n1", program):
             cluster.run("fabric", ["kill", f"-{name}", process])
 

@@ -16,8 +16,8 @@ from cluster.layout import Layout
 from linkgauge.doctor import on_nodes
 from linkgauge.doctor.on_nodes import compared, way_between
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.run import hosts as asked
-from linkgauge.run.interfaces import Interface, Network
+from linkgauge.run.machine.interfaces import Interface, Network
+from linkgauge.run.parent import hosts as asked
 from run.test_launchers import fake_mpi
 
 

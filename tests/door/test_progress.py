@@ -14,7 +14,7 @@ from linkgauge.app import cli, verbosity
 from linkgauge.app.command_line import command
 from linkgauge.app.progress import SAID_EVERY_S, Stages
 from linkgauge.model.case import Case
-from linkgauge.run.reporter import Reporter, RunState
+from linkgauge.run.parent.reporter import Reporter, RunState
 
 
 class Clock:

@@ -15,9 +15,9 @@ import pytest
 
 from linkgauge.app import cli
 from linkgauge.errors import EnvironmentLackingError, Exit, UsageError
-from linkgauge.run import devices as devices_module
-from linkgauge.run.device_hold import held
-from linkgauge.run.devices import DeviceSet, Probe, find_devices
+from linkgauge.run.parent import devices as devices_module
+from linkgauge.run.parent.device_hold import held
+from linkgauge.run.parent.devices import DeviceSet, Probe, find_devices
 from linkgauge.store.folder import RunFolder
 
 MADE = "'linkgauge run' printed"
@@ -54,8 +54,8 @@ def test_a_mistake_is_one_line_with_the_fix(
     words: str, said: list[str], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where there is no library: what is here on the machine of the test does not count.
-    monkeypatch.setattr("linkgauge.run.transports.ccl_library", lambda kind: None)
-    monkeypatch.setattr("linkgauge.run.transports._loads", lambda file: False)
+    monkeypatch.setattr("linkgauge.run.machine.transports.ccl_library", lambda kind: None)
+    monkeypatch.setattr("linkgauge.run.machine.transports._loads", lambda file: False)
     monkeypatch.setattr(devices_module, "probe", lambda which, count=1: Probe(which, reason="no driver"))
     status = cli.run_command(words.split())
     shown = capsys.readouterr()
@@ -98,8 +98,8 @@ def test_hidden_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_runs_on_one_gpu_and_then_a_free_one(tmp_path: Path) -> None:
     """In full in run/test_device_hold.py: here that the line has the fix."""
     code = (
-        "import sys\nfrom pathlib import Path\nfrom linkgauge.run.device_hold import held\n"
-        "from linkgauge.run.devices import DeviceSet\n"
+        "import sys\nfrom pathlib import Path\nfrom linkgauge.run.parent.device_hold import held\n"
+        "from linkgauge.run.parent.devices import DeviceSet\n"
         "with held(DeviceSet('cuda', (0,), ({'uuid': 'GPU-x'},)), Path('first')):\n"
         "    print('held', flush=True)\n    sys.stdin.read()\n"
     )

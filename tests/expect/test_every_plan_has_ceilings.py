@@ -14,7 +14,7 @@ from linkgauge.expect.achieved import Ports, from_ports, ports_of
 from linkgauge.model.case import MECHANISM, TASK, Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.builtin import builtin_plan, names
-from linkgauge.run.prepare import prepare_on
+from linkgauge.run.parent.prepare import prepare_on
 from linkgauge.system import System, discover
 from recorded_machine import Machine, h200, switch_links
 from thorough import thorough

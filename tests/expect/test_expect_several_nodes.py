@@ -12,8 +12,8 @@ import pytest
 import linkgauge
 from linkgauge.app.cli import run_command
 from linkgauge.findings.read import facts_of
-from linkgauge.findings.siblings import check_limits
-from linkgauge.findings.subjects import load_subjects
+from linkgauge.judge.siblings import check_limits
+from linkgauge.judge.subjects import load_subjects
 from linkgauge.stats.launches import Places, launch_devices, nodes_of
 from linkgauge.system.catalog import load
 from linkgauge.system.dump import to_data

@@ -18,7 +18,13 @@ from typing import Any
 
 from linkgauge.app.cli import run_command
 
-WARM = ("numpy", "linkgauge.app.resume", "linkgauge.app.run", "linkgauge.run.measure", "linkgauge.store.compaction")
+WARM = (
+    "numpy",
+    "linkgauge.app.resume",
+    "linkgauge.app.run",
+    "linkgauge.run.parent.measure",
+    "linkgauge.store.compaction",
+)
 STEPS = ("replace", "rename", "unlink", "remove", "rmdir", "mkdir", "ftruncate", "fsync")
 
 

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from linkgauge.run import processes
+from linkgauge.run.machine import processes
 from patience import PATIENCE_S
 
 # Semaphores of Python's multiprocessing, which neither Linkgauge nor MPI uses: another program's, here for long.

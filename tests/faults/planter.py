@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.model.case import Case
-from linkgauge.run import heartbeat as beat
-from linkgauge.run.heartbeat import HeartbeatFile
-from linkgauge.run.spec import WorkerSpec
+from linkgauge.run.wire import heartbeat as beat
+from linkgauge.run.wire.heartbeat import HeartbeatFile
+from linkgauge.run.wire.spec import WorkerSpec
 
 FROM_OUTSIDE = ("abort", "launcher", "parent")
 # Of a pingpong of two ranks after WARMUP operations: which call of ncclSend is made at a phase. An operation has two.

@@ -10,13 +10,13 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.devices import find_devices
-from linkgauge.run.measure import measure
-from linkgauge.run.mpi_library import resolve
-from linkgauge.run.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
-from linkgauge.run.prepared import Prepared, read_launches, write_launches
-from linkgauge.run.reporter import Reporter
-from linkgauge.run.transports import absent_transports
+from linkgauge.run.machine.transports import absent_transports
+from linkgauge.run.parent.devices import find_devices
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.mpi_library import resolve
+from linkgauge.run.parent.prepare import named_mpis, new_pending, plan_machine, resumed_mpis, resumed_pending
+from linkgauge.run.parent.prepared import Prepared, read_launches, write_launches
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 

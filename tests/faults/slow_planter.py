@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from linkgauge.model.case import Case
-from linkgauge.run.spec import WorkerSpec
+from linkgauge.run.wire.spec import WorkerSpec
 
 
 class Planter:

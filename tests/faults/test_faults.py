@@ -23,7 +23,7 @@ import pytest
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from faults.planter import SAMPLES, WARMUP
 from faults.triples import GPU_LIBRARIES, THREADED, TRIPLES, Triple, seeded
-from linkgauge.run.private_folder import clean_leftovers
+from linkgauge.run.machine.private_folder import clean_leftovers
 from linkgauge.store.run import load
 from program import started
 from thorough import most

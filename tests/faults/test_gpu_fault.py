@@ -23,7 +23,7 @@ import pytest
 
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.errors import LinkgaugeError
-from linkgauge.run.devices import find_devices
+from linkgauge.run.parent.devices import find_devices
 from linkgauge.store.run import load
 from program import started
 from thorough import thorough

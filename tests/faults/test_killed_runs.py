@@ -25,8 +25,8 @@ import pytest
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge import owner
 from linkgauge.errors import RunFolderError
-from linkgauge.run import processes
-from linkgauge.run.private_folder import clean_leftovers
+from linkgauge.run.machine import processes
+from linkgauge.run.machine.private_folder import clean_leftovers
 from linkgauge.store.run import load
 from patience import PATIENCE_S
 from thorough import most

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import random
 
-from linkgauge.run.transports import absent_transports
+from linkgauge.run.machine.transports import absent_transports
 
 # One process a rank, under mpiexec. NIXL is in no wheel that the tests need.
 NIXL = () if "nixl" in absent_transports("host") else ("nixl",)

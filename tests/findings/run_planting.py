@@ -256,7 +256,7 @@ def _throttled(
     """Let observations of a device from a moment on say that a power cap holds its clocks down.
 
     The violation's counter grows with the time since; each case after the moment gets a reading of the reasons, and has
-    `throttled` in its evidence, as run/observe.py writes it.
+    `throttled` in its evidence, as run/machine/observe.py writes it.
     """
     subject = f"cuda:{device}"
     rows = seen.to_pylist()

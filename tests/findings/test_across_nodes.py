@@ -11,7 +11,7 @@ import pytest
 from linkgauge.findings.collectives import straggler
 from linkgauge.findings.facts import Facts, Observation
 from linkgauge.findings.samples import Identity, RankSeries, Samples
-from linkgauge.run.observe import clock_rows
+from linkgauge.run.machine.observe import clock_rows
 
 SEEDS = (1, 4, 9)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from linkgauge.app.cli import run_command
-from linkgauge.findings.advise import Advice, advise
 from linkgauge.findings.read import facts_of
+from linkgauge.judge.advise import Advice, advise
 from linkgauge.model.case import Case
 from linkgauge.store.run import load
 from linkgauge.system import catalog

@@ -15,8 +15,8 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
 from linkgauge.findings.facts import Facts
-from linkgauge.findings.requirements import read_rules
-from linkgauge.findings.verdicts import Checked, Verdict
+from linkgauge.judge.requirements import read_rules
+from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.case import Case
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json

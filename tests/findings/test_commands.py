@@ -10,8 +10,8 @@ import pytest
 from linkgauge.app import cli
 from linkgauge.app.cli import run_command
 from linkgauge.findings import judge
-from linkgauge.findings.advise import advise
 from linkgauge.findings.facts import Facts, Measure
+from linkgauge.judge.advise import advise
 from linkgauge.model.case import Case
 from linkgauge.plan.builtin import names
 from linkgauge.plan.papers import figures

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from linkgauge.findings.advise import advise
-from linkgauge.findings.compare_runs import compare_runs
 from linkgauge.findings.curves import crossing_points, small_message_overhead
 from linkgauge.findings.facts import Facts
+from linkgauge.findings.naming import labels_of
 from linkgauge.findings.read import HEADLINE, measures_of
-from linkgauge.findings.subjects import labels_of
+from linkgauge.judge.advise import advise
+from linkgauge.judge.compare_runs import compare_runs
 from linkgauge.model.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, held_apart
 from linkgauge.stats import series
 from linkgauge.stats.curves import size_figures

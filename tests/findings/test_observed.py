@@ -1,4 +1,4 @@
-"""Rules that read observations, by the names and units that run/observe.py itself writes."""
+"""Rules that read observations, by the names and units that run/machine/observe.py itself writes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts, Observation
-from linkgauge.run import observe
-from linkgauge.run.observe import Observer, Value
+from linkgauge.run.machine import observe
+from linkgauge.run.machine.observe import Observer, Value
 from scripted_reader import ScriptedReader
 
 FIELDS = {field.name: field.unit for field in (*observe._FIELDS, *observe._LINK_FIELDS)}

@@ -18,7 +18,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.model.case import Case
 from linkgauge.plan.model import narrowed
 from linkgauge.plan.papers import Figure, figures, left_out
-from linkgauge.run.prepare import prepare_on
+from linkgauge.run.parent.prepare import prepare_on
 from linkgauge.stats.attempts import counted
 from linkgauge.store.run import load
 from linkgauge.view import reproduce

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import linkgauge.findings
-from linkgauge.findings import check, confidence, rules
+from linkgauge.findings import confidence, rules
 from linkgauge.findings.rules import RULES
+from linkgauge.judge import check
 
 ROOT = Path(__file__).parents[2]
 TOLD = {name for rule in RULES for name in rule.tells}

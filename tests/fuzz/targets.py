@@ -38,9 +38,9 @@ from linkgauge.plan.launches import PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan, read_plan
 from linkgauge.plan.tuning_variables import safe_variable
-from linkgauge.run import nodes
-from linkgauge.run.prepared import PLAN_FILE, read_launches, unsafe_settings, write_launches
-from linkgauge.run.rank_words import shaped
+from linkgauge.run.parent import nodes
+from linkgauge.run.parent.prepared import PLAN_FILE, read_launches, unsafe_settings, write_launches
+from linkgauge.run.parent.rank_words import shaped
 from linkgauge.stats.distance import stored_switches
 from linkgauge.stats.summary import summarize
 from linkgauge.store import tables

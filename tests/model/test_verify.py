@@ -10,8 +10,8 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS, Case, StopRule
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.run.spec import core_case
-from linkgauge.run.watch import patience_for
+from linkgauge.run.parent.watch import patience_for
+from linkgauge.run.wire.spec import core_case
 
 MACHINE = PlanMachine("host", 2, 8 << 30, 8 << 30, 8 << 30, 2)
 CASE = Case("mpi", "allreduce", 1 << 20, 1 << 20, (0, 1), stop=StopRule(time_ns=2_000_000_000))

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 from linkgauge.run.launchers import launcher_for
-from linkgauge.run.launchers.base import LaunchRequest, library_environment, package_environment, worker_environment
-from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
-from linkgauge.run.private_folder import PrivateFolders
+from linkgauge.run.launchers.base import LaunchRequest, library_environment
+from linkgauge.run.machine.environment import package_environment, worker_environment
+from linkgauge.run.machine.private_folder import PrivateFolders
+from linkgauge.run.parent.mpi_library import MpiInstallation, find_all, resolve
 from patience import PATIENCE_S
 from thorough import thorough
 

@@ -15,7 +15,7 @@ mpi4py.rc.thread_level = "funneled"
 from mpi4py import MPI  # noqa: E402
 
 from linkgauge import _core  # noqa: E402
-from linkgauge.run.transports import library_folders  # noqa: E402
+from linkgauge.run.machine.transports import library_folders  # noqa: E402
 
 
 def handles(bits: int) -> dict[str, int]:

@@ -10,8 +10,8 @@ import pytest
 
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import NIC_LIBRARIES
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.transports import absent_transports
+from linkgauge.run.machine.transports import absent_transports
+from linkgauge.run.parent.mpi_library import MpiInstallation
 from mpi.conftest import installations
 from thorough import most, thorough
 

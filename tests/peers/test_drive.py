@@ -26,9 +26,9 @@ from linkgauge.peers.theirs import Figures, Reasons, launches_of, look_at_peer, 
 from linkgauge.plan.expand import expand
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run import guard, mpi_library
-from linkgauge.run.devices import DeviceSet
-from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.parent import guard, mpi_library
+from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.run.parent.mpi_library import MpiInstallation
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -137,7 +137,7 @@ def mpi_of_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def osu_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mpi_of_fakes(monkeypatch)
-    monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet(kind, (), ()))
+    monkeypatch.setattr("linkgauge.run.parent.devices.find_devices", lambda asked: DeviceSet(kind, (), ()))
 
 
 UNBOUND = ["--oversubscribe", "--bind-to", "none"]
@@ -184,7 +184,7 @@ def test_between_nodes_a_pair_is_of_the_first_two_and_a_collective_of_every_devi
 ) -> None:
     osu_on("host", monkeypatch)
     host = DeviceSet("host", (0, 1), ())
-    monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: host)
+    monkeypatch.setattr("linkgauge.run.parent.devices.find_devices", lambda asked: host)
     mpi = MpiInstallation("x", abi, "4", abi, Path("/x/libmpi.so"), Path("/x/launcher"), kind, "--mpi")
     monkeypatch.setattr(mpi_library, "resolve", lambda name: mpi)
     for name in ("osu_bw", "osu_alltoall"):

@@ -17,7 +17,7 @@ from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.app.cli import run_command
 from linkgauge.peers import drive
 from linkgauge.peers.drive import Outcome
-from linkgauge.run.mpi_library import find_all
+from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.store.hold import Hold
 from patience import PATIENCE_S
 

@@ -23,10 +23,10 @@ from linkgauge.peers.drive import alternate
 from linkgauge.peers.launch import Ours, Shared, our_ccl, our_mpi, shared, why_other_nccl
 from linkgauge.peers.request import Request, rows_of
 from linkgauge.peers.theirs import measure_peer
-from linkgauge.run import mpi_library
-from linkgauge.run.devices import DeviceSet
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.transports import LibraryVersion
+from linkgauge.run.machine.transports import LibraryVersion
+from linkgauge.run.parent import mpi_library
+from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.run.parent.mpi_library import MpiInstallation
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(COMPILER is None or shutil.which("ldd") is None, reason="no C compiler, or no ldd")
@@ -171,7 +171,7 @@ def test_what_is_set_is_said_before_anything_is_measured_and_stored(
 ) -> None:
     ours, theirs = two
     monkeypatch.setattr(launch, "_our_ccl", lambda kind: LibraryVersion("2.28.9", str(ours.file)))
-    monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet("cuda", (), ()))
+    monkeypatch.setattr("linkgauge.run.parent.devices.find_devices", lambda asked: DeviceSet("cuda", (), ()))
     told: list[str] = []
 
     def ours_measured(request: Request, rows: Any, number: int) -> Any:
@@ -202,7 +202,7 @@ def test_where_no_environment_helps_nothing_is_measured(
 ) -> None:
     ours, theirs = two
     monkeypatch.setattr(launch, "_our_ccl", lambda kind: LibraryVersion("2.28.9", str(ours.file)))
-    monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet("cuda", (), ()))
+    monkeypatch.setattr("linkgauge.run.parent.devices.find_devices", lambda asked: DeviceSet("cuda", (), ()))
     monkeypatch.setattr(drive, "measure_ours", lambda *_: pytest.fail("our side was measured"))
     monkeypatch.setattr(drive, "measure_peer", lambda *_: pytest.fail("the peer was measured"))
     peer = program(tmp_path / "peer", theirs, f"-Wl,-rpath,{theirs.file.parent},--disable-new-dtags")

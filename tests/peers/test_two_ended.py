@@ -16,9 +16,9 @@ from linkgauge.peers import two_ended
 from linkgauge.peers.catalog import TWO_ENDED, peer_tests
 from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.theirs import launches_of, measure_peer
-from linkgauge.run import mpi_library
-from linkgauge.run.devices import DeviceSet
-from linkgauge.run.mpi_library import MpiInstallation, find_all
+from linkgauge.run.parent import mpi_library
+from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.run.parent.mpi_library import MpiInstallation, find_all
 
 KIB, MIB = 1 << 10, 1 << 20
 UCX = """+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+
@@ -72,7 +72,7 @@ def ends_of(request: Request, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, k
     mpi = MpiInstallation("x", "mpich", "4", "mpich", Path("/x/libmpi.so.12"), Path("mpiexec"), "hydra", "--mpi")
     monkeypatch.setattr(mpi_library, "resolve", lambda name: mpi)
     monkeypatch.setattr(two_ended, "our_nic", lambda transport, mpi: None)
-    monkeypatch.setattr("linkgauge.run.devices.find_devices", lambda asked: DeviceSet(kind, (0, 1), ()))
+    monkeypatch.setattr("linkgauge.run.parent.devices.find_devices", lambda asked: DeviceSet(kind, (0, 1), ()))
     for name in ("ucx_perftest", *(test.name for peer in TWO_ENDED for test in peer_tests(peer))):
         (tmp_path / name).touch(mode=0o755)
     (launch,) = two_ended.launches(request, request.rows)

@@ -20,7 +20,7 @@ from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.pairs import DRAWS
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.reporter import case_text
+from linkgauge.run.parent.reporter import case_text
 from linkgauge.system.switches import of_text
 from linkgauge.view.tables import case_text as words_of_row
 

@@ -19,10 +19,10 @@ from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import memory_need
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run import fallback, prepare
-from linkgauge.run.fallback import Fallback
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.spec import core_case, rank_list
+from linkgauge.run.parent import fallback, prepare
+from linkgauge.run.parent.fallback import Fallback
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.wire.spec import core_case, rank_list
 from run.test_launchers import fake_mpi
 
 GIB = 1 << 30

@@ -14,12 +14,12 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.devices import DeviceSet
-from linkgauge.run.measure import measure
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.prepared import WORKER, Prepared, TimeLimit, write_launches
-from linkgauge.run.reporter import Reporter
+from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.prepare import named_mpis, new_pending
+from linkgauge.run.parent.prepared import WORKER, Prepared, TimeLimit, write_launches
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 
 FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.case import Case
-from linkgauge.run import gathering, worker
-from linkgauge.run import heartbeat as beat
-from linkgauge.run.gathering import Ranks, Take
-from linkgauge.run.observe import Value
-from linkgauge.run.outcome import RankOutcome
-from linkgauge.run.spec import WorkerSpec, rank_list
+from linkgauge.run.machine.observe import Value
+from linkgauge.run.rank import gathering, worker
+from linkgauge.run.rank.gathering import Ranks, Take
+from linkgauge.run.wire import heartbeat as beat
+from linkgauge.run.wire.outcome import RankOutcome
+from linkgauge.run.wire.spec import WorkerSpec, rank_list
 
 
 class Meeting:

@@ -11,11 +11,11 @@ from pathlib import Path
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.devices import find_devices
-from linkgauge.run.measure import measure
-from linkgauge.run.prepare import named_mpis, new_pending, plan_machine
-from linkgauge.run.prepared import WORKER, Prepared, write_launches
-from linkgauge.run.reporter import Reporter
+from linkgauge.run.parent.devices import find_devices
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.prepare import named_mpis, new_pending, plan_machine
+from linkgauge.run.parent.prepared import WORKER, Prepared, write_launches
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 
 

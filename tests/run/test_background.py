@@ -17,9 +17,9 @@ import pytest
 import program
 from faults.leftovers import left_behind
 from linkgauge.model.background import loads_of
-from linkgauge.run import worker
-from linkgauge.run.mpi_library import find_all
-from linkgauge.run.prepared import read_launches, unsafe_settings
+from linkgauge.run.parent.mpi_library import find_all
+from linkgauge.run.parent.prepared import read_launches, unsafe_settings
+from linkgauge.run.rank import worker
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
 from linkgauge.view.charts_spread import noisiest

@@ -20,8 +20,8 @@ import pytest
 from linkgauge.app import cli
 from linkgauge.files import write_special
 from linkgauge.model.case import Case
-from linkgauge.run import worker
-from linkgauge.run.binding import cores_by_rank, parse_core_list, with_own_core
+from linkgauge.run.machine.binding import cores_by_rank, parse_core_list, with_own_core
+from linkgauge.run.rank import worker
 from patience import PATIENCE_S
 from program import CLOSED, linkgauge
 from run.on_a_node import namespaces_may_be_made

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run import mpi_library
-from linkgauge.run.launchers.base import usable_environment
-from linkgauge.run.rank_words import words_of_ranks
+from linkgauge.run.machine.environment import usable_environment
+from linkgauge.run.parent import mpi_library
+from linkgauge.run.parent.rank_words import words_of_ranks
 from patience import PATIENCE_S
 
 JOBS: list[tuple[dict[str, str], str]] = [
@@ -49,6 +49,6 @@ def test_ranks_start_on_this_node_where_only_a_jobs_variables_are(
     monkeypatch.setenv("PATH", str(tmp_path))
     for name, value in variables.items():
         monkeypatch.setenv(name, value.replace("NODES", str(tmp_path / "nodes")))
-    command = [sys.executable, "-c", "from linkgauge.run.rank_words import say; say(1)"]
+    command = [sys.executable, "-c", "from linkgauge.run.parent.rank_words import say; say(1)"]
     for mpi in mpis:
         assert words_of_ranks(mpi, 2, command, timeout_s=PATIENCE_S) == [1, 1], mpi.name

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from linkgauge.findings.baseline import check_baseline, make_baseline, read_baseline
-from linkgauge.findings.compare_runs import compare_runs
-from linkgauge.findings.left_out import left_out_keys
 from linkgauge.findings.read import facts_of
-from linkgauge.findings.subjects import Subject
-from linkgauge.run.prepare import known_curves, resumed_pending
-from linkgauge.run.prepared import read_launches
+from linkgauge.judge.baseline import check_baseline, make_baseline, read_baseline
+from linkgauge.judge.compare_runs import compare_runs
+from linkgauge.judge.left_out import left_out_keys
+from linkgauge.judge.subjects import Subject
+from linkgauge.run.parent.prepare import known_curves, resumed_pending
+from linkgauge.run.parent.prepared import read_launches
 from linkgauge.store.run import Row, load
 
 PLAN = """

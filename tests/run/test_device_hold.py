@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.run.device_hold import SPACE, held
-from linkgauge.run.devices import DeviceSet
+from linkgauge.run.parent.device_hold import SPACE, held
+from linkgauge.run.parent.devices import DeviceSet
 
 HOLDER = """
 import sys
 from pathlib import Path
-from linkgauge.run.device_hold import held
-from linkgauge.run.devices import DeviceSet
+from linkgauge.run.parent.device_hold import held
+from linkgauge.run.parent.devices import DeviceSet
 with held(DeviceSet("cuda", (0, 1), ({"uuid": "GPU-a"}, {"uuid": "GPU-b"})), Path("/data/runs/first")):
     print("held", flush=True)
     sys.stdin.read()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from linkgauge.run import door
-from linkgauge.run.door import Caller, Door, say_hello
-from linkgauge.run.node_beats import new_server
+from linkgauge.run.wire import door
+from linkgauge.run.wire.door import Caller, Door, say_hello
+from linkgauge.run.wire.node_beats import new_server
 from patience import PATIENCE_S
 
 TOKEN = "0123456789abcdef"
@@ -107,8 +107,8 @@ def test_who_says_something_else_goes_at_once(ours: tuple[Door, int], words: byt
 
 OUT_OF_DESCRIPTORS = """
 import os, resource, socket, struct, sys
-from linkgauge.run.load_lines import LOAD, MEASURED, LoadLines
-from linkgauge.run.door import say_hello
+from linkgauge.run.wire.load_lines import LOAD, MEASURED, LoadLines
+from linkgauge.run.wire.door import say_hello
 lines = LoadLines([], "token")
 calls = lambda: socket.create_connection(("127.0.0.1", lines.place["port"]), timeout=60)
 came, come = os.pipe()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.run import mpi_library
+from linkgauge.run.parent import mpi_library
 from linkgauge.store.run import load
 from program import linkgauge
 from thorough import thorough

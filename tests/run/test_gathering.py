@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from linkgauge import _core
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import Point
-from linkgauge.run import gathering
-from linkgauge.run.case_record import Rest, record_case, send_outcome, send_rest
-from linkgauge.run.gathering import Frames, Ranks, children_of, framed, gathered, parent_of
-from linkgauge.run.outcome import COLUMNS, RankOutcome, case_header, evidence_of, joined_samples, point_of
+from linkgauge.run.rank import gathering
+from linkgauge.run.rank.case_record import Rest, record_case, send_outcome, send_rest
+from linkgauge.run.rank.gathering import Frames, Ranks, children_of, framed, gathered, parent_of
+from linkgauge.run.wire.outcome import COLUMNS, RankOutcome, case_header, evidence_of, joined_samples, point_of
 from linkgauge.store.journal import JournalWriter, Record, read_journal
 from linkgauge.store.run import load
 from patience import PATIENCE_S

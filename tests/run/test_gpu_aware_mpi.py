@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.mpi_library import MpiInstallation, find_all
+from linkgauge.run.parent.mpi_library import MpiInstallation, find_all
 from linkgauge.store.run import load
 from program import linkgauge
 

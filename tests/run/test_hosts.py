@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.model.names import MOST_HOSTS, host_names
-from linkgauge.run import hosts
 from linkgauge.run.launchers import job_is_over
 from linkgauge.run.launchers.base import Launcher, LaunchRequest
-from linkgauge.run.private_folder import LaunchFolders
+from linkgauge.run.machine.private_folder import LaunchFolders
+from linkgauge.run.parent import hosts
 from run.test_launchers import fake_mpi, script
 
 JOBS = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE", "FLUX_URI")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.interfaces import Chosen, Interface, Network, chosen, chosen_below, network, wrong_choices
-from linkgauge.run.nodes import ways_between
+from linkgauge.run.machine.interfaces import Chosen, Interface, Network, chosen, chosen_below, network, wrong_choices
+from linkgauge.run.parent.nodes import ways_between
 from run.test_launchers import fake_mpi
 from run.test_nodes import look
 
@@ -90,7 +90,7 @@ def test_docker_a_management_network_and_what_is_not_there_are_told() -> None:
 
 
 def test_the_run_names_it_before_it_begins() -> None:
-    from linkgauge.run.nodes import _nodes
+    from linkgauge.run.parent.nodes import _nodes
 
     looks = [look("a"), look("b")]
     for rank, (one, there) in enumerate(zip(looks, (NODE, NODE), strict=True)):

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from linkgauge.errors import DamagedRunWarning, EnvironmentLackingError, RunFolderError
-from linkgauge.run.measure import whole_again
-from linkgauge.run.prepare import changes, resumed_pending
-from linkgauge.run.prepared import PLAN_FILE, Pending, read_launches, unsafe_settings
-from linkgauge.run.private_folder import clean_leftovers
-from linkgauge.run.processes import own_processes
-from linkgauge.run.reporter import Reporter
-from linkgauge.run.runner import Runner
-from linkgauge.run.spec import WorkerSpec
+from linkgauge.run.machine.private_folder import clean_leftovers
+from linkgauge.run.machine.processes import own_processes
+from linkgauge.run.parent.measure import whole_again
+from linkgauge.run.parent.prepare import changes, resumed_pending
+from linkgauge.run.parent.prepared import PLAN_FILE, Pending, read_launches, unsafe_settings
+from linkgauge.run.parent.reporter import Reporter
+from linkgauge.run.parent.runner import Runner
+from linkgauge.run.wire.spec import WorkerSpec
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import read_journal
 from linkgauge.store.run import load
@@ -51,12 +51,12 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.app import run_options as options
-from linkgauge.run.measure import measure
-from linkgauge.run.prepare import new_pending, resumed_pending
-from linkgauge.run.prepared import Prepared
-from linkgauge.run.reporter import Reporter
-from linkgauge.run.prepared import TimeLimit
-from linkgauge.run.prepared import read_launches, write_launches
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.prepare import new_pending, resumed_pending
+from linkgauge.run.parent.prepared import Prepared
+from linkgauge.run.parent.reporter import Reporter
+from linkgauge.run.parent.prepared import TimeLimit
+from linkgauge.run.parent.prepared import read_launches, write_launches
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 

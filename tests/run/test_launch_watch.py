@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from linkgauge.model.case import Case, StopRule
-from linkgauge.run import heartbeat as beat
-from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
-from linkgauge.run.spec import CaseEntry
-from linkgauge.run.watch import LaunchWatch, Trouble, patience_for
+from linkgauge.run.parent.watch import LaunchWatch, Trouble, patience_for
+from linkgauge.run.wire import heartbeat as beat
+from linkgauge.run.wire.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
+from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.store.journal import JournalWriter
 from run.conftest import machine_of
 

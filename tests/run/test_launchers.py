@@ -15,14 +15,15 @@ import pytest
 
 from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.run import mpi_library, processes
-from linkgauge.run.binding import cores_by_rank, parse_core_list, share_out
-from linkgauge.run.evidence import how_it_ended, last_words
-from linkgauge.run.fallback import found_steps
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import Launcher, LaunchRequest, library_environment
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
+from linkgauge.run.machine import processes
+from linkgauge.run.machine.binding import cores_by_rank, parse_core_list, share_out
+from linkgauge.run.machine.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
+from linkgauge.run.parent import mpi_library
+from linkgauge.run.parent.fallback import found_steps
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.wire.evidence import how_it_ended, last_words
 from patience import PATIENCE_S
 
 FOLDERS = LaunchFolders(Path("/t/1"), Path("/s/1"), "1.2.3")
@@ -262,7 +263,7 @@ with open(sys.argv[1], "w+b") as file:
 KILLED_PARENT = """
 import json, mmap, os, signal, subprocess, sys
 from pathlib import Path
-from linkgauge.run.private_folder import PrivateFolders
+from linkgauge.run.machine.private_folder import PrivateFolders
 bases = [Path(p) for p in sys.argv[1:]]
 folders = PrivateFolders(bases)
 launch = folders.launch(0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.nccl_log import SUBJECT, NcclLog, choices, chosen, connected, variables_read
+from linkgauge.run.machine.nccl_log import SUBJECT, NcclLog, choices, chosen, connected, variables_read
 from linkgauge.stats.chosen import chosen_words
 
 HEAD = "node1:4242:4250 [0] NCCL INFO "

@@ -11,8 +11,8 @@ import pytest
 
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.transports import NIC_LIBRARIES
-from linkgauge.run import transports
-from linkgauge.run.transports import absent_transports
+from linkgauge.run.machine import transports
+from linkgauge.run.machine.transports import absent_transports
 from linkgauge.store.run import Run, load
 from program import linkgauge
 from thorough import thorough

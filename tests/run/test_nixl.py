@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from linkgauge.model.case import DIMENSIONS
-from linkgauge.run import transports
-from linkgauge.run.transports import absent_transports, version_of_nixl
+from linkgauge.run.machine import transports
+from linkgauge.run.machine.transports import absent_transports, version_of_nixl
 from linkgauge.store.run import load
 from program import linkgauge
 

@@ -20,16 +20,16 @@ from linkgauge.model.case import Case, StopRule
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run import door
-from linkgauge.run import heartbeat as beat
-from linkgauge.run.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
-from linkgauge.run.measure import measure
-from linkgauge.run.node_beats import BeatReporter, NodeBeats
-from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.prepared import WORKER, Prepared, write_launches
-from linkgauge.run.reporter import Reporter
-from linkgauge.run.spec import CaseEntry
-from linkgauge.run.watch import COMPILE_PATIENCE_S, LaunchWatch
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.prepare import named_mpis, new_pending
+from linkgauge.run.parent.prepared import WORKER, Prepared, write_launches
+from linkgauge.run.parent.reporter import Reporter
+from linkgauge.run.parent.watch import COMPILE_PATIENCE_S, LaunchWatch
+from linkgauge.run.wire import door
+from linkgauge.run.wire import heartbeat as beat
+from linkgauge.run.wire.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile
+from linkgauge.run.wire.node_beats import BeatReporter, NodeBeats
+from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import load

@@ -9,8 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.node_counters import ALL, BUSY, OWN, STOLEN, CoreUse, NicCounters, ethtool_statistics, tells_of_nics
-from linkgauge.run.observe import Observer, notable
+from linkgauge.run.machine.observe import Observer, notable
+from linkgauge.run.rank.node_counters import (
+    ALL,
+    BUSY,
+    OWN,
+    STOLEN,
+    CoreUse,
+    NicCounters,
+    ethtool_statistics,
+    tells_of_nics,
+)
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets"
 TICK = 1e9 / os.sysconf("SC_CLK_TCK")

@@ -12,12 +12,12 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.errors import EnvironmentLackingError, Exit
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run import nodes, prepare
-from linkgauge.run.devices import DeviceSet
 from linkgauge.run.launchers import launcher_for
-from linkgauge.run.mpi_library import default_installation
-from linkgauge.run.nodes import Nodes, cores_there, least
-from linkgauge.run.rank_words import words_of_ranks
+from linkgauge.run.parent import nodes, prepare
+from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.run.parent.mpi_library import default_installation
+from linkgauge.run.parent.nodes import Nodes, cores_there, least
+from linkgauge.run.parent.rank_words import words_of_ranks
 from run.conftest import SMALL_PLAN, devices_of, machine_of
 from run.on_a_node import namespaces_may_be_made
 from run.test_launchers import fake_mpi
@@ -163,7 +163,7 @@ def test_nodes_are_looked_at_only_where_ranks_may_leave_this_one(
 
 def test_ranks_of_one_node_take_one_look_and_this_node_is_none() -> None:
     mpi = default_installation()
-    said = words_of_ranks(mpi, 3, [sys.executable, "-m", "linkgauge.run.nodes", "host", "2"])
+    said = words_of_ranks(mpi, 3, [sys.executable, "-m", "linkgauge.run.parent.nodes", "host", "2"])
     assert isinstance(said, list)
     assert sorted(one["rank"] for one in said) == [0, 1, 2]
     looks = [one for one in said if "devices" in one]

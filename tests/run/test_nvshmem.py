@@ -18,8 +18,8 @@ import pytest
 
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.run import transports
-from linkgauge.run.transports import absent_transports
+from linkgauge.run.machine import transports
+from linkgauge.run.machine.transports import absent_transports
 from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough

@@ -12,8 +12,8 @@ import pynvml
 import pytest
 
 from linkgauge.nvml import NvmlAbsentError
-from linkgauge.run import observe
-from linkgauge.run.observe import NvmlReader, Observer, Value, notable, open_reader
+from linkgauge.run.machine import observe
+from linkgauge.run.machine.observe import NvmlReader, Observer, Value, notable, open_reader
 from linkgauge.store.run import load
 from scripted_reader import ScriptedReader
 
@@ -201,7 +201,7 @@ def test_evidence_is_what_throttled_and_what_rose(
 
 @pytest.mark.parametrize("threads", [True, False])
 def test_a_run_stores_them_with_its_cases(run_plan: Any, monkeypatch: pytest.MonkeyPatch, threads: bool) -> None:
-    from linkgauge.run.mpi_library import default_installation
+    from linkgauge.run.parent.mpi_library import default_installation
 
     monkeypatch.setenv("LINKGAUGE_TEST_OBSERVED", "1")
     run = run_plan(threads=threads, mpis=[] if threads else [default_installation()])

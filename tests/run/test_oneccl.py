@@ -12,7 +12,7 @@ import pytest
 
 from linkgauge.model.case import Case
 from linkgauge.plan.library_settings import runtime_settings
-from linkgauge.run.transports import absent_transports
+from linkgauge.run.machine.transports import absent_transports
 from linkgauge.store.run import load
 from program import linkgauge
 

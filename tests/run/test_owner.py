@@ -18,14 +18,14 @@ import pytest
 
 from linkgauge import owner
 from linkgauge.owner import Owner
-from linkgauge.run import private_folder, processes
-from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+from linkgauge.run.machine import private_folder, processes
+from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from patience import PATIENCE_S
 
 HOLDS = """
 import os, sys
 from pathlib import Path
-from linkgauge.run.private_folder import PrivateFolders
+from linkgauge.run.machine.private_folder import PrivateFolders
 folders = PrivateFolders([Path(sys.argv[1])])
 print(os.getpid(), folders.temporary, flush=True)
 sys.stdin.read()
@@ -34,7 +34,7 @@ folders.close()
 CLEANS = """
 import sys
 from pathlib import Path
-from linkgauge.run.private_folder import clean_leftovers
+from linkgauge.run.machine.private_folder import clean_leftovers
 print(*clean_leftovers([Path(sys.argv[1])]))
 """
 HERE: tuple[str, ...] = ()

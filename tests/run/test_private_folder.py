@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.run import private_folder
-from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+from linkgauge.run.machine import private_folder
+from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from patience import PATIENCE_S
 
 BUSY = """
 import sys, time
 from pathlib import Path
-from linkgauge.run.private_folder import PrivateFolders, clean_leftovers
+from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 bases = [Path(sys.argv[1])]
 until = time.monotonic() + 2.0
 while time.monotonic() < until:

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from linkgauge.run import evidence, processes
+from linkgauge.run.machine import processes
+from linkgauge.run.wire import evidence
 
 LONG_S = 3600.0  # longer than a test may take
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from linkgauge.run import rank_words
+from linkgauge.run.parent import rank_words
 
 
 def test_what_is_said_is_heard_whole_whatever_the_launcher_does_to_its_lines(capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,12 +13,12 @@ import pytest
 from executables import python_program
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.findings.read import facts_of
-from linkgauge.run import mpi_library
-from linkgauge.run.measure import measure
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.prepare import resumed_pending
-from linkgauge.run.prepared import Prepared, read_launches
-from linkgauge.run.reporter import Reporter
+from linkgauge.run.parent import mpi_library
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.prepare import resumed_pending
+from linkgauge.run.parent.prepared import Prepared, read_launches
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.stats.attempts import counted
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load

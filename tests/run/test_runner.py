@@ -14,8 +14,9 @@ import pytest
 
 from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.run import mpi_library, processes
-from linkgauge.run.prepared import TimeLimit
+from linkgauge.run.machine import processes
+from linkgauge.run.parent import mpi_library
+from linkgauge.run.parent.prepared import TimeLimit
 from linkgauge.store.run import load
 from thorough import thorough
 

@@ -10,9 +10,9 @@ import pytest
 
 from linkgauge.model.case import Case
 from linkgauge.plan.pace import Pace
-from linkgauge.run.prepared import TimeLimit
-from linkgauge.run.schedule import Schedule
-from linkgauge.run.spec import CaseEntry, WorkerSpec
+from linkgauge.run.parent.prepared import TimeLimit
+from linkgauge.run.rank.schedule import Schedule
+from linkgauge.run.wire.spec import CaseEntry, WorkerSpec
 
 
 def case(transport: str, size: int, pattern: str = "pingpong") -> Case:

@@ -15,10 +15,10 @@ from linkgauge.findings.read import facts_of
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.measure import measure
-from linkgauge.run.prepare import named_mpis, new_pending
-from linkgauge.run.prepared import WORKER, Prepared, write_launches
-from linkgauge.run.reporter import Reporter
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.prepare import named_mpis, new_pending
+from linkgauge.run.parent.prepared import WORKER, Prepared, write_launches
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from run.conftest import devices_of, machine_of

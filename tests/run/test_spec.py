@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import Step
-from linkgauge.run.heartbeat import CASE, COUNT, PHASE, PID, STATE, HeartbeatFile
-from linkgauge.run.spec import CaseEntry, WorkerSpec, rank_list
+from linkgauge.run.wire.heartbeat import CASE, COUNT, PHASE, PID, STATE, HeartbeatFile
+from linkgauge.run.wire.spec import CaseEntry, WorkerSpec, rank_list
 
 
 def spec_of(ranks: int, cases: list[Case]) -> WorkerSpec:

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from linkgauge.app import cli, presenting
-from linkgauge.run.reporter import Reporter
+from linkgauge.run.parent.reporter import Reporter
 from patience import PATIENCE_S
 from synthetic import make_case, make_run
 
@@ -96,8 +96,8 @@ def test_a_report_for_which_memory_does_not_suffice_ends_in_one_line(folder: Pat
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     program = (
-        "from pathlib import Path; from linkgauge.app.presenting import present; from linkgauge.run.reporter import "
-        f"Reporter; present(Path({str(folder)!r}), Reporter(), report=True); print('over')"
+        "from pathlib import Path; from linkgauge.app.presenting import present; "
+        f"from linkgauge.run.parent.reporter import Reporter; present(Path({str(folder)!r}), Reporter(), report=True); print('over')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, preexec_fn=bounded,

@@ -11,10 +11,12 @@ import pytest
 
 from linkgauge.doctor import readers
 from linkgauge.peers import launch
-from linkgauge.run import devices, evidence, mpi_library, transports
-from linkgauge.run.load_lines import OVER, LoadLines
-from linkgauge.run.node_beats import BeatReporter
-from linkgauge.run.private_folder import told_segments
+from linkgauge.run.machine import transports
+from linkgauge.run.machine.private_folder import told_segments
+from linkgauge.run.parent import devices, mpi_library
+from linkgauge.run.wire import evidence
+from linkgauge.run.wire.load_lines import OVER, LoadLines
+from linkgauge.run.wire.node_beats import BeatReporter
 from linkgauge.tune import known
 from run.test_bad_input import said
 from run.test_load_lines import TOKEN, end_of, load_end, measured_end, number
@@ -151,7 +153,7 @@ def test_a_place_of_heartbeats_that_says_something_else_only_delays(
         if len(looks) == 3:
             raise SystemExit
 
-    monkeypatch.setattr("linkgauge.run.node_beats.time.sleep", wait)
+    monkeypatch.setattr("linkgauge.run.wire.node_beats.time.sleep", wait)
     with pytest.raises(SystemExit):
         BeatReporter(tmp_path / "place", None, (0,), TOKEN).run()  # type: ignore[arg-type]
     assert len(looks) == 3

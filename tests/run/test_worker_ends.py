@@ -12,9 +12,10 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.run import evidence, worker
-from linkgauge.run.evidence import NoteKind
-from linkgauge.run.spec import WorkerSpec
+from linkgauge.run.rank import worker
+from linkgauge.run.wire import evidence
+from linkgauge.run.wire.evidence import NoteKind
+from linkgauge.run.wire.spec import WorkerSpec
 from linkgauge.store import journal
 from linkgauge.store.journal import JournalUnwritableError, JournalWriter
 
@@ -72,7 +73,7 @@ def test_a_full_disk_is_told_as_a_journal_that_cannot_be_written(
 
 
 def test_a_worker_that_does_not_see_the_run_folder_says_so(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "linkgauge.run.worker", str(tmp_path / "launch.json")]
+    command = [sys.executable, "-m", "linkgauge.run.rank.worker", str(tmp_path / "launch.json")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, text=True, capture_output=True, check=False, env=environment)
     assert done.returncode == 1

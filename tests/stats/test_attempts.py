@@ -10,7 +10,7 @@ import pytest
 
 from linkgauge.exchange.export import export
 from linkgauge.findings.read import facts_of
-from linkgauge.findings.subjects import load_subjects
+from linkgauge.judge.subjects import load_subjects
 from linkgauge.stats.attempts import counted, last_attempts
 from linkgauge.stats.match import repeats_of
 from linkgauge.stats.summary import summarize

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.model.case import Case
-from linkgauge.run.peer_memory import HELD, REGISTERED, SUBJECT, registrations
+from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT, registrations
 from linkgauge.stats.asked_effects import effects, gpudirect_effect
 from linkgauge.store.run import load
 from synthetic import make_run

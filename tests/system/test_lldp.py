@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkgauge.run.nodes import Nodes
+from linkgauge.run.parent.nodes import Nodes
 from linkgauge.system.lldp import above, neighbors
 from run.test_nodes import GPUS, look
 
@@ -76,7 +76,7 @@ def test_the_fastest_card_that_has_heard_a_switch_says_where_a_node_hangs(tmp_pa
 
 
 def test_distances_follow_where_all_nodes_have_heard_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from linkgauge.run.nodes import _nodes
+    from linkgauge.run.parent.nodes import _nodes
 
     places = {"a": "x1000c0r1b0", "b": "x1000c0r1b0", "c": "x1000c1r5b0", "d": "x1001c0r1b0"}
     looks = [look(host, switches_above=[name, f"cabinet {name[:5]}"]) for host, name in places.items()]

@@ -12,8 +12,8 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.expect import limits
 from linkgauge.expect.of_run import system_of_run
-from linkgauge.run.devices import DeviceSet
-from linkgauge.run.prepare import described_devices, system_data
+from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.run.parent.prepare import described_devices, system_data
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.system.discovery import of_devices

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.mpi_library import find_all
+from linkgauge.run.parent.mpi_library import find_all
 from thorough import most
 
 VARIABLE, VALUE = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "16384"

@@ -14,10 +14,10 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.run.devices import DeviceSet
-from linkgauge.run.measure import whole_again
-from linkgauge.run.prepared import Prepared
-from linkgauge.run.reporter import Reporter
+from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.run.parent.measure import whole_again
+from linkgauge.run.parent.prepared import Prepared
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
@@ -75,7 +75,7 @@ def bench_in(
 
 def asked_of(path: Path) -> list[tuple[Config, int]]:
     """Environment and repeat of each launch of the folder, in their order."""
-    from linkgauge.run.prepared import read_launches
+    from linkgauge.run.parent.prepared import read_launches
 
     return [(launch.settings.env, launch.repeat) for launch in read_launches(path)]
 

@@ -13,8 +13,8 @@ import pytest
 
 from linkgauge.app import cli
 from linkgauge.errors import UsageError
-from linkgauge.run.mpi_library import MpiInstallation, find_all, resolve
-from linkgauge.run.transports import absent_transports
+from linkgauge.run.machine.transports import absent_transports
+from linkgauge.run.parent.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (
     Known,

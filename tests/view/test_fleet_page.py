@@ -9,9 +9,9 @@ import pytest
 
 from drawn_texts import measured
 from linkgauge.app.cli import run_command
-from linkgauge.findings.check import check
-from linkgauge.findings.fleet import cells, moments, times_ns
-from linkgauge.findings.subjects import Subject, load_subjects
+from linkgauge.judge.check import check
+from linkgauge.judge.fleet import cells, moments, times_ns
+from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.model.case import Case
 from linkgauge.view import fleet_page
 from synthetic import Noise, link_model, make_run, usual_cases

@@ -141,10 +141,10 @@ def crosscheck_command(
     from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
     from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import Request, rows_of
-    from linkgauge.run.device_hold import held
-    from linkgauge.run.devices import find_devices
-    from linkgauge.run.hosts import asked_hosts
-    from linkgauge.run.measure import default_out
+    from linkgauge.run.parent.device_hold import held
+    from linkgauge.run.parent.devices import find_devices
+    from linkgauge.run.parent.hosts import asked_hosts
+    from linkgauge.run.parent.measure import default_out
 
     name, folder = named_peer(peer)
     if bind not in ("none", "core"):

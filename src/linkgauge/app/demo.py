@@ -21,7 +21,7 @@ def demo_command(out: Path) -> None:
 
     from linkgauge.app.presenting import present
     from linkgauge.app.show import next_commands
-    from linkgauge.run.reporter import Reporter
+    from linkgauge.run.parent.reporter import Reporter
 
     copy_stored(out)
     present(out, Reporter(), report=True)

@@ -43,8 +43,8 @@ def doctor_command(
     from linkgauge.doctor.check import FAILING, as_row, run_checks
     from linkgauge.doctor.readers import Readers
     from linkgauge.errors import EnvironmentLackingError
-    from linkgauge.run.devices import find_devices
-    from linkgauge.run.mpi_library import default_installation, resolve
+    from linkgauge.run.parent.devices import find_devices
+    from linkgauge.run.parent.mpi_library import default_installation, resolve
 
     problem = ""
     try:
@@ -154,8 +154,8 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
 
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
     from linkgauge.doctor.on_nodes import MOST_S, look_on_nodes
-    from linkgauge.run.hosts import asked_hosts
-    from linkgauge.run.mpi_library import default_installation, resolve
+    from linkgauge.run.parent.hosts import asked_hosts
+    from linkgauge.run.parent.mpi_library import default_installation, resolve
     from linkgauge.view.units import count_text
 
     names = asked_hosts(nodes, hosts)

@@ -16,8 +16,8 @@ from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.launches import PlannedLaunch, estimated_s, skips_of
 from linkgauge.plan.memory import total_bytes
-from linkgauge.run.prepared import Prepared
-from linkgauge.run.reporter import case_text
+from linkgauge.run.parent.prepared import Prepared
+from linkgauge.run.parent.reporter import case_text
 from linkgauge.system import load
 from linkgauge.system.units import show_rate
 

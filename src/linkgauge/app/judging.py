@@ -50,7 +50,7 @@ def findings_command(
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.collector import uncollected
     from linkgauge.findings.rules import apply, in_words
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.judge.subjects import load_subjects
     from linkgauge.view import terminal
     from linkgauge.view.unseen import unseen_of
 
@@ -98,8 +98,8 @@ def compare_command(
     if dependence not in ("positive", "any"):
         raise UsageError(f"unknown dependence '{dependence}': expected positive or any")
     from linkgauge.collector import uncollected
-    from linkgauge.findings.compare_runs import compare_runs
-    from linkgauge.findings.subjects import refuse_repeated
+    from linkgauge.judge.compare_runs import compare_runs
+    from linkgauge.judge.subjects import refuse_repeated
     from linkgauge.store.run import load
     from linkgauge.view import terminal
 
@@ -185,10 +185,10 @@ def check_command(
 ) -> int:
     """Judge runs, name what fails worst first, and return the exit status."""
     from linkgauge.collector import uncollected
-    from linkgauge.findings import exporters
-    from linkgauge.findings.check import check
-    from linkgauge.findings.fleet import LEAST_NODES
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.judge import exporters
+    from linkgauge.judge.check import check
+    from linkgauge.judge.fleet import LEAST_NODES
+    from linkgauge.judge.subjects import load_subjects
     from linkgauge.store.folder import write_atomically
     from linkgauge.view import terminal
 
@@ -202,7 +202,7 @@ def check_command(
     if prometheus is not None:
         write_atomically(prometheus, exporters.as_prometheus(result.checked, result.findings).encode())
     if page is not None:
-        from linkgauge.findings.baseline import times_of
+        from linkgauge.judge.baseline import times_of
         from linkgauge.view.fleet_page import write_fleet
 
         write_fleet(page, subjects, result, times_of(against))
@@ -227,8 +227,8 @@ def check_command(
 def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     """Write a baseline file: what this machine measures, run by run."""
     from linkgauge.collector import uncollected
-    from linkgauge.findings.baseline import make_baseline
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.judge.baseline import make_baseline
+    from linkgauge.judge.subjects import load_subjects
     from linkgauge.store.folder import write_atomically
 
     with uncollected():
@@ -259,8 +259,8 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
 
     Of a search's run folder it prints the settings that were proved there.
     """
-    from linkgauge.findings.advise import advise, not_measured
-    from linkgauge.findings.subjects import load_subjects
+    from linkgauge.judge.advise import advise, not_measured
+    from linkgauge.judge.subjects import load_subjects
     from linkgauge.model.case import DIMENSIONS
     from linkgauge.tune.proved import is_search, proved_in
     from linkgauge.view import terminal
@@ -330,15 +330,15 @@ def reproduce_command(
     if of_run is None:
         from linkgauge.app.cli import run_command
         from linkgauge.app.run import enter_allocation
-        from linkgauge.run.devices import find_devices
-        from linkgauge.run.hosts import asked_hosts
+        from linkgauge.run.parent.devices import find_devices
+        from linkgauge.run.parent.hosts import asked_hosts
 
         if launched["nodes"] and not dry_run:
             enter_allocation(launched["nodes"], launched["hosts"])
         extra = ["--dry-run"] if dry_run else []
         extra += ["--system", system] if system else []
         if out is None and not dry_run:
-            from linkgauge.run.measure import default_out
+            from linkgauge.run.parent.measure import default_out
 
             out = default_out(one.plan)
         extra += ["--out", str(out)] if out is not None else []

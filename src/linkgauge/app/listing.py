@@ -57,7 +57,7 @@ def list_devices(devices: str, form: str) -> None:
     """List the devices that a run would use, and why there are no others."""
     from linkgauge.model.quantity import format_bytes
     from linkgauge.model.runtimes import GPU_RUNTIMES
-    from linkgauge.run.devices import find_devices, probe
+    from linkgauge.run.parent.devices import find_devices, probe
 
     found = find_devices(devices)
     rows = []
@@ -81,9 +81,9 @@ def list_transports(devices: str, form: str) -> None:
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
     from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
-    from linkgauge.run.devices import find_devices
-    from linkgauge.run.mpi_library import default_installation
-    from linkgauge.run.transports import LibraryVersion, absent_transports, ccl_version, nic_version
+    from linkgauge.run.machine.transports import LibraryVersion, absent_transports, ccl_version, nic_version
+    from linkgauge.run.parent.devices import find_devices
+    from linkgauge.run.parent.mpi_library import default_installation
 
     found = find_devices(devices)
     try:
@@ -174,7 +174,7 @@ def list_plans(form: str) -> None:
 @form_option
 def list_mpi(form: str) -> None:
     """List the MPI libraries here, in the order in which a run tries them."""
-    from linkgauge.run.mpi_library import find_all
+    from linkgauge.run.parent.mpi_library import find_all
 
     rows = [
         {

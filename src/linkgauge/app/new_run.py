@@ -19,17 +19,17 @@ from linkgauge.model.quantity import format_duration, parse_size
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.launches import estimated_s
 from linkgauge.plan.model import Plan, capped
-from linkgauge.run.binding import cores_by_rank, with_own_core
-from linkgauge.run.device_hold import held
-from linkgauge.run.devices import DeviceSet, find_devices
-from linkgauge.run.fallback import KEY, found_steps, library_of
-from linkgauge.run.hosts import asked_hosts, hosts_of_job
-from linkgauge.run.info import run_info
-from linkgauge.run.measure import check_out, default_out, measure
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.nodes import Nodes, cores_there, ways_between
-from linkgauge.run.prepare import described_devices, prepare, prepare_from, prepare_on, system_data
-from linkgauge.run.prepared import Prepared, TimeLimit, write_launches
+from linkgauge.run.machine.binding import cores_by_rank, with_own_core
+from linkgauge.run.parent.device_hold import held
+from linkgauge.run.parent.devices import DeviceSet, find_devices
+from linkgauge.run.parent.fallback import KEY, found_steps, library_of
+from linkgauge.run.parent.hosts import asked_hosts, hosts_of_job
+from linkgauge.run.parent.info import run_info
+from linkgauge.run.parent.measure import check_out, default_out, measure
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.nodes import Nodes, cores_there, ways_between
+from linkgauge.run.parent.prepare import described_devices, prepare, prepare_from, prepare_on, system_data
+from linkgauge.run.parent.prepared import Prepared, TimeLimit, write_launches
 from linkgauge.store.folder import RunFolder
 from linkgauge.system.switches import Switches, of_text
 

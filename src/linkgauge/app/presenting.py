@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from linkgauge.app.verbosity import QUIET, verbosity
 from linkgauge.files import why_nothing_starts
-from linkgauge.run.reporter import Reporter
+from linkgauge.run.parent.reporter import Reporter
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from linkgauge.app.verbosity import QUIET, USUAL, VERBOSE, verbosity
 from linkgauge.model.case import Case
 from linkgauge.model.quantity import format_duration
-from linkgauge.run.reporter import Reporter, RunState, case_text
+from linkgauge.run.parent.reporter import Reporter, RunState, case_text
 
 
 class LiveReporter(Reporter):

@@ -18,15 +18,23 @@ from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.run.device_hold import held
-from linkgauge.run.devices import find_devices
-from linkgauge.run.fallback import end_of, started_in, taken_of
-from linkgauge.run.hosts import asked_hosts, hosts_of_job
-from linkgauge.run.info import now, run_info
-from linkgauge.run.measure import measure, whole_again
-from linkgauge.run.nodes import Nodes
-from linkgauge.run.prepare import changes, known_curves, machine_of, resumed_mpis, resumed_pending
-from linkgauge.run.prepared import Pending, Prepared, TimeLimit, on_hosts, read_launches, unsafe_settings, with_secrets
+from linkgauge.run.parent.device_hold import held
+from linkgauge.run.parent.devices import find_devices
+from linkgauge.run.parent.fallback import end_of, started_in, taken_of
+from linkgauge.run.parent.hosts import asked_hosts, hosts_of_job
+from linkgauge.run.parent.info import now, run_info
+from linkgauge.run.parent.measure import measure, whole_again
+from linkgauge.run.parent.nodes import Nodes
+from linkgauge.run.parent.prepare import changes, known_curves, machine_of, resumed_mpis, resumed_pending
+from linkgauge.run.parent.prepared import (
+    Pending,
+    Prepared,
+    TimeLimit,
+    on_hosts,
+    read_launches,
+    unsafe_settings,
+    with_secrets,
+)
 from linkgauge.store.folder import RunFolder
 
 if TYPE_CHECKING:

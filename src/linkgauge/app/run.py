@@ -281,7 +281,7 @@ def enter_allocation(nodes: str | None, hosts: str | None) -> None:
 
     It runs this very command again, in the job.
     """
-    from linkgauge.run.hosts import starts_allocation
+    from linkgauge.run.parent.hosts import starts_allocation
 
     starter = starts_allocation(nodes, hosts, os.environ)
     if starter:

@@ -22,7 +22,7 @@ from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, narrowed, side_by_side
 from linkgauge.plan.plan_file import class_weights
-from linkgauge.run.mpi_library import MpiInstallation, resolve
+from linkgauge.run.parent.mpi_library import MpiInstallation, resolve
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 _MOST_COUNTS = 1000

@@ -21,7 +21,7 @@ from linkgauge.model.quantity import format_size, parse_duration
 
 if TYPE_CHECKING:
     from linkgauge.model.case import Case
-    from linkgauge.run.devices import DeviceSet
+    from linkgauge.run.parent.devices import DeviceSet
     from linkgauge.tune.choice import Choice
     from linkgauge.tune.launches import FolderBench
     from linkgauge.tune.wanted import Wanted
@@ -114,9 +114,9 @@ def _search(
 ) -> int:  # fmt: skip
     from linkgauge.app import run_options
     from linkgauge.app.progress import reporter_for
-    from linkgauge.run.device_hold import held
-    from linkgauge.run.devices import find_devices
-    from linkgauge.run.measure import default_out
+    from linkgauge.run.parent.device_hold import held
+    from linkgauge.run.parent.devices import find_devices
+    from linkgauge.run.parent.measure import default_out
     from linkgauge.tune.choice import choose, preset_in
     from linkgauge.tune.confirm import tune
     from linkgauge.tune.exports import FOLDER, PAGE
@@ -177,9 +177,9 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
     import dataclasses
 
     from linkgauge.app.new_run import asked_plan
-    from linkgauge.run.library_choice import LOG_VARIABLES
-    from linkgauge.run.nodes import Nodes
-    from linkgauge.run.prepare import prepare
+    from linkgauge.run.parent.library_choice import LOG_VARIABLES
+    from linkgauge.run.parent.nodes import Nodes
+    from linkgauge.run.parent.prepare import prepare
     from linkgauge.tune.confirm import CHECKS
     from linkgauge.tune.wanted import Wanted
 
@@ -258,8 +258,8 @@ def _bench(
 ) -> FolderBench:  # fmt: skip
     from linkgauge.app.new_run import warn
     from linkgauge.plan.environment import shown
-    from linkgauge.run.info import run_info
-    from linkgauge.run.measure import check_out, whole_again
+    from linkgauge.run.parent.info import run_info
+    from linkgauge.run.parent.measure import check_out, whole_again
     from linkgauge.store.folder import RunFolder
     from linkgauge.tune.launches import KEY, FolderBench
 

@@ -11,7 +11,7 @@ from linkgauge.doctor.gpus import gpus_of, named
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.plan.library_settings import mpi_on_devices
-from linkgauge.run.binding import parse_core_list
+from linkgauge.run.machine.binding import parse_core_list
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 # Vendor and classes of GPUs for computing: 3D controller, other display, accelerator; a screen's card is another.

@@ -18,12 +18,12 @@ from linkgauge.doctor.check import CHECKS, FAILING, NOT_CHECKED, OK, WARNING, as
 from linkgauge.doctor.readers import Readers
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
-from linkgauge.run.devices import find_devices
-from linkgauge.run.info import machine, settings_of
-from linkgauge.run.interfaces import FIX, NETWORK_SHAPE, Interface, Network, chosen, network, wrong_choices
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.private_folder import remove_elsewhere
-from linkgauge.run.rank_words import say, shaped, words_of_ranks
+from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Interface, Network, chosen, network, wrong_choices
+from linkgauge.run.machine.private_folder import remove_elsewhere
+from linkgauge.run.parent.devices import find_devices
+from linkgauge.run.parent.info import machine, settings_of
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.rank_words import say, shaped, words_of_ranks
 from linkgauge.system.rdma_ports import rdma_ports
 
 MOST_S = 180

@@ -16,7 +16,7 @@ from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
 from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import each, whole
-from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import kfd, sysfs
 from linkgauge.system.likeness import Likeness
 
@@ -25,7 +25,7 @@ _PCI_KINDS = (0x02, 0x03, 0x06, 0x12)  # PCI base classes: network, display, bri
 _SEEN_BY_RANKS = (
     "import mpi4py; mpi4py.rc.thread_level = 'funneled'\n"
     "from mpi4py import MPI\n"
-    "from linkgauge.run.rank_words import say\n"
+    "from linkgauge.run.parent.rank_words import say\n"
     "say([MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()])\n"
 )
 
@@ -160,7 +160,7 @@ class Readers:
 
     def visible_devices(self) -> int | None:
         """How many devices the runtime shows to this process, hidden ones left out; None where it is not known."""
-        from linkgauge.run.devices import probe
+        from linkgauge.run.parent.devices import probe
 
         for kind in GPU_RUNTIMES:
             found = probe(kind)
@@ -170,13 +170,13 @@ class Readers:
 
     def why_no_sycl(self) -> str:
         """Why SYCL shows no device; empty where it shows some."""
-        from linkgauge.run.devices import probe
+        from linkgauge.run.parent.devices import probe
 
         return probe("sycl").reason
 
     def refused_peers(self) -> dict[str, str] | None:
         """Pairs of devices (`0-1`) between which peer access is refused, with the reason; None: not known."""
-        from linkgauge.run.devices import probe
+        from linkgauge.run.parent.devices import probe
 
         for kind in GPU_RUNTIMES:
             found = probe(kind)
@@ -207,7 +207,7 @@ class Readers:
 
     def ranks_seen(self) -> list[tuple[int, int]] | str:
         """(rank, size) as two ranks of this reader's MPI library see themselves; or why they could not start."""
-        from linkgauge.run.rank_words import shaped, words_of_ranks
+        from linkgauge.run.parent.rank_words import shaped, words_of_ranks
 
         if self.mpi is None:
             return self.mpi_problem or "no MPI library was found"

@@ -8,8 +8,8 @@ from linkgauge.doctor.check import FAILING, WARNING, run_checks
 from linkgauge.doctor.readers import Readers
 
 if TYPE_CHECKING:
-    from linkgauge.run.devices import DeviceSet
-    from linkgauge.run.prepared import Prepared
+    from linkgauge.run.parent.devices import DeviceSet
+    from linkgauge.run.parent.prepared import Prepared
 
 
 _ASKED = ("devices_hidden",)

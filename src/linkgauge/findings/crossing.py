@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from linkgauge.findings.facts import Facts, Measure, keys
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
-from linkgauge.findings.subjects import case_words
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 
 _SHOWN = 3

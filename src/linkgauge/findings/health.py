@@ -12,7 +12,7 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
-from linkgauge.run.observe import THROTTLE_BITS, VIOLATIONS
+from linkgauge.run.machine.observe import THROTTLE_BITS, VIOLATIONS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from linkgauge.findings.facts import Facts, Measure, keys
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
-from linkgauge.findings.subjects import case_words
 from linkgauge.findings.timeline import Timeline, timeline
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.basics import Floats

@@ -16,7 +16,7 @@ from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Measure, Obs
 from linkgauge.findings.samples import RankSeries, Samples
 from linkgauge.model.case import Case, StopRule
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.run.prepared import read_launches
+from linkgauge.run.parent.prepared import read_launches
 from linkgauge.stats.attempts import Counted, counted
 from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings

@@ -6,36 +6,34 @@ docs/reference/findings.md shows the table to users; a test keeps the two togeth
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container
+import importlib
+import pkgutil
+from collections.abc import Container, Iterator
 
+from linkgauge import findings
 from linkgauge.errors import UsageError
-from linkgauge.findings import (
-    blocks,
-    collectives,
-    crossing,
-    curves,
-    health,
-    interference,
-    known,
-    limiting,
-    locality,
-    localize,
-    moments,
-    periods,
-    ways,
-)
+from linkgauge.findings import known, moments
 from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
 
-_MODULES = (
-    crossing, moments, localize, health, interference, collectives, locality, known, ways, curves, periods, blocks,
-    limiting,
+_FIRST = (
+    "crossing", "moments", "localize", "health", "interference", "collectives", "locality", "known", "ways", "curves",
+    "periods", "blocks",
 )  # fmt: skip
-RULES: tuple[Rule, ...] = tuple(
-    rule for module in _MODULES for rule in REGISTERED.values() if rule.find.__module__ == module.__name__
-)
+"""Modules whose rules are told before the others', of what is as grave."""
+
+
+def _found() -> Iterator[Rule]:
+    """Every rule of this room: a new module with an `@rule` needs no line elsewhere."""
+    names = {module.name: f"{findings.__name__}.{module.name}" for module in pkgutil.iter_modules(findings.__path__)}
+    for name in dict.fromkeys([*_FIRST, *sorted(names)]):
+        importlib.import_module(names[name])
+        yield from (rule for rule in REGISTERED.values() if rule.find.__module__ == names[name])
+
+
+RULES: tuple[Rule, ...] = tuple(_found())
 """All rules, in the order of telling what is as grave."""
 
 

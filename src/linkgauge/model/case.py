@@ -365,7 +365,7 @@ LOAD_SETTINGS = tuple(one.name for one in _FIELDS if one.metadata.get("load") an
 CORE_NAMES: dict[str, str] = {
     one.name: one.metadata["core"] or one.name for one in _FIELDS if one.metadata["core"] != ""
 }
-"""By dimension its name in core/case_spec.h; without those that run/spec.py says in other words."""
+"""By dimension its name in core/case_spec.h; without those that run/wire/spec.py says in other words."""
 
 
 def _written() -> dict[str, Dimension]:

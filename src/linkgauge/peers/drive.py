@@ -24,8 +24,8 @@ from linkgauge.peers.ours import measure_ours
 from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Ratio, Request, Row, ratio_of_pairs
 from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
 from linkgauge.plan.environment import shown
-from linkgauge.run.private_folder import PrivateFolders
-from linkgauge.run.survivor import Survivor
+from linkgauge.run.machine.private_folder import PrivateFolders
+from linkgauge.run.parent.survivor import Survivor
 from linkgauge.store.folder import write_atomically
 from linkgauge.store.hold import LOCKED, MADE, Hold
 

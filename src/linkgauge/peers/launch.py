@@ -26,14 +26,16 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.peers.request import Request, Row
-from linkgauge.run import guard, processes
-from linkgauge.run.evidence import last_words
-from linkgauge.run.launchers.base import LaunchRequest, usable_environment
-from linkgauge.run.processes import MARK
+from linkgauge.run.launchers.base import LaunchRequest
+from linkgauge.run.machine import processes
+from linkgauge.run.machine.environment import usable_environment
+from linkgauge.run.machine.processes import MARK
+from linkgauge.run.parent import guard
+from linkgauge.run.wire.evidence import last_words
 
 if TYPE_CHECKING:
-    from linkgauge.run.mpi_library import MpiInstallation
-    from linkgauge.run.transports import LibraryVersion
+    from linkgauge.run.machine.transports import LibraryVersion
+    from linkgauge.run.parent.mpi_library import MpiInstallation
 
 _LDD_TIMEOUT_S = 20
 _MOST_SYMBOLS = 3
@@ -83,7 +85,7 @@ def our_nic(transport: str, mpi: MpiInstallation) -> Ours:
 
     EnvironmentLackingError where there is none.
     """
-    from linkgauge.run.transports import nic_version
+    from linkgauge.run.machine.transports import nic_version
 
     library = NIC_LIBRARIES[transport]
     stem = re.escape(library.file.split(".so")[0])
@@ -183,7 +185,7 @@ def _fix(program: Path, ours: Ours, theirs: Path | None) -> str:
     rebuild = f"build {program.name} with the shared library of {ours.file.parent}, without an RPATH to another"
     if ours.mpi is None:
         return f"fix: {rebuild}"
-    from linkgauge.run.mpi_library import find_all
+    from linkgauge.run.parent.mpi_library import find_all
 
     fits = [
         one.name for one in find_all() if not one.problem and theirs is not None and _same_file(one.library, theirs)
@@ -242,7 +244,7 @@ def why_other_nccl(theirs: str, runtime: str) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _our_ccl(runtime: str) -> LibraryVersion:
-    from linkgauge.run.transports import ccl_version
+    from linkgauge.run.machine.transports import ccl_version
 
     return ccl_version(runtime)
 
@@ -282,7 +284,7 @@ def started(
     """
     from linkgauge.plan.library_settings import mpi_on_devices
     from linkgauge.run.launchers import launcher_for
-    from linkgauge.run.mpi_library import resolve
+    from linkgauge.run.parent.mpi_library import resolve
 
     mpi = resolve(request.mpi) if request.mpi else None
     ours = [library, our_mpi(mpi) if mpi is not None else None]

@@ -19,7 +19,7 @@ from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
 from linkgauge.peers.request import Request, Row
 from linkgauge.peers.theirs import NVBANDWIDTH_COUNTS, Figures, Reasons
-from linkgauge.run.processes import MARK
+from linkgauge.run.machine.processes import MARK
 from linkgauge.stats.checked import checked_words, operations_checked
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def checked_so_far(out: Path) -> str:
 
 def _other_library(request: Request, run: Run) -> str:
     """Why what our ranks loaded is not what the peer's programs are given; empty where it is, or none was loaded."""
-    from linkgauge.run.mpi_library import resolve
+    from linkgauge.run.parent.mpi_library import resolve
 
     transport = str(request.rows[0].test.case["transport"])
     ours = our_nic(transport, resolve(request.mpi))

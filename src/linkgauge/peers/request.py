@@ -15,8 +15,8 @@ from typing import Literal
 
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalog import TWO_ENDED, Counts, PeerTest, usual_counts
-from linkgauge.run.private_folder import LaunchFolders
-from linkgauge.run.processes import MARK
+from linkgauge.run.machine.private_folder import LaunchFolders
+from linkgauge.run.machine.processes import MARK
 from linkgauge.stats.basics import sign_interval_ranks
 
 MIN_PAIRS = 9
@@ -127,7 +127,7 @@ class Request:
     @functools.cached_property
     def runtime(self) -> str:
         """Whose devices they are: cuda, hip, or host, whose memory is the host's."""
-        from linkgauge.run.devices import find_devices
+        from linkgauge.run.parent.devices import find_devices
 
         return find_devices(self.devices).kind
 
@@ -139,7 +139,7 @@ class Request:
         """Why the row's ranks are not those of our own cases on these hosts; empty where they are."""
         if not self.hosts or PATTERNS[row.test.case["pattern"]].pair:
             return ""
-        from linkgauge.run.devices import find_devices
+        from linkgauge.run.parent.devices import find_devices
 
         wanted = len(self.hosts) * find_devices(self.devices).count
         return "" if row.ranks == wanted else f"{row.ranks} ranks: on these hosts expected {wanted}, one a device"

@@ -22,7 +22,7 @@ from linkgauge.peers import both_ends
 from linkgauge.peers.catalog import Counts, PeerTest
 from linkgauge.peers.launch import PeerLaunch, find_program, our_nic, started
 from linkgauge.peers.request import Request, Row
-from linkgauge.run import guard
+from linkgauge.run.parent import guard
 
 Words = list[str]
 _FIELD = re.compile(r"(\S+): ([\d.]+)")
@@ -116,7 +116,7 @@ _FAMILIES = {
 def launches(request: Request, rows: Sequence[Row]) -> Iterator[PeerLaunch]:
     """A launch for each row. EnvironmentLackingError where the two sides would not use the same."""
     from linkgauge.run.launchers import launcher_for
-    from linkgauge.run.mpi_library import resolve
+    from linkgauge.run.parent.mpi_library import resolve
 
     if not request.mpi:
         raise EnvironmentLackingError(f"{request.peer} is started by an MPI library's launcher: expected --mpi")

@@ -1,10 +1,10 @@
 """Whether what a case asked of the network took effect: a class of service, GPUDirect RDMA. Proved, or not and why.
 
 A library may not know the variable of a service class, and a network may give each class the same queue. The first is
-proved here, where cards count bytes by priority (run/node_counters.py); the second is what slow-downs beside loads are
-measured for. Of GPUDirect RDMA NCCL says of each channel to another node whether its card reaches the GPU's memory
-itself (run/nccl_log.py), where it is asked (`library_choices`). Of any library the kernel may count what GPU memory was
-registered with the nodes' cards while the case went on (run/peer_memory.py): without, no card reaches it.
+proved here, where cards count bytes by priority (run/rank/node_counters.py); the second is what slow-downs beside loads
+are measured for. Of GPUDirect RDMA NCCL says of each channel to another node whether its card reaches the GPU's memory
+itself (run/machine/nccl_log.py), where it is asked (`library_choices`). Of any library the kernel may count what GPU
+memory was registered with the nodes' cards while the case went on (run/rank/peer_memory.py): without, no card reaches it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.model.case import Case
 from linkgauge.model.shape import json_object
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
-from linkgauge.run.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
-from linkgauge.run.peer_memory import HELD, REGISTERED, SUBJECT
+from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
+from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT
 from linkgauge.stats.crossing import NETWORK, Crossing
 from linkgauge.store.schema import identity_of
 

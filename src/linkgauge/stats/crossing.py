@@ -1,8 +1,8 @@
 """Whether the bytes of a case between nodes crossed the network: its nodes' cards counted them, or not.
 
 What must cross follows from the pattern and from where the ranks are (`must_cross`); what did is what the cards of the
-case's nodes counted between a look before it and one after it (run/node_counters.py), warm-up, verification and the
-ranks' own talk included. A library's headers, acknowledgements and a collective's own algorithm add to it; nothing
+case's nodes counted between a look before it and one after it (run/rank/node_counters.py), warm-up, verification and
+the ranks' own talk included. A library's headers, acknowledgements and a collective's own algorithm add to it; nothing
 takes away but another way: memory that the nodes share.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
-from linkgauge.run.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT
+from linkgauge.run.rank.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT
 from linkgauge.stats.launches import Places, nodes_of
 from linkgauge.store.schema import Identity, identity_of
 

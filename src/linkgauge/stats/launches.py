@@ -121,7 +121,7 @@ class Places:
     def of(self, launch: object, devices: Sequence[int]) -> tuple[Place, ...]:
         """Return the place of each rank of a case by the case's devices; empty where the launch stored no ranks.
 
-        As in the launch itself (run/spec.py), the k-th entry of a device is its k-th rank.
+        As in the launch itself (run/wire/spec.py), the k-th entry of a device is its k-th rank.
         """
         key = (launch, tuple(devices))
         if key not in self._known:

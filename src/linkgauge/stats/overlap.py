@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from linkgauge.run.observe import OVERLAP
+from linkgauge.run.machine.observe import OVERLAP
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
 from linkgauge.store.schema import Identity, identity_of

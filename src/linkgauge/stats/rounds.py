@@ -120,7 +120,7 @@ def _trend(times: Floats, moments: Floats) -> tuple[float, float, float]:
 
 
 def core_shares(run: Run) -> dict[int, CoreShares]:
-    """Return by repeat what the nodes' cores did beside the cases, where that was observed (run/node_counters.py).
+    """Return by repeat what the nodes' cores did beside the cases, where that was observed (run/rank/node_counters.py).
 
     Of several nodes that with the largest share of others.
     """

@@ -1,4 +1,4 @@
-"""Where the time of an application's iteration went, rank by rank, as its case stored it (`run/observe.py`)."""
+"""Where the time of an application's iteration went, rank by rank, as its case stored it (`run/machine/observe.py`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.run.observe import SPANS, STEPS
+from linkgauge.run.machine.observe import SPANS, STEPS
 from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:

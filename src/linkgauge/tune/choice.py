@@ -13,8 +13,8 @@ from linkgauge.model.quantity import is_older
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.plan.tuning_variables import safe_variable
-from linkgauge.run.mpi_library import MpiInstallation
-from linkgauge.run.prepared import Prepared
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.prepared import Prepared
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (
     Known,
@@ -211,7 +211,7 @@ def _asked(
         own = under(preset, by_network_library(table.seen, mpi))
         return asked_of_itself(settings, own, table.title, SEEN[table.seen])
     if table.seen == "nccl_log":
-        from linkgauge.run.transports import ccl_version
+        from linkgauge.run.machine.transports import ccl_version
 
         found = ccl_version(table.vendors[0])
         if found.reason:

@@ -17,8 +17,8 @@ from pathlib import Path
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.shape import exact, last_line, mapping
-from linkgauge.run.launchers.base import package_environment
-from linkgauge.run.mpi_library import MpiInstallation
+from linkgauge.run.machine.environment import package_environment
+from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.tune.table import Setting, libraries
 
 _PATIENCE_S = 30
@@ -106,7 +106,7 @@ def by_network_library(transport: str, mpi: MpiInstallation | None) -> Read:
     What an MPI library opens in MPI_Init only, as Open MPI does its UCX, is not seen. EnvironmentLackingError where
     there is none.
     """
-    from linkgauge.run.transports import nic_version
+    from linkgauge.run.machine.transports import nic_version
 
     found = nic_version(transport)
     if found.reason:

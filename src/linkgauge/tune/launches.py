@@ -22,11 +22,11 @@ from linkgauge.model.case import Case
 from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.order import shuffled
-from linkgauge.run.measure import measure
-from linkgauge.run.nccl_log import variables_read
-from linkgauge.run.prepared import Pending, TimeLimit, read_launches, write_launches
-from linkgauge.run.reporter import Reporter, case_text
-from linkgauge.run.spec import CaseEntry
+from linkgauge.run.machine.nccl_log import variables_read
+from linkgauge.run.parent.measure import measure
+from linkgauge.run.parent.prepared import Pending, TimeLimit, read_launches, write_launches
+from linkgauge.run.parent.reporter import Reporter, case_text
+from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from linkgauge.model.case import Case
 from linkgauge.model.dimension import EACH
 from linkgauge.plan.launches import LaunchSettings
-from linkgauge.run.prepared import Prepared
-from linkgauge.run.reporter import case_text
+from linkgauge.run.parent.prepared import Prepared
+from linkgauge.run.parent.reporter import case_text
 from linkgauge.store.run import Run
 from linkgauge.tune.record import Outcome
 

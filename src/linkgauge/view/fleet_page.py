@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from linkgauge.findings.check import CheckResult
-from linkgauge.findings.fleet import LEAST_SHARE, Cell, Moment, Standing, cells, moments
-from linkgauge.findings.subjects import Subject
+from linkgauge.judge.check import CheckResult
+from linkgauge.judge.fleet import LEAST_SHARE, Cell, Moment, Standing, cells, moments
+from linkgauge.judge.subjects import Subject
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart

@@ -10,8 +10,8 @@ from linkgauge.errors import RunFolderError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from linkgauge.findings.advise import Advice
     from linkgauge.findings.finding import Finding
+    from linkgauge.judge.advise import Advice
     from linkgauge.store.run import Run
 
 
@@ -57,8 +57,8 @@ def limits_known(run: Run) -> bool:
 
 def advice_of(run: Run) -> Sequence[Advice]:
     """Return what to use for which sizes, a class of devices at once; nothing where the rules end with an error."""
-    from linkgauge.findings.advise import advise
     from linkgauge.findings.read import facts_of
+    from linkgauge.judge.advise import advise
 
     try:
         return advise(facts_of(run))

@@ -12,7 +12,7 @@ import numpy as np
 
 from linkgauge import __version__
 from linkgauge.errors import UsageError, nearest
-from linkgauge.findings.compare_runs import words_of
+from linkgauge.judge.compare_runs import words_of
 from linkgauge.model.shape import json_object
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted

@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from linkgauge.errors import Exit
-from linkgauge.findings.advise import Advice
-from linkgauge.findings.check import FINDINGS
-from linkgauge.findings.compare_runs import RunComparison
-from linkgauge.findings.exporters import clean
 from linkgauge.findings.facts import rate_text
 from linkgauge.findings.finding import SEVERITIES, Finding
-from linkgauge.findings.fleet import Standing
-from linkgauge.findings.verdicts import Checked, Outcome, Verdict
+from linkgauge.judge.advise import Advice
+from linkgauge.judge.check import FINDINGS
+from linkgauge.judge.compare_runs import RunComparison
+from linkgauge.judge.exporters import clean
+from linkgauge.judge.fleet import Standing
+from linkgauge.judge.verdicts import Checked, Outcome, Verdict
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from linkgauge.findings.check import CheckResult
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.health import is_error_counter
+from linkgauge.judge.check import CheckResult
 from linkgauge.model.shape import clean, json_object
 from linkgauge.view.answer import FirstLook, task_words
 from linkgauge.view.summary import sentence

@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from linkgauge.run.private_folder import LaunchFolders
+from linkgauge.run.machine.private_folder import LaunchFolders
 
 # As launchers call ssh: options, a host, and words that a shell there puts together.
 _SHELL = """#!/bin/sh

@@ -1,0 +1,1 @@
+"""What runs amount to: `check`, baselines, fleets, requirements, two runs compared, advice, and their export."""

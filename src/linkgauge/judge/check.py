@@ -1,0 +1,177 @@
+"""`check`: runs against what is known of their kind, a baseline, a system or rules, their faults, and each other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from linkgauge.errors import UsageError
+from linkgauge.findings import rules as rule_table
+from linkgauge.findings.finding import Finding
+from linkgauge.findings.known import TOLERANCE, held_against
+from linkgauge.judge.baseline import check_baseline, is_baseline, read_baseline
+from linkgauge.judge.fleet import LEAST_NODES, Standing, check_fleet, standings
+from linkgauge.judge.requirements import (
+    RULES,
+    check_rules,
+    check_system,
+    failed_verdicts,
+    finding_verdict,
+    read_rules,
+)
+from linkgauge.judge.siblings import CORES_SLOWER, check_collectives, check_limits, check_siblings
+from linkgauge.judge.subjects import Subject
+from linkgauge.judge.verdicts import Checked, Verdict
+from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.shape import read_toml
+from linkgauge.stats.checked import checked_words
+
+Judge = Callable[[Subject], tuple[list[Verdict], list[str], int]]
+
+FINDINGS = "findings"
+"""The source of verdicts that come from faults."""
+BURN_IN = ("drifting", "throttled", "errors_rose")
+"""What a run under the `duration` stop rule is judged by beside its faults."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckResult:
+    """What `check` found: verdicts, all findings, and the fleet's standings where there are enough nodes."""
+
+    checked: Checked
+    findings: tuple[Finding, ...]
+    standings: tuple[Standing, ...]
+
+
+def check(
+    subjects: Sequence[Subject],
+    against: str,
+    *,
+    tolerance: float = TOLERANCE,
+    margin: float | None = None,
+    with_findings: bool = True,
+) -> CheckResult:
+    """Judge runs. `against`: a baseline, a file of rules, a system's name or file, or empty.
+
+    Without it each run is judged by what is known of that kind of machine, else by its own siblings and limits, and
+    four runs or more by each other. UsageError for what cannot be read.
+    """
+    found: dict[str, list[Finding]] = {}
+    for subject in subjects if with_findings else ():
+        burn_in = _reads_samples(subject)
+        # Only what can count: rules that never tell a fault are asked by 'linkgauge findings'.
+        asked = {rule.name for rule in rule_table.RULES if rule.faults or (burn_in and rule.name in BURN_IN)}
+        found[subject.name] = rule_table.apply(subject.facts, burn_in, asked)
+    verdicts: list[Verdict] = []
+    notes: list[str] = []
+    unrequired = 0
+    judge = _judge(against, tolerance, margin, fleet=len(subjects) >= LEAST_NODES)
+    for subject in subjects:
+        new, more, without = judge(subject)
+        verdicts += new
+        notes += more
+        unrequired += without
+        verdicts += _faults(subject, found.get(subject.name, []))
+        if subject.facts.lost:
+            why = f"lost since the run folder is damaged: 'linkgauge run --resume {subject.name}' measures them again"
+            verdicts.append(subject.verdict("unknown", f"{subject.facts.lost} cases", why, "the run folder"))
+    places = standings(subjects)
+    if not against and len(subjects) >= LEAST_NODES:
+        how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
+        notes.append(f"{how}.")
+    verdicts += check_fleet(places)
+    if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
+        notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
+    findings = tuple(finding for each in found.values() for finding in each)
+    return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes))), findings, tuple(places))
+
+
+_GROUPS: dict[str, Callable[[PatternTraits], bool]] = {
+    "GPU pairs": lambda one: one.ranks == "2",
+    "collectives": lambda one: one.collective,
+    "host copies": lambda one: bool(one.host_ways),
+    "memory": lambda one: one.within_device,
+}
+
+
+def _not_judged(subject: Subject, verdicts: Sequence[Verdict]) -> list[str]:
+    """Of what was measured the groups of patterns that no verdict is about."""
+    judged = {dict(one.labels).get("pattern", "") for one in verdicts}
+    measured = {measure.pattern for measure in subject.facts.measures}
+    groups = {name: {one for one in measured if belongs(PATTERNS[one])} for name, belongs in _GROUPS.items()}
+    return [name for name, these in groups.items() if these and not judged & these]
+
+
+def _reads_samples(subject: Subject) -> bool:
+    """Burn-in runs are judged by how they change over time, which only their samples show."""
+    return any(measure.case.stop.rule == "duration" for measure in subject.facts.measures)
+
+
+def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
+    burn_in = BURN_IN if _reads_samples(subject) else ()
+    return [
+        finding_verdict(f.rule, f, FINDINGS, subject)
+        for f in found
+        if (f.severity == "fault" or f.rule in burn_in) and f.rule != "failed_cases"  # these count case by case
+    ]
+
+
+def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Verdict], list[str], int]:
+    """Judge a run by what is known of that kind of machine, else by its own siblings and limits, and say which."""
+    kind = subject.facts.likeness
+    why = "no described system is like this machine, by devices and links"
+    if kind is not None:
+        name = f"{kind.system.name} ({kind.words})"
+        if held_against(subject.facts, kind.system, tolerance)[0]:
+            verdicts, notes, without = check_system(subject, kind.system, tolerance)
+            said = f"Judged by what is known of {name}: {1 - tolerance:.0%} of the shares measured there"
+            more = _not_judged(subject, verdicts)
+            said += f"; not judged: {', '.join(more)}." if more else "."
+            return verdicts, [said, *notes], without
+        why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
+    verdicts = failed_verdicts(subject, "its own cases")
+    if fleet:
+        return verdicts, [], 0
+    verdicts += [*check_siblings(subject), *check_limits(subject), *check_collectives(subject)]
+    notes = [f"Judged by its own siblings and limits: {why}."]
+    if subject.facts.unjudged:
+        notes = [f"Judged by its own siblings alone: {subject.facts.unjudged}."]
+    if subject.facts.are_cores(sorted(subject.facts.devices)):
+        named = f"named only where they take {1 + CORES_SLOWER:g} times as long"
+        notes = [f"Judged by its own siblings: host devices are cores, {named}."]
+    return verdicts, notes, 0
+
+
+def _judge(against: str, tolerance: float, margin: float | None, fleet: bool) -> Judge:
+    path = Path(against)
+    if not against:
+        return lambda subject: _by_itself(subject, tolerance, fleet)
+    if path.is_dir():
+        raise UsageError(
+            f"--against '{against}' is a folder: expected a baseline, made of runs with 'linkgauge baseline RUN... -o "
+            f"FILE', a system or a file of rules"
+        )
+    if path.is_file() and is_baseline(path):
+        baseline = read_baseline(path)
+
+        def by_baseline(subject: Subject) -> tuple[list[Verdict], list[str], int]:
+            verdicts, notes, unknown = check_baseline(subject, baseline, margin=margin)
+            return verdicts + failed_verdicts(subject, baseline.place), notes, unknown
+
+        return by_baseline
+    if path.is_file() and path.suffix == ".toml" and _has_rules(path):
+        rules = read_rules(path)
+        return lambda subject: check_rules(subject, rules, str(path), lambda: rule_table.apply(subject.facts))
+    from linkgauge.system import catalog
+
+    system = catalog.load(against)
+    return lambda subject: check_system(subject, system, tolerance)
+
+
+def _has_rules(path: Path) -> bool:
+    try:
+        return "rule" in read_toml(path, RULES)
+    except UsageError:
+        return False

@@ -1,0 +1,211 @@
+"""Two runs compared case by case, and pooled by device, pair, transport and as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from linkgauge.apps.catalog import label
+from linkgauge.judge.left_out import left_out_keys
+from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.stats.compare import Comparison, Shift, compare_repeats, hierarchical_bootstrap, pool_repeats
+from linkgauge.stats.launches import device_noun, shown_transports
+from linkgauge.stats.match import Matched, Repeats, match_runs, repeats_of
+
+if TYPE_CHECKING:
+    from linkgauge.store.run import Run
+
+Dependence = Literal["positive", "any"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseShift:
+    """One case of both runs. `case_key` is the second run's."""
+
+    case_key: str
+    launch_key: str
+    words: str
+    dimensions: Mapping[str, Any]
+    comparison: Comparison
+    bootstrap: Shift | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolShift:
+    """All cases of one device, pair or transport, or of the run."""
+
+    kind: str
+    name: str
+    cases: int
+    comparison: Comparison
+
+
+@dataclasses.dataclass(frozen=True)
+class RunComparison:
+    """What `compare` says: cases, pools, what has no partner, and how devices were matched."""
+
+    how: str
+    notes: tuple[str, ...]
+    cases: tuple[CaseShift, ...]
+    pools: tuple[PoolShift, ...]
+    failed: tuple[tuple[str, str], ...]
+    only_first: int
+    only_second: int
+
+    def count(self, verdict: str) -> int:
+        """Return how many cases have this verdict."""
+        return sum(case.comparison.verdict == verdict for case in self.cases)
+
+
+def compare_runs(
+    first: Run,
+    second: Run,
+    level: float = 0.05,
+    margin: float = 0.01,
+    dependence: Dependence = "positive",
+    bootstrap: bool = False,
+) -> RunComparison:
+    """Compare the second run with the first. Shifts are of times: +0.03 is 3 % slower than the first."""
+    matched = match_runs(_repeats(first), _repeats(second), first.launches.to_pylist(), second.launches.to_pylist())
+    keys = list(matched.pairs)
+    launches = second.launches.to_pylist()
+    shown, noun = shown_transports(launches), device_noun(launches)
+    sides = [[matched.pairs[key][side].median_ns for key in keys] for side in (0, 1)]
+    compared = compare_repeats(
+        [list(v.values()) for v in sides[0]], [list(v.values()) for v in sides[1]], level, margin, dependence
+    )
+    resampled = _bootstraps(first, second, matched, keys) if bootstrap else {}
+    cases = tuple(
+        CaseShift(key[0], key[1], words_of(matched.pairs[key][1].dimensions, shown), matched.pairs[key][1].dimensions,
+                  comparison,
+                  resampled.get(key))
+        for key, comparison in zip(keys, compared, strict=True)
+    )  # fmt: skip
+    failed = tuple(
+        (
+            words_of(b.dimensions, shown),
+            f"{', '.join(sorted(set(b.failures)))} in the second run, measured in the first",
+        )
+        for a, b in matched.pairs.values()
+        if b.failures and not b.median_ns and a.median_ns
+    )
+    pools = _pools(keys, matched, sides, level, margin, dependence, shown, noun)
+    notes = (*matched.notes, *_left_out_notes(first, second, matched))
+    return RunComparison(matched.how, notes, cases, pools, failed, len(matched.only_first), len(matched.only_second))
+
+
+def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
+    """Say how many cases without a partner are so since the other run's curves ended before."""
+    notes = []
+    for name, other, only, run in (
+        ("first", "second", matched.only_first, second),
+        ("second", "first", matched.only_second, first),
+    ):
+        spared = {case_key for case_key, _ in only} & left_out_keys(run.cases.to_pylist())
+        if spared:
+            notes.append(
+                f"{len(spared)} cases of the {name} run have no partner, since curves of the {other} ended before or "
+                f"were full at another size"
+            )
+    return notes
+
+
+def _repeats(run: Run) -> dict[tuple[str, str], Repeats]:
+    from linkgauge.stats.summary import summarize
+
+    return repeats_of(summarize(run).to_pylist())
+
+
+def _pools(
+    keys: Sequence[tuple[str, str]],
+    matched: Matched,
+    sides: list[list[dict[int, float]]],
+    level: float,
+    margin: float,
+    dependence: Dependence,
+    shown: Mapping[str, str],
+    noun: str,
+) -> tuple[PoolShift, ...]:
+    kinds: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
+        "run": lambda d: ["all cases"],
+        "transport": lambda d: [shown.get(d["transport"], d["transport"])],
+        "device": lambda d: [f"{noun} {device}" for device in sorted(set(d["devices"]))],
+        "pair": lambda d: (
+            ["pair " + "-".join(map(str, sorted(set(d["devices"]))))] if len(set(d["devices"])) == 2 else []
+        ),
+    }
+    result: list[PoolShift] = []
+    for kind, names_of in kinds.items():
+        members: dict[str, list[int]] = {}
+        for index, key in enumerate(keys):
+            for name in names_of(matched.pairs[key][1].dimensions):
+                members.setdefault(name, []).append(index)
+        if not members or (kind != "run" and len(members) < 2):
+            continue
+        pooled = [pool_repeats(sides[0], sides[1], indices) for indices in members.values()]
+        compared = compare_repeats([a for a, _ in pooled], [b for _, b in pooled], level, margin / 2, dependence)
+        result += [PoolShift(kind, name, len(members[name]), c) for name, c in zip(members, compared, strict=True)]
+    return tuple(result)
+
+
+def _bootstraps(
+    first: Run, second: Run, matched: Matched, keys: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Shift]:
+    """Return the hierarchical bootstrap's shift of each case that both sides repeated, from the headline series."""
+    from linkgauge.model.patterns import pattern
+    from linkgauge.stats.series import headline, one_node, run_blocks
+
+    held: list[dict[tuple[str, str], list[np.ndarray[Any, Any]]]] = [{}, {}]
+    for side, run in enumerate((first, second)):
+        nodes = one_node(run)
+        # The keys of the first run are those before devices were matched; its dimensions tell the case of the second.
+        own = {
+            (matched.pairs[key][side].dimensions["case_key"], *identity): key
+            for key in keys
+            for identity in matched.pairs[key][side].identities
+        }
+        for identity, block in run_blocks(run):
+            key = own.get(identity)
+            if key is None:
+                continue
+            dimensions = matched.pairs[key][side].dimensions
+            measured = block.only(block.measured)
+            series, _ = headline(
+                measured,
+                pattern(dimensions["pattern"]),
+                dimensions["ranks"],
+                dimensions["root"],
+                nodes.get(identity[1], True),
+                dimensions["groups"],
+            )
+            if series.size:
+                held[side].setdefault(key, []).append(series)
+    return {
+        key: hierarchical_bootstrap(held[0][key], held[1][key], resamples=1000)
+        for key in keys
+        if len(held[0].get(key, ())) >= 2 and len(held[1].get(key, ())) >= 2
+    }
+
+
+def words_of(dimensions: Mapping[str, Any], shown: Mapping[str, str]) -> str:
+    """Return what a user calls a case, from its dimensions; `shown` is what its run's transports are called."""
+    devices = list(dimensions["devices"])
+    where = "-".join(map(str, devices)) if len(devices) <= 8 else f"{devices[0]}..{devices[-1]}"
+    named = ("path", "algorithm", "service_class", "gpudirect")
+    settings = [f"{name} {dimensions[name]}" for name in named if dimensions.get(name)]
+    memories = [dimensions.get(name) or "device" for name in ("source_memory", "target_memory")]
+    app = dimensions.get("app")
+    words = [
+        shown.get(dimensions["transport"], dimensions["transport"]),
+        dimensions.get("variant") or "",
+        label(str(app)) if app else dimensions["pattern"],
+        *settings,
+        "" if memories == ["device", "device"] else f"{' to '.join(dict.fromkeys(memories))} memory",
+        "" if app else size_text(int(dimensions["size"])),
+        where,
+        f"beside {dimensions['background']}" if dimensions.get("background") else "",
+    ]
+    return " ".join(word for word in words if word)

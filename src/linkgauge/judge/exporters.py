@@ -1,0 +1,109 @@
+"""Verdicts for other programs: JSON, JUnit, and Prometheus' textfile format. Text from run folders is never trusted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from linkgauge.findings.finding import Finding
+from linkgauge.judge.verdicts import Checked, Verdict
+
+_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def clean(text: str) -> str:
+    """Return text without control characters, on one line: what a terminal or an XML file may hold."""
+    return " ".join(_NOT_TEXT.sub("?", text).split())
+
+
+def as_json(checked: Checked, findings: Sequence[Finding]) -> str:
+    """Return verdicts and findings as JSON."""
+    return json.dumps(
+        {
+            "exit_status": checked.exit_status,
+            "fail": checked.count("fail"),
+            "pass": checked.count("pass"),
+            "unknown": checked.count("unknown"),
+            "without_requirement": checked.unrequired,
+            "notes": list(checked.notes),
+            "verdicts": [verdict.as_json() for verdict in checked.verdicts],
+            "findings": [finding.as_json() for finding in findings],
+        },
+        indent=1,
+    )
+
+
+def as_junit(checked: Checked) -> str:
+    """Return verdicts as a JUnit file: one test case a verdict, what could not be judged as skipped."""
+    counts = {name: checked.count(name) for name in ("fail", "unknown")}
+    suite = ElementTree.Element(
+        "testsuite",
+        name="linkgauge check",
+        tests=str(len(checked.verdicts)),
+        failures=str(counts["fail"]),
+        errors="0",
+        skipped=str(counts["unknown"]),
+    )
+    for verdict in checked.verdicts:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=clean(verdict.host or verdict.run), name=clean(verdict.what)
+        )
+        if verdict.outcome == "fail":
+            ElementTree.SubElement(case, "failure", message=clean(verdict.reason)).text = clean(
+                f"against {verdict.source}"
+            )
+        elif verdict.outcome == "unknown":
+            ElementTree.SubElement(case, "skipped", message=clean(verdict.reason))
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
+    """Return the textfile collector's format: what was measured and required, and what fell short."""
+    lines: list[str] = []
+
+    def metric(name: str, kind: str, help_text: str, rows: Sequence[tuple[dict[str, str], float]]) -> None:
+        if rows:
+            lines.append(f"# HELP {name} {help_text}")
+            lines.append(f"# TYPE {name} {kind}")
+            lines.extend(f"{name}{_labels(labels)} {value:.10g}" for labels, value in dict(_unique(rows)).values())
+
+    metric("linkgauge_check_exit_status", "gauge", "0 PASS, 1 FAIL, 3 UNKNOWN.",
+           [({}, float(checked.exit_status))])  # fmt: skip
+    rows = [({"outcome": name}, float(checked.count(name))) for name in ("pass", "fail", "unknown")]
+    metric("linkgauge_check_verdicts", "gauge", "Requirements by outcome.", rows)
+    rated = [v for v in checked.verdicts if v.unit == "B/s" and v.measured is not None and v.case_key]
+    timed = [v for v in checked.verdicts if v.unit == "ns" and v.measured is not None and v.case_key]
+    metric("linkgauge_case_goodput_bytes_per_second", "gauge", "Median goodput of a case.",
+           [(_case(v), v.measured or 0.0) for v in rated])  # fmt: skip
+    metric("linkgauge_case_required_bytes_per_second", "gauge", "Goodput that is required of it.",
+           [(_case(v), v.required or 0.0) for v in rated])  # fmt: skip
+    metric("linkgauge_case_time_seconds", "gauge", "Median time of a case without goodput.",
+           [(_case(v), (v.measured or 0.0) / 1e9) for v in timed])  # fmt: skip
+    metric("linkgauge_case_failed", "gauge", "1 for each case that fails its requirement.",
+           [(_case(v), 1.0) for v in checked.verdicts if v.outcome == "fail" and v.case_key])  # fmt: skip
+    alarms = [f for f in findings if f.severity != "note"]
+    metric("linkgauge_finding", "gauge", "1 for each finding that is no note.",
+           [({"rule": f.rule, "severity": f.severity, "subject": f.subject}, 1.0) for f in alarms])  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _unique(rows: Sequence[tuple[dict[str, str], float]]) -> list[tuple[str, tuple[dict[str, str], float]]]:
+    """Key rows by their labels: the format allows each series once."""
+    return [(_labels(labels), (labels, value)) for labels, value in rows]
+
+
+def _case(verdict: Verdict) -> dict[str, str]:
+    return {"host": verdict.host, "case_key": verdict.case_key, **dict(verdict.labels)}
+
+
+def _labels(labels: dict[str, str]) -> str:
+    if not labels:
+        return ""
+    parts = []
+    for name, value in labels.items():
+        text = clean(value).replace("\\", "\\\\").replace('"', '\\"')
+        parts.append(f'{name}="{text}"')
+    return "{" + ",".join(parts) + "}"

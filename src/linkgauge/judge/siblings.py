@@ -1,0 +1,291 @@
+"""A run against itself: each device and pair against those that its system maps to it, over all cases together.
+
+For machines of which nothing is known. One case of a class may be off by chance, and on host devices, which are cores
+that others use too, by a lot; a device or pair that is slow is so in most of its cases.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Container, Hashable, Mapping, Sequence
+
+import numpy as np
+
+from linkgauge.findings.collectives import LEAST_OF_LIMIT, shares_of_limits
+from linkgauge.findings.facts import Facts, Measure, rate_text
+from linkgauge.findings.filled import filled
+from linkgauge.findings.naming import case_words, task_words
+from linkgauge.judge.subjects import Subject
+from linkgauge.judge.verdicts import Verdict
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.transports import over_host
+from linkgauge.stats.alike import members_text, scope_of_case, stands_out
+from linkgauge.stats.basics import robust_scale
+
+LEAST_SIZE = 1 << 18
+"""Below it what is measured is the start of a copy, not the way that it goes."""
+_LEAST_MEMBERS = 3  # of two it cannot be told which is slow
+CORES_SLOWER = 1.0
+"""Host devices are cores that other programs share: one is named only where it is slower than its class by this."""
+_CORES_CASES = 3
+_AGREE = 0.75
+
+Members = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """One member of a class: by how much its cases take longer than its class's lower quartile, as a logarithm."""
+
+    devices: Members
+    excesses: tuple[float, ...]
+    half_width: float
+
+    @property
+    def excess(self) -> float:
+        """The median over its cases."""
+        return float(np.median(self.excesses))
+
+
+@dataclasses.dataclass(frozen=True)
+class SlowMember:
+    """What is slow: pairs or devices in words, the members that say so, and by which share of the class's time."""
+
+    name: str
+    members: tuple[Standing, ...]
+    share: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassStanding:
+    """A class over all its cases: `spread` is by how much its members that do not stand out lie apart, as a share."""
+
+    name: str
+    cases: int
+    members: tuple[Standing, ...]
+    slow: tuple[SlowMember, ...]
+    spread: float
+
+
+def class_standings(facts: Facts) -> list[ClassStanding]:
+    """Return how the members of each class stand, for classes of three or more that were measured alike."""
+    cases: dict[Hashable, dict[Hashable, dict[Members, Measure]]] = {}
+    for measure in facts.measures:
+        if not _judged(measure):
+            continue
+        dims = measure.dims
+        scope = "" if facts.are_cores(measure.devices) else scope_of_case(dims)
+        alike = (scope, facts.classes.of(dims))
+        cases.setdefault(alike, {}).setdefault((measure.settings, measure.size), {})[measure.devices] = measure
+    result = []
+    for of_class in cases.values():
+        full = [case for case in of_class.values() if len(case) >= _LEAST_MEMBERS and _is_filled(facts, case)]
+        if full:
+            result.append(_standing(facts, full))
+    return result
+
+
+def _judged(measure: Measure) -> bool:
+    pattern = PATTERNS[measure.pattern]
+    pair = pattern.ranks == "2" and len(set(measure.devices)) == 2
+    alone = measure.ranks == 1 and bool(pattern.host_ways)
+    return (pair or alone) and measure.case.via < 0 and measure.size >= LEAST_SIZE and not pattern.latency_only
+
+
+def _is_filled(facts: Facts, case: Mapping[Members, Measure]) -> bool:
+    """Whether the links are what limits a class's case; host devices have none, and only their copies are compared."""
+    measures = list(case.values())
+    if facts.are_cores(measures[0].devices):
+        return True
+    return all(filled(facts, measures, [()] * len(measures), [_way_rate(facts, m) for m in measures]))
+
+
+def _way_rate(facts: Facts, measure: Measure) -> float | None:
+    """Return the data rate of the narrowest links on a case's way in bytes per second, None where it is not known."""
+    wiring = facts.wiring
+    if wiring is None or not facts.on_one_node(measure):
+        return None
+    devices = facts.ordinals(measure)
+    if measure.ranks == 1:
+        return wiring.host_rates.get(devices[0])
+    way = wiring.way(devices[0], devices[1], over_host(measure.transport, measure.case.path))
+    return None if way is None else way.rate
+
+
+def _standing(facts: Facts, cases: Sequence[Mapping[Members, Measure]]) -> ClassStanding:
+    excesses: dict[Members, list[float]] = {}
+    widths: dict[Members, list[float]] = {}
+    for case in cases:
+        level = float(np.quantile([math.log(m.time_ns) for m in case.values()], 0.25))
+        for devices, measure in case.items():
+            excesses.setdefault(devices, []).append(math.log(measure.time_ns) - level)
+            widths.setdefault(devices, []).append(min(1.0, measure.half_width))
+    standings = [
+        Standing(devices, tuple(found), _half_width(found, widths[devices])) for devices, found in excesses.items()
+    ]
+    cores = facts.are_cores(sorted({d for devices in excesses for d in devices}))
+    out = stands_out([math.exp(-s.excess) for s in standings], [s.half_width for s in standings])
+    rest = [s for i, s in enumerate(standings) if i not in out]
+    level = float(np.median([s.excess for s in rest]))
+    slow = [standings[i] for i in out if standings[i].excess > level]
+    slow = [s for s in slow if _sure(s, level, cores)]
+    ends = [s.excess for s in standings if s not in slow]
+    return ClassStanding(
+        members_text([s.devices for s in standings], facts.noun),
+        len(cases),
+        tuple(standings),
+        tuple(_named(standings, slow, level, facts.noun)),
+        math.expm1(max(ends) - min(ends)),
+    )
+
+
+def _half_width(excesses: Sequence[float], widths: Sequence[float]) -> float:
+    """Return that of the median's 95 % interval: of what its cases differ by, or of the measurements themselves."""
+    count = len(excesses)
+    between = 1.96 * 1.2533 * robust_scale(excesses) / math.sqrt(count)
+    return max(between, float(np.median(widths)) / math.sqrt(count))
+
+
+def _sure(one: Standing, level: float, cores: bool) -> bool:
+    """Whether a member that stands out is slow in most of its cases, and on host devices far enough beyond load."""
+    share = one.excess - level
+    agree = float(np.mean([excess - level > share / 2 for excess in one.excesses])) >= _AGREE
+    return agree and (not cores or (share > math.log1p(CORES_SLOWER) and len(one.excesses) >= _CORES_CASES))
+
+
+def _named(every: Sequence[Standing], slow: Sequence[Standing], level: float, noun: str) -> list[SlowMember]:
+    """Name a device where all of its pairs are slow, or all that it sends or receives; else the pairs themselves."""
+    left = list(slow)
+    found: list[SlowMember] = []
+    while left:
+        best: tuple[str, list[Standing]] | None = None
+        for words, chosen in _candidates(every, noun):
+            mine = [s for s in chosen if s in left]
+            if len(chosen) >= 2 and all(s in slow for s in chosen) and (best is None or len(mine) > len(best[1])):
+                best = (words, mine)
+        if best is None or len(best[1]) < 2:
+            best = (_pair_words(left[0].devices, noun), [left[0]])
+        share = math.expm1(float(np.median([s.excess for s in best[1]])) - level)
+        found.append(SlowMember(best[0], tuple(best[1]), share))
+        left = [s for s in left if s not in best[1]]
+    return found
+
+
+def _candidates(every: Sequence[Standing], noun: str) -> list[tuple[str, list[Standing]]]:
+    """Return what several pairs have in common: both ways of two devices, what a device sends or receives, or all."""
+    pairs = [s for s in every if len(s.devices) == 2]
+    ends = sorted({device for s in pairs for device in s.devices})
+    result = [(f"{noun} {d}", [s for s in pairs if d in s.devices]) for d in ends]
+    result += [(f"what {noun} {d} sends", [s for s in pairs if s.devices[0] == d]) for d in ends]
+    result += [(f"what {noun} {d} receives", [s for s in pairs if s.devices[1] == d]) for d in ends]
+    result += [
+        (f"pair {a}-{b}, both ways", [s for s in pairs if set(s.devices) == {a, b}])
+        for a in ends
+        for b in ends
+        if a < b
+    ]
+    return result
+
+
+def _pair_words(devices: Members, noun: str) -> str:
+    return f"{noun} {devices[0]}" if len(devices) == 1 else f"pair {'-'.join(map(str, devices))}"
+
+
+def check_siblings(subject: Subject) -> list[Verdict]:
+    """Return a verdict for each class, or for what stands out of it."""
+    verdicts = []
+    for one in class_standings(subject.facts):
+        source = "its siblings"
+        if not one.slow:
+            reason = f"alike within {one.spread:.1%} over {_cases(one.cases)}"
+            verdicts.append(subject.verdict("pass", one.name, reason, source))
+        for slow in one.slow:
+            devices = tuple(sorted({device for s in slow.members for device in s.devices}))
+            count = len(slow.members[0].excesses)
+            reason = f"its cases take {slow.share:+.0%} against those of {one.name} ({_cases(count)} each)"
+            shortfall = slow.share / (1 + slow.share)
+            verdicts.append(subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall))
+    return verdicts
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'' if count == 1 else 's'}"
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+LEAST_OF_BOUND = 0.5
+"""What the best mechanism of a way must reach of its bound: of healthy machines that anyone measured none gave less
+than 0.7 (docs/results, the papers' tables), and half of a link's lanes unused leave less than that."""
+_FULL_SIZE = 16 << 20
+_WAYS = ("unidirectional", "bidirectional", "host_to_device", "device_to_host")
+
+
+def check_limits(subject: Subject) -> list[Verdict]:
+    """Return for each way (pattern and class of devices) whether its best mechanism comes near what the links allow.
+
+    Of the largest size that was measured, from 16 MiB on; ways without a known bound are left out.
+    """
+    facts = subject.facts
+    ways: dict[Hashable, list[Measure]] = {}
+    for measure in facts.measures:
+        single = measure.ranks == 1 or len(set(measure.devices)) == 2
+        # One pair fills its own NICs at most, and what bounds it between nodes is all of a node's.
+        wanted = measure.pattern in _WAYS and single and measure.case.via < 0 and facts.on_one_node(measure)
+        if wanted and measure.size >= _FULL_SIZE and measure.goodput:
+            dims = measure.dims
+            if measure.ranks == 2 and scope_of_case(dims) == "host":
+                continue  # staging is never the best way where a direct one exists, and has no better where none does
+            ways.setdefault((measure.pattern, facts.classes.of(dims)), []).append(measure)
+    verdicts = []
+    for measures in ways.values():
+        size = max(m.size for m in measures)
+        full = [m for m in measures if m.size == size]
+        shares = [((m.goodput or 0.0) / bound, m, bound) for m in full if (bound := _bound(facts, m))]
+        best: dict[str, list[tuple[float, Measure, float]]] = {}
+        for share, measure, bound in shares:
+            best.setdefault(measure.label, []).append((share, measure, bound))
+        if not best:
+            continue
+        found = max(best.values(), key=lambda items: float(np.median([share for share, _, _ in items])))
+        share, (_, one, bound) = float(np.median([share for share, _, _ in found])), found[0]
+        short = share < LEAST_OF_BOUND
+        name = f"{one.pattern} on {members_text([m.devices for _, m, _ in found], facts.noun)}"
+        reason = f"{one.label} reaches {share:.0%} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
+        verdicts.append(
+            subject.verdict("fail" if short else "pass", name, reason, "its limits", devices=one.devices,
+                            shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
+        )  # fmt: skip
+    return verdicts
+
+
+def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Verdict]:
+    """Return a verdict for each library's large collective that stays below the least share of what the links allow.
+
+    One that reaches it is not judged by that: without a share that is known of its kind, a slow one may reach it too.
+    Less those whose case is judged already, by its key.
+    """
+    verdicts = []
+    for share, measure, bound in shares_of_limits(subject.facts):
+        if measure.case_key in judged:
+            continue
+        limit = bound.value_bytes_per_s or 0.0
+        if share / max(1e-9, 1 - measure.half_width) >= LEAST_OF_LIMIT:
+            continue
+        allowed = f"{share:.0%} of {rate_text(limit)}, what the links allow ({bound.rule})"
+        reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is required"
+        verdicts.append(
+            subject.verdict(
+                "fail", case_words(measure), reason, "its limits", measure,
+                measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
+                shortfall=1 - share / LEAST_OF_LIMIT,
+            )
+        )  # fmt: skip
+    return verdicts
+
+
+def _bound(facts: Facts, measure: Measure) -> float | None:
+    found = facts.bound(measure)
+    return None if found is None else found.value_bytes_per_s

@@ -1,0 +1,1 @@
+"""What both ends know of the machine: processes, private folders, cores, interfaces, counters of devices."""

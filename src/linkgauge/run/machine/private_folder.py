@@ -1,0 +1,313 @@
+"""Private folders of a launch, so that nothing of it is left behind, and what a killed parent left is cleaned later.
+
+Communication libraries put files in TMPDIR and in /dev/shm, and leave them there when they are killed. Each launch has
+a folder of its own for either, below one that names the parent's process; `clean_leftovers` removes what belongs to
+parents that no longer run, ending their processes first. The parent holds a lock on its folder's owner file: that tells
+whether it lives where its process id tells nothing, in another PID namespace. Files that a library makes in /dev/shm
+under its own name (MPICH does) are found in the ranks' memory maps, and removed once the ranks are gone; those of ranks
+that died before anybody looked, by that name and their age. None goes that a process has open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from linkgauge import owner
+from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.files import temporary_folder
+from linkgauge.model.shape import each, exact, read_json
+from linkgauge.owner import Owner
+from linkgauge.run.machine import processes
+
+SHARED_MEMORY = Path("/dev/shm")
+OWNER = "owner.json"
+_SEGMENTS = "segments.json"
+_NAMELESS = ".new-"  # in the making, or being removed
+_YOUNG_S = 600.0  # whose process cannot be told
+_ATTEMPTS = 20
+# How MPICH, Intel MPI, UCX and NCCL begin the names of theirs: no setting but UCX's gives them another place.
+_LIBRARIES_SEGMENTS = ("mpich_shm_", "Intel_MPI_", "ucx_shm_posix_", "nccl-")
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchFolders:
+    """The folders of one launch. `temporary` is its TMPDIR, `segments` lies in shared memory where there is some."""
+
+    temporary: Path
+    segments: Path
+    token: str  # in every process' environment as LINKGAUGE_LAUNCH: what is left of the launch is found by it
+
+
+class PrivateFolders:
+    """All private folders of one parent process; `close` removes them."""
+
+    def __init__(self, bases: list[Path] | None = None) -> None:
+        """Make the parent's folders in the temporary folder and in shared memory (or in `bases`)."""
+        self._owner = Owner.this_process()
+        self._roots = [_make_root(base, self._owner) for base in (bases or default_bases())]
+        self._noting = threading.Lock()  # of launches beside each other
+        self._segments: set[str] = set()  # as noted, also where the file could not be written
+        self._began: dict[Path, float] = {}  # launches, by their temporary folder
+
+    @property
+    def temporary(self) -> Path:
+        """The parent's folder in the temporary folder."""
+        return self._roots[0].path
+
+    def launch(self, number: int) -> LaunchFolders:
+        """New folders for launch `number`, short enough for the Unix sockets that launchers put there."""
+        folders = [root.path / f"{number}" for root in self._roots]
+        for folder in folders:
+            folder.mkdir(mode=0o700)
+        self._began[folders[0]] = folders[0].stat().st_mtime
+        return LaunchFolders(folders[0], folders[-1], f"{self._owner.mark}{number}")
+
+    def note_segments(self, paths: list[Path]) -> None:
+        """Store which files outside of these folders the launch's ranks have mapped, for a later clean-up."""
+        with self._noting:
+            new = self._segments | {str(path) for path in paths}
+            if new != self._segments:
+                self._segments = new
+                with contextlib.suppress(OSError):
+                    (self.temporary / _SEGMENTS).write_text(json.dumps(sorted(new)))
+
+    def remove_launch(self, folders: LaunchFolders) -> None:
+        """Remove a launch's folders, and the segments noted or unsaid that no process has open any more."""
+        began = self._began.pop(folders.temporary, time.time())
+        for folder in (folders.temporary, folders.segments):
+            shutil.rmtree(folder, ignore_errors=True)
+        _remove_segments(self._segments | _unsaid_segments(began))
+
+    def close(self) -> None:
+        """Remove everything."""
+        _remove_segments(self._segments)
+        for root in self._roots:
+            _remove_root(root)
+
+
+def remove_elsewhere() -> None:
+    """Remove this launch's TMPDIR where it is not the parent's own: what ranks and launchers made on another node.
+
+    And what is empty of the folders above it.
+    """
+    folder = Path(os.environ.get("TMPDIR", ""))
+    user = folder.parent.parent
+    if not re.fullmatch(r"linkgauge-\d+", user.name) or (folder.parent / OWNER).exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+        user.rmdir()
+
+
+def default_bases() -> list[Path]:
+    """The temporary folder, and shared memory where it can be written."""
+    bases = [Path(temporary_folder())]
+    if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
+        bases.append(SHARED_MEMORY)
+    return bases
+
+
+@dataclasses.dataclass(frozen=True)
+class _Root:
+    """A folder of this process' own; `held` is its owner file, open and locked, or -1."""
+
+    path: Path
+    held: int = -1
+
+
+def _make_root(base: Path, mine: Owner) -> _Root:
+    user = base / f"linkgauge-{os.getuid()}"
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(FileExistsError):
+            user.mkdir(mode=0o700)
+        # A run that ends removes the user's folder where it is empty, and one that starts what has no owner: the folder
+        # gets its name once its owner is in it.
+        with contextlib.suppress(FileNotFoundError):
+            state = user.lstat()
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+                # Somebody else made a folder of that name: take one that cannot be guessed, which no later start will
+                # clean.
+                return _Root(Path(tempfile.mkdtemp(prefix="linkgauge-", dir=base)))
+            made = Path(tempfile.mkdtemp(prefix=f"{_NAMELESS}{mine.pid}-", dir=user))
+            held = _write_owner(made / OWNER, mine)
+            root = user / f"{mine.pid}"
+            if root.exists() and not _is_left(root):  # of a process of another PID namespace that has this number too
+                root = user / made.name.removeprefix(_NAMELESS)
+            shutil.rmtree(root, ignore_errors=True)
+            made.rename(root)
+            return _Root(root, held)
+    raise EnvironmentLackingError(f"'{user}' is removed as often as it is made: what else cleans up there?")
+
+
+def _write_owner(path: Path, mine: Owner) -> int:
+    """Write who owns a folder, and lock that as long as this process lives: the lock before the words."""
+    held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(OSError):  # a file system without locks: other PID namespaces then leave it alone
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.write(held, json.dumps(mine.plain()).encode())
+    return held
+
+
+def _remove_root(root: _Root) -> None:
+    """Remove a folder that this process made: without its name first, so that nobody finds it half removed."""
+    path = root.path
+    with contextlib.suppress(OSError):
+        path = path.rename(path.with_name(_NAMELESS + path.name))
+    shutil.rmtree(path, ignore_errors=True)
+    if root.held >= 0:
+        os.close(root.held)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+
+
+def told_segments(path: Path) -> list[str]:
+    """The files that a list names, none where it was not written whole: its writer may have been killed over it."""
+    try:
+        return list(read_json(path, 1 << 26, "the files that ranks map", each(exact)))
+    except UsageError:
+        return []
+
+
+def _remove_segments(names: Collection[str]) -> None:
+    """Remove those of these files that still exist, are ours, lie in shared memory or the temporary folder, and that no
+    process has open: a name may have been taken by another program since.
+    """
+    mapped: set[Path] | None = None
+    for path in filter(_is_ours, map(Path, names)):
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                used = _used_elsewhere(file)
+                if used is None:
+                    mapped = processes.mapped_files(processes.own_processes()) if mapped is None else mapped
+                    used = path in mapped
+                if not used:
+                    path.unlink()
+            finally:
+                os.close(file)
+
+
+def _used_elsewhere(file: int) -> bool | None:
+    """Whether any process, of whatever PID namespace, has this file open or mapped otherwise; None: not told here.
+
+    The kernel gives a lease to write (fcntl(2)) only to who has a file alone; it ends with the descriptor.
+    """
+    try:
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # to who opens it meanwhile: ignored, where SIGIO ends
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError as error:
+        return True if error.errno in (errno.EAGAIN, errno.EBUSY) else None
+    return False
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    inside = any(base in path.parents for base in default_bases()) and ".." not in path.parts
+    return inside and stat.S_ISREG(state.st_mode) and state.st_uid == os.getuid()
+
+
+def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
+    """End the processes and remove the folders and segments of parents that no longer run. Returns what was removed."""
+    removed = []
+    for base in bases or default_bases():
+        user = base / f"linkgauge-{os.getuid()}"
+        try:
+            state = user.lstat()
+            roots = list(user.iterdir()) if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() else []
+        except OSError:
+            continue
+        for root in filter(_is_left, roots):
+            left = _owner(root)
+            if left is not None:
+                processes.end_marked(left.mark)
+            _remove_segments(_left_segments(root))
+            shutil.rmtree(root, ignore_errors=True)
+            removed.append(root)
+        with contextlib.suppress(OSError):  # of other runs' folders
+            user.rmdir()
+    return removed
+
+
+def _is_left(root: Path) -> bool:
+    """Whether the process that made a folder has ended, as far as that is sure."""
+    maker = _owner(root)
+    if maker is None:
+        return not _is_in_hand(root)
+    lives = maker.lives()
+    if lives is None and maker.is_of_this_machine():  # of another PID namespace
+        return _is_unlocked(root / OWNER)
+    return lives is False
+
+
+def _is_unlocked(path: Path) -> bool:
+    """Whether nobody holds a file's lock; where that cannot be told, somebody may."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
+
+
+def _is_in_hand(root: Path) -> bool:
+    """Whether a folder without an owner may be one that is just being made or removed, by the process in its name."""
+    by = re.match(rf"(?:{re.escape(_NAMELESS)})?(\d{{1,9}})(?:-|$)", root.name)
+    if by is not None and processes.state_of(int(by[1])) in ("", "Z"):
+        return False
+    try:
+        return time.time() - root.lstat().st_mtime < _YOUNG_S
+    except OSError:  # it was
+        return True
+
+
+def _left_segments(root: Path) -> set[str]:
+    """What a dead parent had noted of its ranks' segments, what they said, and what they died too early to say."""
+    found = set(told_segments(root / _SEGMENTS))
+    with contextlib.suppress(OSError):
+        found |= _unsaid_segments((root / OWNER).stat().st_mtime)
+    with contextlib.suppress(OSError):  # of a run that is just removing its own folder
+        found |= {name for path in root.glob("*/evidence/segments-*.json") for name in told_segments(path)}
+    return found
+
+
+def _unsaid_segments(began: float) -> set[str]:
+    """Libraries' segments since `began`: of ranks that died while the library made them, where a name lasts from its
+    making until all ranks have mapped it, or that had no room. What a process has open stays, noted or not.
+    """
+    found = set()
+    with contextlib.suppress(OSError):
+        for path in SHARED_MEMORY.iterdir():
+            with contextlib.suppress(OSError):
+                if path.name.startswith(_LIBRARIES_SEGMENTS) and path.stat().st_mtime >= began:
+                    found.add(str(path))
+    return found
+
+
+def _owner(root: Path) -> Owner | None:
+    try:
+        return Owner.of_plain(read_json(root / OWNER, 1 << 16, "a folder's owner", owner.SHAPE))
+    except UsageError:
+        return None

@@ -1,0 +1,342 @@
+"""One launch from start to end: folders, processes, watching, and what is left when it is over."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from linkgauge.children import MOST_OUTPUT_BYTES, why_too_long
+from linkgauge.errors import EnvironmentLackingError
+from linkgauge.files import why_nothing_starts
+from linkgauge.model.background import own_launches
+from linkgauge.plan.launches import LaunchSettings
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import LaunchRequest, library_environment
+from linkgauge.run.machine import processes
+from linkgauge.run.machine.environment import package_environment, worker_environment
+from linkgauge.run.machine.private_folder import LaunchFolders, PrivateFolders
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.prepared import Prepared
+from linkgauge.run.parent.watch import LaunchWatch, Trouble
+from linkgauge.run.wire import evidence, token
+from linkgauge.run.wire.heartbeat import PID, HeartbeatFile
+from linkgauge.run.wire.kept_samples import FirstEnd, loads_within, stuck_load
+from linkgauge.run.wire.node_beats import NodeBeats, place_of
+from linkgauge.run.wire.spec import CaseEntry, WorkerSpec
+from linkgauge.store.journal import Record
+
+# A look takes a quarter of a millisecond of a core (where ranks have them all, from a rank), some looks ten times that.
+_LOOK_EVERY_S = 0.2
+_GONE_LOOK_S = 2.0
+_GONE_PATIENCE_S = 8.0  # a moment, but on a loaded machine
+_STUCK_LOOK_S = 0.5
+_LEFT_PATIENCE_S = 12.0  # of ranks on other nodes: a reporter that lives is back by then
+_GUARD = Path(__file__).with_name("guard.py")
+
+
+@dataclasses.dataclass
+class LaunchEnd:
+    """How a launch ended.
+
+    `status` is empty where the ranks ended of their own accord (`ended`: done, stopped, fatal) or were aborted. Else it
+    is the status of `blamed`, the case in hand, with reason and evidence; None where they ended between two cases or,
+    with `started` false, never came together.
+    """
+
+    started: bool
+    ended: str = ""
+    status: str = ""
+    blamed: CaseEntry | None = None
+    reason: str = ""
+    evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
+    cannot_record: str = ""  # the journal could not be written: why
+
+    @property
+    def start_problem(self) -> str:
+        """Why it could not be run, with its last words."""
+        said = self.last_words
+        return (self.reason or "no case was begun") + (f"; its last words: {said}" if said else "")
+
+    @property
+    def last_words(self) -> str:
+        """Empty where a rank could say why, which is the reason then: what is printed after it is of others' end."""
+        return "" if self.evidence.get("notes") else evidence.last_words(self.evidence.get("output") or [])
+
+
+class Launch:
+    """A launch that is being run. `run` does it all; `stop` and `abort` may be called from a signal handler."""
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        mpi: MpiInstallation | None,
+        env: Mapping[str, str],
+        settings: LaunchSettings,
+        prepared: Prepared,
+        folders: PrivateFolders,
+        own: LaunchFolders,
+        waits: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Prepare a launch of `spec`, whose paths lie in `own`, one of `folders`. EnvironmentLackingError if full.
+
+        `waits` as LaunchWatch takes it.
+        """
+        self._spec = spec
+        self._mpi = mpi
+        self._env = dict(env)
+        self._settings = settings
+        self._prepared = prepared
+        self._folders = folders
+        self._own = own
+        self._waits = waits
+        self._evidence = Path(spec.evidence)
+        self._output = own.temporary / "output.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._aborted = False
+        self._spec_path: Path | None = None
+        self._looked_at = 0.0
+        self._gone_rank = -1
+        self._gone_at = 0.0
+        try:
+            self._heartbeat = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=True)
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot make {spec.heartbeat}: {error.strerror}") from None
+        self._other_nodes: NodeBeats | None = None
+        self._has_loads = any(loads_within(entry.case) for entry in spec.cases)
+        self._first_end = FirstEnd()
+
+    def stop(self) -> None:
+        """Ask the ranks to end after the case in hand."""
+        self._heartbeat.request_stop()
+
+    def abort(self) -> None:
+        """End at the next look, case in hand or not."""
+        self._aborted = True
+
+    def run(self, on_record: Callable[[Record], None], on_look: Callable[[LaunchWatch], None]) -> LaunchEnd:
+        """Start the launch, follow it until it is over, and clean up after it.
+
+        `on_record` gets each record of the journal, `on_look` is called some five times a second. Both may raise: the
+        launch is then ended first.
+        """
+        entries = {entry.key: entry for entry in self._spec.cases}
+        watch = LaunchWatch(
+            Path(self._spec.journal),
+            self._heartbeat,
+            entries,
+            self._prepared.machine,
+            hung_after_s=self._prepared.hung_after_s,
+            devices=self._spec.devices,
+            waits=self._waits,
+        )
+        try:
+            self._start()
+            trouble = self._follow(watch, on_record, on_look)
+            return self._conclude(watch, trouble, on_record)
+        finally:
+            self._end_processes()
+            if self._spec_path is not None:
+                with contextlib.suppress(OSError):  # of a folder that vanished or became read-only
+                    self._spec_path.unlink(missing_ok=True)
+                shutil.rmtree(self._spec_path.with_suffix(".links"), ignore_errors=True)
+            self._first_end.close()
+            if self._other_nodes is not None:
+                self._other_nodes.close()
+            self._folders.remove_launch(self._own)
+
+    def _start(self) -> None:
+        # Beside the journal, which ranks of other nodes can read where the run folder is shared between nodes.
+        spec_path = self._spec_path = Path(self._spec.journal).with_suffix(".json")
+        try:
+            self._evidence.mkdir(exist_ok=True)
+            self._spec.write(spec_path)
+            if self._mpi is not None:
+                place = place_of(Path(self._spec.journal))
+                self._other_nodes = NodeBeats(self._heartbeat, place, self._spec.token)
+        except OSError as error:
+            raise EnvironmentLackingError(f"cannot write {error.filename or spec_path}: {error.strerror}") from None
+        own = worker_environment(self._own)
+        if self._mpi is not None:
+            # A link to the library is to be there on every node: beside the journal, as what the ranks read.
+            links = spec_path.with_suffix(".links") if self._settings.hosts else self._own.temporary
+            links.mkdir(exist_ok=True)
+            own |= library_environment(self._mpi, links)
+        request = LaunchRequest(
+            ranks=self._spec.ranks,
+            command=[*self._prepared.worker, str(spec_path)],
+            env={**own, **self._env},
+            folders=self._own,
+            launcher_args=self._settings.launcher_args,
+            hosts=self._settings.hosts,
+            others_stay=self._has_loads,
+            beside=bool(self._spec.load) or any(own_launches(entry.case) for entry in self._spec.cases),
+        )
+        launcher = launcher_for(self._mpi)
+        environment = {**package_environment(), **launcher.environment(request), **request.env}
+        command = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *launcher.command(request)]
+        try:
+            with self._output.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=self._own.temporary,
+                    start_new_session=True,  # Ctrl-C at the terminal is the parent's alone
+                )
+        except OSError as error:
+            why = why_nothing_starts(error) or f"{error.filename or self._output}: {error.strerror}"
+            raise EnvironmentLackingError(f"a launch cannot be started: {why}") from None
+        token.give(self._spec.token, self._process.stdin)
+
+    def _follow(
+        self, watch: LaunchWatch, on_record: Callable[[Record], None], on_look: Callable[[LaunchWatch], None]
+    ) -> Trouble | None:
+        assert self._process is not None
+        noted = False
+        with processes.EndOf(self._process.pid, self._first_end.file) as end:
+            while self._process.poll() is None:
+                for record in watch.new_records():
+                    on_record(record)
+                if watch.launch_record is not None and not noted:
+                    noted = True
+                    # Only what the ranks have said: a look at all processes takes 20 ms of a core, beside the first
+                    # case.
+                    self._note(evidence.said_segments(self._evidence))
+                    if self._has_loads:
+                        self._first_end.watch(self._heartbeat)
+                    if self._other_nodes is not None:
+                        self._other_nodes.listen(str(rank["host"]) for rank in watch.launch_record["ranks"])
+                unheard: frozenset[int] = frozenset()
+                if self._other_nodes is not None:
+                    self._other_nodes.look()
+                    unheard = self._other_nodes.unheard
+                on_look(watch)
+                trouble = watch.trouble(unheard) or self._gone(watch) or self._too_long()
+                if trouble is not None or self._aborted:
+                    return trouble
+                end.wait(_LOOK_EVERY_S)
+                self._first_end.look()
+        return None
+
+    def _gone(self, watch: LaunchWatch) -> Trouble | None:
+        """A rank that is gone while its launcher goes on: most launchers notice, and then know how the rank ended."""
+        now = time.monotonic()
+        if watch.ended or now - self._looked_at < _GONE_LOOK_S:
+            return None
+        self._looked_at = now
+        for rank in range(self._spec.ranks):
+            pid = self._heartbeat.word(rank, PID)
+            if pid and processes.state_of(pid) in ("", "Z"):
+                if self._gone_rank != rank:
+                    self._gone_rank, self._gone_at = rank, now
+                if now - self._gone_at < _GONE_PATIENCE_S:
+                    return None
+                return Trouble("crashed", f"rank {rank} (process {pid}) is gone and its launcher went on")
+        self._gone_rank = -1
+        left = self._other_nodes.left if self._other_nodes is not None else {}
+        for rank, since in left.items():
+            if now - since >= _LEFT_PATIENCE_S:
+                return Trouble("crashed", f"rank {rank} closed its connection from another node {now - since:.0f} s "
+                               "ago and its launcher went on: its process ended, or its node")  # fmt: skip
+        return None
+
+    def _too_long(self) -> Trouble | None:
+        """A launch that prints without end fills the folder of temporary files, which is often memory."""
+        why = why_too_long(self._output.stat().st_size, max(MOST_OUTPUT_BYTES, self._spec.ranks << 20))
+        return Trouble("crashed", f"the launch {why}: expected less; set its libraries' logs lower") if why else None
+
+    def _note_segments(self) -> None:
+        mapped = processes.mapped_files(processes.marked(self._own.token), shared=True)
+        self._note(mapped | evidence.said_segments(self._evidence))
+
+    def _note(self, mapped: set[Path]) -> None:
+        inside = (self._own.temporary, self._own.segments)
+        outside = [path for path in mapped if not any(folder in path.parents for folder in inside)]
+        self._folders.note_segments(outside)
+
+    def _conclude(self, watch: LaunchWatch, trouble: Trouble | None, on_record: Callable[[Record], None]) -> LaunchEnd:
+        assert self._process is not None
+        found: dict[str, Any] = {}
+        if self._first_end.rank is not None:
+            found["first_rank"] = self._first_end.rank
+        if trouble is not None and not watch.ended:
+            words = self._heartbeat.words().copy()
+            found["ranks"] = evidence.rank_states(self._heartbeat)
+            found["stacks"] = evidence.ask_for_stacks(self._heartbeat, self._evidence)
+            if self._has_loads and watch.in_hand is not None:
+                time.sleep(_STUCK_LOOK_S)
+                found["stuck_load"] = stuck_load(
+                    watch.in_hand.case, self._spec.devices, [words, self._heartbeat.words().copy()]
+                )
+        self._end_processes()
+        for record in watch.new_records():
+            on_record(record)
+        output = evidence.last_lines(self._output)
+        notes = evidence.notes(self._evidence)
+        end = LaunchEnd(started=watch.launch_record is not None, ended=watch.ended, blamed=watch.in_hand)
+        end.cannot_record = next(
+            (note["reason"] for note in notes if note.get("kind") == evidence.NoteKind.JOURNAL), ""
+        )
+        if watch.ended or self._aborted:
+            return dataclasses.replace(end, blamed=None)
+        if output:
+            found["output"] = output
+        failure = evidence.failure_of(self._evidence, end.blamed.case.case_key) if end.blamed is not None else None
+        if failure is not None:
+            # One rank failed and another waited for it where nothing could tell it so.
+            reason = f"rank {failure['rank']}: {failure['reason']}"
+            return dataclasses.replace(end, status="failed", reason=reason, evidence={**found, "failure": failure})
+        # Ranks that were gone when the others' silence was noticed: they are the cause, whatever the launcher says.
+        died = any(rank["pid"] and rank["state"] in ("gone", "ended") for rank in found.get("ranks", []))
+        if trouble is None or (trouble.status == "hung" and died):
+            return self._crashed(end, found, output, notes)
+        return dataclasses.replace(end, status=trouble.status, reason=trouble.reason, evidence=found)
+
+    def _crashed(
+        self, end: LaunchEnd, found: dict[str, Any], output: list[str], notes: list[dict[str, Any]]
+    ) -> LaunchEnd:
+        assert self._process is not None
+        found.setdefault("ranks", evidence.rank_states(self._heartbeat))
+        stacks = evidence.written_stacks(self._evidence)
+        if stacks:
+            found["stacks"] = stacks
+        how = evidence.how_it_ended(self._process.returncode, output, stacks)
+        found |= how
+        told = evidence.told_rank(output, found["ranks"]) if how["by"] == "launcher" else None
+        if told is not None:
+            found["told_rank"] = told
+        told = found.get("first_rank", told)
+        if notes:
+            # A rank that could say why is the cause; the signal of the others is the launcher's.
+            found["notes"] = notes
+            reason = f"rank {notes[0]['rank']}: {notes[0]['reason']}"
+        elif "signal_name" in how:
+            which = "the launcher" if how["by"] == "launcher itself" else "a rank" if told is None else f"rank {told}"
+            reason = f"{which} died of {how['signal_name']}"
+            if how["by"] == "launcher" and how["signal_name"] == "SIGKILL":
+                # Launchers end the others so when one has ended, and on a busy machine may tell of one of those.
+                reason += ", or was ended by the launcher after another rank"
+        else:
+            reason = f"the launch ended with exit status {how['exit_status']}"
+        return dataclasses.replace(end, status="crashed", reason=reason, evidence=found)
+
+    def _end_processes(self) -> None:
+        """End whatever is left: the launcher first by its id, then every process of the launch's mark."""
+        process = self._process
+        if process is None:
+            return
+        self._note_segments()
+        if process.poll() is None:
+            process.kill()
+        processes.end_marked(self._own.token)
+        process.wait()

@@ -1,0 +1,151 @@
+"""A prepared plan measured into a run folder, and what is said and written when it is over."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import datetime
+from pathlib import Path
+
+from linkgauge import interrupts
+from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
+from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
+from linkgauge.run.parent.info import now
+from linkgauge.run.parent.prepared import Prepared
+from linkgauge.run.parent.reporter import Reporter
+from linkgauge.run.parent.runner import FAILED, Runner
+from linkgauge.run.parent.survivor import Survivor
+from linkgauge.store.folder import RunFolder
+
+
+def default_out(plan_name: str, base: Path = Path("runs")) -> Path:
+    """`runs/DATE-TIME-PLAN`, with a number where that exists."""
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{plan_name}"
+    path, number = base / stem, 2
+    while path.exists():
+        path, number = base / f"{stem}-{number}", number + 1
+    return path
+
+
+def check_out(path: Path) -> None:
+    """UsageError where a run folder cannot be made at `path`: it exists, or its folder cannot be written."""
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"--out '{path}' exists already: expected a folder that does not")
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise UsageError(f"--out '{path}': '{parent}' is not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UsageError(f"--out '{path}': folder '{parent}' cannot be written: expected one that can")
+
+
+def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
+    """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
+    folder.hold()
+    clean_up(reporter)
+    survivor = Survivor()
+    folders = PrivateFolders()
+    try:
+        runner = Runner(prepared, folder, folders, reporter)
+        for launch in prepared.launches:
+            for case, reason in launch.skipped:
+                runner.skip(case, launch, reason)
+        runner.run()
+    except LinkgaugeError as error:
+        _close_quietly(folder)
+        raise EnvironmentLackingError(
+            f"{error}; what was measured is intact in {folder.path}: resume with 'linkgauge run --resume {folder.path}'"
+        ) from None
+    finally:
+        folders.close()
+        survivor.close()
+    return _finish(folder, runner, reporter)
+
+
+def clean_up(reporter: Reporter) -> None:
+    """End and remove what ended runs have left on this machine, saying so."""
+    removed = clean_leftovers()
+    if removed:
+        reporter.note(f"removed what {len(removed)} ended runs had left in {', '.join(map(str, removed))}")
+
+
+def whole_again(folder: RunFolder, reporter: Reporter) -> None:
+    """Make a held folder whole that a run left, however that was ended: what its journals have is in its files."""
+    clean_up(reporter)  # before the journals are read: ranks of a killed parent may be writing to them still
+    folder.clear_unfinished()
+    folder.confirm_unjudged()
+    folder.close()
+    folder.compact()
+
+
+def _close_quietly(folder: RunFolder) -> None:
+    try:
+        folder.close()
+    except OSError:
+        return
+
+
+def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
+    status = exit_status(runner)
+    folder.update_info(
+        {
+            "end": now(),
+            "exit_status": status,
+            "counts": runner.counts,
+            "left": runner.left,
+            "ended_by": _ended_by(runner),
+            "clock": runner.clocks,
+        }
+    )
+    folder.compact(finish=True)
+    for damage in folder.damages:
+        reporter.problem(damage)
+    if status == Exit.INTERRUPTED:
+        kept = _kept(folder)
+        reporter.problem(
+            f"{interrupts.words(runner.interrupted)}: {kept} of {kept + runner.left} cases kept in {folder.path}; "
+            f"resume: linkgauge run --resume {folder.path}"
+        )
+        return status
+    if status == Exit.NOTHING:
+        reporter.problem(f"nothing was measured: {_why_nothing(runner)}")
+    if runner.left:
+        reporter.problem(
+            f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): "
+            f"resume: linkgauge run --resume {folder.path}"
+        )
+    return status
+
+
+def _kept(folder: RunFolder) -> int:
+    """How many cases of the run have a status."""
+    from linkgauge.store.run import load
+
+    rows = load(folder.path).rows()
+    return len({(row.case_key, row.record["planned_launch"], row.repeat) for row in rows if row.status is not None})
+
+
+def _why_nothing(runner: Runner) -> str:
+    if runner.left:
+        return f"the time limit was over before any of {runner.left} cases had ended"
+    return f"all {runner.counts.get('skipped', 0)} cases were skipped, the first since {runner.first_skipped}"
+
+
+def _ended_by(runner: Runner) -> str:
+    if runner.interrupted:
+        return "interrupted" if runner.interrupted == signal.SIGINT else signal.Signals(runner.interrupted).name
+    return "time limit" if runner.out_of_time and runner.left else ""
+
+
+def exit_status(runner: Runner) -> int:
+    """130 interrupted, 5 where no launch could be started, 4 where cases failed or nodes were lost, 6 where no case was
+    measured, else 0."""
+    if runner.interrupted:
+        return Exit.INTERRUPTED
+    failed = sum(runner.counts.get(status, 0) for status in FAILED)
+    if runner.last_start_problem and not runner.launches_started:
+        raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
+    if failed or runner.lost_nodes:
+        return Exit.SOME_FAILED
+    return Exit.DONE if runner.counts.get("ok") else Exit.NOTHING

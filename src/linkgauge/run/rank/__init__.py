@@ -1,0 +1,1 @@
+"""What lives in a rank: the worker, its session of the core, and what ranks tell each other."""

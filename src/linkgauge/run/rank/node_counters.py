@@ -1,0 +1,218 @@
+"""What a node counts beside a case: bytes of its network cards, and what its cores did.
+
+Cards' counters are read before and after a case that spans nodes. They are the proof of the way: a library may carry
+what should cross a network through memory that nodes share, or over another card than was meant. A network card is one
+subject, however many of its interfaces count: the kernel's of its network interfaces (/proc/net/dev, in bytes) and of
+its ports as an RDMA device (port_xmit_data and port_rcv_data of /sys/class/infiniband, in units of 4 bytes).
+Ethernet's count RDMA apart from the rest and InfiniBand's all of it, so that of either the larger is taken.
+
+Of RDMA ports errors are read too (symbols, links that went down), packets sent again, and for how long they had data to
+send and no credit to (port_xmit_wait, in ticks of the card's own): a port with a bad cable, or before one that is full.
+
+One reading takes some 40 us and 10 us more a port and counter, of the first rank of a case on each node, outside of all
+timed parts. Of cases with a service class bytes by priority are read too, where the card's driver counts them (mlx5,
+bnxt_en: on Ethernet; InfiniBand's service levels are counted where none but root reads), or a file of its RDMA ports
+does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import fcntl
+import os
+import re
+import socket
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from linkgauge.files import kernel_text
+from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
+from linkgauge.system.sysfs import entries
+
+_SIOCETHTOOL = 0x8946
+_STRINGS, _STATS, _COUNTS = 0x1B, 0x1D, 0x37  # ETHTOOL_GSTRINGS, _GSTATS, _GSSET_INFO (linux/ethtool.h)
+_SET_OF_STATS = 1
+_NAME_BYTES = 32
+
+
+def ethtool_statistics(interface: str) -> dict[str, int]:
+    """The driver's counters; none where there are none, or the interface is not there. Takes the card up to 1 ms."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
+            known = _asked(held, interface, struct.pack("=IIQI", _COUNTS, 0, 1 << _SET_OF_STATS, 0))
+            count = struct.unpack_from("=I", known, 16)[0]
+            names = _asked(held, interface, struct.pack("=III", _STRINGS, _SET_OF_STATS, count), count * _NAME_BYTES)
+            values = _asked(held, interface, struct.pack("=II", _STATS, count), count * 8)
+    except OSError:
+        return {}
+    texts = (
+        names[12 + at * _NAME_BYTES :][:_NAME_BYTES].partition(b"\0")[0].decode(errors="replace") for at in range(count)
+    )
+    return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8), strict=True))
+
+
+def _asked(held: socket.socket, interface: str, request: bytes, answer_bytes: int = 0) -> bytes:
+    """The kernel's answer to one request, in the request's own memory. OSError where it has none."""
+    buffer = ctypes.create_string_buffer(request, len(request) + answer_bytes)
+    fcntl.ioctl(held, _SIOCETHTOOL, struct.pack("16sP", interface.encode(), ctypes.addressof(buffer)).ljust(40, b"\0"))
+    return buffer.raw
+
+
+NIC = "nic "
+"""What the subjects of these observations begin with; the card's name follows."""
+SENT, RECEIVED = "nic_sent", "nic_received"
+OF_PRIORITY = "_priority_"
+"""What follows in the names of bytes of one priority alone, before its number: `nic_sent_priority_3`."""
+ERRORS = (
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
+    "local_link_integrity_errors", "excessive_buffer_overrun_errors",
+)  # fmt: skip
+"""Of a port's `counters` (IBTA, PortCounters): what a sound port has none of."""
+LOADED = {"port_xmit_wait": "ticks", "port_xmit_discards": "packets"}
+"""Likewise: what a full network costs a port, with its unit."""
+RETRIES = ("local_ack_timeout_err", "packet_seq_err", "rnr_nak_retry_err")
+"""Of a port's `hw_counters` (mlx5): packets that were lost, late or refused, and sent again."""
+_BY_PRIORITY = re.compile(r"(tx|rx)_(?:prio(\d)_bytes|bytes_pri(\d))")
+_WAYS = {"tx": SENT, "rx": RECEIVED}
+
+Counts = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Card:
+    """A card's network interfaces, and the folders of its RDMA ports' counters."""
+
+    interfaces: tuple[str, ...]
+    ports: tuple[Path, ...] = ()
+
+
+class NicCounters:
+    """The cards of this node, found once. `root` is that of the file system, of tests only, as is `statistics`."""
+
+    def __init__(
+        self, root: Path = Path("/"), statistics: Callable[[str], Mapping[str, int]] = ethtool_statistics
+    ) -> None:
+        """Find the cards: those that are hardware; where none is, as in a container, all that leave this node."""
+        self._statistics = statistics
+        self._dev = root / ("proc/net/dev" if root != Path("/") else "proc/self/net/dev")
+        self.cards = _cards(root / "sys/class", self._interfaces())
+
+    def _interfaces(self) -> dict[str, Counts]:
+        """Received and sent bytes of each interface, as the kernel counts them."""
+        found = {}
+        for line in kernel_text(self._dev, 1 << 20).splitlines()[2:]:
+            name, _, counts = line.partition(":")
+            words = counts.split()
+            if len(words) >= 9 and words[0].isdecimal() and words[8].isdecimal():
+                found[name.strip()] = int(words[8]), int(words[0])
+        return found
+
+    def read(self, *, priorities: bool = False) -> list[tuple[str, list[Value]]]:
+        """Subjects and their values of this moment: bytes since the counters began; of each priority too, if asked."""
+        interfaces = self._interfaces()
+        found = []
+        for name, card in self.cards.items():
+            sent, received = map(max, _sum(interfaces.get(one, (0, 0)) for one in card.interfaces), _rdma(card.ports))
+            more = [*_troubles(card.ports), *(self._of_priorities(card) if priorities else [])]
+            found.append((NIC + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *more]))
+        return found
+
+    def crossed(self) -> int:
+        """Bytes that all cards have sent and received since the counters began."""
+        return sum(int(value.value) for _, values in self.read() for value in values if value.name in (SENT, RECEIVED))
+
+    def _of_priorities(self, card: _Card) -> list[Value]:
+        sums: dict[str, int] = {}
+        counters = [item for one in card.interfaces for item in self._statistics(one).items()]
+        counters += [(file.name, _number(file)) for port in card.ports for file in entries(port.parent / "hw_counters")]
+        for name, value in counters:
+            if match := _BY_PRIORITY.fullmatch(name):
+                named = f"{_WAYS[match[1]]}{OF_PRIORITY}{match[2] or match[3]}"
+                sums[named] = sums.get(named, 0) + value
+        return [Value(name, sums[name], "B") for name in sorted(sums)]
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    listed = list(counts)
+    return sum(sent for sent, _ in listed), sum(received for _, received in listed)
+
+
+def _rdma(ports: tuple[Path, ...]) -> Counts:
+    return _sum((4 * _number(port / "port_xmit_data"), 4 * _number(port / "port_rcv_data")) for port in ports)
+
+
+def _troubles(ports: tuple[Path, ...]) -> list[Value]:
+    """Errors, waiting and retries of a card's RDMA ports together, as far as they are counted."""
+    units = {**dict.fromkeys(ERRORS, COUNTED_ERRORS), **LOADED, **dict.fromkeys(RETRIES, "retries")}
+    files = [port / name for port in ports for name in (*ERRORS, *LOADED)]
+    files += [port.parent / "hw_counters" / name for port in ports for name in RETRIES]
+    sums: dict[str, int] = {}
+    for file in files:
+        if (text := kernel_text(file)).isdecimal():
+            sums[file.name] = sums.get(file.name, 0) + int(text)
+    return [Value(name, count, units[name]) for name, count in sums.items()]
+
+
+def _number(path: Path) -> int:
+    text = kernel_text(path)
+    return int(text) if text.isdecimal() else 0
+
+
+def _cards(classes: Path, interfaces: Mapping[str, Counts]) -> dict[str, _Card]:
+    """By name: of an RDMA device with its network interfaces that device's, else the interface's."""
+    net = classes / "net"
+    hardware = {name for name in interfaces if (net / name / "device").exists()}
+    leaving = hardware or {name for name in interfaces if name != "lo" and not (net / name / "bridge").exists()}
+    cards: dict[str, _Card] = {}
+    taken: set[str] = set()
+    for device in entries(classes / "infiniband"):
+        own = tuple(one.name for one in entries(device / "device" / "net") if one.name in interfaces)
+        cards[device.name] = _Card(own, tuple(port / "counters" for port in entries(device / "ports")))
+        taken.update(own)
+    return {**cards, **{name: _Card((name,)) for name in sorted(leaving - taken)}}
+
+
+def tells_of_nics(node_of: Sequence[int], ranks: Sequence[int], rank: int) -> bool:
+    """Whether a rank is the one that reads its node's cards for a case of these ranks: the first there, if it spans
+    nodes. `node_of`: of each rank of the launch its node's number; none: all are on one."""
+    if not node_of or rank not in ranks or len({node_of[one] for one in ranks}) < 2:
+        return False
+    return next(one for one in ranks if node_of[one] == node_of[rank]) == rank
+
+
+CORES = "cores"
+ALL, BUSY, STOLEN, OWN = "cores_all", "cores_busy", "cores_stolen", "cores_own"
+_IDLE, _WAITING, _STOLEN, _GUESTS = 3, 4, 7, 8  # of the line `cpu`; guests are counted as users' too
+
+
+class CoreUse:
+    """This node's cores: how long they were busy, with this launch's ranks, and taken by a hypervisor.
+
+    Read before and after each case of a watch, whose rounds are told apart by it: 20 us, and 15 us more a process of
+    the launch on the node, outside of all timed parts. The kernel counts in ticks of 10 ms, a core's time to what ran
+    when the tick came (proc_stat(5)): sums over a round's cases say a share of a few percent, a single short case says
+    nothing. `root` is that of /proc, of tests only.
+    """
+
+    def __init__(self, pids: Iterable[int], root: Path = Path("/proc")) -> None:
+        """Take the launch's processes on this node."""
+        self._root = root
+        self._own = sorted(set(pids))
+        self._tick_ns = 1e9 / os.sysconf("SC_CLK_TCK")
+
+    def read(self) -> list[Value]:
+        """Time of all cores together since the node began, in ns; nothing where the kernel does not say."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            first = (self._root / "stat").read_text().split("\n", 1)[0].split()
+            ticks = [int(word) for word in first[1 : 1 + _GUESTS]]
+            busy = sum(ticks) - ticks[_IDLE] - ticks[_WAITING] - ticks[_STOLEN]
+            counts = {ALL: sum(ticks), BUSY: busy, STOLEN: ticks[_STOLEN], OWN: sum(map(self._ticks_of, self._own))}
+            return [Value(name, count * self._tick_ns, "ns") for name, count in counts.items()]
+        return []
+
+    def _ticks_of(self, pid: int) -> int:
+        words = (self._root / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return int(words[11]) + int(words[12])  # utime and stime, of all threads

@@ -1,0 +1,1 @@
+"""What crosses between parent and ranks: spec, token, heartbeat, lines, outcomes, notes."""

@@ -179,7 +179,7 @@ def test_what_groups_take_from_each_other_is_said_with_its_error(
     words = ["predict", str(tmp_path / "grid.toml"), "--from", str(run), "--ranks", "4"]
     assert run_command(words) == 0
     said = words_of(capsys)
-    assert "several groups are taken to share their devices evenly: grid on 4 by ccl (-50% if they cost each" in said
+    assert "several groups are taken to share their devices evenly: grid on 4 by ccl (-50 % if they cost each" in said
     assert "'linkgauge run --plan overlap' measures what it costs" in said
     assert run_command([*words, "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)

@@ -194,7 +194,7 @@ def test_the_margin_is_where_the_next_loses_most(tmp_path: Path, capsys: pytest.
     assert (said["best"], said["second"], said["margin_at"]) == ("kernel", "nccl", 1 << 24)
     assert said["margin"] == pytest.approx(0.3, abs=0.02)
     assert run_command(["advise", str(path)]) == 0
-    assert "+30% at 16 MiB" in capsys.readouterr().out
+    assert "+30 % at 16 MiB" in capsys.readouterr().out
 
 
 def test_advice_tells_kernels_apart_by_what_was_asked_of_them(

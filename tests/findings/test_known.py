@@ -228,7 +228,7 @@ def test_far_below_the_limit_falls_short_where_nothing_is_known(
     assert status == 1
     (short,) = [v for v in said["verdicts"] if v["outcome"] == "fail"]
     assert short["source"] == "its limits"
-    assert "44% of 450 GB/s" in short["reason"]
+    assert "44 % of 450 GB/s" in short["reason"]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from linkgauge.findings.siblings import CORES_SLOWER, check_collectives, check_l
 from linkgauge.findings.subjects import Subject
 from linkgauge.findings.verdicts import Checked, Verdict
 from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.quantity import percent
 from linkgauge.model.shape import read_toml
 from linkgauge.stats.checked import checked_words
 
@@ -126,7 +127,7 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
         name = f"{kind.system.name} ({kind.words})"
         if held_against(subject.facts, kind.system, tolerance)[0]:
             verdicts, notes, without = check_system(subject, kind.system, tolerance)
-            said = f"Judged by what is known of {name}: {1 - tolerance:.0%} of the shares measured there"
+            said = f"Judged by what is known of {name}: {percent(1 - tolerance)} of the shares measured there"
             more = _not_judged(subject, verdicts)
             said += f"; not judged: {', '.join(more)}." if more else "."
             return verdicts, [said, *notes], without

@@ -17,6 +17,7 @@ from linkgauge.findings.rule import rule
 from linkgauge.findings.solve import LEAST_SCALE, Slow, solve
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
 from linkgauge.system.remembered import remembered
 
@@ -357,7 +358,7 @@ def _told(
         subject = f"{_WORDS[kind]} {_place(facts, kind, ends)}"
         directions = sorted({item.element.direction for item in items})
         others = "the other of the two" if worst.known else "its siblings"
-        sentence = f"{subject} is {loss:.0%} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
+        sentence = f"{subject} is {percent(loss)} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
         if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
         elif kind == "pair":

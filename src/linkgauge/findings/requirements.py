@@ -18,6 +18,7 @@ from linkgauge.findings.subjects import Subject, case_words, task_words
 from linkgauge.findings.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.shape import Shape, anything, checked, each, one_or_more, only, read_toml, tables, text, whole
 from linkgauge.stats.alike import members_text
 from linkgauge.system import units
@@ -47,8 +48,8 @@ def check_system(
     verdicts = []
     for one in held:
         measure = one.measure
-        seen = f"such machines reach {one.entry.share.value:.1%}, of which {1 - tolerance:.0%} is required"
-        reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)} (nominal); {seen}"
+        seen = f"such machines reach {percent(one.entry.share.value, 1)}, of which {percent(1 - tolerance)} is required"
+        reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal); {seen}"
         verdicts.append(
             subject.verdict(
                 "fail" if one.short else "pass", case_words(measure), reason, one.entry.share.source, measure,
@@ -226,4 +227,4 @@ def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: 
 def _shown(value: float, unit: str) -> str:
     if unit == units.RATE:
         return rate_text(value)
-    return time_text(value) if unit == units.TIME else f"{value:.1%}"
+    return time_text(value) if unit == units.TIME else percent(value, 1)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.model.quantity import format_duration, format_size
+from linkgauge.model.quantity import format_duration, format_size, percent
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
 from linkgauge.peers.catalog import peer_tests
@@ -311,7 +311,8 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
     for row in rows:
         table.add_row(
             str(row["test"]), str(row["ranks"]), " to ".join(dict.fromkeys(row["memory"])), format_size(row["size"]),
-            f"{row['ours_ns']:.1f}", f"{row['ours_spread']:.1%}", f"{row['peer_ns']:.1f}", f"{row['peer_spread']:.1%}",
+            f"{row['ours_ns']:.1f}", percent(row["ours_spread"], 1),
+            f"{row['peer_ns']:.1f}", percent(row["peer_spread"], 1),
             row["figure"] + "s", f"{row['ratio']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]),
             row["verdict"],
         )  # fmt: skip
@@ -332,6 +333,6 @@ def untold(rows: Sequence[dict[str, Any]]) -> str:
     ours, peers = (max(row[key] for row in wide) for key in ("ours_spread", "peer_spread"))
     return (
         f"{len(wide)} of {len(rows)} rows are undecided: the launches differ too much (IQR/median: Linkgauge's up to "
-        f"{ours:.0%}, the peer's {peers:.0%}); fix: more --iterations, --pairs up to {MAX_PAIRS}, with "
+        f"{percent(ours)}, the peer's {percent(peers)}); fix: more --iterations, --pairs up to {MAX_PAIRS}, with "
         "--mpi also --bind core"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from linkgauge.findings.check import CheckResult
 from linkgauge.findings.fleet import LEAST_SHARE, Cell, Moment, Standing, cells, moments
 from linkgauge.findings.subjects import Subject
+from linkgauge.model.quantity import percent
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
@@ -145,7 +146,7 @@ def _apart(result: CheckResult) -> str:
         return "These runs share no case that four of them measured: nothing can be held side by side."
     if not apart:
         return "No node, device or pair stands apart from its siblings."
-    named = ", ".join(f"{one.name} by {one.share:.1%}" for one in apart[:_MOST_NAMED])
+    named = ", ".join(f"{one.name} by {percent(one.share, 1)}" for one in apart[:_MOST_NAMED])
     more = f" and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
     return f"Slower than their siblings: {named}{more}."
 

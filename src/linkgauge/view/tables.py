@@ -16,6 +16,7 @@ from linkgauge.apps import catalog
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import percent
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, together
@@ -191,7 +192,7 @@ def matrix_tables(results: Results, unit: str, limits: Limits | None = None) -> 
         text = rate_text(row["goodput_bytes_per_s"], unit)
         bound = limits.limit_of(row) if limits is not None else None
         limit = bound.goodput_bytes_per_s if bound is not None else None
-        return f"{text} {row['goodput_bytes_per_s'] / limit:.0%}" if limit and row["goodput_bytes_per_s"] else text
+        return f"{text} {percent(row['goodput_bytes_per_s'] / limit)}" if limit and row["goodput_bytes_per_s"] else text
 
     for family, group in results.matrix_families().items():
         latency = (group[0], "latency, µs", lambda row: digits(row["latency_ns"] / 1e3))

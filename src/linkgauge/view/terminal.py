@@ -18,6 +18,7 @@ from linkgauge.findings.facts import rate_text
 from linkgauge.findings.finding import SEVERITIES, Finding
 from linkgauge.findings.fleet import Standing
 from linkgauge.findings.verdicts import Checked, Outcome, Verdict
+from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
@@ -70,7 +71,7 @@ def print_findings(
         count = f" ({len(kind)})" if len(kind) > 1 else ""
         out.print(Text(f"{first.severity:<5} ", style=_STYLES[first.severity]) + Text(f"{first.rule}{count}", "bold"))
         for finding in kind:
-            sure = "" if first.severity == "note" else f" ({finding.confidence:.0%} sure)"
+            sure = "" if first.severity == "note" else f" ({percent(finding.confidence)} sure)"
             _indented(out, text_of(f"{finding.sentence}{sure}"))
             if first.severity != "note":
                 for item in finding.evidence[:evidence]:
@@ -148,7 +149,9 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     for case in told[:limit]:
         a, b = (time_text(v) if math.isfinite(v) else "-" for v in case.comparison.median_ns)
         boot = (
-            [f"{case.bootstrap.low:+.1%} to {case.bootstrap.high:+.1%}" if case.bootstrap else ""] if resampled else []
+            [f"{change(case.bootstrap.low, 1)} to {change(case.bootstrap.high, 1)}" if case.bootstrap else ""]
+            if resampled
+            else []
         )
         reason = [] if alike else [text_of(case.comparison.reason)]
         table.add_row(text_of(case.words), a, b, *_shift(case.comparison), *boot, *reason)
@@ -171,7 +174,7 @@ def _shift(comparison: Comparison) -> tuple[Text, str, str]:
 
 def _percent(share: float) -> str:
     """Return a share with its sign, in percent with a digit behind the point below 10 %: `+0.3%`, `+28%`."""
-    return f"{share:+.1%}" if abs(share) < 0.0995 else f"{share:+.0%}"
+    return change(share, 1) if abs(share) < 0.0995 else change(share)
 
 
 def table_of(*columns: str) -> Table:
@@ -288,7 +291,7 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
         table.add_row(
             text_of(one.name, style),
             one.kind,
-            f"{one.share:+.1%}",
+            change(one.share, 1),
             f"{one.score:.1f}",
             str(one.cases),
             text_of(one.identity),

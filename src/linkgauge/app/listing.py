@@ -80,7 +80,7 @@ def list_transports(devices: str, form: str) -> None:
     """List the transports: where each can run, or why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
-    from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
+    from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS, shown_names
     from linkgauge.run.devices import find_devices
     from linkgauge.run.mpi_library import default_installation
     from linkgauge.run.transports import LibraryVersion, absent_transports, ccl_version, nic_version
@@ -111,7 +111,9 @@ def list_transports(devices: str, form: str) -> None:
         for transport, traits in TRANSPORTS.items()
     ]
     if form == TABLE:
-        rows = [{**row, "library, or why not": row["library"] or row["reason"]} for row in rows]
+        called = shown_names({found.kind})
+        rows = [{**row, "transport": called.get(row["transport"], row["transport"]),
+                 "library, or why not": row["library"] or row["reason"]} for row in rows]  # fmt: skip
     print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, form)
 
 

@@ -283,7 +283,9 @@ def case_text(row: Row, results: Results) -> str:
         return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
     where = devices_text(row["devices"], row["pattern"], noun)
     pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
-    return f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '')}"
+    return (
+        f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '', results.shown_names)}"
+    )
 
 
 def counts_line(results: Results) -> Text:

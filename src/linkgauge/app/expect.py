@@ -403,10 +403,10 @@ def _show(
     console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str]
 ) -> None:
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
     from linkgauge.app.inert import bold
+    from linkgauge.view.screen import Table
 
     shown = [str(case["pattern"])]
     if case.get("transport"):

@@ -28,8 +28,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, 
     if form != TABLE:
         print_data(rows, form)
         return
-    from rich.console import Console
-    from rich.table import Table
+    from linkgauge.view import screen
+    from linkgauge.view.screen import Table
 
     cells = {column: [_text(row.get(column, "")) for row in rows] for column in columns}
     shown = [column for column in columns if any(cells[column])] or columns
@@ -39,7 +39,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, 
         table.add_column(column.replace("_", " "), overflow="fold", no_wrap=short)
     for row in zip(*(cells[column] for column in shown), strict=True):
         table.add_row(*row)
-    console = Console()
+    console = screen.console()
     console.print(title, style="bold")
     console.print(table)
 

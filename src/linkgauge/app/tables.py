@@ -40,12 +40,12 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
         for batch in table.to_batches():
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     else:
-        from rich.console import Console
-        from rich.table import Table
         from rich.text import Text
 
         from linkgauge.model.shape import clean
         from linkgauge.stats.launches import shown_transports
+        from linkgauge.view import screen
+        from linkgauge.view.screen import Table
 
         # To fold 10^3 texts of 10^3 characters takes half a minute.
         def cell(value: object) -> Text:
@@ -61,7 +61,7 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
             if (transport := row.get("transport")) in called:
                 row["transport"] = renamed[transport] = called[transport]
             shown.add_row(*map(cell, row.values()))
-        Console().print(shown)
+        screen.console().print(shown)
         for transport, name in renamed.items():
             print(f"{name} is transport '{transport}' in the tables that SQL reads")
         if table.num_rows > 1000:

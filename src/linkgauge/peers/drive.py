@@ -257,7 +257,6 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
 
 
 _FILE = "ratios.json"
-_FILE_WIDTH = 160  # of a table that goes to a file
 
 
 def named_peer(text: str) -> tuple[str, Path]:
@@ -299,12 +298,8 @@ def write_rows(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> None:
     """The table on the terminal, and below it what was left out, a line for each reason."""
-    from rich.console import Console
-    from rich.table import Table
+    from linkgauge.view.screen import Table, console
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_FILE_WIDTH)
     names = ("test", "ranks", "memory", "size", "Linkgauge, ns", "spread", "peer, ns", "spread", "ratio of", "ratio",
              "95 % interval", "pairs", "verdict")  # fmt: skip
     table = Table(*names, box=None)
@@ -316,13 +311,14 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
             row["figure"] + "s", f"{row['ratio']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]),
             row["verdict"],
         )  # fmt: skip
-    console.print(table)
+    out = console()
+    out.print(table)
     by_reason: dict[str, list[str]] = {}
     for key, reason in left_out.items():
         by_reason.setdefault(reason, []).append(key)
     for reason, keys in by_reason.items():
         more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
-        console.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 def untold(rows: Sequence[dict[str, Any]]) -> str:

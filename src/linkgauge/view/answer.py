@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.model.case import MECHANISM, held_apart, values_of
@@ -19,6 +18,7 @@ from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.reached import BOTH_WAYS, ONE_WAY, FullPairs, NodeRates, full_pairs, node_rates
 from linkgauge.view.results import Results, is_pair
+from linkgauge.view.screen import Table
 from linkgauge.view.units import Row, percents, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:

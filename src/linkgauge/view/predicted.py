@@ -215,10 +215,9 @@ def print_predictions(
     without the change that `found` supposes, which then stand beside instead of what was measured. `shown`: what the
     run's transports are called.
     """
-    from rich.table import Table
     from rich.text import Text
 
-    from linkgauge.view.terminal import console
+    from linkgauge.view.screen import Table, console
 
     out = console()
     known = [(one, before) for one, before in zip(found, as_it_is or found, strict=True)

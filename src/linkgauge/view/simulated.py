@@ -74,7 +74,7 @@ def _binding(one: Answer) -> str:
 
 def print_study(console: Console, found: Study, unit: str) -> None:
     """Print curves, what binds, other placements, one more link, and the limits."""
-    from rich.table import Table
+    from linkgauge.view.screen import Table
 
     console.print(title_of(found))
     table = Table(box=None, pad_edge=False, padding=(0, 2))
@@ -260,7 +260,7 @@ def _section(made: Page, curves: Curves, unit: str, number: int, several: bool) 
 
 def print_mixes(console: Console, found: Sequence[Mix], unit: str) -> None:
     """Print Fig. 12's mixes: what is left of the victim by placement, aggressor and rule."""
-    from rich.table import Table
+    from linkgauge.view.screen import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for name in ("placement", "aggressor", "rule"):

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.errors import Exit
@@ -23,6 +22,7 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.judged import by_kind
+from linkgauge.view.screen import Table
 from linkgauge.view.units import count_text
 
 _STYLES = {
@@ -37,12 +37,6 @@ _WORDS = ("why", "verdict", "what", "plan", "use", "next is slower by", "export"
 
 
 _WIDE = 118  # columns of a terminal
-
-
-def console() -> Console:
-    """Return a console for tables; wide enough that a pipe gets whole lines."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=max(160, found.width))
 
 
 def text_of(value: str, style: str = "") -> Text:
@@ -330,6 +324,8 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
     out.print(table)
     if "next is slower by" in filled:
         note = "Slower by: percent of time, at the size of the range where it is most"
-        out.print(text_of(f"{note} (95 % interval)." if wide else f"{note}.", "dim"))
+        out.print(
+            text_of(f"{note} (95 % interval)." if wide else f"{note}. That size and its interval: --json.", "dim")
+        )
     for name, why in absent:
         out.print(text_of(f"Not measured: {name} ({why})."))

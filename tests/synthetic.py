@@ -225,7 +225,10 @@ def _write_launch(writing: _Writing, launch: int, repeat: int, contents: dict[st
             if status in ("ok", "timeout"):
                 shift = float(np.exp(writing.noise.launch_sigma * writing.rng.standard_normal()))
                 columns, now = draw_samples(writing, case, writing.model(case) * shift, now)
-                journal.append("case", told | _facts(case, writing.samples + writing.warmup), columns, durable=False)
+                evidence = {"stopped_by": "timeout"} if status == "timeout" else {}
+                told["evidence"] = evidence
+                journal.append("case", told | _facts(case, writing.samples + writing.warmup) | {"evidence": evidence},
+                               columns, durable=False)  # fmt: skip
             statuses.append("status", told, durable=False)
             if writing.observations:
                 journal.append(

@@ -49,6 +49,7 @@ def findings_command(
 ) -> int:
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.collector import uncollected
+    from linkgauge.findings.finding import Finding
     from linkgauge.findings.rules import apply, in_words
     from linkgauge.findings.subjects import load_subjects
     from linkgauge.view import terminal
@@ -59,7 +60,7 @@ def findings_command(
         facts = load_subjects([run], system)[0].facts
         found = apply(facts)
     if form != TABLE:
-        print_data([finding.as_json() for finding in found], form)
+        print_data([finding.as_json() for finding in found], form, of=Finding)
     else:
         out = console()
         cases = ((measure.pattern, measure.devices) for measure in facts.measures)
@@ -191,6 +192,7 @@ def check_command(
     from linkgauge.findings.check import check
     from linkgauge.findings.fleet import LEAST_NODES
     from linkgauge.findings.subjects import load_subjects
+    from linkgauge.findings.verdicts import Verdict
     from linkgauge.store.folder import write_atomically
     from linkgauge.view import terminal
     from linkgauge.view.screen import console
@@ -212,7 +214,7 @@ def check_command(
     if form == JSON:
         click.echo(exporters.as_json(result.checked, result.findings))
     elif form == CSV:
-        print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], form)
+        print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], form, of=Verdict)
     else:
         terminal.print_check(console(), result.checked, result.standings, limit)
     return result.checked.exit_status
@@ -262,7 +264,7 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
 
     Of a search's run folder it prints the settings that were proved there.
     """
-    from linkgauge.findings.advise import advise, not_measured
+    from linkgauge.findings.advise import Advice, advise, not_measured
     from linkgauge.findings.subjects import load_subjects
     from linkgauge.model.case import DIMENSIONS
     from linkgauge.tune.proved import is_search, proved_in
@@ -278,7 +280,7 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
         found = [one for one in found if one.task.split()[0] in wanted]
         settings = [one for one in settings if wanted & {word.strip(",") for word in one.task.split()}]
     if form != TABLE:
-        print_data([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], form)
+        print_data([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], form, of=Advice)
         return 0 if found or settings else 3
     if found and facts is not None:
         terminal.print_advice(console(), found, not_measured(facts))

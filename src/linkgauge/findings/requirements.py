@@ -74,18 +74,24 @@ def check_system(
 def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) -> Verdict:
     """Return the shortfall that a finding is to a rule of this name."""
     what = f"{name}: {finding.subject}"
-    return subject.verdict("fail", what, finding.sentence, source, devices=finding.devices, shortfall=finding.effect)
+    return subject.verdict("fail", what, finding.sentence, source, devices=finding.devices, shortfall=finding.effect,
+                           kind="finding")  # fmt: skip
 
 
 def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
-    """Return a shortfall for each case that did not end well: in `check` these count as 1."""
+    """Return a shortfall for each case that did not end well: in `check` these count as 1.
+
+    What the stop rule's own time ended was not measured: of devices that no case measured it is unknown, else a note.
+    """
+    measured = {device for measure in subject.facts.measures for device in measure.devices}
     return [
         subject.verdict(
-            "fail", f"{subject.facts.failed_words(one)} on {members_text([one.devices], subject.facts.noun)}",
-            f"{one.status}: {one.reason}", source, case_key=one.case_key, devices=one.devices, shortfall=1.0,
-            task=subject.facts.failed_words(one),
+            "unknown" if one.out_of_time else "fail",
+            f"{subject.facts.failed_words(one)} on {members_text([one.devices], subject.facts.noun)}",
+            f"{one.status}: {one.reason}", source, case_key=one.case_key, devices=one.devices,
+            shortfall=float(not one.out_of_time), task=subject.facts.failed_words(one), kind="case",
         )
-        for one in subject.facts.failures
+        for one in subject.facts.failures if not (one.out_of_time and measured.issuperset(one.devices))
     ]  # fmt: skip
 
 

@@ -206,7 +206,9 @@ def check_siblings(subject: Subject) -> list[Verdict]:
             count = len(slow.members[0].excesses)
             reason = f"its cases take {change(slow.share)} against those of {one.name} ({_cases(count)} each)"
             shortfall = slow.share / (1 + slow.share)
-            verdicts.append(subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall))
+            verdicts.append(
+                subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall, check=one.name)
+            )
     return verdicts
 
 
@@ -264,25 +266,24 @@ def check_limits(subject: Subject) -> list[Verdict]:
 
 
 def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Verdict]:
-    """Return a verdict for each library's large collective that stays below the least share of what the links allow.
+    """Return a verdict for each library's large collective: whether it reaches the least share of what links allow.
 
-    One that reaches it is not judged by that: without a share that is known of its kind, a slow one may reach it too.
-    Less those whose case is judged already, by its key.
+    Less those whose case is judged already, by its key. A pass is weak: without a share that is known of its kind, a
+    slow one may reach it too.
     """
     verdicts = []
     for share, measure, bound in shares_of_limits(subject.facts):
         if measure.case_key in judged:
             continue
         limit = bound.value_bytes_per_s or 0.0
-        if share / max(1e-9, 1 - measure.half_width) >= LEAST_OF_LIMIT:
-            continue
+        short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
         allowed = f"{percent(share)} of {rate_text(limit)}, what the links allow ({bound.rule})"
         reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required"
         verdicts.append(
             subject.verdict(
-                "fail", case_words(measure), reason, "its limits", measure,
+                "fail" if short else "pass", case_words(measure), reason, "its limits", measure,
                 measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
-                shortfall=1 - share / LEAST_OF_LIMIT,
+                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0, weak=not short,
             )
         )  # fmt: skip
     return verdicts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -189,6 +190,8 @@ def print_check(out: Console, checked: Checked, standings: Sequence[Standing], l
     style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
     word, _, counts = verdict_words(checked).partition(":")
     out.print(Text(word, style=style) + Text(f":{counts}."))
+    for line in checked.not_measured:
+        out.print(text_of(f"Not measured: {line}."))
     # Of a healthy machine two lines; how much data was checked is in the JSON.
     for note in checked.notes[:1] if checked.exit_status == Exit.DONE else checked.notes:
         out.print(text_of(note))
@@ -230,14 +233,23 @@ def _short_words(group: Sequence[Verdict], checked: Checked) -> str:
 
 
 def _counts(checked: Checked) -> str:
-    """Return how many checks ended how, those of the verdict first: `6 of 14 checks failed, 8 passed`."""
+    """Return how many checks ended how, those of the verdict first: `6 of 14 checks failed, 8 passed; 1 fault`."""
     outcomes: dict[Outcome, str] = {"fail": "failed", "unknown": "unknown", "pass": "passed"}
-    counts = {word: checked.count(name) for name, word in outcomes.items()}
-    judged = sum(counts.values())
-    if not judged:
+    ended = checked.checks()
+    judged = ended.total()
+    parts = [(word, ended[name]) for name, word in outcomes.items() if ended[name]]
+    told = [f"{count} of {count_text(judged, 'check')} {word}" if not place else f"{count} {word}"
+            for place, (word, count) in enumerate(parts)]  # fmt: skip
+    others = Counter((one.kind, one.outcome) for one in checked.verdicts if one.kind != "check")
+    faults, failed, unmeasured = (others[one] for one in (("finding", "fail"), ("case", "fail"), ("case", "unknown")))
+    beside = [count_text(faults, "fault")] if faults else []
+    beside += [f"{count_text(failed, 'case')} failed"] if failed else []
+    beside += [f"{count_text(unmeasured, 'case')} not measured"] if unmeasured else []
+    text = "; ".join([*([", ".join(told)] if told else []), *beside])
+    if not text:
         return "no case has a requirement"
-    (first, count), *others = ((word, count) for word, count in counts.items() if count)
-    text = ", ".join([f"{count} of {count_text(judged, 'check')} {first}", *(f"{n} {word}" for word, n in others)])
+    if checked.verdicts and all(one.weak for one in checked.verdicts):
+        text += ", which alone says too little"
     return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")
 
 

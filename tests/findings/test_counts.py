@@ -119,3 +119,16 @@ def test_not_judged_and_not_measured_name_the_same_groups(tmp_path: Path, capsys
     path = run_of(tmp_path / "r", lambda _: 390.0)
     assert run_command(["findings", str(path)]) == 0
     assert "not measured: host copies, memory" in capsys.readouterr().out
+
+
+def test_two_plain_runs_say_what_could_have_shown_and_what_tells_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, repeats in (("a", 1), ("b", 1), ("many-a", 5), ("many-b", 5)):
+        run_of(tmp_path / name, lambda _: 390.0, repeats=repeats)
+    run_command(["compare", str(tmp_path / "a"), str(tmp_path / "b")])
+    said = capsys.readouterr().out
+    assert "Compared: 13 cases, one launch a run: too few to tell a change from chance. A shift below " in said
+    assert said.count("To tell: linkgauge run --repeat 5, for both runs.") == said.count("--repeat 5") == 1
+    run_command(["compare", str(tmp_path / "many-a"), str(tmp_path / "many-b")])
+    assert "too few" not in capsys.readouterr().out

@@ -249,12 +249,13 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Cal
         return [], lambda measure: measure.case_key
     ordinals = {uuid: ordinal for ordinal, uuid in there.items()}
     mapping = {ordinal: ordinals.get(uuid, -1) for ordinal, uuid in here.items()}
+    noun = subject.facts.noun
     notes = [
-        f"device {o} ({here[o]}) is not one of the baseline's: its cases are unknown"
+        f"{noun} {o} ({here[o]}) is not one of the baseline's: its cases are unknown"
         for o, t in mapping.items()
         if t < 0
     ]
-    notes += [f"device {o} is the baseline's device {t} (by UUID)" for o, t in mapping.items() if t not in (o, -1)]
+    notes += [f"{noun} {o} is the baseline's {noun} {t} (by UUID)" for o, t in mapping.items() if t not in (o, -1)]
     if not notes:
         return [], lambda measure: measure.case_key
 

@@ -171,7 +171,8 @@ def _ranked(subjects: Sequence[Subject], rows: Sequence[tuple[int, str, str, flo
         subject = subjects[index]
         host = subject.host or subject.name
         identity = subject.facts.identity_of(int(name)).strip(" ()") if kind == "device" else ""
-        words = f"{kind} {name} of {host}" if name else host
+        what = subject.facts.noun if kind == "device" else kind
+        words = f"{what} {name} of {host}" if name else host
         result.append(Standing(kind, words, identity, subject.name, math.expm1(value), value / scale, count))
     return result
 

@@ -210,6 +210,11 @@ def _drift(
     )
 
 
+def _three(value: float) -> float:
+    """Return a number with three digits, as tables have them; a number still, by which rows are sorted."""
+    return float(f"{value:.3g}")
+
+
 def _standings(page: Page, standings: Sequence[Standing]) -> None:
     if not standings:
         return
@@ -217,7 +222,7 @@ def _standings(page: Page, standings: Sequence[Standing]) -> None:
     columns = [("name", True), ("kind", True), ("slower, %", False), ("deviations", False), ("cases", False),
                ("identity", True), ("run", True)]  # fmt: skip
     rows = [
-        (one.name, one.kind, charts.short(100 * one.share), charts.short(one.score), one.cases, one.identity, one.run)
+        (one.name, one.kind, _three(100 * one.share), _three(one.score), one.cases, one.identity, one.run)
         for one in standings
     ]
     page.table(columns, rows)

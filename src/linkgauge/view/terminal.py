@@ -108,6 +108,8 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     out.print(text_of(f"{names[1]} against {names[0]}: {found.how}. Shifts are of times: + is slower."))
     for note in found.notes:
         out.print(text_of(note))
+    if found.few:
+        out.print(text_of(_too_few(found)))
     counts = ", ".join(f"{found.count(v)} {v}" for v in ("worse", "better", "same", "cannot tell"))
     out.print(text_of(f"{len(found.cases)} cases: {counts}."))
     if found.only_first or found.only_second:
@@ -122,7 +124,7 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
         for pool in pools:
             table.add_row(text_of(pool.name), str(pool.cases), *_shift(pool.comparison))
         out.print(table)
-        for why in dict.fromkeys(pool.comparison.reason for pool in pools if pool.comparison.reason):
+        for why in () if found.few else dict.fromkeys(p.comparison.reason for p in pools if p.comparison.reason):
             of = ", ".join(pool.name for pool in pools if pool.comparison.reason == why)
             out.print(text_of(f"{of}: {why}", "dim"))
         out.print()
@@ -137,7 +139,7 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
         return
     resampled = any(case.bootstrap for case in told)
     reasons = {case.comparison.reason for case in told}
-    alike = len(told) > 1 and len(reasons) == 1  # said once
+    alike = bool(found.few) or (len(told) > 1 and len(reasons) == 1)  # said once
     columns = ["case", "before", "after", "verdict", "shift", "95 % interval"]
     columns += ["bootstrap"] if resampled else []
     table = table_of(*columns, *([] if alike else ["why"]))
@@ -151,10 +153,24 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
         reason = [] if alike else [text_of(case.comparison.reason)]
         table.add_row(text_of(case.words), a, b, *_shift(case.comparison), *boot, *reason)
     out.print(table)
-    if alike and (common := reasons.pop()):
+    if alike and not found.few and (common := reasons.pop()):
         out.print(text_of(f"Each of these: {common}", "dim"))
     if len(told) > limit:
         out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
+
+
+def _too_few(found: RunComparison) -> str:
+    """Return what was compared, which difference could have shown, and what would tell more."""
+    assert found.few is not None
+    first, second = found.few
+    counts = (
+        f"{first} and {second} launches" if first != second else "one launch" if first == 1 else f"{first} launches"
+    )
+    could = "" if found.within is None else f" A shift below {percent(found.within, 1)} is lost in the samples' spread."
+    return (
+        f"Compared: {count_text(len(found.cases), 'case')}, {counts} a run: too few to tell a change from chance."
+        f"{could} To tell: linkgauge run --repeat {LEAST_REPEATS}, for both runs."
+    )
 
 
 def _shift(comparison: Comparison) -> tuple[Text, str, str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from approved import approve
+from approved import plain as plain_text
 from linkgauge.stats.checked import checks_for, missed_rate
 from linkgauge.stats.compare import Shift
 from linkgauge.tune.choice import Choice, preset_in
@@ -167,3 +169,15 @@ def test_what_is_handed_out_does_not_outlive_its_proof(tmp_path: Path) -> None:
     withdraw(folder)
     assert [one.name for one in folder.iterdir()] == ["notes.txt"]
     withdraw(tmp_path / "nothing")
+
+
+def test_the_screen_of_a_search_is_as_approved() -> None:
+    """A whole search over planted times: what proved to be faster, how that is known, and what was tried."""
+    bench = PlantedBench(one_optimum, 1, 150)
+    found = tune(FACTORS, bench, 1)
+    known = {one.name: Known(Setting(one.name, "planted", "names", one.values, "A planted setting."), one.values,
+                             {value: f"read as {value}" for value in one.values}, {}) for one in FACTORS}  # fmt: skip
+    choice = Choice(known, {})
+    assert found.best is not None
+    text = page(with_proof(found, choice), choice, "mpi allreduce of 4 MiB on 2 ranks")
+    approve(Path(__file__).parents[1] / "findings" / "screens" / "tune.txt", plain_text(text))

@@ -358,7 +358,8 @@ def _told(
         subject = f"{_WORDS[kind]} {_place(facts, kind, ends)}".lstrip()
         directions = sorted({item.element.direction for item in items})
         others = "the other of the two" if worst.known else "its siblings"
-        sentence = f"{subject[:1].upper()}{subject[1:]} is {percent(loss)} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
+        first = subject[:1].upper() + subject[1:]
+        sentence = f"{first} is {percent(loss)} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
         if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
         elif kind == "pair":

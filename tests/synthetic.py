@@ -170,7 +170,7 @@ def make_run(
         "devices": [device(ordinal, host) for ordinal in sorted({d for case in cases for d in case.devices})],
     }
     facts = {"machine": machine, "versions": {"linkgauge": "0.1.0"}, "seed": seed, "start": "2026-01-02T03:04:05+00:00"}
-    facts |= {"asked": {"command": "linkgauge run"}, "end": "2026-01-02T03:09:05+00:00"}
+    facts |= {"requested": {"command": "linkgauge run"}, "end": "2026-01-02T03:09:05+00:00"}
     facts |= {"clock": {"cost_ns": 18.0, "resolution_ns": 1.0}, **(info or {})}
     folder = RunFolder.create(path, facts)
     writing = _Writing(

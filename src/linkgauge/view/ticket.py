@@ -58,7 +58,7 @@ _VERSIONS = ("linkgauge", "cuda runtime", "hip runtime", "sycl runtime")
 
 
 def _plan(info: dict[str, Any]) -> str:
-    return str(dict(info.get("asked") or {}).get("plan") or "unknown")
+    return str(dict(info.get("requested") or {}).get("plan") or "unknown")
 
 
 def _libraries(launches: Sequence[dict[str, Any]]) -> list[str]:

@@ -48,7 +48,7 @@ def test_a_slow_link_in_a_run_folder_is_told_first(tmp_path: Path, capsys: pytes
     assert run_command(["findings", str(path)]) == 0
     shown = capsys.readouterr().out
     assert shown.splitlines()[0] == "fault slow_link"
-    assert "gpu1 - gpu2" in shown.splitlines()[1]
+    assert "GPU 1 - GPU 2" in shown.splitlines()[1]
     assert "Fix:" in shown
     assert run_command(["findings", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["rule"] == "slow_link"

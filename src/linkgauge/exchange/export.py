@@ -16,6 +16,7 @@ from linkgauge.exchange import nccl_form
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.stats.launches import shown_transports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +60,7 @@ def export(run: Run, form: str, anonymous: bool = False, table: pa.Table | None 
         return json.dumps({"info": info, "launches": launches, "summary": rows}, indent=1, default=str) + "\n"
     ended = [row for row in last_attempts(rows) if row["lane"] == -1 and row["status"] == "ok"]
     good = [row for row in ended if row["mean_ns"] is not None]
-    text = "".join(_nccl_tests(run, good, not anonymous) if form == "nccl-tests" else _osu(good))
+    text = "".join(_nccl_tests(run, good, not anonymous) if form == "nccl-tests" else _osu(run, good))
     if not text:
         raise UsageError(f"no case of this run has the form of {form}")
     return text
@@ -132,15 +133,17 @@ def _nccl_tests(run: Run, rows: list[Row], named: bool) -> Iterator[str]:
     return nccl_form.tables(run, list(groups.values()), lambda first: _set_apart(rows, first), named)
 
 
-def _osu(rows: list[Row]) -> Iterator[str]:
+def _osu(run: Run, rows: list[Row]) -> Iterator[str]:
     """Yield one table a pattern, as OSU prints them; times are means, bandwidths in MB/s of 10^6 bytes."""
     rows = [row for row in rows if row["pattern"] in OSU_TESTS]
+    shown = shown_transports(run.launches.to_pylist())
     for group in _groups(rows, _APART).values():
         first = group[0]
         info = PATTERNS[first["pattern"]]
         yield f"# OSU MPI {OSU_TESTS[info.name]}\n"
         ranks = first["ranks"]
-        yield f"# by Linkgauge, {first['transport']}{_set_apart(rows, first)}, {ranks} ranks, {first['cadence']}, "
+        transport = shown.get(first["transport"], first["transport"])
+        yield f"# by Linkgauge, {transport}{_set_apart(rows, first)}, {ranks} ranks, {first['cadence']}, "
         yield f"window {first['window']}\n"
         if (first["source_memory"], first["target_memory"]) != ("pageable", "pageable"):
             source, target = _osu_memory(first["source_memory"]), _osu_memory(first["target_memory"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_TYPES
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import order_of
+from linkgauge.stats.launches import shown_transports
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -40,17 +41,21 @@ def tables(run: Run, groups: Sequence[list[Row]], apart: Callable[[Row], str], n
     `named`: whether hosts, PCI addresses and process ids are printed.
     """
     programs = list(NCCL_PROGRAMS)
-    ranks = {launch["launch"]: launch["ranks"] or [] for launch in run.launches.to_pylist()} if named else {}
+    launches = run.launches.to_pylist()
+    ranks = {launch["launch"]: launch["ranks"] or [] for launch in launches} if named else {}
+    shown = shown_transports(launches)
 
     def place(group: list[Row]) -> tuple[Any, ...]:
         first = group[0]
         return programs.index(first["pattern"]), order_of(first["transport"]), first["launch"], first["ranks"]
 
     for group in sorted(groups, key=place):
-        yield from _table(group, apart(group[0]), ranks.get(group[0]["launch"], []))
+        transport = str(group[0]["transport"])
+        own = ranks.get(group[0]["launch"], [])
+        yield from _table(group, shown.get(transport, transport), apart(group[0]), own)
 
 
-def _table(group: list[Row], apart: str, ranks: list[dict[str, Any]]) -> Iterator[str]:
+def _table(group: list[Row], transport: str, apart: str, ranks: list[dict[str, Any]]) -> Iterator[str]:
     first = group[0]
     n, info = first["ranks"], PATTERNS[first["pattern"]]
     program = NCCL_PROGRAMS[info.name]
@@ -60,7 +65,7 @@ def _table(group: list[Row], apart: str, ranks: list[dict[str, Any]]) -> Iterato
         sizes.setdefault(row["size"] * blocks, {})[bool(row["in_place"])] = row
     library = f", {first['library']}" if first["library"] else ""
     yield f"# Collective test starting: {program}\n"
-    yield f"# by Linkgauge, {first['transport']}{library}{apart}, cadence {first['cadence']}, "
+    yield f"# by Linkgauge, {transport}{library}{apart}, cadence {first['cadence']}, "
     yield f"launch {first['launch']}\n"
     yield f"# nThread 1 nGpus {n} minBytes {min(sizes)} maxBytes {max(sizes)} step: {_step(list(sizes))} "
     yield f"warmup iters: {first['warmup']} iters: {_iterations(group)} agg iters: 1 "

@@ -206,6 +206,7 @@ class FailedCase:
     launch_key: str = ""  # empty: its launch never began
     settings: str = ""  # the library's own during this case
     variables: tuple[tuple[str, str], ...] = ()  # planned for a launch that never began
+    out_of_time: bool = False  # the stop rule's own time was up: it was not measured, and did not fail
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> FailedCase:
@@ -219,6 +220,7 @@ class FailedCase:
             reason=str(row.get("reason") or "no reason given"),
             launch_key=str(row.get("launch_key") or ""),
             settings=str(row.get("settings") or ""),
+            out_of_time=json_object(row.get("evidence")).get("stopped_by") == "timeout",
         )
 
 

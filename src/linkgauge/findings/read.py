@@ -31,7 +31,7 @@ HEADLINE = -1
 NEEDED = (
     "case_key", "launch", "repeat", "attempt", "planned_launch", "lane", "launch_key", "status", "reason", "size",
     "devices", "median_ns", "interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "p95_ns", "min_ns", "max_ns",
-    "samples", "effective_samples", "goodput_bytes_per_s", "stop_rule", *DIMENSIONS,
+    "samples", "effective_samples", "goodput_bytes_per_s", "stop_rule", "evidence", *DIMENSIONS,
 )  # fmt: skip
 """Columns of a summary that the rules need."""
 

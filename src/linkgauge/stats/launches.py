@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.model.place import Place as Place  # what is found here are these
-from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
+from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import json_object
-from linkgauge.model.transports import WITHOUT_GPU
+from linkgauge.model.transports import shown_names
 
 
 def device_noun(launches: Iterable[Mapping[str, Any]]) -> str:
@@ -18,17 +18,10 @@ def device_noun(launches: Iterable[Mapping[str, Any]]) -> str:
 
 
 def shown_transports(launches: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return what screens call transports, where that is not their name: `ccl` by the library in use.
-
-    Files keep the transports' own names.
-    """
+    """Return what screens call the transports of a run, where that is not their name."""
     known = list(launches)
-    kinds = _kinds(known)
-    names = dict(WITHOUT_GPU) if kinds == {"host"} else {}
     versions = [json_object(launch.get("versions")) for launch in known]
-    used = [name for name in ("nccl", "rccl") if any(each.get(name) for each in versions)]
-    used = used or [RUNTIMES[kind].ccl.lower() for kind in sorted(kinds & {*RUNTIMES}) if RUNTIMES[kind].ccl]
-    return {**names, "ccl": used[0]} if len(used) == 1 else names
+    return shown_names(_kinds(known), [name for name in ("nccl", "rccl") if any(each.get(name) for each in versions)])
 
 
 def _kinds(launches: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from linkgauge.model.quantity import change
 from linkgauge.stats.alike import CaseClasses, ClassRow, class_rows, members_text, stands_out
 from linkgauge.stats.launches import device_noun, launch_devices, shown_transports
 from linkgauge.view.units import Row, digits, range_text, rate_text, size_text, time_text
@@ -144,7 +145,7 @@ class Members:
         for one in self._classes:
             for row, share in zip(one.odd, one.shares, strict=True):
                 name = members_text([tuple(row["devices"])], self._noun)
-                yield f"{name}, {self._label(row)} at {size_text(row['size'])}: {share:+.0%} in speed"
+                yield f"{name}, {self._label(row)} at {size_text(row['size'])}: {change(share)} in speed"
 
     def _range(self, row: Row, text: Callable[[Row], str], step: int = 1) -> str:
         """Return the range of a figure over the members that are alike; of one that falls with the time step is -1."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.model.case import held_apart, values_of
@@ -24,6 +23,7 @@ from linkgauge.stats.derived import Figure
 from linkgauge.stats.overlap import overlaps
 from linkgauge.store.schema import identity_of
 from linkgauge.view.results import Results
+from linkgauge.view.screen import Table
 from linkgauge.view.units import Row, range_text, rate_text, size_text, time_text
 
 _MOST_STRETCHES = 4

@@ -73,8 +73,8 @@ class FullPairs:
 
     @property
     def label(self) -> str:
-        """The mechanism's name."""
-        return self._results.label(self._first)
+        """The names of the mechanisms."""
+        return labels_of(self._results, (self.rows[pair] for pair in sorted(self.rows)))
 
     @functools.cached_property
     def devices(self) -> list[int]:
@@ -166,7 +166,8 @@ def full_pairs(results: Results, limits: Limits, kinds: Kinds, patterns: tuple[s
 def fullest(results: Results, rows: Iterable[Row], place: Callable[[Row], Place]) -> dict[Place, Row]:
     """Return a row for each place, of one mechanism and task and of the largest size that has the most places.
 
-    Of several mechanisms with as many places the one of the highest median goodput; empty where there is no goodput.
+    Of several mechanisms with as many places the one of the highest median goodput, and for a place where another is
+    better at that size, that one; empty where there is no goodput.
     """
     groups: dict[tuple[Any, ...], dict[int, dict[Place, Row]]] = {}
     for row in sorted(rows, key=lambda row: row["effective_samples"] or 0, reverse=True):
@@ -181,7 +182,37 @@ def fullest(results: Results, rows: Iterable[Row], place: Callable[[Row], Place]
     def rank(own: dict[Place, Row]) -> tuple[int, float]:
         return (len(own), statistics.median(float(row[_RATE]) for row in own.values()))
 
-    return max(found, key=rank, default={})
+    chosen = max(found, key=rank, default={})
+    size = next((row["size"] for row in chosen.values()), None)
+    return best_of_each(chosen, (sizes[size] for sizes in groups.values() if size in sizes), _RATE, max)
+
+
+AS_GOOD = 0.97
+"""From this share on one figure is as good as another: chance makes one the better."""
+
+
+def best_of_each(
+    chosen: Mapping[Place, Row], others: Iterable[Mapping[Place, Row]], name: str, better: Callable[..., Any]
+) -> dict[Place, Row]:
+    """Return the row of each place: the chosen one, or the best of all where that is better by more than chance.
+
+    `name`: of the figure; `better`: max or min.
+    """
+    best = dict(chosen)
+    for own in others:
+        for place in chosen.keys() & own.keys():
+            best[place] = better(best[place], own[place], key=lambda row: row[name])
+
+    def kept(place: Place) -> Row:
+        ends = sorted((chosen[place][name], best[place][name]))
+        return chosen[place] if ends[0] >= AS_GOOD * ends[1] else best[place]
+
+    return {place: kept(place) for place in chosen}
+
+
+def labels_of(results: Results, rows: Iterable[Row]) -> str:
+    """Return the mechanisms of some rows, each once."""
+    return ", ".join(dict.fromkeys(results.label(row) for row in rows))
 
 
 def percent_up(share: float) -> int:

@@ -266,7 +266,7 @@ def test_columns_of_osu_go_by_their_names(tmp_path: Path, heading: str) -> None:
     [("Size      Bandwidth (GB/s)", "8 1.0", "its columns are Size, Bandwidth"),
      ("Size  Latency (us)", "8 1.0", "its columns"),
      ("Size      Bandwidth (MB/s)", "8 1.0 9", "3 columns where the heading has 2"),
-     ("Size      Bandwidth (MB/s)", "8 inf", "not a size and a figure")],
+     ("Size      Bandwidth (MB/s)", "8 inf", "not a size, a figure and a count")],
 )  # fmt: skip
 def test_figures_of_osu_that_are_not_what_they_should_be(tmp_path: Path, columns: str, row: str, why: str) -> None:
     log = read(tmp_path, osu("MPI Bandwidth Test", columns, row))

@@ -1,129 +1,56 @@
-"""From the command line to a plan: the dimensions' flags, generated from their table, and the launches asked for."""
+"""From a request to a plan: the plan that is asked for, with the request's dimensions, choices and launches."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-import click
-
-from linkgauge.app.command_line import Decorated, option
-from linkgauge.apps import catalog
-from linkgauge.errors import UsageError, brief
+from linkgauge.app.dimension_options import dimension_values
+from linkgauge.app.request import Allocation, Launch, PlanChoice, Request
+from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.quantity import parse_size
 from linkgauge.model.traits import having
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs
-from linkgauge.plan.model import CaseTable, LaunchTable, Plan, narrowed, side_by_side
-from linkgauge.plan.plan_file import class_weights
+from linkgauge.plan.model import CaseTable, LaunchTable, Plan, capped, narrowed, side_by_side
 from linkgauge.run.parent.mpi_library import MpiInstallation, resolve
 
-_COUNT = re.compile(r"[0-9]{1,9}")
-_MOST_COUNTS = 1000
+
+def planned(request: Request, mpis: Sequence[MpiInstallation], kind: str) -> Plan:
+    """What is asked for, on devices of this kind; of the cases of an earlier run only how they are launched."""
+    choice = request.choice
+    if request.earlier.from_run is not None:
+        plan = builtin_plan("default")
+    else:
+        values = dimension_values(request.dimensions)
+        if "app" in values and not choice.named:
+            plan = _application_plan(values)
+        else:
+            plan = apply_dimensions(_named_plan(choice), values, named=choice.named, kind=kind)
+        plan = _chosen(plan, choice)
+    return request.settled(apply_launch(plan, request.launch, [one.name for one in mpis], request.allocation))
 
 
-def whole(least: int) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """Reads an option as a whole number from `least` to 2**63 - 1; UsageError naming the option."""
-
-    def read(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-        if text is None:
-            return None
-        # Python refuses to read thousands of digits; 2**63 has 19.
-        number = int(text) if text.isdecimal() and text.isascii() and len(text) <= 40 else -1
-        if not least <= number < 1 << 63:
-            raise UsageError(
-                f"{parameter.opts[0]} '{brief(text)}': expected a whole number of at least {least}, below 2**63"
-            )
-        return number
-
-    return read
-
-
-_USUAL = ("transport", "pattern", "size", "ranks", "app")
-"""Dimensions whose flags `--help` shows; `--help-all` shows all."""
-
-
-def dimension_options(function: Decorated) -> Decorated:
-    """`function` with a flag for each dimension, which may be repeated: texts, not yet read (`dimension_values`)."""
-    for dimension in reversed(DIMENSIONS.values()):
-        add = option(dimension.flag, multiple=True, metavar=dimension.values.metavar, panel=dimension.group,
-                     choices=dimension.values.choices, advanced=dimension.name not in _USUAL,
-                     help=dimension.help)  # fmt: skip
-        function = add(function)
-    return function
-
-
-def counts(option_name: str, text: str) -> list[int]:
-    """Whole numbers from 1 of a list with ranges, as 64,1024 or 8:4096:x2. UsageError naming the option."""
-    found: list[int] = []
-    for part in text.split(","):
-        ends = part.strip().split(":")
-        step = ends[2][1:] if len(ends) == 3 and ends[2][:1] == "x" else "2" if len(ends) == 2 else "0"
-        if not 1 <= len(ends) <= 3 or not all(_COUNT.fullmatch(end) for end in (*ends[:2], step)):
-            raise UsageError(f"{option_name}: '{part[:40]}' is no count or range; write 64,1024 or 8:4096:x2")
-        first, last = int(ends[0]), int(ends[1] if len(ends) > 1 else ends[0])
-        if first < 1 or last < first or (len(ends) > 1 and int(step) < 2):
-            raise UsageError(f"{option_name}: '{part[:40]}': expected such as 8:4096:x2, the smaller count first")
-        while first <= last and len(found) <= _MOST_COUNTS:
-            found.append(first)
-            first = first * int(step) if int(step) > 1 else last + 1
-    return found
-
-
-def dimension_values(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[Value, ...]]:
-    """The values of the dimensions' flags. UsageError naming the flag that is wrong."""
-    values = {
-        name: unique(value for text in several for value in DIMENSIONS[name].from_text(text))
-        for name, several in texts.items()
-    }
-    if 0 in values.get("size", ()):
-        raise UsageError("--size 0 moves nothing: expected sizes of 1 byte or more, such as 8 or 1:1GiB:x4")
-    return values
-
-
-def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The flags' texts with each `--app` as the dimension has it: a path behind `file:`, its parameters behind it."""
-    found = dict(texts)
-    if settings and "app" not in found:
-        raise UsageError("--set is of an application: give --app NAME or --app FILE too")
-    for word in settings:
-        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*=[0-9]{1,13}(\*ranks)?|[A-Za-z0-9][A-Za-z0-9_.-]*", word) is None:
-            raise UsageError(
-                f"--set '{word}': expected NAME=NUMBER, as n=64, NAME=NUMBER*ranks, or a preset of 'linkgauge apps'"
-            )
-    if "app" in found:
-        asked = [word.strip() for text in found["app"] for word in text.split(",")]
-        asked = [name for word in asked for name in (catalog.names() if word == "all" else [word])]
-        files = [f"file:{word}" if is_path(word) else word for word in asked]
-        found["app"] = [" ".join([word, *settings]) for word in files]
-    return found
-
-
-def is_path(word: str) -> bool:
-    """Whether an application's name is a step file's path, as `--app` takes one."""
-    return not word.startswith("file:") and (word.endswith((".toml", ".json")) or "/" in word)
-
-
-def application_plan(values: Mapping[str, tuple[Value, ...]]) -> Plan:
+def _application_plan(values: Mapping[str, tuple[Value, ...]]) -> Plan:
     """The plan of `--app` alone: the applications under each transport that is here, or those that are named."""
     every = DIMENSIONS["transport"].from_text("all")
     usual = {"transport": every, "pattern": having(PATTERNS, "scripted"), "size": (8,)}
     return Plan(name="app", cases=(CaseTable({**usual, **values}, where="the command line"),))
 
 
-def asked_plan(plan: str | None, quick: bool, full: bool) -> Plan:
+def _named_plan(choice: PlanChoice) -> Plan:
     """The plan that `--plan`, `--quick` or `--full` names; the default plan without any. UsageError for two."""
-    if sum((plan is not None, quick, full)) > 1:
+    if sum((choice.plan is not None, choice.quick, choice.full)) > 1:
         raise UsageError("--plan, --quick and --full exclude each other: expected one of them")
-    if plan is not None:
-        return plan_of(plan)
-    return builtin_plan("quick" if quick else "full" if full else "default")
+    if choice.plan is not None:
+        return plan_of(choice.plan)
+    return builtin_plan("quick" if choice.quick else "full" if choice.full else "default")
 
 
 def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, named: bool, kind: str = "") -> Plan:
@@ -151,32 +78,18 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     return chosen
 
 
-def apply_choices(plan: Plan, *, pairs: str | None, placement: str | None, swap_roles: bool) -> Plan:
-    """The plan with other pairs and devices taken than its tables say, and roles swapped; None: as they say."""
+def _chosen(plan: Plan, choice: PlanChoice) -> Plan:
+    """The plan with other pairs, devices, sizes and roles than its tables say. UsageError where none has such."""
     tables = [
-        dataclasses.replace(table, pairs=pairs or table.pairs, placement=placement or table.placement,
-                            swap_roles=swap_roles or table.swap_roles)
+        dataclasses.replace(table, pairs=choice.pairs or table.pairs, placement=choice.placement or table.placement,
+                            swap_roles=choice.swap_roles or table.swap_roles)
         for table in plan.cases
     ]  # fmt: skip
-    return dataclasses.replace(plan, cases=tuple(tables))
-
-
-def asked_class_weights(text: str) -> dict[str, float]:
-    """Weights by service class of a flag's text, `0=1,3=3`. UsageError naming the flag."""
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, weight = (word.strip() for word in part.partition("="))
-        try:
-            if name in found:
-                raise ValueError("twice")
-            found[name] = float(weight)
-        except ValueError:
-            raise UsageError(f"--class-weights '{text}': expected classes, each once, and weights: 0=1,3=3") from None
-    return class_weights(found, "--class-weights")
-
-
-def apply_concurrent_pairs(plan: Plan) -> Plan:
-    """The plan with disjoint pairs measured side by side. UsageError where no table has a pattern of pairs."""
+    plan = dataclasses.replace(plan, cases=tuple(tables))
+    if choice.max_size is not None:
+        plan = capped(plan, parse_size(choice.max_size))
+    if not choice.concurrent_pairs:
+        return plan
     plan = dataclasses.replace(plan, cases=tuple(side_by_side(table) for table in plan.cases))
     if not any(name in SIDE_BY_SIDE.values() for table in plan.cases for name in table.values["pattern"]):
         raise UsageError(f"--concurrent-pairs: plan '{plan.name}' has none of {', '.join(SIDE_BY_SIDE)} left")
@@ -211,43 +124,29 @@ def resolve_mpis(asked: Sequence[str]) -> list[MpiInstallation]:
     return list(found.values())
 
 
-def apply_launches(
-    plan: Plan,
-    *,
-    mpis: Sequence[str],
-    env: Mapping[str, tuple[str, ...]],
-    threads: bool,
-    bind: str | None,
-    launcher_args: Sequence[str],
-    hosts: Sequence[str] = (),
-    peer_access: bool | None = None,
-    thread_level: str | None = None,
-) -> Plan:
-    """The plan with the command line's launch settings: they replace what its [[launch]] tables say of the same thing.
+def apply_launch(plan: Plan, launch: Launch, mpis: Sequence[str] = (), allocation: Allocation = Allocation()) -> Plan:
+    """The plan with a request's launch settings: they replace what its [[launch]] tables say of the same thing.
 
     Each of `mpis` (names) is taken with each of the plan's tables.
     """
-    tables = []
-    for table, mpi in itertools.product(plan.launches, mpis or ("",)):
-        tables.append(
-            dataclasses.replace(
-                table,
-                mpi=mpi or table.mpi,
-                env={**table.env, **env},
-                threads=threads or table.threads,
-                bind=bind or table.bind,
-                peer_access=table.peer_access if peer_access is None else peer_access,
-                thread_level=thread_level or table.thread_level,
-                launcher_args=tuple(launcher_args) or table.launcher_args,
-                hosts=() if threads or table.threads else tuple(hosts),
-            )
+    env, words = parse_env(launch.env), launch.launcher_words()
+    hosts = allocation.names()
+    tables = [
+        dataclasses.replace(
+            table,
+            mpi=mpi or table.mpi,
+            env={**table.env, **env},
+            threads=launch.threads or table.threads,
+            bind=launch.bind or table.bind,
+            peer_access=table.peer_access if launch.peer_access is None else launch.peer_access,
+            thread_level=launch.thread_level or table.thread_level,
+            launcher_args=words or table.launcher_args,
+            hosts=() if launch.threads or table.threads else hosts,
         )
-    return dataclasses.replace(plan, launches=tuple(_unique_tables(tables)))
-
-
-def _unique_tables(tables: Sequence[LaunchTable]) -> list[LaunchTable]:
-    kept: list[LaunchTable] = []
+        for table, mpi in itertools.product(plan.launches, mpis or ("",))
+    ]
+    kept: list[LaunchTable] = []  # each once; a table has no hash
     for table in tables:
         if table not in kept:
             kept.append(table)
-    return kept
+    return dataclasses.replace(plan, launches=tuple(kept))

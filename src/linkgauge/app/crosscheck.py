@@ -10,10 +10,9 @@ from typing import ClassVar
 import click
 
 from linkgauge.app.command_line import COMMON, argument, command
-from linkgauge.app.options import repeated, switch, takes, value
+from linkgauge.app.options import devices_to_use, repeated, switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
-from linkgauge.app.request import Machine
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.plan.environment import given_variable
@@ -40,7 +39,7 @@ class Comparison:
     sizes_apart: bool = switch("Start the benchmark anew for each size.", advanced=True)
     warmup: int | None = value("", "Operations before the timed ones.", type=click.IntRange(min=0))
     mpi: str = value("LIBRARY", "MPI library of both sides; threads without it.", "", panel=_LAUNCH)
-    devices: str = value("WHICH", "Devices, as in 'linkgauge run'.", Machine.devices, panel=_LAUNCH)
+    devices: str = devices_to_use("Devices, as in 'linkgauge run'.", panel=_LAUNCH)
     hosts: str | None = value("A,B|FILE", "Nodes to measure between, by name; ssh starts the ranks.", panel=_LAUNCH)
     nodes: str | None = value("NUMBER|all", "Number of nodes to use, of this job or of --hosts.", panel=_LAUNCH)
     window: int | None = value(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.app.options import AUTO
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.app.request import EarlierRun, Machine, Request
@@ -49,7 +50,7 @@ def new_run(request: Request) -> int:
         from linkgauge.app.dry_run import Expected, print_plan
 
         expected = Expected(machine.system)
-        if request.earlier.from_run is not None or machine.devices != Machine.devices:
+        if request.earlier.from_run is not None or machine.devices != AUTO:
             raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
         plan = planned(request, given, described_devices(expected.system).kind)
         print_plan(plan.name, prepare_on(plan, expected.system, given), form=shown.form, expected=expected)

@@ -125,6 +125,15 @@ def _taken(group: type, words: dict[str, Any]) -> Any:
     return group(**values)
 
 
+AUTO = "auto"
+"""The devices where none are named."""
+
+
+def devices_to_use(help: str, **settings: Any) -> Any:
+    """A field: the devices that are used."""
+    return value("WHICH", help, AUTO, **settings)
+
+
 def unit_of_rates(default: str = "GB/s") -> Any:
     """A field: the unit of the rates shown."""
     return value("UNIT", "Unit of rates: GB/s, Gb/s, GiB/s or MB/s.", default, panel=COMMON)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from linkgauge.app.dimension_options import AsNcclTests, Texts, application_texts, dimension_texts
-from linkgauge.app.options import Whole, pair, repeated, switch, value
+from linkgauge.app.options import Whole, devices_to_use, pair, repeated, switch, value
 from linkgauge.app.output import form_of_output
 from linkgauge.errors import UsageError
 from linkgauge.model.quantity import parse_duration, parse_share
@@ -77,7 +77,7 @@ class Machine:
 
     panel: ClassVar = _LAUNCH
 
-    devices: str = value("WHICH", "Devices: auto (default), cuda, cuda:0,2, hip, host:4.", "auto", show_default=False)
+    devices: str = devices_to_use("Devices: auto (default), cuda, cuda:0,2, hip, host:4.", show_default=False)
     system: str | None = value(
         "NAME|FILE", "System to judge by, in place of the discovered one; with --dry-run, to plan for.", panel=_WHAT,
         advanced=True,

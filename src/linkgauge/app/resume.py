@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from linkgauge.app.options import AUTO
 from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
-from linkgauge.app.request import Machine, Request
+from linkgauge.app.request import Request
 from linkgauge.app.run_options import parse_env, resolve_mpis
 from linkgauge.errors import Exit, RunFolderError, UsageError
 from linkgauge.model.background import loads_of
@@ -65,9 +66,8 @@ def resume_run(request: Request, path: Path) -> int:
         if unsafe:
             raise UsageError(f"{path} sets {unsafe}: what a run folder says is not executed unless it is given again")
     given = resolve_mpis(request.launch.mpi)
-    devices = find_devices(
-        _stored_devices(folder) if request.machine.devices == Machine.devices else request.machine.devices
-    )
+    asked = request.machine.devices
+    devices = find_devices(_stored_devices(folder) if asked == AUTO else asked)
     mpis, taken = resumed_mpis(launches, given, path, taken_of(folder.info))
     if "seed" not in folder.info:
         raise RunFolderError(f"{path}: run.json has no seed: expected that of a run")

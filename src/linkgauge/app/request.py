@@ -15,7 +15,7 @@ from linkgauge.app.options import Whole, devices_to_use, pair, repeated, switch,
 from linkgauge.app.output import form_of_output
 from linkgauge.errors import UsageError
 from linkgauge.model.quantity import parse_duration, parse_share
-from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, Plan
+from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, USUAL_MAX_FAILURES, Plan
 from linkgauge.plan.plan_file import class_weights
 from linkgauge.run.parent.hosts import asked_hosts
 
@@ -155,8 +155,9 @@ class Execution:
         "SHARE", "Share of free memory to use at most, or a size: 50%, 4GiB.", advanced=True
     )
     max_failures: int = value(
-        "NUMBER", "Skip the rest of a transport's cases after this many failures.", 3, type=Whole(1), advanced=True
-    )
+        "NUMBER", "Skip the rest of a transport's cases after this many failures.", USUAL_MAX_FAILURES, type=Whole(1),
+        advanced=True,
+    )  # fmt: skip
     keep_going: str | None = value(
         "nodes", "Continue without nodes that do not answer; skip their cases.", advanced=True
     )

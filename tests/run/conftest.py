@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from linkgauge.app.planning import apply_launch
 from linkgauge.app.request import Launch
-from linkgauge.app.run_options import apply_launch
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine

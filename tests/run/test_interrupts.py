@@ -51,7 +51,7 @@ from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.app.request import Launch
-from linkgauge.app.run_options import apply_launch
+from linkgauge.app.planning import apply_launch
 from linkgauge.run.parent.measure import measure
 from linkgauge.run.parent.prepare import new_pending, resumed_pending
 from linkgauge.run.parent.prepared import Prepared

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.app.options import AUTO
+from linkgauge.app.planning import planned, resolve_mpis
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.app.request import EarlierRun, Machine, Request
-from linkgauge.app.run_options import planned, resolve_mpis
 from linkgauge.errors import Exit, UsageError
 from linkgauge.files import read_file
 from linkgauge.model.quantity import format_duration

@@ -20,6 +20,7 @@ from linkgauge.errors import UsageError, brief
 _COUNT = re.compile(r"[0-9]{1,9}")
 _MOST_COUNTS = 1000
 _MADE, _TAKEN = "made", "taken"
+_NO = "no-"
 Made = Callable[[str, str, str], Sequence[Option]]
 """Click's options of a field, by its name, its type as written, and the title of its dataclass."""
 
@@ -45,7 +46,7 @@ def switch(help: str, *, flags: str = "--{}", **settings: Any) -> Any:
 
 def pair(help: str, default: bool | None, **settings: Any) -> Any:
     """A field that is True by its option, False by that with `no-` before, else the default, which its help shows."""
-    return _field(default, "--{0}/--no-{0}", {"help": help, "is_flag": True, "default": default, **settings})
+    return _field(default, "--{0}/--" + _NO + "{0}", {"help": help, "is_flag": True, "default": default, **settings})
 
 
 def several(made: Made, taken: Callable[[dict[str, Any]], Any], **default: Any) -> Any:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from linkgauge.app.options import AUTO
+from linkgauge.app.planning import parse_env, resolve_mpis
 from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
 from linkgauge.app.request import Request
-from linkgauge.app.run_options import parse_env, resolve_mpis
 from linkgauge.errors import Exit, RunFolderError, UsageError
 from linkgauge.model.background import loads_of
 from linkgauge.model.case import STATUSES

@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from linkgauge.tune.launches import FolderBench
     from linkgauge.tune.wanted import Wanted
 
-_SEARCH = "The search"
-
 
 @dataclasses.dataclass(frozen=True)
 class Search:
     """How settings are searched for."""
 
-    panel: ClassVar = _SEARCH
+    panel: ClassVar = "The search"
 
     time_limit: str = value("TIME", "End within this time, over all resumed parts.", "10m")
     among: str | None = value(
@@ -96,8 +94,8 @@ def tune_command(search: Search, request: Request) -> int:
 
 
 def _search(request: Request, search: Search, budget_s: float, began: float) -> int:
+    from linkgauge.app.planning import resolve_mpis
     from linkgauge.app.progress import reporter_for
-    from linkgauge.app.run_options import resolve_mpis
     from linkgauge.run.parent.device_hold import held
     from linkgauge.run.parent.devices import find_devices
     from linkgauge.run.parent.measure import default_out
@@ -160,7 +158,7 @@ def _search(request: Request, search: Search, budget_s: float, began: float) -> 
 
 def _wanted(request: Request, guards: Sequence[str], devices: DeviceSet, given: Any) -> Wanted:
     """The cases of the search and its guard cases, which are under the same kind of launch."""
-    from linkgauge.app.run_options import planned
+    from linkgauge.app.planning import planned
     from linkgauge.run.parent.library_choice import LOG_VARIABLES
     from linkgauge.run.parent.nodes import Nodes
     from linkgauge.run.parent.prepare import prepare

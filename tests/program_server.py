@@ -27,8 +27,8 @@ from typing import Any
 MODULES = (
     "linkgauge.__main__", "linkgauge._core", "linkgauge.doctor", "linkgauge.findings.read",
     "linkgauge.run.parent.measure", "linkgauge.simulate", "linkgauge.store.run", "linkgauge.view.results", "numpy",
-    "pyarrow.acero", "pyarrow.dataset", "pyarrow.parquet", "pynvml", "rich._emoji_codes", "rich.console", "rich.table", "scipy.linalg",
-    "scipy.sparse", "scipy.special", "tomli",
+    "pyarrow.acero", "pyarrow.dataset", "pyarrow.parquet", "pynvml", "rich._emoji_codes", "rich.console", "rich.table",
+    "scipy.linalg", "scipy.sparse", "scipy.special", "tomli",
 )  # fmt: skip
 
 MOST_BYTES = 1 << 18  # of a request: some words are thousands of characters long

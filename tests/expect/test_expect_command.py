@@ -11,7 +11,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
-from linkgauge.app.expect import measured_words
+from linkgauge.app.limits_shown import measured_words
 from linkgauge.expect.rules import KINDS, RULES, Limit
 
 

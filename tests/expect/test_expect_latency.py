@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.app.expect import latency_words
+from linkgauge.app.limits_shown import latency_words
 from linkgauge.expect import limits
 from linkgauge.expect.achieved import from_ports, ports_of
 from linkgauge.expect.rules import Limit

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
-from linkgauge.app import cli
 from linkgauge.app.cli import run_command
+from linkgauge.app.request import Allocation, Execution, Launch, Machine, PlanChoice, Request
 from linkgauge.findings import judge
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.judge.advise import advise
@@ -255,21 +256,26 @@ def test_every_figure_has_a_plan_and_check_numbers() -> None:
 
 def test_figures_over_device_counts_are_measured_on_each_count() -> None:
     figure = reproduce.chosen("sc24:10")[0]
-    assert reproduce.run_arguments(figure, 4, []) == ["run", "--plan", "sc24-10", "--ranks", "2,3,4"]
-    assert "--ranks" not in reproduce.run_arguments(reproduce.chosen("sc24:3")[0], 4, [])
+    assert reproduce.dimensions_of(figure, 4) == {"ranks": ["2,3,4"]}
+    assert reproduce.dimensions_of(reproduce.chosen("sc24:3")[0], 4) == {}
 
 
 def test_how_a_figure_is_launched_is_told_as_a_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[list[str]] = []
-    monkeypatch.setattr(cli, "run_command", lambda words: told.append(words) or 1)
-    for words, passed in (
+    told: list[Request] = []
+    monkeypatch.setattr("linkgauge.app.reproduce.start", lambda request: told.append(request) or 1)
+    plan, out = PlanChoice(plan="sc24-10"), Execution(out=Path("x"))
+    for words, expected in (
         (["--hosts", "a,b", "--devices", "host:2", "--env", "A=1", "--env", "B=2", "--seed", "3"],
-         ["--ranks", "2,3,4", "--devices", "host:2", "--env", "A=1", "--env", "B=2", "--hosts", "a,b", "--seed", "3"]),
-        (["--devices", "host:2", "--threads", "--time-limit", "10s"],
-         ["--ranks", "2", "--devices", "host:2", "--threads", "--time-limit", "10s"]),
+         Request(choice=plan, machine=Machine("host:2"), launch=Launch(env=("A=1", "B=2")),
+                 allocation=Allocation(hosts="a,b"), execution=dataclasses.replace(out, seed=3),
+                 dimensions={"ranks": ["2,3,4"]})),
+        (["--devices", "host:2", "--threads", "--time-limit", "10s", "--max-size", "8", "--max-failures", "3"],
+         Request(choice=dataclasses.replace(plan, max_size="8"), machine=Machine("host:2"),
+                 launch=Launch(threads=True), execution=dataclasses.replace(out, time_limit="10s"),
+                 dimensions={"ranks": ["2"]})),
     ):  # fmt: skip
         assert run_command(["reproduce", "sc24:10", "--out", "x", *words]) == 1
-        assert told.pop() == ["run", "--plan", "sc24-10", *passed[:2], "--out", "x", *passed[2:]]
+        assert told.pop() == expected
 
 
 def test_a_run_is_shown_by_the_papers_estimator_and_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

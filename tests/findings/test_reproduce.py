@@ -345,8 +345,8 @@ def test_what_no_plan_repeats_is_listed_with_the_reason(capsys: pytest.CaptureFi
 
 def test_copies_by_way_of_each_device_are_asked_of_those_there_are() -> None:
     figure = reproduce.chosen("tartan:14")[0]
-    assert reproduce.run_arguments(figure, 4, []) == ["run", "--plan", "tartan-14", "--via", "1,2,3"]
-    assert reproduce.run_arguments(figure, 1, []) == ["run", "--plan", "tartan-14"]
+    assert reproduce.dimensions_of(figure, 4) == {"via": ["1,2,3"]}
+    assert reproduce.dimensions_of(figure, 1) == {}
     # The packages' other devices are ways too: from 0 to 2 by 1 or 3, and no device is its own way.
     plan = narrowed(figure.load(), {"via": (1, 2, 3)}, replace=False)
     planned = prepare_on(plan, systems.load("hgx-h200-4"), [])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from approved import approve
-from linkgauge.app.run_options import apply_dimensions
+from linkgauge.app.planning import apply_dimensions
 from linkgauge.errors import UsageError
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.plan.expand import expand

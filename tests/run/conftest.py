@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from linkgauge.app import run_options as options
+from linkgauge.app.planning import apply_launch
+from linkgauge.app.request import Launch
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.machine import PlanMachine
@@ -76,8 +78,8 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         launcher_args: Sequence[str] = (),
     ) -> Measured:
         plan = parse_plan(text, "test", "test")
-        plan = options.apply_launches(plan, mpis=[one.name for one in mpis], env=options.parse_env(env),
-                                      threads=threads, bind=None, launcher_args=launcher_args)  # fmt: skip
+        launch = Launch(threads=threads, env=tuple(env), launcher_args=shlex.join(launcher_args))
+        plan = apply_launch(plan, launch, [one.name for one in mpis])
         plan, known = named_mpis(plan, mpis)
         machine = machine_of(devices)
         planned = plan_run(plan, expand(plan, machine), machine)

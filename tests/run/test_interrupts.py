@@ -50,7 +50,8 @@ from conftest import FAKE_WORKER, devices_of, machine_of
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan
-from linkgauge.app import run_options as options
+from linkgauge.app.request import Launch
+from linkgauge.app.planning import apply_launch
 from linkgauge.run.parent.measure import measure
 from linkgauge.run.parent.prepare import new_pending, resumed_pending
 from linkgauge.run.parent.prepared import Prepared
@@ -71,7 +72,7 @@ if path.exists():
     folder.update_info({{"relaunched": {{**folder.info.get("relaunched", {{}}), **relaunched}}}})
 else:
     plan = parse_plan({PLAN!r}, "t", "t")
-    plan = options.apply_launches(plan, mpis=[], env={{}}, threads=True, bind=None, launcher_args=())
+    plan = apply_launch(plan, Launch(threads=True))
     planned = plan_run(plan, expand(plan, machine), machine)
     folder = RunFolder.create(path, {{"seed": 1}})
     write_launches(path, planned)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from linkgauge.app.cli import run_command
-from linkgauge.app.run_options import parse_env
+from linkgauge.app.planning import parse_env
 from linkgauge.errors import UsageError
 from linkgauge.plan.environment import is_secret, is_stand_in, shown, split_values, stand_in
 from linkgauge.run.parent import runner

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from linkgauge.app import run_options
-from linkgauge.app.command_line import PATH, argument, command, flag, option
-from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.command_line import COMMON, PATH, argument, command, option
+from linkgauge.app.dimension_options import application_names
+from linkgauge.app.options import counts, repeated, switch, takes, value
+from linkgauge.app.output import TABLE, form_of_output, output_options, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import Exit, UsageError
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 
-_FROM, _WHAT, _ON = "Where the curves come from", "What to predict", "On a described system"
+_FROM, _ON = "Where the curves come from", "On a described system"
 
 
 @command("apps", epilog="Example: linkgauge run --app llh --set n=64 --devices host:2")
@@ -78,10 +80,8 @@ def convert_command(
 def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) -> None:
     from linkgauge.apps import catalog
     from linkgauge.apps.chakra import write_chakra
-    from linkgauge.model.case import DIMENSIONS
 
-    (text,) = run_options.application_texts({"app": [app]}, settings)["app"]
-    asked = str(DIMENSIONS["app"].from_text(text)[0])
+    (asked,) = application_names(app, settings)
     if reason := catalog.why_not_here(asked, ranks):
         raise UsageError(f"--ranks {ranks}: {reason}")
     lost = write_chakra(catalog.program(asked, ranks), folder, catalog.asked(asked).file.name)
@@ -117,99 +117,61 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
             click.echo(f"not in it: {words}{f' ({count} times)' if count > 1 else ''}", err=err)
 
 
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What is predicted, from which curves."""
+
+    panel: ClassVar = "What to predict"
+
+    from_run: Path | None = value(
+        "RUN", "Run whose curves predict, as of --plan applications.", panel=_FROM, flags="--from"
+    )
+    system: str | None = value("NAME|FILE", "System whose links give the least time, in place of a run.", panel=_FROM)
+    curves: str | None = value(
+        "NAME|FILE", "Published curves in place of a run, such as tartan-summitdev.", panel=_FROM
+    )
+    measured: Path | None = value("RUN", "Run that measured the applications; that of --from by default.", panel=_FROM)
+    overlap: Path | None = value("RUN", "Run of --plan overlap; that of --from by default.", panel=_FROM)
+    settings: tuple[str, ...] = repeated(
+        "NAME=NUMBER", "Parameter (n=64, n=32*ranks), or preset; repeatable.", flags="--set"
+    )
+    ranks: str = value("LIST", "Numbers of ranks: 4 or 1:8:x2; all by default.", "")
+    transport: str | None = value("NAMES", "Transports to predict; all that are known by default.")
+    collectives: str = value("TRANSPORT", "Mechanism of collectives; that of messages by default.", "")
+    copies: str = value("copy_engine|kernel", "Mechanism of copies and emulated kernels.", "")
+    blocks: int = value("", "Thread blocks of an emulated kernel; 0 sets no limit.", 0, type=click.IntRange(min=0))
+    between_nodes: bool = switch("Place each rank on a node of its own, with --system.", panel=_ON)
+    routing: str | None = value("RULE", "Routing rule of 'linkgauge simulate', with --system: best, ...", panel=_ON)
+    placement: str = value("WHICH", "Placement of the ranks, with --routing.", "packed", panel=_ON)
+    latencies: tuple[str, ...] = repeated(
+        "KIND=TIME", "Least time of a kind of step, with --system.", panel=_ON, flags="--latency"
+    )
+    factors: tuple[str, ...] = repeated(
+        "KIND=NUMBER", "Factor for a kind of step that is faster: message=2.", flags="--faster"
+    )
+    statistic: str = value("median|q1|p5|min", "Statistic of what was measured.", "median")
+    form: str = form_of_output(": times in ns", panel=COMMON)
+
+
 @command(
     "predict",
     exits=(Exit.UNKNOWN,),
     epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi",
 )
 @argument("app", metavar="APP|FILE|all|seen", help="Applications, separated by commas; seen: those of --curves.")
-@option(
-    "--from",
-    "from_run",
-    type=PATH,
-    metavar="RUN",
-    panel=_FROM,
-    help="Run whose curves predict, as of --plan applications.",
-)
-@option("--system", metavar="NAME|FILE", panel=_FROM, help="System whose links give the least time, in place of a run.")
-@option(
-    "--curves", metavar="NAME|FILE", panel=_FROM, help="Published curves in place of a run, such as tartan-summitdev."
-)
-@option(
-    "--measured",
-    type=PATH,
-    metavar="RUN",
-    panel=_FROM,
-    help="Run that measured the applications; that of --from by default.",
-)
-@option("--overlap", type=PATH, metavar="RUN", panel=_FROM, help="Run of --plan overlap; that of --from by default.")
-@option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=NUMBER",
-    panel=_WHAT,
-    help="Parameter (n=64, n=32*ranks), or preset; repeatable.",
-)
-@option("--ranks", default="", metavar="LIST", panel=_WHAT, help="Numbers of ranks: 4 or 1:8:x2; all by default.")
-@option("--transport", metavar="NAMES", panel=_WHAT, help="Transports to predict; all that are known by default.")
-@option(
-    "--collectives",
-    default="",
-    metavar="TRANSPORT",
-    panel=_WHAT,
-    help="Mechanism of collectives; that of messages by default.",
-)
-@option(
-    "--copies", default="", metavar="copy_engine|kernel", panel=_WHAT, help="Mechanism of copies and emulated kernels."
-)
-@option(
-    "--blocks",
-    type=click.IntRange(min=0),
-    default=0,
-    panel=_WHAT,
-    help="Thread blocks of an emulated kernel; 0 sets no limit.",
-)
-@flag("--between-nodes", panel=_ON, help="Place each rank on a node of its own, with --system.")
-@option("--routing", metavar="RULE", panel=_ON, help="Routing rule of 'linkgauge simulate', with --system: best, ...")
-@option("--placement", default="packed", metavar="WHICH", panel=_ON, help="Placement of the ranks, with --routing.")
-@option(
-    "--latency",
-    "latencies",
-    multiple=True,
-    metavar="KIND=TIME",
-    panel=_ON,
-    help="Least time of a kind of step, with --system.",
-)
-@option(
-    "--faster",
-    "factors",
-    multiple=True,
-    metavar="KIND=NUMBER",
-    panel=_WHAT,
-    help="Factor for a kind of step that is faster: message=2.",
-)
-@option(
-    "--statistic", default="median", metavar="median|q1|p5|min", panel=_WHAT, help="Statistic of what was measured."
-)
-@output_options(": times in ns")
+@takes(Prediction)
 @verbosity_options("Print each stage.")
-def predict_command(
-    app: str, from_run: Path | None, system: str | None, curves: str | None, measured: Path | None,
-    overlap: Path | None, settings: tuple[str, ...], ranks: str, transport: str | None, collectives: str, copies: str,
-    blocks: int, between_nodes: bool,
-    routing: str | None, placement: str, latencies: tuple[str, ...], factors: tuple[str, ...], statistic: str,
-    form: str,
-) -> int:  # fmt: skip
+def predict_command(asked: Prediction, app: str) -> int:
     """Predict an application's time from a run's curves or a system's links; compare it with the measured one."""
-    if overlap is not None and from_run is None:
+    if asked.overlap is not None and asked.from_run is None:
         raise UsageError("--overlap goes with --from: curves of links have no slow-downs")
-    if curves is not None:
-        if from_run is not None or measured is not None or transport or collectives:
+    from_run, system, routing = asked.from_run, asked.system, asked.routing
+    if asked.curves is not None:
+        if from_run is not None or asked.measured is not None or asked.transport or asked.collectives:
             raise UsageError(
                 "--curves have ways of their own: give no --from, --measured, --transport or --collectives"
             )
-        return _by_published(app, curves, system, settings, ranks, latencies, factors, form)
+        return _by_published(asked, app, asked.curves)
     from linkgauge.apps import catalog
     from linkgauge.expect.curves import Faster
     from linkgauge.expect.slow_downs import SlowDowns
@@ -225,20 +187,20 @@ def predict_command(
         )
     if system is None and routing is not None:
         raise UsageError("--routing goes with --system, whose cluster it is")
-    if system is None and (between_nodes or latencies):
+    if system is None and (asked.between_nodes or asked.latencies):
         raise UsageError("--between-nodes and --latency go with --system: a run's curves have both in them")
-    texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
-    named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
-    listed = run_options.counts("--ranks", ranks) if ranks else []
+    named = application_names(app, asked.settings)
+    listed = counts("--ranks", asked.ranks) if asked.ranks else []
     for one in named:
         catalog.asked(one, max(listed, default=1))
-    other = str(DIMENSIONS["collectives"].from_text(collectives)[0]) if collectives else ""
-    copied = str(DIMENSIONS["copies"].from_text(copies)[0]) if copies else ""
+    other = str(DIMENSIONS["collectives"].from_text(asked.collectives)[0]) if asked.collectives else ""
+    copied = str(DIMENSIONS["copies"].from_text(asked.copies)[0]) if asked.copies else ""
+    statistic = asked.statistic
     if statistic not in ("median", "q1", "p5", "min"):
         raise UsageError(f"--statistic '{statistic}': expected median, q1, p5 or min")
-    factor_of = _by_kind("--faster", factors, _factor, ())
-    latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
-    there = None if measured is None else load(measured)
+    factor_of = _by_kind("--faster", asked.factors, _factor, ())
+    latency_ns = _by_kind("--latency", asked.latencies, parse_duration, ("barrier",))
+    there = None if asked.measured is None else load(asked.measured)
     slow = ends = None
     on_host = False
     shown: dict[str, str] = {}
@@ -246,49 +208,48 @@ def predict_command(
         source = load(from_run)
         shown = shown_transports(source.launches.to_pylist())
         on_host = source.info.get("devices", {}).get("kind") == "host"
-        slow = SlowDowns(interferences(source if overlap is None else load(overlap)))
+        slow = SlowDowns(interferences(source if asked.overlap is None else load(asked.overlap)))
         found_curves, known, most, ends = _of_run(source, f"{statistic}_ns")
         ends = None if factor_of or statistic != "median" else ends
         there = source if there is None else there
     else:
         # Of a cluster only copies are by curves, each device's own.
-        found_curves, known, most = _of_system(str(system), latency_ns, between_nodes or routing is not None)
+        found_curves, known, most = _of_system(str(system), latency_ns, asked.between_nodes or routing is not None)
     cluster = None
     if routing is not None:
-        cluster = _cluster(str(system), routing, placement, one_a_node=between_nodes)
+        cluster = _cluster(str(system), routing, asked.placement, one_a_node=asked.between_nodes)
         known = known[:1]
-    elif system is not None and not between_nodes and max(listed, default=1) > most:
+    elif system is not None and not asked.between_nodes and max(listed, default=1) > most:
         raise UsageError(f"--ranks: {max(listed)} ranks: {system} has {most} devices a node; see --between-nodes")
-    transports = [str(one) for one in DIMENSIONS["transport"].from_text(transport)] if transport else known
-    of = (there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, blocks, slow, ends, on_host)
+    transports = [str(one) for one in DIMENSIONS["transport"].from_text(asked.transport)] if asked.transport else known
+    of = (
+        there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, asked.blocks, slow, ends,
+        on_host,
+    )  # fmt: skip
     with Stages("predict") as stages:
         count = len(named) * len(listed or [most]) * len(transports) * (2 if factor_of else 1)
         stages.stage("predicting", count, "times")
         usual = predictions(named, found_curves, *of, stages.advance)
         found = predictions(named, Faster(found_curves, factor_of), *of, stages.advance) if factor_of else usual
-    if form != TABLE:
+    if asked.form != TABLE:
         rows = [one.plain() for one in found]
         for row, before in zip(rows, usual, strict=True) if factor_of else ():
             row["as_it_is_ns"] = before.plain()["predicted_ns"]
-        print_data(rows, form)
+        print_data(rows, asked.form)
     else:
-        bound_of = system if routing is None else f"{system}, {routing} and placed {placement},"
+        bound_of = system if routing is None else f"{system}, {routing} and placed {asked.placement},"
         print_predictions(found, bound_of=bound_of, as_it_is=usual if factor_of else None, shown=shown)
     return Exit.DONE if any(one.predicted is not None for one in found) else Exit.UNKNOWN
 
 
-def _by_published(
-    app: str, name: str, system: str | None, settings: tuple[str, ...], ranks: str, latencies: tuple[str, ...],
-    factors: tuple[str, ...], form: str,
-) -> int:  # fmt: skip
+def _by_published(asked: Prediction, app: str, name: str) -> int:
     from linkgauge.expect import published
-    from linkgauge.model.case import DIMENSIONS
     from linkgauge.view.published import by_ways, print_by_ways
 
     held = published.load(name)
-    latency_ns = _by_kind("--latency", latencies, parse_duration, ("barrier",))
-    beneath, _, _ = _of_system(system or held.system, latency_ns, True)
-    factor_of = _by_kind("--faster", factors, _factor, ())
+    latency_ns = _by_kind("--latency", asked.latencies, parse_duration, ("barrier",))
+    beneath, _, _ = _of_system(asked.system or held.system, latency_ns, True)
+    factor_of = _by_kind("--faster", asked.factors, _factor, ())
     found = []
     if app == "seen":
         for one in held.seen:
@@ -296,11 +257,10 @@ def _by_published(
         if not found:
             raise UsageError(f"{name}: nothing was seen: expected applications by name")
     else:
-        texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
-        named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
-        found = by_ways(named, held, beneath, run_options.counts("--ranks", ranks or "2"), factor_of)
-    if form != TABLE:
-        print_data([one.plain() for one in found], form)
+        named = application_names(app, asked.settings)
+        found = by_ways(named, held, beneath, counts("--ranks", asked.ranks or "2"), factor_of)
+    if asked.form != TABLE:
+        print_data([one.plain() for one in found], asked.form)
     else:
         print_by_ways(found, held)
     return Exit.DONE if any(one.time_ns is not None for one in found) else Exit.UNKNOWN

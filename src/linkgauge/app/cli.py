@@ -68,7 +68,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
         ("baseline", "judging", "Make a baseline of five runs or more."),
         ("advise", "judging", "Recommend the mechanism and settings for each pattern and size."),
-        ("reproduce", "judging", "Measure a paper's figures here."),
+        ("reproduce", "reproduce", "Measure a paper's figures here."),
     ),
     "Systems": (
         ("topology", "topology", "Discover, describe and draw devices, switches and links."),

@@ -16,7 +16,7 @@ from linkgauge.errors import Exit, brief, nearest
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_COMMON = "Options"
+COMMON = "Options"
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 COMPLETE = "_LINKGAUGE_COMPLETE"
@@ -70,7 +70,7 @@ class Option(_Completed, click.Option):
     """
 
     def __init__(
-        self, *names: Any, panel: str = _COMMON, advanced: bool = False, choices: Sequence[str] = (), **settings: Any
+        self, *names: Any, panel: str = COMMON, advanced: bool = False, choices: Sequence[str] = (), **settings: Any
     ) -> None:
         """Click's settings; `choices` are offered to a shell."""
         settings.setdefault("show_default", settings.get("default") not in (None, ""))
@@ -141,9 +141,9 @@ class Grouped(click.Command):
             record = parameter.get_help_record(ctx)
             shown = not getattr(parameter, "owner", "") and (every or not getattr(parameter, "advanced", False))
             if record is not None and shown:
-                found.setdefault(getattr(parameter, "panel", _COMMON), []).append(record)
-        if _COMMON in found:  # what many commands have comes last
-            found[_COMMON] = found.pop(_COMMON)
+                found.setdefault(getattr(parameter, "panel", COMMON), []).append(record)
+        if COMMON in found:  # what many commands have comes last
+            found[COMMON] = found.pop(COMMON)
         return found
 
     def taken_over(self, ctx: click.Context) -> dict[str, list[str]]:
@@ -274,11 +274,6 @@ def _run_folder(context: click.Context, parameter: click.Parameter, path: Path |
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """A decorator that adds an option; click's settings, and `panel`, the title of its group in the help."""
     return click.option(*names, cls=Option, **settings)
-
-
-def unit_option(default: str = "GB/s") -> Callable[[Decorated], Decorated]:
-    """A decorator that adds `--unit`, that of the rates shown."""
-    return option("--unit", default=default, metavar="UNIT", help="Unit of rates: GB/s, Gb/s, GiB/s or MB/s.")
 
 
 def flag(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:

@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
+from typing import ClassVar
 
 import click
 
-from linkgauge.app.command_line import PATH, argument, command, flag, option
-from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.command_line import COMMON, argument, command
+from linkgauge.app.options import devices_to_use, repeated, switch, takes, value
+from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.plan.environment import given_variable
 
-_WHAT, _LAUNCH, _TIMED = "What to measure", "How it is launched", "How it is timed"
+_WHAT, _LAUNCH = "What to measure", "How it is launched"
 _KINDS = ("device", "pageable", "pinned", "managed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What is compared, and how both sides are run."""
+
+    panel: ClassVar = "How it is timed"
+
+    tests: str = value("NAMES", "Tests of the benchmark; all by default.", "", panel=_WHAT)
+    size: str = value("SIZES", "Message sizes: 8, 64KiB, or a range 8:1GiB:x8.", "8,1MiB", panel=_WHAT)
+    ranks: str = value("NUMBERS", "Numbers of ranks: 2,4.", "2", panel=_WHAT)
+    iterations: int | None = value(
+        "", "Operations that each side times; those of the benchmark by default.", type=click.IntRange(min=1)
+    )
+    large_iterations: int | None = value(
+        "", "Operations above 8 KiB (OSU) or from 1 MiB on (nccl-tests).", type=click.IntRange(min=1), advanced=True
+    )
+    sizes_apart: bool = switch("Start the benchmark anew for each size.", advanced=True)
+    warmup: int | None = value("", "Operations before the timed ones.", type=click.IntRange(min=0))
+    mpi: str = value("LIBRARY", "MPI library of both sides; threads without it.", "", panel=_LAUNCH)
+    devices: str = devices_to_use("Devices, as in 'linkgauge run'.", panel=_LAUNCH)
+    hosts: str | None = value("A,B|FILE", "Nodes to measure between, by name; ssh starts the ranks.", panel=_LAUNCH)
+    nodes: str | None = value("NUMBER|all", "Number of nodes to use, of this job or of --hosts.", panel=_LAUNCH)
+    window: int | None = value(
+        "", "Messages in flight in bandwidth tests, in place of 64.", type=click.IntRange(min=1), advanced=True
+    )
+    memory: tuple[str, ...] = repeated(
+        "FROM,INTO", "Memory to send from and receive into: device,device; repeatable.", panel=_WHAT
+    )
+    buffer: str = value(
+        "allocated|plain", "Buffers beside nccl-tests: allocated by NCCL, or plain.", "allocated", panel=_WHAT,
+        advanced=True,
+    )  # fmt: skip
+    bind: str = value("none|core", "Cores of the ranks on both sides: any, or one each.", "none", panel=_LAUNCH)
+    pairs: int = value("", "Most rounds; fewer than 9 settle no row.", 31, type=click.IntRange(min=1))
+    time_limit: str = value("TIME", "End within this time, such as 8min; --out resumes.", "")
+    out: Path | None = value("FOLDER", "Folder of both sides' results; an existing one resumes.", panel=COMMON)
+    variables: tuple[str, ...] = repeated(
+        "NAME[=VALUE]", "Variable for both sides; NAME alone takes its value here; repeatable.", panel=_LAUNCH,
+        flags="--env",
+    )  # fmt: skip
+    form: str = form_of_output(panel=COMMON)
 
 
 @command(
@@ -28,109 +73,9 @@ _KINDS = ("device", "pageable", "pinned", "managed")
     metavar="PEER=FOLDER",
     help="Benchmark (osu, nccl-tests, nvbandwidth, ucx_perftest, ...) and its folder.",
 )
-@option("--tests", default="", metavar="NAMES", panel=_WHAT, help="Tests of the benchmark; all by default.")
-@option("--size", default="8,1MiB", metavar="SIZES", panel=_WHAT, help="Message sizes: 8, 64KiB, or a range 8:1GiB:x8.")
-@option("--ranks", default="2", metavar="NUMBERS", panel=_WHAT, help="Numbers of ranks: 2,4.")
-@option(
-    "--iterations", type=click.IntRange(min=1), panel=_TIMED,
-    help="Operations that each side times; those of the benchmark by default.",
-)  # fmt: skip
-@option(
-    "--large-iterations",
-    type=click.IntRange(min=1),
-    panel=_TIMED,
-    advanced=True,
-    help="Operations above 8 KiB (OSU) or from 1 MiB on (nccl-tests).",
-)
-@flag("--sizes-apart", panel=_TIMED, advanced=True, help="Start the benchmark anew for each size.")
-@option("--warmup", type=click.IntRange(min=0), panel=_TIMED, help="Operations before the timed ones.")
-@option("--mpi", default="", metavar="LIBRARY", panel=_LAUNCH, help="MPI library of both sides; threads without it.")
-@option("--devices", default="auto", metavar="WHICH", panel=_LAUNCH, help="Devices, as in 'linkgauge run'.")
-@option(
-    "--hosts",
-    metavar="A,B|FILE",
-    panel=_LAUNCH,
-    help="Nodes to measure between, by name; ssh starts the ranks.",
-)
-@option("--nodes", metavar="NUMBER|all", panel=_LAUNCH, help="Number of nodes to use, of this job or of --hosts.")
-@option(
-    "--window",
-    type=click.IntRange(min=1),
-    panel=_TIMED,
-    advanced=True,
-    help="Messages in flight in bandwidth tests, in place of 64.",
-)
-@option(
-    "--memory",
-    multiple=True,
-    metavar="FROM,INTO",
-    panel=_WHAT,
-    help="Memory to send from and receive into: device,device; repeatable.",
-)
-@option(
-    "--buffer",
-    default="allocated",
-    metavar="allocated|plain",
-    panel=_WHAT,
-    advanced=True,
-    help="Buffers beside nccl-tests: allocated by NCCL, or plain.",
-)
-@option(
-    "--bind",
-    default="none",
-    metavar="none|core",
-    panel=_LAUNCH,
-    help="Cores of the ranks on both sides: any, or one each.",
-)
-@option(
-    "--pairs", type=click.IntRange(min=1), default=31, panel=_TIMED, help="Most rounds; fewer than 9 settle no row."
-)
-@option(
-    "--time-limit",
-    default="",
-    metavar="TIME",
-    panel=_TIMED,
-    help="End within this time, such as 8min; --out resumes.",
-)
-@option(
-    "--out",
-    type=PATH,
-    metavar="FOLDER",
-    help="Folder of both sides' results; an existing one resumes.",
-)
-@option(
-    "--env",
-    "variables",
-    multiple=True,
-    metavar="NAME[=VALUE]",
-    panel=_LAUNCH,
-    help="Variable for both sides; NAME alone takes its value here; repeatable.",
-)
-@output_options()
+@takes(Comparison)
 @verbosity_options("Print each stage.")
-def crosscheck_command(
-    peer: str,
-    tests: str,
-    size: str,
-    ranks: str,
-    iterations: int | None,
-    large_iterations: int | None,
-    sizes_apart: bool,
-    warmup: int | None,
-    mpi: str,
-    devices: str,
-    hosts: str | None,
-    nodes: str | None,
-    window: int | None,
-    memory: tuple[str, ...],
-    buffer: str,
-    bind: str,
-    pairs: int,
-    time_limit: str,
-    out: Path | None,
-    variables: tuple[str, ...],
-    form: str,
-) -> None:
+def crosscheck_command(asked: Comparison, peer: str) -> None:
     """Alternate with an installed benchmark; show both sides, their ratio and its interval.
 
     Each round runs Linkgauge once and each peer benchmark once. At least 9 and at most 31 rounds run, until every
@@ -147,26 +92,26 @@ def crosscheck_command(
     from linkgauge.run.parent.measure import default_out
 
     name, folder = named_peer(peer)
-    if bind not in ("none", "core"):
-        raise UsageError(f"--bind '{bind}': expected none or core")
-    if buffer not in ("allocated", "plain"):
-        raise UsageError(f"--buffer '{buffer}': expected allocated or plain")
-    if name in BETWEEN_NODES and not mpi:
+    if asked.bind not in ("none", "core"):
+        raise UsageError(f"--bind '{asked.bind}': expected none or core")
+    if asked.buffer not in ("allocated", "plain"):
+        raise UsageError(f"--buffer '{asked.buffer}': expected allocated or plain")
+    if name in BETWEEN_NODES and not asked.mpi:
         raise UsageError(f"{name} is started by an MPI library's launcher: expected --mpi, one of 'linkgauge list mpi'")
-    if name not in BETWEEN_NODES and (hosts or nodes or window):
+    if name not in BETWEEN_NODES and (asked.hosts or asked.nodes or asked.window):
         theirs = ", ".join(BETWEEN_NODES)
         raise UsageError(f"--hosts, --nodes and --window are of {theirs}: leave them out with {name}")
-    results = out or default_out(name, Path("crosscheck"))
-    places = asked_hosts(nodes, hosts)
-    if places and bind != "none":
+    results = asked.out or default_out(name, Path("crosscheck"))
+    places = asked_hosts(asked.nodes, asked.hosts)
+    if places and asked.bind != "none":
         raise UsageError("--bind core is of one node's cores: leave it out with --hosts and --nodes")
-    chosen = peer_tests(name, tuple(word for word in tests.split(",") if word))
+    chosen = peer_tests(name, tuple(word for word in asked.tests.split(",") if word))
     rows, cannot = rows_of(
         name,
-        tuple(test.with_window(window) for test in chosen) if window else chosen,
-        _ranks(ranks),
-        [_memory(text) for text in memory or ["device,device"]],
-        [size_bytes for word in size.split(",") for size_bytes in parse_sizes(word)],
+        tuple(test.with_window(asked.window) for test in chosen) if asked.window else chosen,
+        _ranks(asked.ranks),
+        [_memory(text) for text in asked.memory or ["device,device"]],
+        [size_bytes for word in asked.size.split(",") for size_bytes in parse_sizes(word)],
     )
     if not rows:
         raise UsageError(f"nothing is left to compare: {next(iter(cannot.values()), 'no size was asked for')}")
@@ -174,21 +119,21 @@ def crosscheck_command(
         peer=name,
         folder=folder,
         rows=rows,
-        mpi=mpi,
-        devices=devices,
+        mpi=asked.mpi,
+        devices=asked.devices,
         hosts=places,
         out=results,
-        iterations=iterations,
-        large_iterations=large_iterations,
-        sizes_apart=sizes_apart,
-        buffer=buffer,
-        warmup=warmup,
-        bind=bind,
-        env=dict(_variable(text) for text in variables),
-        max_pairs=pairs,
-        time_limit_s=parse_duration(time_limit) / 1e9 if time_limit else None,
+        iterations=asked.iterations,
+        large_iterations=asked.large_iterations,
+        sizes_apart=asked.sizes_apart,
+        buffer=asked.buffer,
+        warmup=asked.warmup,
+        bind=asked.bind,
+        env=dict(_variable(text) for text in asked.variables),
+        max_pairs=asked.pairs,
+        time_limit_s=parse_duration(asked.time_limit) / 1e9 if asked.time_limit else None,
     )
-    here = None if places else find_devices(devices)
+    here = None if places else find_devices(asked.devices)
     known = Outcome([], {})
 
     def keep(outcome: Outcome) -> None:
@@ -201,15 +146,15 @@ def crosscheck_command(
             keep(alternate(request, stages.note, keep, stages.told))
     finally:  # also of one that was ended
         table = [row_of(line) for line in known.lines]
-        if form != TABLE:
-            print_data(table, form)
+        if asked.form != TABLE:
+            print_data(table, asked.form)
         elif table:
             print_rows(table, {**cannot, **known.left_out})
             if hint := untold(table):
                 click.echo(hint)
             if words := checked_so_far(results):
                 click.echo(f"Linkgauge: {words}; the benchmark's operations were not checked here.")
-        if table and out is None:
+        if table and asked.out is None:
             click.echo(f"results: {results}; --out {results} continues this comparison", err=True)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from linkgauge.app.command_line import command, option
-from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.command_line import command
+from linkgauge.app.options import devices_to_use, takes, value
+from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import QUIET, VERBOSE, verbosity, verbosity_options
 from linkgauge.errors import Exit, UsageError
@@ -22,24 +24,30 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """What the doctor looks at."""
+
+    mpi: str | None = value("LIBRARY", "MPI library that a run would use.")
+    devices: str = devices_to_use("Devices that a run would use.")
+    nodes: str | None = value("NUMBER|all", "Nodes of this job to compare: a number, or all.")
+    hosts: str | None = value("A,B|FILE", "Nodes to compare, by name; ssh starts the ranks.")
+    noise: str | None = value("TIME", "Time to look for noise on every core at once, such as 5s.")
+    form: str = form_of_output()
+
+
 @command("doctor", exits=(Exit.FAIL,), epilog="Example: linkgauge doctor --mpi /opt/openmpi")
-@option("--mpi", metavar="LIBRARY", help="MPI library that a run would use.")
-@option("--devices", default="auto", metavar="WHICH", help="Devices that a run would use.")
-@option("--nodes", metavar="NUMBER|all", help="Nodes of this job to compare: a number, or all.")
-@option("--hosts", metavar="A,B|FILE", help="Nodes to compare, by name; ssh starts the ranks.")
-@option("--noise", metavar="TIME", help="Time to look for noise on every core at once, such as 5s.")
-@output_options()
+@takes(Look)
 @verbosity_options("Name the checks that passed or were skipped, too.")
-def doctor_command(
-    mpi: str | None, devices: str, nodes: str | None, hosts: str | None, noise: str | None, form: str
-) -> int:
+def doctor_command(asked: Look) -> int:
     """Find what is wrong with this set-up before a run: each problem with its impact and its fix."""
-    if noise is not None:
-        if nodes is not None or hosts is not None:
+    over_nodes = asked.nodes is not None or asked.hosts is not None
+    if asked.noise is not None:
+        if over_nodes:
             raise UsageError("--noise is of this node: leave out --nodes and --hosts")
-        return _noise(noise, form)
-    if nodes is not None or hosts is not None:
-        return _on_nodes(mpi, devices, nodes, hosts, form)
+        return _noise(asked.noise, asked.form)
+    if over_nodes:
+        return _on_nodes(asked)
     from linkgauge.doctor.check import FAILING, as_row, run_checks
     from linkgauge.doctor.readers import Readers
     from linkgauge.errors import EnvironmentLackingError
@@ -48,15 +56,15 @@ def doctor_command(
 
     problem = ""
     try:
-        library = resolve(mpi) if mpi is not None else default_installation()
+        library = resolve(asked.mpi) if asked.mpi is not None else default_installation()
     except EnvironmentLackingError as error:
         library, problem = None, str(error)
-    count = find_devices(devices).count
+    count = find_devices(asked.devices).count
     with Stages("doctor") as stages:
         stages.stage("checking this machine")
         found = run_checks(Readers(mpi=library, mpi_problem=problem, ranks=count), stages.doing)
-    if form != TABLE:
-        print_data([as_row(one, result) for one, result in found], form)
+    if asked.form != TABLE:
+        print_data([as_row(one, result) for one, result in found], asked.form)
     else:
         _print_checks(found)
     return 1 if any(result.status == FAILING for _, result in found) else 0
@@ -110,7 +118,6 @@ def _counted(checks: Sequence[Check]) -> Iterator[str]:
 
 def _noise(asked: str, form: str) -> int:
     """What takes each core away: a line a core, the noisiest first; those that are quiet together."""
-    import dataclasses
 
     from linkgauge.doctor.noise import LEAST_NS, core_noise
     from linkgauge.model.quantity import format_duration, parse_duration
@@ -144,10 +151,8 @@ def _noise(asked: str, form: str) -> int:
     return 0
 
 
-def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | None, form: str) -> int:
+def _on_nodes(asked: Look) -> int:
     """The doctor on every node: what most have first, and what differs before what is alike."""
-    import dataclasses
-
     from rich.text import Text
 
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
@@ -157,13 +162,13 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
     from linkgauge.view import screen
     from linkgauge.view.units import count_text
 
-    names = asked_hosts(nodes, hosts)
-    library = resolve(mpi) if mpi is not None else default_installation()
+    names = asked_hosts(asked.nodes, asked.hosts)
+    library = resolve(asked.mpi) if asked.mpi is not None else default_installation()
     with Stages("doctor") as stages:
         stages.stage(f"checking {len(names)} nodes at once", at_most_s=MOST_S)
-        found = look_on_nodes(library, names, devices)
-    if form != TABLE:
-        print_data([dataclasses.asdict(one) for one in found], form)
+        found = look_on_nodes(library, names, asked.devices)
+    if asked.form != TABLE:
+        print_data([dataclasses.asdict(one) for one in found], asked.form)
         return 1 if any(one.status == FAILING for one in found) else 0
     console = screen.console()
     differing = [one for one in found if one.differs]

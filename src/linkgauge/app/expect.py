@@ -8,39 +8,66 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from linkgauge.app.command_line import argument, command, flag, option, unit_option
-from linkgauge.app.output import TABLE, output_options, print_data
+from linkgauge.app.command_line import COMMON, argument, command
+from linkgauge.app.limits_shown import plain, print_fits, print_limits, print_rules, print_schedules
+from linkgauge.app.options import distribution_of_blocks, root_rank, switch, takes, unit_of_rates, value
+from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Limit
 from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME
 from linkgauge.model.patterns import PATTERNS, lanes_of
-from linkgauge.model.quantity import parse_size, percent
+from linkgauge.model.quantity import parse_size
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import System, catalog
 from linkgauge.system.units import rate_units, show_rate
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from linkgauge.simulate import Answer
 
 
 # Python refuses to read thousands of digits; no ordinal has ten.
 _ORDINALS = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _MOST_RANKS = 4096
-_MOST_PARTS = 16  # of a schedule that are printed as text
 _SIMULATED_SIZE = 1 << 30  # where none is asked for: as good as without latencies
 # Of machines whose description does not say how many nodes they have; the largest ones have some ten thousands.
 _MOST_NODES = 1_000_000
 
 
-_SYSTEM, _CASE = "Which system", "What to compute"
+_SYSTEM = "Which system"
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What is to be computed, of which system."""
+
+    panel: ClassVar = "What to compute"
+
+    here: bool = switch("Discover this machine.", panel=_SYSTEM)
+    system_name: str = value("NAME|FILE", "System to judge a run by.", "", panel=_SYSTEM, flags="--system")
+    pattern: str = value("NAMES", "Patterns, separated by commas, or all.", "all")
+    devices: str = value("ORDINALS", "Devices, such as 0,1,4-7, one for each rank; all by default.", "")
+    transport: str = value("NAME", "Transport; without it, the links alone.", "")
+    size: str = value("SIZE", "Size, such as 64MiB; limits of memory depend on it.", "")
+    distribution: str = distribution_of_blocks()
+    nodes: int = value(
+        "", "Number of nodes of this kind, joined by its network.", 1, type=click.IntRange(min=1), panel=_SYSTEM
+    )
+    root: int = root_rank()
+    rules: bool = switch("List the rules: formula, source and limits.", panel=COMMON)
+    schedule: bool = switch("Show the schedule that reaches each limit: trees or paths.", panel=COMMON)
+    fits: bool = switch("Show latency and rate fitted to a run's sweeps.", panel=COMMON)
+    form: str = form_of_output(": rates in bytes per second", panel=COMMON)
+    unit: str = unit_of_rates()
+
+    def of_case(self) -> bool:
+        """Whether it names what a run's own cases have."""
+        return self.pattern != Question.pattern or any((self.devices, self.transport, self.size, self.distribution))
 
 
 @command(
@@ -49,91 +76,42 @@ _SYSTEM, _CASE = "Which system", "What to compute"
     epilog="Example: linkgauge expect hgx-h200-8 --pattern allreduce",
 )
 @argument("system", metavar="[SYSTEM|RUN]", default=None, help="Described system, a file of one, or a run folder.")
-@flag("--here", panel=_SYSTEM, help="Discover this machine.")
-@option("--system", "system_name", default="", metavar="NAME|FILE", panel=_SYSTEM, help="System to judge a run by.")
-@option("--pattern", default="all", metavar="NAMES", panel=_CASE, help="Patterns, separated by commas, or all.")
-@option(
-    "--devices",
-    default="",
-    metavar="ORDINALS",
-    panel=_CASE,
-    help="Devices, such as 0,1,4-7, one for each rank; all by default.",
-)
-@option("--transport", default="", metavar="NAME", panel=_CASE, help="Transport; without it, the links alone.")
-@option("--size", default="", metavar="SIZE", panel=_CASE, help="Size, such as 64MiB; limits of memory depend on it.")
-@option(
-    "--distribution",
-    default="",
-    metavar="NAME",
-    panel=_CASE,
-    help="Distribution of alltoallv and halo, as in 'linkgauge run'.",
-)
-@option(
-    "--nodes",
-    type=click.IntRange(min=1),
-    default=1,
-    panel=_SYSTEM,
-    help="Number of nodes of this kind, joined by its network.",
-)
-@option("--root", type=click.IntRange(min=0), default=0, panel=_CASE, help="Rank of the root.")
-@flag("--rules", help="List the rules: formula, source and limits.")
-@flag("--schedule", help="Show the schedule that reaches each limit: trees or paths.")
-@flag("--fits", help="Show latency and rate fitted to a run's sweeps.")
-@output_options(": rates in bytes per second")
-@unit_option()
+@takes(Question)
 @verbosity_options("Print each stage.")
-def expect_command(
-    system: str | None,
-    here: bool,
-    system_name: str,
-    pattern: str,
-    devices: str,
-    transport: str,
-    size: str,
-    distribution: str,
-    nodes: int,
-    root: int,
-    rules: bool,
-    schedule: bool,
-    fits: bool,
-    form: str,
-    unit: str,
-) -> None:
+def expect_command(asked: Question, system: str | None) -> None:
     """Print the limits of patterns on a system: rule, kind, value, and what each rests on."""
-    if unit not in rate_units():
-        raise UsageError(f"unknown unit {unit!r}: expected one of {', '.join(rate_units())}")
-    if rules:
-        _show_rules()
+    if asked.unit not in rate_units():
+        raise UsageError(f"unknown unit {asked.unit!r}: expected one of {', '.join(rate_units())}")
+    if asked.rules:
+        print_rules()
         return
-    if (system is not None) == here:
+    if (system is not None) == asked.here:
         raise UsageError("name a system, a run folder, or --here (linkgauge topology lists the described ones)")
     simulated: dict[str, list[Answer]] = {}
     # Not Path.is_file, which raises for a name that is too long to be one.
     shown: Mapping[str, str] = {}
     is_run = system is not None and os.path.isfile(os.path.join(system, "run.json"))
-    if fits:
+    if asked.fits:
         if not is_run:
             raise UsageError("--fits needs a run folder: parameters are fitted to what was measured")
-        _fits(Path(str(system)), form=form, unit=unit)
+        print_fits(Path(str(system)), form=asked.form, unit=asked.unit)
         return
     if system is not None and is_run:
-        if devices or transport or size or distribution or schedule or pattern != "all":
+        if asked.of_case() or asked.schedule:
             raise UsageError(
                 "a run has its own cases: --pattern, --devices, --transport, --size, --distribution and --schedule go "
                 "with a system"
             )
         with Stages("expect") as stages:
-            groups, notes, shown = _of_run(Path(system), system_name, stages)
+            groups, notes, shown = _of_run(Path(system), asked.system_name, stages)
     else:
-        if system_name:
+        if asked.system_name:
             raise UsageError("--system goes with a run; name the system itself instead")
         described = _system(system)
-        _check_nodes(described, nodes)
-        wanted = {"devices": ordinals(devices, len(described.devices)), "transport": transport, "size": size,
-                  "distribution": DIMENSIONS["distribution"].from_text(distribution or "default")[0]}  # fmt: skip
-        cases = _cases(described, pattern, wanted, nodes, root)
-        if schedule:
-            _schedules(described, cases, form=form, unit=unit)
+        _check_nodes(described, asked.nodes)
+        cases = _cases(described, asked)
+        if asked.schedule:
+            print_schedules(described, cases, form=asked.form, unit=asked.unit)
             return
         from linkgauge.expect import limits
 
@@ -143,23 +121,23 @@ def expect_command(
             for case in cases:
                 groups.append((case, limits(described, case)))
                 stages.advance()
-        if nodes > 1:
+        if asked.nodes > 1:
             cases_simulated = {case["pattern"]: _simulated(described, case) for case in cases}
             simulated = {name: found for name, found in cases_simulated.items() if found}
-    if form != TABLE:
-        rows = [_plain(case, found) for case, found in groups]
+    if asked.form != TABLE:
+        rows = [plain(case, found) for case, found in groups]
         for (case, _), row in zip(groups, rows, strict=True):
             if case["pattern"] in simulated:
                 row["simulated"] = [one.plain() for one in simulated[case["pattern"]]]
-        print_data(rows, form, rows=_flat_rows(rows))
+        print_data(rows, asked.form, rows=_flat_rows(rows))
         return
     from linkgauge.app.inert import InertConsole
 
     console = InertConsole()
     for case, found in groups:
-        _show(console, case, found, unit, shown)
+        print_limits(console, case, found, asked.unit, shown)
         for one in simulated.get(case["pattern"], []):
-            value = show_rate(one.goodput, unit)
+            value = show_rate(one.goodput, asked.unit)
             console.print(f"  simulated, {one.rule}: {value}, nodes packed; fullest: {one.bindings[0].where}")
     for note in notes:
         console.print(note)
@@ -223,19 +201,21 @@ def _check_nodes(system: System, nodes: int) -> None:
         raise UsageError(f"--nodes {nodes}: {words}: expected 1 to {stated or _MOST_NODES:.0f}")
 
 
-def _cases(system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, root: int) -> list[dict[str, Any]]:
+def _cases(system: System, asked: Question) -> list[dict[str, Any]]:
     """Return the cases that are asked for; pairs that nobody names are the first device with each other."""
+    named = ordinals(asked.devices, len(system.devices))
+    (distribution, *_) = DIMENSIONS["distribution"].from_text(asked.distribution or "default")
+    base: dict[str, Any] = {"transport": asked.transport or None, "nodes": asked.nodes, "root": asked.root,
+                            "distribution": distribution}  # fmt: skip
     usual = [
         name for name, info in PATTERNS.items()
         if name not in ONLY_BY_NAME and not (info.collective and info.latency_only)  # no figure bounds these
     ]  # fmt: skip
-    names = usual if pattern == "all" else [name.strip() for name in pattern.split(",")]
-    if wanted["transport"] and wanted["transport"] not in TRANSPORTS:
-        raise UsageError(f"unknown transport {wanted['transport']!r}: expected one of {', '.join(TRANSPORTS)}")
-    base: dict[str, Any] = {"transport": wanted["transport"] or None, "nodes": nodes, "root": root,
-                            "distribution": wanted["distribution"]}  # fmt: skip
-    if wanted["size"]:
-        base["size"] = parse_size(wanted["size"])
+    names = usual if asked.pattern == "all" else [name.strip() for name in asked.pattern.split(",")]
+    if asked.transport and asked.transport not in TRANSPORTS:
+        raise UsageError(f"unknown transport {asked.transport!r}: expected one of {', '.join(TRANSPORTS)}")
+    if asked.size:
+        base["size"] = parse_size(asked.size)
     if not system.devices:
         raise UsageError(f"{system.name} has no devices: nothing to exchange between")
     cases: list[dict[str, Any]] = []
@@ -243,48 +223,17 @@ def _cases(system: System, pattern: str, wanted: Mapping[str, Any], nodes: int, 
         info = PATTERNS.get(name)
         if info is None:
             raise UsageError(f"unknown pattern {name!r}: expected all or some of {', '.join(PATTERNS)}")
-        devices = wanted["devices"] or tuple(range(len(system.devices)))
-        if info.ranks == "2" and nodes == 1:
-            sets = _pairs(devices, bool(wanted["devices"]))
+        devices = named or tuple(range(len(system.devices)))
+        if info.ranks == "2" and asked.nodes == 1:
+            sets = _pairs(devices, bool(named))
         elif info.ranks == "1":
             sets = [(devices[0],)]
         elif info.ranks == "1 or 2":
-            sets = [(devices[0],), *_pairs(devices, bool(wanted["devices"]))] if len(devices) > 1 else [(devices[0],)]
+            sets = [(devices[0],), *_pairs(devices, bool(named))] if len(devices) > 1 else [(devices[0],)]
         else:
             sets = [devices]
         cases.extend({**base, "pattern": name, "devices": chosen} for chosen in sets)
     return cases
-
-
-def _schedules(system: System, cases: Sequence[Mapping[str, Any]], *, form: str, unit: str) -> None:
-    """Print schedules: the largest parts as text, everything as JSON. Of all patterns those that have one."""
-    from linkgauge.expect.query import query
-    from linkgauge.expect.schedule import PATTERNS_OF_SCHEDULES, schedule
-
-    several = len({case["pattern"] for case in cases}) > 1
-    chosen = [case for case in cases if not several or case["pattern"] in PATTERNS_OF_SCHEDULES]
-    found = [(case, schedule(query(system, case))) for case in chosen]
-    if form != TABLE:
-        names = {name: ordinal for ordinal, name in system.names_by_ordinal.items()}
-        rows = [
-            {"case": _plain(case, [])["case"], "devices": names, **dataclasses.asdict(made)} for case, made in found
-        ]
-        print_data(rows, form)
-        return
-    from linkgauge.app.inert import InertConsole, bold
-
-    console = InertConsole()
-    for case, made in found:
-        devices = ",".join(str(device) for device in case["devices"])
-        value = show_rate(made.value_bytes_per_s, unit)
-        best = "" if made.exact else ", perhaps not the best"
-        words = f" devices {devices}: {value} by {len(made.parts)} parts at once over the {made.scope} links"
-        console.print(bold(made.pattern), f"{words} ({made.rule}{best})")
-        for part in made.parts[:_MOST_PARTS]:
-            steps = [f"{word} {' - '.join(path)}" for word in ("reduce", "copy") for path in getattr(part, word)]
-            console.print(f"  {show_rate(part.rate_bytes_per_s, unit)} {part.root}: {', '.join(steps)}")
-        if len(made.parts) > _MOST_PARTS:
-            console.print(f"  and {len(made.parts) - _MOST_PARTS} more, which --json prints")
 
 
 def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
@@ -350,137 +299,6 @@ def _of_run(
     return sorted(groups.values(), key=place), allowed.notes, shown_transports(run.launches.to_pylist())
 
 
-def _fits(folder: Path, *, form: str, unit: str) -> None:
-    from linkgauge.expect.fits_of_run import as_data, sweeps_of
-    from linkgauge.stats.attempts import counted
-    from linkgauge.stats.launches import shown_transports
-    from linkgauge.store import run as store
-
-    run = store.load(folder)
-    shown = shown_transports(run.launches.to_pylist())
-    sweeps = sweeps_of(counted(run).rows)
-    if form != TABLE:
-        print_data([as_data(sweep) for sweep in sweeps], form)
-        return
-    if not sweeps:
-        click.echo("no sweep of four sizes or more in this run")
-    for sweep in sweeps:
-        d = sweep.dimensions
-        devices = ",".join(str(device) for device in d["devices"])
-        click.echo(f"{shown.get(d['transport'], d['transport'])} {d['pattern']} {d['cadence']}, devices {devices}")
-        for piece in sweep.fit.pieces:
-            latency, rate = piece.latency, piece.rate
-            low, high = (show_rate(end, unit).split()[0] for end in (rate.low, rate.high))
-            click.echo(
-                f"  {piece.first_bytes} to {piece.last_bytes} B ({piece.points} points): "
-                f"{latency.value / 1e3:.3g} µs ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g}) + "
-                f"size / {show_rate(rate.value, unit)} ({low} to {high})"
-            )
-        if sweep.loggp is not None:
-            known = [name for name in ("L + 2o", "G", "g") if name not in sweep.loggp.missing]
-            lacking = "; ".join(f"{name}: {why}" for name, why in sweep.loggp.missing.items())
-            click.echo(f"  identifies {', '.join(known)}; missing {lacking}")
-
-
-def _plain(case: Mapping[str, Any], found: Sequence[Limit]) -> dict[str, Any]:
-    return {
-        "case": {key: value for key, value in case.items() if value is not None},
-        "limits": [
-            {key: value for key, value in dataclasses.asdict(limit).items() if value is not None} for limit in found
-        ],
-    }
-
-
 def _flat_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each limit of each case, as CSV has them."""
     return [{**row["case"], **one} for row in rows for one in row["limits"]]
-
-
-_WIDE = 118  # columns of a terminal
-
-
-def _show(
-    console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str]
-) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from linkgauge.app.inert import bold
-    from linkgauge.view.screen import Table
-
-    shown = [str(case["pattern"])]
-    if case.get("transport"):
-        shown.append(named.get(case["transport"], str(case["transport"])))
-    shown.append("devices " + ",".join(str(device) for device in case["devices"]))
-    if int(case.get("nodes") or 1) > 1:
-        shown.append(f"on each of {case['nodes']} nodes")
-    if "over_nodes" in case:
-        shown.append(f"over {case['over_nodes']} nodes")
-    if case.get("size"):
-        shown.append(f"{case['size']} B")
-    console.print(bold(shown[0]), f" {', '.join(shown[1:])}")
-    if "measured_bytes_per_s" in case:
-        console.print(f"  measured {measured_words(float(case['measured_bytes_per_s']), found, unit)}")
-    if "measured_ns" in case:
-        console.print(f"  measured {latency_words(float(case['measured_ns']), found)}")
-    if not found:
-        console.print("  no limit is known: this system's description lacks a figure for it")
-        return
-    table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    narrow = console.width < _WIDE  # what a value stands on is below it
-    for limit in found:
-        if limit.latency_ns is not None:
-            value = show_time(limit.latency_ns)
-        else:
-            value = show_rate(limit.value_bytes_per_s, unit)
-        if narrow:
-            console.print(Text(f"  {limit.rule} ({limit.kind}): {value}"))
-            console.print(Padding(Text(limit.basis, style="dim"), (0, 0, 0, 6)))
-        else:
-            table.add_row(f"  {limit.rule}", limit.kind, value, limit.basis)
-    if not narrow:
-        console.print(table)
-
-
-def measured_words(rate: float, found: Sequence[Limit], unit: str) -> str:
-    """Return a measured goodput and its share of the least bound; what is above a bound is said to be wrong."""
-    words = show_rate(rate, unit)
-    bounds = [c for c in found if c.kind == "upper bound" and c.value_bytes_per_s]
-    if not bounds:
-        return words
-    least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0)
-    share = rate / (least.value_bytes_per_s or 1.0)
-    beyond = ": the rule, the description or the measurement is wrong" if share > 1 else ""
-    return f"{words}, {percent(share, 1)} of the bound {least.rule}{beyond}"
-
-
-def latency_words(latency_ns: float, found: Sequence[Limit]) -> str:
-    """Return a measured latency over the best that this run reached; one below a bound is said to be wrong."""
-    words = show_time(latency_ns)
-    known = {c.rule: c.latency_ns for c in found if c.latency_ns is not None}
-    broken = [
-        c.rule for c in found if c.kind == "upper bound" and c.latency_ns is not None and latency_ns < c.latency_ns
-    ]
-    if broken:
-        return f"{words}, faster than the bound {broken[0]}: the rule, the description or the measurement is wrong"
-    best = [c.rule for c in found if c.kind == "measured" and c.rule in known]
-    return f"{words}, {latency_ns / (known[best[0]] or 1.0):.2f} of {best[0]}" if best else words
-
-
-def show_time(ns: float) -> str:
-    """Return a time in ns below a microsecond, else in µs."""
-    return f"{ns:.3g} ns" if ns < 1e3 else f"{ns / 1e3:.3g} µs"
-
-
-def _show_rules() -> None:
-    from linkgauge.expect.rules import RULES
-
-    for rule in RULES.values():
-        click.echo(f"{rule.name} ({rule.kind}; {rule.patterns})")
-        click.echo(f"    {rule.formula}")
-        click.echo(f"    source: {rule.source}")
-        click.echo(f"    limits: {rule.limits}")

@@ -1,34 +1,45 @@
-"""The commands that judge: findings, compare, check, baseline, advise, reproduce. Thin; heavy imports wait for use."""
+"""The commands that judge: findings, compare, check, baseline, advise. Thin; heavy imports wait for use."""
 
 from __future__ import annotations
 
 import dataclasses
 import json as json_module
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import click
 
 from linkgauge.app.command_line import (
+    COMMON,
     PATH,
     FiniteRange,
     argument,
     command,
-    flag,
     option,
     run_argument,
     runs_argument,
-    taken_over,
 )
-from linkgauge.app.output import CSV, JSON, TABLE, output_options, print_data
-from linkgauge.app.run import RUN_EXITS
-from linkgauge.app.run import run_command as run_as_asked
-from linkgauge.app.verbosity import verbosity_options, verbosity_words
+from linkgauge.app.options import pair, switch, system_to_judge_by, takes, value
+from linkgauge.app.output import CSV, JSON, TABLE, form_of_output, output_options, print_data
 from linkgauge.errors import Exit, UsageError
 
-_system = option("--system", default="", metavar="NAME|FILE", help="System to judge by, in place of that of the run.")
-_limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows of a long table to show.")
+_FILES = "Files to write"
+
+
+def _rows_shown() -> Any:
+    return value("", "Rows of a long table to show.", 40, type=click.IntRange(min=1), panel=COMMON)
+
+
+@dataclasses.dataclass(frozen=True)
+class FindingsShown:
+    """What `linkgauge findings` judges by and shows."""
+
+    system: str = system_to_judge_by()
+    notes: bool = pair("Show notes too, not only faults and losses.", False)
+    evidence: int = value("", "Lines of evidence to show of each finding.", 3, type=click.IntRange(min=0))
+    form: str = form_of_output()
+    rules: bool = switch("Name the rules that were applied.")
+    exit_code: bool = switch("End with 1 where there is a fault or a performance loss.")
 
 
 @command(
@@ -38,15 +49,8 @@ _limit = option("--limit", type=click.IntRange(min=1), default=40, help="Rows of
     epilog="Example: linkgauge findings runs/2026-01-02 --notes",
 )
 @run_argument()
-@_system
-@option("--notes/--no-notes", default=False, help="Show notes too, not only faults and losses.")
-@option("--evidence", type=click.IntRange(min=0), default=3, help="Lines of evidence to show of each finding.")
-@output_options()
-@flag("--rules", help="Name the rules that were applied.")
-@flag("--exit-code", help="End with 1 where there is a fault or a performance loss.")
-def findings_command(
-    run: Path, system: str, notes: bool, evidence: int, form: str, rules: bool, exit_code: bool
-) -> int:
+@takes(FindingsShown)
+def findings_command(asked: FindingsShown, run: Path) -> int:
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.collector import uncollected
     from linkgauge.findings.finding import Finding
@@ -57,18 +61,32 @@ def findings_command(
     from linkgauge.view.unseen import unseen_of
 
     with uncollected():
-        facts = load_subjects([run], system)[0].facts
+        facts = load_subjects([run], asked.system)[0].facts
         found = apply(facts)
-    if form != TABLE:
-        print_data([finding.as_json() for finding in found], form, of=Finding)
+    if asked.form != TABLE:
+        print_data([finding.as_json() for finding in found], asked.form, of=Finding)
     else:
         out = console()
         cases = ((measure.pattern, measure.devices) for measure in facts.measures)
         unseen = unseen_of(cases, facts.devices, facts.launches, {one.name for one in facts.observations})
-        terminal.print_findings(out, found, notes=notes, evidence=evidence, unjudged=facts.unjudged, unseen=unseen)
-        if rules:
+        terminal.print_findings(
+            out, found, notes=asked.notes, evidence=asked.evidence, unjudged=facts.unjudged, unseen=unseen
+        )
+        if asked.rules:
             out.print(f"Rules applied: {in_words()}", markup=False)
-    return int(exit_code and any(finding.severity != "note" for finding in found))
+    return int(asked.exit_code and any(finding.severity != "note" for finding in found))
+
+
+@dataclasses.dataclass(frozen=True)
+class RunsCompared:
+    """How `linkgauge compare` compares."""
+
+    margin: float = value("", "Smallest change that counts, as a share.", 0.01, type=FiniteRange(min=0.0))
+    level: float = value("", "False-discovery rate over all cases.", 0.05, type=FiniteRange(min=1e-6, max=0.5))
+    dependence: str = value("positive|any", "Dependence of the cases.", "positive")
+    bootstrap: bool = switch("Show the interval of a hierarchical bootstrap too.")
+    limit: int = _rows_shown()
+    form: str = form_of_output()
 
 
 @command(
@@ -85,20 +103,13 @@ def findings_command(
     required=True,
     help="Run folders; each other one is compared with A.",
 )
-@option("--margin", type=FiniteRange(min=0.0), default=0.01, help="Smallest change that counts, as a share.")
-@option("--level", type=FiniteRange(min=1e-6, max=0.5), default=0.05, help="False-discovery rate over all cases.")
-@option("--dependence", default="positive", metavar="positive|any", help="Dependence of the cases.")
-@flag("--bootstrap", help="Show the interval of a hierarchical bootstrap too.")
-@_limit
-@output_options()
-def compare_command(
-    runs: tuple[Path, ...], margin: float, level: float, dependence: str, bootstrap: bool, limit: int, form: str
-) -> int:
+@takes(RunsCompared)
+def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
     """Compare runs case by case, and pooled by device, pair and transport."""
     if len(runs) < 2:
         raise UsageError("compare needs two run folders or more: linkgauge compare BEFORE AFTER")
-    if dependence not in ("positive", "any"):
-        raise UsageError(f"unknown dependence '{dependence}': expected positive or any")
+    if asked.dependence not in ("positive", "any"):
+        raise UsageError(f"unknown dependence '{asked.dependence}': expected positive or any")
     from linkgauge.collector import uncollected
     from linkgauge.judge.compare_runs import compare_runs
     from linkgauge.judge.subjects import refuse_repeated
@@ -110,26 +121,43 @@ def compare_command(
     first = load(runs[0])
     plain = []
     compared = 0
-    out = None if form != TABLE else console()
+    out = None if asked.form != TABLE else console()
     for path in runs[1:]:
-        kind = cast(Literal["positive", "any"], dependence)
+        kind = cast(Literal["positive", "any"], asked.dependence)
         with uncollected():
-            found = compare_runs(first, load(path), level, margin, kind, bootstrap)
+            found = compare_runs(first, load(path), asked.level, asked.margin, kind, asked.bootstrap)
         compared += len(found.cases) + len(found.failed)
         if out is None:
             plain.append({"first": str(runs[0]), "second": str(path), **dataclasses.asdict(found)})
         else:
-            terminal.print_comparison(out, found, (str(runs[0]), str(path)), limit)
-    if form != TABLE:
+            terminal.print_comparison(out, found, (str(runs[0]), str(path)), asked.limit)
+    if asked.form != TABLE:
         print_data(
             plain,
-            form,
+            asked.form,
             rows=({"run": one["second"], **row} for one in plain for row in [*one["cases"], *one["failed"]]),
         )
     return 0 if compared else 3
 
 
-_BY, _FILES = "What to judge by", "Files to write"
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What `linkgauge check` judges by, and what it writes."""
+
+    panel: ClassVar = "What to judge by"
+
+    against: str = value("FILE|SYSTEM", "Baseline, rules (TOML) or system to judge by.", "")
+    tolerance: float = value("", "Share below the expected value that still passes.", 0.05, type=FiniteRange(0.0, 0.9))
+    margin: float | None = value(
+        "", "Smallest loss against a baseline that counts, as a share; 0.01 by default.", type=FiniteRange(min=0.0)
+    )
+    findings: bool = pair("Count faults of the findings, or not.", True)
+    system: str = system_to_judge_by()
+    junit: Path | None = value("FILE", "File to write in JUnit's format.", panel=_FILES)
+    prometheus: Path | None = value("FILE", "File to write in Prometheus' text format.", panel=_FILES)
+    page: Path | None = value("FILE", "HTML file to write: which nodes differ, in what, since when.", panel=_FILES)
+    limit: int = _rows_shown()
+    form: str = form_of_output(panel=COMMON)
 
 
 @command(
@@ -139,53 +167,8 @@ _BY, _FILES = "What to judge by", "Files to write"
     epilog="Example: linkgauge check runs/2026-01-02 --junit check.xml",
 )
 @runs_argument("Run folders, of one or several nodes")
-@option(
-    "--against",
-    default="",
-    metavar="FILE|SYSTEM",
-    panel=_BY,
-    help="Baseline, rules (TOML) or system to judge by.",
-)
-@option(
-    "--tolerance",
-    type=FiniteRange(min=0.0, max=0.9),
-    default=0.05,
-    panel=_BY,
-    help="Share below the expected value that still passes.",
-)
-@option(
-    "--margin",
-    type=FiniteRange(min=0.0),
-    default=None,
-    panel=_BY,
-    help="Smallest loss against a baseline that counts, as a share; 0.01 by default.",
-)
-@option("--findings/--no-findings", default=True, panel=_BY, help="Count faults of the findings, or not.")
-@_system
-@option("--junit", type=PATH, metavar="FILE", panel=_FILES, help="File to write in JUnit's format.")
-@option("--prometheus", type=PATH, metavar="FILE", panel=_FILES, help="File to write in Prometheus' text format.")
-@option(
-    "--page",
-    type=PATH,
-    metavar="FILE",
-    panel=_FILES,
-    help="HTML file to write: which nodes differ, in what, since when.",
-)
-@_limit
-@output_options()
-def check_command(
-    runs: tuple[Path, ...],
-    against: str,
-    tolerance: float,
-    margin: float | None,
-    findings: bool,
-    system: str,
-    junit: Path | None,
-    prometheus: Path | None,
-    page: Path | None,
-    limit: int,
-    form: str,
-) -> int:
+@takes(Check)
+def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     """Judge runs, name what fails worst first, and return the exit status."""
     from linkgauge.collector import uncollected
     from linkgauge.judge import exporters
@@ -197,26 +180,28 @@ def check_command(
     from linkgauge.view import terminal
     from linkgauge.view.screen import console
 
-    if page is not None and len(runs) < LEAST_NODES:
+    if asked.page is not None and len(runs) < LEAST_NODES:
         raise UsageError(f"--page is of a fleet: expected {LEAST_NODES} runs or more, {len(runs)} given")
     with uncollected():
-        subjects = load_subjects(runs, system)
-        result = check(subjects, against, tolerance=tolerance, margin=margin, with_findings=findings)
-    if junit is not None:
-        write_atomically(junit, exporters.as_junit(result.checked).encode())
-    if prometheus is not None:
-        write_atomically(prometheus, exporters.as_prometheus(result.checked, result.findings).encode())
-    if page is not None:
+        subjects = load_subjects(runs, asked.system)
+        result = check(
+            subjects, asked.against, tolerance=asked.tolerance, margin=asked.margin, with_findings=asked.findings
+        )
+    if asked.junit is not None:
+        write_atomically(asked.junit, exporters.as_junit(result.checked).encode())
+    if asked.prometheus is not None:
+        write_atomically(asked.prometheus, exporters.as_prometheus(result.checked, result.findings).encode())
+    if asked.page is not None:
         from linkgauge.judge.baseline import times_of
         from linkgauge.view.fleet_page import write_fleet
 
-        write_fleet(page, subjects, result, times_of(against))
-    if form == JSON:
+        write_fleet(asked.page, subjects, result, times_of(asked.against))
+    if asked.form == JSON:
         click.echo(exporters.as_json(result.checked, result.findings))
-    elif form == CSV:
-        print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], form, of=Verdict)
+    elif asked.form == CSV:
+        print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], asked.form, of=Verdict)
     else:
-        terminal.print_check(console(), result.checked, result.standings, limit)
+        terminal.print_check(console(), result.checked, result.standings, asked.limit)
     return result.checked.exit_status
 
 
@@ -292,111 +277,3 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
     if (searched or tuned) and not settings:
         click.echo("No setting is proved to be faster than the library's own default.")
     return 0 if found or settings else 3
-
-
-@command(
-    "reproduce",
-    exits=RUN_EXITS,
-    help="Measure a paper's figures here; without a figure, list them.",
-    epilog="Example: linkgauge reproduce sc24:3 --devices cuda",
-)
-@argument("figure", metavar="[PAPER[:FIGURE]]", default="", help="Figure, such as sc24, sc24:3, openpower:table2.")
-@option("--out", type=PATH, metavar="FOLDER", help="Run folder to make.")
-@option("--of", "of_run", type=PATH, metavar="RUN", help="Run to show beside the paper's numbers; measure nothing.")
-@flag("--dry-run", help="Print the plan's launches and cases; measure nothing.")
-@option("--system", default="", metavar="NAME|FILE", help="System to plan for, with --dry-run.")
-@flag("--csv", help="Print the figure's data of a run (--of) as CSV, in its statistic and unit.")
-@flag("--list", "list_only", help="List the figures, even where one is named.")
-@verbosity_options("Print each case as it ends.")
-def reproduce_command(
-    figure: str,
-    out: Path | None,
-    of_run: Path | None,
-    dry_run: bool,
-    system: str,
-    csv: bool,
-    list_only: bool,
-    **launched: Any,
-) -> int:
-    """List the papers' figures, or measure one with the paper's sizes and counts and show both numbers.
-
-    Takes the launch options of 'linkgauge run' (--help-all names them).
-    """
-    from linkgauge.plan.papers import left_out
-    from linkgauge.view import paper_points, paper_screen, reproduce
-    from linkgauge.view.screen import console
-
-    found = reproduce.chosen(figure)
-    if csv and (of_run is None or len(found) > 1):
-        raise UsageError("--csv prints one figure of a run: linkgauge reproduce PAPER:FIGURE --of RUN --csv")
-    screen = console()
-    if list_only or len(found) > 1:
-        paper_screen.print_figures(screen, found, left_out())
-        return 0
-    one = found[0]
-    if of_run is None:
-        from linkgauge.app.cli import run_command
-        from linkgauge.app.run import enter_allocation
-        from linkgauge.run.parent.devices import find_devices
-        from linkgauge.run.parent.hosts import asked_hosts
-
-        if launched["nodes"] and not dry_run:
-            enter_allocation(launched["nodes"], launched["hosts"])
-        extra = ["--dry-run"] if dry_run else []
-        extra += ["--system", system] if system else []
-        if out is None and not dry_run:
-            from linkgauge.run.parent.measure import default_out
-
-            out = default_out(one.plan)
-        extra += ["--out", str(out)] if out is not None else []
-        if system and dry_run:
-            from linkgauge.system import catalog
-
-            count = len(catalog.load(system).devices)
-        else:
-            hosts = asked_hosts(launched["nodes"], launched["hosts"])
-            count = find_devices(launched["devices"]).count * max(1, len(hosts))
-        extra += [*_typed(launched), *verbosity_words()]
-        status = run_command(reproduce.run_arguments(one, count, extra))
-        if dry_run or status not in (0, 4) or out is None:
-            paper_screen.print_numbers(screen, one)
-            return status
-        of_run = out
-    else:
-        status = 0
-    from linkgauge.store.run import load
-
-    loaded = load(of_run)
-    if one.against:
-        if csv:
-            raise UsageError(f"{one.name} has no picture: leave out --csv")
-        paper_screen.print_effects(screen, one, reproduce.effects(loaded))
-        return status
-    drawings = paper_points.drawings(loaded, one)
-    if csv:
-        click.echo(paper_points.as_csv(record for each in drawings for record in each.records()), nl=False)
-        return status
-    paper_screen.print_reproduced(screen, one, drawings)
-    paper_screen.print_pictures(screen, reproduce.pictures(loaded, one, drawings, loaded.path))
-    return status
-
-
-# Of `run`: how the figure's plan is launched here.
-_LAUNCHED = tuple(taken_over("run", (one for one in run_as_asked.params if one.name in (
-    "devices", "threads", "mpi", "env", "bind", "thread_level", "launcher_args", "nodes", "fabric", "hosts",
-    "time_limit", "memory_limit", "max_failures", "keep_going", "wait", "seed", "max_size", "placement",
-))))  # fmt: skip
-reproduce_command.params += _LAUNCHED
-
-
-def _typed(values: Mapping[str, Any]) -> list[str]:
-    """Options of a launch as they are typed, those that are not their defaults."""
-    words: list[str] = []
-    for parameter in _LAUNCHED:
-        value = values[str(parameter.name)]
-        if str(value) != str(parameter.default) and value not in (None, False, ()):
-            each = value if isinstance(value, tuple) else (value,)
-            words += (
-                [parameter.opts[0]] if value is True else [w for one in each for w in (parameter.opts[0], str(one))]
-            )
-    return words

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linkgauge.app.command_line import Group, option
+from linkgauge.app.command_line import Group
+from linkgauge.app.options import AUTO, devices_to_use, offers
 from linkgauge.app.output import TABLE, output_options, print_data
 
 list_command = Group(
@@ -14,9 +15,7 @@ list_command = Group(
     epilog="Example: linkgauge list mpi",
     no_args_is_help=True,
 )
-devices_option = option(
-    "--devices", default="auto", metavar="WHICH", help="Devices: auto, cuda, cuda:0,2, hip, sycl, host:4."
-)
+devices_option = offers(devices=devices_to_use("Devices: auto, cuda, cuda:0,2, hip, sycl, host:4."))
 form_option = output_options()
 
 
@@ -66,7 +65,7 @@ def list_devices(devices: str, form: str) -> None:
         row = {**info, "device": f"{found.kind}:{ordinal}", "memory": format_bytes(memory) if memory else ""}
         rows.append(row)
     print_table("devices", ("device", "name", "pci_address", "numa_node", "memory", "architecture", "uuid"), rows, form)
-    if form == TABLE and devices == "auto":
+    if form == TABLE and devices == AUTO:
         for kind in GPU_RUNTIMES:
             reason = probe(kind).reason
             if found.kind != kind and reason:

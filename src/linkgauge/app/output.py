@@ -11,30 +11,39 @@ from typing import Any
 
 import click
 
-from linkgauge.app.command_line import Decorated, flag, option
+from linkgauge.app.command_line import Decorated, Option
+from linkgauge.app.options import offers, several
 from linkgauge.errors import UsageError
 
 TABLE, JSON, CSV = "table", "json", "csv"
 _ASKED = "linkgauge.json"
 
 
-def output_options(of: str = "", *, panel: str = "Options", advanced: bool = False) -> Callable[[Decorated], Decorated]:
+def output_options(of: str = "") -> Callable[[Decorated], Decorated]:
     """A decorator that adds `-o` and `--json`; the command gets the form that was asked for as `form`.
 
     `of`: what the JSON holds, for its line of help.
     """
 
-    def add(function: Decorated) -> Decorated:
-        what = f"Print JSON{of}." if of else "Print JSON; short for -o json."
-        function = flag(
-            "--json", expose_value=False, is_eager=True, callback=_json_asked, panel=panel, advanced=advanced, help=what
-        )(function)
-        return option(
-            "-o", "--format", "form", type=click.Choice((TABLE, JSON, CSV)), metavar="FORM", callback=_form,
-            panel=panel, advanced=advanced, help="Format: table (default), json or csv.",
-        )(function)  # fmt: skip
+    return offers(form=form_of_output(of))
 
-    return add
+
+def form_of_output(of: str = "", **settings: Any) -> Any:
+    """A field of both options, in a dataclass of options: the form that was asked for. `settings` are `Option`'s."""
+
+    def made(_: str, __: str, panel: str) -> list[Option]:
+        return _made(of, {"panel": panel, **settings})
+
+    return several(made, lambda words: words.pop("form", TABLE), default=TABLE)
+
+
+def _made(of: str, settings: dict[str, Any]) -> list[Option]:
+    return [
+        Option(["-o", "--format", "form"], type=click.Choice((TABLE, JSON, CSV)), metavar="FORM", callback=_form,
+               help="Format: table (default), json or csv.", **settings),
+        Option(["--json"], is_flag=True, expose_value=False, is_eager=True, callback=_json_asked,
+               help=f"Print JSON{of}." if of else "Print JSON; short for -o json.", **settings),
+    ]  # fmt: skip
 
 
 def _json_asked(context: click.Context, _: click.Parameter, given: bool) -> None:

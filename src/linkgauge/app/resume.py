@@ -7,11 +7,12 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from linkgauge.app import run_options
+from linkgauge.app.options import AUTO
+from linkgauge.app.planning import parse_env, resolve_mpis
 from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
+from linkgauge.app.request import Request
 from linkgauge.errors import Exit, RunFolderError, UsageError
 from linkgauge.model.background import loads_of
 from linkgauge.model.case import STATUSES
@@ -37,11 +38,8 @@ from linkgauge.run.parent.prepared import (
 )
 from linkgauge.store.folder import RunFolder
 
-if TYPE_CHECKING:
-    from linkgauge.app.run import Asked
 
-
-def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
+def resume_run(request: Request, path: Path) -> int:
     """Measure what is left of the run at `path`. Returns the exit status.
 
     UsageError where the machine or a version has changed and `--force` was not given, naming what changed.
@@ -49,25 +47,27 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     from linkgauge.store.run import load
 
     began = time.monotonic()
-    retry = _retry(asked.retry)
+    execution = request.execution
+    retry = _retry(request.earlier.retry)
     folder = RunFolder.open(path)
     if not folder.resumable:
         raise UsageError(f"{path}: an older Linkgauge made this run: read it (linkgauge show {path}), or measure anew")
     folder.hold()
     stored_launches = read_launches(folder.path)
-    env = run_options.parse_env(asked.env)
-    hosts = _hosts_for(asked.hosts, stored_launches)
+    env = parse_env(request.launch.env)
+    hosts = _hosts_for(request.allocation.hosts, stored_launches)
     launches = tuple(with_secrets(on_hosts(launch, hosts), env, os.environ) for launch in stored_launches)
     # What the user's own environment or command line holds is not a stranger's.
     secrets = {name for one in stored_launches for name, value in one.settings.env if is_stand_in(name, value)}
-    allowed = frozenset({*env, *secrets, *(["--launcher-args"] if asked.launcher_args else []),
+    allowed = frozenset({*env, *secrets, *(["--launcher-args"] if request.launch.launcher_args else []),
                          *(["--hosts"] if hosts else [])})  # fmt: skip
     for launch in launches:
         unsafe = unsafe_settings(launch, allowed)
         if unsafe:
             raise UsageError(f"{path} sets {unsafe}: what a run folder says is not executed unless it is given again")
-    given = run_options.resolve_mpis(asked.mpi)
-    devices = find_devices(asked.devices if asked.devices != "auto" else _stored_devices(folder))
+    given = resolve_mpis(request.launch.mpi)
+    asked = request.machine.devices
+    devices = find_devices(_stored_devices(folder) if asked == AUTO else asked)
     mpis, taken = resumed_mpis(launches, given, path, taken_of(folder.info))
     if "seed" not in folder.info:
         raise RunFolderError(f"{path}: run.json has no seed: expected that of a run")
@@ -76,7 +76,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         arguments=[], plan_name="", asked={}, devices=devices, mpis=list(mpis.values()), seed=seed, absent={}
     )
     changed = changes(folder.info, present_info)
-    if changed and not asked.force:
+    if changed and not request.earlier.force:
         raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force resumes it all the same")
     reporter = reporter_for()
     whole_again(folder, reporter)
@@ -92,11 +92,11 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         folder.compact(finish=True)
         return 0
     reporter.note(f"{left} cases are left of {path}")
-    limit_s = asked.settled_time_limit_s()
-    limit = None if limit_s is None else TimeLimit.of(limit_s, began)
+    limit_ns = execution.time_limit_ns()
+    limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
     asked_then = folder.info.get("requested", {})
     choices = asked_then.get("library_choices", False)
-    nodes = Nodes(devices, reporter.note, keep_going=bool(asked.keep_going))
+    nodes = Nodes(devices, reporter.note, keep_going=bool(execution.keep_going))
     for settings in {one.planned.settings for one in pending if one.planned.settings.hosts}:
         mpi = mpis[settings.mpi if settings.mpi_asked else end_of(taken, settings.mpi)]
         nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, None)
@@ -111,20 +111,20 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
         machine,
         mpis,
         seed,
-        max_failures=asked.max_failures,
+        max_failures=execution.max_failures,
         time_limit=limit,
         every_s=asked_then.get("every_s", 0.0),
-        library_choices=choices if asked.library_choices is None else asked.library_choices,
+        library_choices=choices if request.choice.library_choices is None else request.choice.library_choices,
         taken=taken,
         started={*started_in(run), *(one.name for one in given)},
         curves=curves,
         nodes=nodes,
     )
     here = devices if not any(launch.settings.hosts for launch in launches) else None
-    with held(here, folder.path, asked.wait_s(), reporter.note):
+    with held(here, folder.path, request.allocation.wait_s(), reporter.note):
         status = measure(prepared, folder, reporter)
     if status != Exit.INTERRUPTED:
-        present(folder.path, reporter, report=report)
+        present(folder.path, reporter, report=request.shown.report)
     return status
 
 

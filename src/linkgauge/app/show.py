@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import click
 
-from linkgauge.app.command_line import PATH, command, flag, option, run_argument, unit_option
+from linkgauge.app.command_line import PATH, command, flag, option, run_argument
+from linkgauge.app.options import offers, repeated, switch, system_to_judge_by, takes, unit_of_rates, value
 from linkgauge.app.output import TABLE, output_options, print_data
 
 
@@ -15,8 +17,8 @@ from linkgauge.app.output import TABLE, output_options, print_data
 @run_argument()
 @flag("--all", "everything", help="Add every table: sizes by mechanism, pairs as matrices, limits, skipped cases.")
 @option("--pattern", metavar="NAME", help="Show every table of this pattern alone.")
-@unit_option()
-@option("--system", default="", metavar="NAME|FILE", help="System to judge by, in place of that of the run.")
+@offers(unit=unit_of_rates())
+@offers(system=system_to_judge_by())
 @flag("--derived", help="Show what curves alone give: flat latency, n1/2, 95 %, blocks.")
 @output_options(": one object a case and lane, or a curve with --derived")
 def show_command(
@@ -77,7 +79,7 @@ def next_commands(run: Path) -> list[str]:
 @command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")
 @run_argument()
 @option("-o", "--output", type=PATH, metavar="FILE", help="File to write; report.html in the run folder by default.")
-@unit_option()
+@offers(unit=unit_of_rates())
 def report_command(run: Path, output: Path | None, unit: str) -> None:
     """Make a run's report: one HTML file that opens offline."""
     from linkgauge.store.run import load
@@ -87,39 +89,33 @@ def report_command(run: Path, output: Path | None, unit: str) -> None:
     print(write_report(loaded, output or loaded.path / "report.html", unit))
 
 
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """What `linkgauge plot` draws, of what, and where to."""
+
+    figure: str = value(
+        "NAME",
+        "Figure: goodput, busbw, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, "
+        "timeline, distribution, shares; of applications scaling, kinds, ranks; the most telling by default.",
+        "",
+    )
+    slide: bool = switch("Slide of 16:9 with a title that says the peak: busbw for collectives, one limit line.")
+    output: Path | None = value(
+        "FILE", "File to write: .pdf, .svg, .png or .json; FIGURE.pdf by default.", flags="-o --output"
+    )
+    pattern: str = value("NAME", "Pattern to draw.", "")
+    size: str | None = value("SIZE", "Size to draw, such as 64KiB.")
+    transport: tuple[str, ...] = repeated("NAME", "Transport or mechanism to draw; repeatable.")
+    on: str | None = value("ORDINALS", "Devices to draw, such as 0,1.")
+    case: str = value("KEY", "Case to draw, by its key or the beginning of it.", "")
+    quantity: str = value("NAME", "Quantity of a matrix: goodput, latency, share or hops.", "")
+    unit: str = unit_of_rates()
+
+
 @command("plot", epilog="Example: linkgauge plot runs/2026-01-02 --slide -o allreduce.png")
 @run_argument()
-@option(
-    "--figure",
-    default="",
-    metavar="NAME",
-    help="Figure: goodput, busbw, latency, boxes, distances, matrix, rounds, shifts, topology, devices, ratio, "
-    "timeline, distribution, shares; of applications scaling, kinds, ranks; the most telling by default.",
-)
-@flag("--slide", help="Slide of 16:9 with a title that says the peak: busbw for collectives, one limit line.")
-@option(
-    "-o", "--output", type=PATH, metavar="FILE", help="File to write: .pdf, .svg, .png or .json; FIGURE.pdf by default."
-)
-@option("--pattern", default="", metavar="NAME", help="Pattern to draw.")
-@option("--size", metavar="SIZE", help="Size to draw, such as 64KiB.")
-@option("--transport", multiple=True, metavar="NAME", help="Transport or mechanism to draw; repeatable.")
-@option("--on", metavar="ORDINALS", help="Devices to draw, such as 0,1.")
-@option("--case", default="", metavar="KEY", help="Case to draw, by its key or the beginning of it.")
-@option("--quantity", default="", metavar="NAME", help="Quantity of a matrix: goodput, latency, share or hops.")
-@unit_option()
-def plot_command(
-    run: Path,
-    figure: str,
-    slide: bool,
-    output: Path | None,
-    pattern: str,
-    size: str | None,
-    transport: tuple[str, ...],
-    on: str | None,
-    case: str,
-    quantity: str,
-    unit: str,
-) -> None:
+@takes(Drawn)
+def plot_command(asked: Drawn, run: Path) -> None:
     """Draw one figure of a run, fit to print."""
     from linkgauge.errors import UsageError
     from linkgauge.model.quantity import parse_size
@@ -129,23 +125,23 @@ def plot_command(
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
 
-    rate_unit(unit)
-    words = [word.strip() for word in on.split(",")] if on else []
+    rate_unit(asked.unit)
+    words = [word.strip() for word in asked.on.split(",")] if asked.on else []
     if not all(word.isascii() and word.isdecimal() and len(word) <= 18 for word in words):
-        raise UsageError(f"'{on}' are not devices: expected ordinals such as 0,1")
+        raise UsageError(f"'{asked.on}' are not devices: expected ordinals such as 0,1")
     selection = Selection(
-        pattern=_pattern_of(pattern) if pattern else "",
-        size_bytes=parse_size(size) if size is not None else None,
-        transports=tuple(transport or ()),
-        case_key=case,
+        pattern=_pattern_of(asked.pattern) if asked.pattern else "",
+        size_bytes=parse_size(asked.size) if asked.size is not None else None,
+        transports=asked.transport,
+        case_key=asked.case,
         devices=tuple(map(int, words)),
-        quantity=quantity,
-        unit=unit,
+        quantity=asked.quantity,
+        unit=asked.unit,
     )
     loaded = load(run)
     results, limits = Results(loaded), Limits(loaded)
-    spec, note = draw(results, limits, figure, selection, slide)
-    path = output or Path(f"{figure or default_figure(results, limits, selection)}.pdf")
+    spec, note = draw(results, limits, asked.figure, selection, asked.slide)
+    path = asked.output or Path(f"{asked.figure or default_figure(results, limits, selection)}.pdf")
     write_figure(spec, path)
     print(path)
     if note:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import click
 
 from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.options import switch, takes, value
 from linkgauge.app.output import CSV, JSON, output_options, print_data
 from linkgauge.errors import UsageError
 
@@ -103,53 +105,55 @@ def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, outp
     print(output)
 
 
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """What `linkgauge import` does with logs, and what it is told of them."""
+
+    listed: bool = switch("List the tools whose output is known, and import nothing.", flags="--list")
+    explained: bool = switch("Tell which tool each part of the logs is of, and import nothing.", flags="--explain")
+    output: Path = value("FOLDER", "Run folder to make.", Path("imported"), flags="-o --out")
+    ranks: int | None = value("", "Number of ranks, where the log lacks it.", type=int)
+    pattern: str | None = value("NAME", "Pattern, where the log lacks it.")
+    transport: str | None = value("NAME", "Transport, where the log lacks it.")
+    size: str | None = value("SIZE", "Size, such as 512MiB, where the log lacks it.")
+    window: int | None = value("", "Window of OSU, where it was not 64.", type=int)
+    system: str | None = value("NAME|FILE", "System that the logs are of: its links are stored with the run.")
+
+
 @command("import", epilog="Example: linkgauge import all_reduce.log osu_allgather.log --ranks 4 -o runs/imported")
 @argument("files", metavar="FILE...", type=PATH, nargs=-1, help="Logs of other tools.")
-@flag("--list", "listed", help="List the tools whose output is known, and import nothing.")
-@flag("--explain", "explained", help="Tell which tool each part of the logs is of, and import nothing.")
-@option("-o", "--out", "output", type=PATH, default=Path("imported"), metavar="FOLDER", help="Run folder to make.")
-@option("--ranks", type=int, help="Number of ranks, where the log lacks it.")
-@option("--pattern", metavar="NAME", help="Pattern, where the log lacks it.")
-@option("--transport", metavar="NAME", help="Transport, where the log lacks it.")
-@option("--size", metavar="SIZE", help="Size, such as 512MiB, where the log lacks it.")
-@option("--window", type=int, help="Window of OSU, where it was not 64.")
-@option("--system", metavar="NAME|FILE", help="System that the logs are of: its links are stored with the run.")
-def import_command(
-    files: tuple[Path, ...],
-    listed: bool,
-    explained: bool,
-    output: Path,
-    ranks: int | None,
-    pattern: str | None,
-    transport: str | None,
-    size: str | None,
-    window: int | None,
-    system: str | None,
-) -> None:
+@takes(Imported)
+def import_command(asked: Imported, files: tuple[Path, ...]) -> None:
     """Import logs of nccl-tests, rccl-tests, OSU, nvbandwidth or blink as a run folder."""
     from linkgauge.exchange.importers import Hints, explain, import_files, known_tools
     from linkgauge.model.quantity import parse_size
 
-    if listed:
+    if asked.listed:
         for tool, form_ in known_tools():
             print(f"{tool}: {form_}")
         return
     if not files:
         raise UsageError("missing FILE: give the logs to import, or --list")
-    if explained:
+    if asked.explained:
         for file in files:
             print("\n".join(explain(file)))
         return
-    hints = Hints(ranks, pattern, transport, parse_size(size) if size is not None else None, window)
+    hints = Hints(
+        asked.ranks,
+        asked.pattern,
+        asked.transport,
+        parse_size(asked.size) if asked.size is not None else None,
+        asked.window,
+    )
     described = None
-    if system is not None:
+    if asked.system is not None:
         from linkgauge.system import catalog
         from linkgauge.system.dump import to_data
 
-        described = to_data(catalog.load(system))
-    imported = import_files(files, output, hints, described)
+        described = to_data(catalog.load(asked.system))
+    imported = import_files(files, asked.output, hints, described)
     for line in (*imported.notes, *imported.problems):
         click.echo(f"linkgauge: {line}", err=True)
     from linkgauge.view.units import count_text
 
-    print(f"{count_text(imported.cases, 'case')} imported, {count_text(imported.left_out, 'line')} not: {output}")
+    print(f"{count_text(imported.cases, 'case')} imported, {count_text(imported.left_out, 'line')} not: {asked.output}")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from linkgauge.app.command_line import PATH, argument, command, flag, option, unit_option
+from linkgauge.app.command_line import PATH, argument, command, flag, option
+from linkgauge.app.options import offers, unit_of_rates
 from linkgauge.app.output import CSV, JSON, output_options, print_data
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.system import Link, System, catalog
@@ -35,7 +36,7 @@ _EXAMPLE = "Example: linkgauge topology --here"
 @option("--svg", "svg_file", type=PATH, metavar="FILE", help="SVG file to draw into.")
 @option("--record", type=PATH, metavar="FOLDER", help="New folder for what discovery reads, with --here.")
 @option("--identities/--no-identities", default=False, help="Keep UUIDs and serial numbers, with --record.")
-@unit_option()
+@offers(unit=unit_of_rates())
 def topology_command(
     name: str | None,
     here: bool,

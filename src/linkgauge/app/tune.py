@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -9,12 +10,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from linkgauge.app.command_line import FiniteRange, command, option, taken_over
-from linkgauge.app.output import CSV, JSON, TABLE, output_options, print_data
+from linkgauge.app.command_line import FiniteRange, command
+from linkgauge.app.dimension_options import Texts
+from linkgauge.app.options import repeated, takes, value
+from linkgauge.app.output import CSV, JSON, TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
-from linkgauge.app.run import Asked, refuse_ranks, run_command, typed_dimensions
+from linkgauge.app.request import EarlierRun, Machine, Presentation, Request, Rounds
+from linkgauge.app.run import refuse_ranks
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import Exit, UsageError
 from linkgauge.model.quantity import format_size, parse_duration
@@ -26,12 +30,27 @@ if TYPE_CHECKING:
     from linkgauge.tune.launches import FolderBench
     from linkgauge.tune.wanted import Wanted
 
-_NOT_OF_A_SEARCH = (
-    "from_run", "cases", "resume", "retry", "force", "repeat", "time_limit", "peers", "library_choices", "report",
-    "dry_run", "form", "json", "full", "quiet", "verbose", "quick", "plan", "system", "swap_roles", "concurrent_pairs",
-    "max_failures", "keep_going",
-)  # fmt: skip
-_SEARCH = "The search"
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How settings are searched for."""
+
+    panel: ClassVar = "The search"
+
+    time_limit: str = value("TIME", "End within this time, over all resumed parts.", "10m")
+    among: str | None = value(
+        "WHICH", "Libraries or variables to choose among; those in use by default.", flags="--settings"
+    )
+    guards: tuple[str, ...] = repeated(
+        '"PATTERN SIZE"', "Case that must not become slower; repeatable.", flags="--guard"
+    )
+    allow: float = value(
+        "PERCENT", "Percent by which guard cases may become slower.", 1.0, type=FiniteRange(min=0, max=100)
+    )
+    listed: str | None = value(
+        "[LIBRARY]", "List a library's settings; search nothing.", is_flag=False, flag_value="all", flags="--list"
+    )
+    form: str = form_of_output(" of the answer, or of the table of --list")
 
 
 @command(
@@ -39,80 +58,43 @@ _SEARCH = "The search"
     exits=(Exit.SOME_FAILED,),
     epilog="Example: linkgauge tune --pattern allreduce --size 8:1MiB:x8 --transport mpi --time-limit 5m",
 )
-@option(
-    "--time-limit", default="10m", metavar="TIME", panel=_SEARCH, help="End within this time, over all resumed parts."
-)
-@option(
-    "--settings",
-    "among",
-    metavar="WHICH",
-    panel=_SEARCH,
-    help="Libraries or variables to choose among; those in use by default.",
-)
-@option(
-    "--guard",
-    "guards",
-    multiple=True,
-    metavar='"PATTERN SIZE"',
-    panel=_SEARCH,
-    help="Case that must not become slower; repeatable.",
-)
-@option(
-    "--allow",
-    type=FiniteRange(min=0, max=100),
-    default=1.0,
-    metavar="PERCENT",
-    panel=_SEARCH,
-    help="Percent by which guard cases may become slower.",
-)
-@option(
-    "--list",
-    "listed",
-    is_flag=False,
-    flag_value="all",
-    metavar="[LIBRARY]",
-    panel=_SEARCH,
-    help="List a library's settings; search nothing.",
-)
-@output_options(" of the answer, or of the table of --list", panel=_SEARCH)
+@takes(Search)
 @verbosity_options("Print each stage.")
-def tune_command(
-    time_limit: str, among: str | None, guards: tuple[str, ...], allow: float, listed: str | None, form: str,
-    **words: Any,
-) -> int:  # fmt: skip
+@takes(
+    Request,
+    of="run",
+    without=(
+        EarlierRun, Rounds, Presentation, "time_limit", "peers", "library_choices", "full", "quick", "plan", "system",
+        "swap_roles", "concurrent_pairs", "max_failures", "keep_going",
+    ),
+)  # fmt: skip
+def tune_command(search: Search, request: Request) -> int:
     """Find which settings of a library to export for a pattern, by measurement, with proof.
 
     Takes --pattern, --size, --transport, --devices and other options of 'linkgauge run' (--help-all names them). The
     same command with the same --out resumes an interrupted search.
     """
-    if listed is not None:
-        _list(listed, form)
+    if search.listed is not None:
+        _list(search.listed, search.form)
         return 0
     refuse_ranks(os.environ)
     began = time.monotonic()
-    budget_s = parse_duration(time_limit) / 1e9
+    budget_s = parse_duration(search.time_limit) / 1e9
     if budget_s < 5:
-        raise UsageError(f"--time-limit {time_limit}: expected 5 s or more")
-    dimensions = typed_dimensions(words)
-    if "app" not in dimensions and (lacking := [name for name in ("pattern", "transport") if name not in dimensions]):
+        raise UsageError(f"--time-limit {search.time_limit}: expected 5 s or more")
+    request = request.gathered()
+    typed = request.dimensions
+    if "app" not in typed and (lacking := [name for name in ("pattern", "transport") if name not in typed]):
         examples = {"pattern": "--pattern allreduce", "transport": "--transport nccl"}
         raise UsageError(
             f"give {' and '.join(examples[name] for name in lacking)}, or --app NAME: tune searches for one"
         )
-    asked = Asked(**words, dimensions=dimensions)
-    asked.check()
-    chosen = tuple(word for word in (among or "").split(",") if word)
-    return _search(asked, chosen, guards, allow / 100, budget_s, began, form)
+    request.check()
+    return _search(request, search, budget_s, began)
 
 
-tune_command.params += taken_over("run", (one for one in run_command.params if one.name not in _NOT_OF_A_SEARCH))
-
-
-def _search(
-    asked: Asked, words: Sequence[str], guards: Sequence[str], allowed: float, budget_s: float, began: float,
-    form: str,
-) -> int:  # fmt: skip
-    from linkgauge.app import run_options
+def _search(request: Request, search: Search, budget_s: float, began: float) -> int:
+    from linkgauge.app.planning import resolve_mpis
     from linkgauge.app.progress import reporter_for
     from linkgauge.run.parent.device_hold import held
     from linkgauge.run.parent.devices import find_devices
@@ -124,9 +106,11 @@ def _search(
     from linkgauge.tune.page import page, plain, with_proof
     from linkgauge.tune.record import DEFAULT
 
-    given = run_options.resolve_mpis(asked.mpi)
-    devices = find_devices(asked.devices)
-    wanted = _wanted(asked, guards, devices, given)
+    words = [word for word in (search.among or "").split(",") if word]
+    allowed, form = search.allow / 100, search.form
+    given = resolve_mpis(request.launch.mpi)
+    devices = find_devices(request.machine.devices)
+    wanted = _wanted(request, search.guards, devices, given)
     preset = preset_in(os.environ, dict(wanted.settings.env))
     choice = choose(words, wanted.cases, wanted.settings, wanted.prepared, preset)
     reporter = reporter_for()
@@ -139,11 +123,11 @@ def _search(
             if "does not read it" in why:
                 reporter.note(why)
     stages = Stages("tune")
-    out = asked.out or default_out("tune")
+    out = request.execution.out or default_out("tune")
     here = None if wanted.settings.hosts else devices
     try:
-        with held(here, out, asked.wait_s(), reporter.note), stages:
-            bench = _bench(asked, out, wanted, choice, allowed, devices, budget_s, began, reporter, stages)
+        with held(here, out, request.allocation.wait_s(), reporter.note), stages:
+            bench = _bench(request.machine, out, wanted, choice, allowed, devices, budget_s, began, reporter, stages)
             stages.stage("searching", at_most_s=budget_s)
             found = tune(factors, bench, wanted.prepared.seed, allowed)
             for one in found.confirmed:
@@ -172,11 +156,9 @@ def _search(
     return Exit.DONE if found.record.last_defaults() else Exit.SOME_FAILED
 
 
-def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any) -> Wanted:
+def _wanted(request: Request, guards: Sequence[str], devices: DeviceSet, given: Any) -> Wanted:
     """The cases of the search and its guard cases, which are under the same kind of launch."""
-    import dataclasses
-
-    from linkgauge.app.new_run import asked_plan
+    from linkgauge.app.planning import planned
     from linkgauge.run.parent.library_choice import LOG_VARIABLES
     from linkgauge.run.parent.nodes import Nodes
     from linkgauge.run.parent.prepare import prepare
@@ -185,11 +167,11 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
 
     nodes = Nodes(devices, lambda text: None)
 
-    def planned(dimensions: Mapping[str, Sequence[str]]) -> Any:
-        plan = asked_plan(dataclasses.replace(asked, dimensions=dimensions), given, devices.kind)
+    def prepared_for(dimensions: Texts) -> Any:
+        plan = planned(dataclasses.replace(request, dimensions=dimensions), given, devices.kind)
         return prepare(dataclasses.replace(plan, time_limit_ns=None, repeat=1), devices, given, nodes)
 
-    prepared = planned(asked.dimensions)
+    prepared = prepared_for(request.dimensions)
     launches = [one for one in prepared.launches if one.cases]
     if not launches:
         why = next((reason for one in prepared.launches for _, reason in one.skipped), "the plan has no case")
@@ -203,19 +185,17 @@ def _wanted(asked: Asked, guards: Sequence[str], devices: DeviceSet, given: Any)
         raise UsageError("a search of an MPI library's settings needs processes, and here are threads only: give --mpi")
     found = {case.case_key: case for case in cases}
     kept: dict[str, Case] = {}
-    for dimensions in _guards(asked.dimensions, guards, cases):
-        for launch in planned(dimensions).launches:
+    for dimensions in _guards(request.dimensions, guards, cases):
+        for launch in prepared_for(dimensions).launches:
             if launch.settings == settings:
                 kept |= {case.case_key: case for case in launch.cases if case.case_key not in found}
     log = any(case.transport == "ccl" for case in cases) and not {name for name, _ in settings.env} & {*LOG_VARIABLES}
     return Wanted(dataclasses.replace(prepared, variables_read=log), settings, cases, tuple(kept.values()), CHECKS)
 
 
-def _guards(
-    typed: Mapping[str, Sequence[str]], guards: Sequence[str], cases: Sequence[Case]
-) -> list[Mapping[str, Sequence[str]]]:
+def _guards(typed: Texts, guards: Sequence[str], cases: Sequence[Case]) -> list[Texts]:
     """The dimensions of guard cases: those asked for, else sizes beside those of the search, and another pattern."""
-    found: list[Mapping[str, Sequence[str]]] = []
+    found: list[Texts] = []
     if guards:
         for text in guards:
             pattern, _, size = text.partition(" ")
@@ -252,7 +232,7 @@ def _subject(cases: Sequence[Case], kind: str = "") -> str:
 
 
 def _bench(
-    asked: Asked, out: Path, wanted: Wanted, choice: Choice, allowed: float, devices: DeviceSet, budget_s: float,
+    machine: Machine, out: Path, wanted: Wanted, choice: Choice, allowed: float, devices: DeviceSet, budget_s: float,
     began: float, reporter: Any, stages: Stages,
 ) -> FolderBench:  # fmt: skip
     from linkgauge.app.new_run import warn
@@ -274,11 +254,11 @@ def _bench(
     else:
         check_out(out)
         prepared = wanted.prepared
-        info = run_info(arguments=sys.argv[1:], plan_name="tune", asked={"devices": asked.devices}, devices=devices,
+        info = run_info(arguments=sys.argv[1:], plan_name="tune", asked={"devices": machine.devices}, devices=devices,
                         mpis=list(prepared.mpis.values()), seed=prepared.seed,
                         absent=prepared.machine.absent)  # fmt: skip
         folder = RunFolder.create(Path(out), {**info, KEY: {"asked": what, "spent_s": []}})
-        warn(asked, devices, prepared, reporter)
+        warn(machine, devices, prepared, reporter)
     return FolderBench(folder, wanted, choice.environment, what, budget_s, began, stages.doing, choice.in_launch())
 
 

@@ -40,8 +40,3 @@ def verbosity() -> int:
     """What the command that runs was asked for: QUIET, USUAL or VERBOSE."""
     context = click.get_current_context(silent=True)
     return USUAL if context is None else int(context.meta.get(_KEY, USUAL))
-
-
-def verbosity_words() -> list[str]:
-    """The same as it is typed, for a command that this one starts."""
-    return {QUIET: ["--quiet"], VERBOSE: ["--verbose"]}.get(verbosity(), [])

@@ -17,6 +17,7 @@ BINDINGS = ("nearest", "none")
 KINDS = ("all", "gpu", "host")  # of devices, that a table is of
 THREAD_LEVELS = ("single", "funneled", "serialized", "multiple")
 USUAL_THREAD_LEVEL = "funneled"  # one thread calls MPI
+USUAL_MAX_FAILURES = 3  # of a transport, before the rest of its cases is skipped
 HALF = Share(fraction=0.5)
 
 

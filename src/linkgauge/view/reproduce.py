@@ -39,14 +39,14 @@ def chosen(asked: str) -> list[Figure]:
     return found
 
 
-def run_arguments(figure: Figure, device_count: int, extra: list[str]) -> list[str]:
-    """Return the arguments of `linkgauge run` that repeat a figure on a machine with so many devices."""
-    arguments = ["run", "--plan", figure.plan]
-    if figure.ranks == "each" and device_count >= 2:
-        arguments += ["--ranks", ",".join(str(count) for count in range(2, device_count + 1))]
-    if figure.via == "each" and device_count >= 2:
-        arguments += ["--via", ",".join(str(device) for device in range(1, device_count))]
-    return [*arguments, *extra]
+def dimensions_of(figure: Figure, device_count: int) -> dict[str, list[str]]:
+    """Return by dimension what `linkgauge run` is given beside a figure's plan, on a machine with so many devices."""
+    each = {"ranks": (figure.ranks, range(2, device_count + 1)), "via": (figure.via, range(1, device_count))}
+    return {
+        name: [",".join(map(str, numbers))]
+        for name, (which, numbers) in each.items()
+        if which == "each" and device_count >= 2
+    }
 
 
 def pictures(

@@ -42,7 +42,7 @@ from linkgauge.plan.environment import is_stand_in, shown, stand_in
 from linkgauge.plan.expand import MOST_CASES
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, measuring_s, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.plan.model import THREAD_LEVELS, USUAL_THREAD_LEVEL
+from linkgauge.plan.model import THREAD_LEVELS, USUAL_MAX_FAILURES, USUAL_THREAD_LEVEL
 from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.mpi_library import MpiInstallation
@@ -165,7 +165,7 @@ class Prepared:
     machine: PlanMachine  # as it was seen
     mpis: Mapping[str, MpiInstallation]  # that the launches name
     seed: int
-    max_failures: int = 3
+    max_failures: int = USUAL_MAX_FAILURES
     time_limit: TimeLimit | None = None
     every_s: float = 0.0  # from the begin of a repeat to the next one's; 0: one after the other
     variables_read: bool = False  # have NCCL tell which variables it read, in the measured launches

@@ -1,0 +1,183 @@
+"""How `linkgauge expect` shows limits, schedules, fits and rules."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from linkgauge.app.output import TABLE, print_data
+from linkgauge.expect.rules import Limit
+from linkgauge.model.quantity import percent
+from linkgauge.system import System
+from linkgauge.system.units import show_rate
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_MOST_PARTS = 16  # of a schedule that are printed as text
+_WIDE = 118  # columns of a terminal
+
+
+def print_limits(
+    console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str]
+) -> None:
+    """Print a case and its limits as a table; `named` is what screens call a run's transports."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from linkgauge.app.inert import bold
+    from linkgauge.view.screen import Table
+
+    shown = [str(case["pattern"])]
+    if case.get("transport"):
+        shown.append(named.get(case["transport"], str(case["transport"])))
+    shown.append("devices " + ",".join(str(device) for device in case["devices"]))
+    if int(case.get("nodes") or 1) > 1:
+        shown.append(f"on each of {case['nodes']} nodes")
+    if "over_nodes" in case:
+        shown.append(f"over {case['over_nodes']} nodes")
+    if case.get("size"):
+        shown.append(f"{case['size']} B")
+    console.print(bold(shown[0]), f" {', '.join(shown[1:])}")
+    if "measured_bytes_per_s" in case:
+        console.print(f"  measured {measured_words(float(case['measured_bytes_per_s']), found, unit)}")
+    if "measured_ns" in case:
+        console.print(f"  measured {latency_words(float(case['measured_ns']), found)}")
+    if not found:
+        console.print("  no limit is known: this system's description lacks a figure for it")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    narrow = console.width < _WIDE  # what a value stands on is below it
+    for limit in found:
+        if limit.latency_ns is not None:
+            value = show_time(limit.latency_ns)
+        else:
+            value = show_rate(limit.value_bytes_per_s, unit)
+        if narrow:
+            console.print(Text(f"  {limit.rule} ({limit.kind}): {value}"))
+            console.print(Padding(Text(limit.basis, style="dim"), (0, 0, 0, 6)))
+        else:
+            table.add_row(f"  {limit.rule}", limit.kind, value, limit.basis)
+    if not narrow:
+        console.print(table)
+
+
+def measured_words(rate: float, found: Sequence[Limit], unit: str) -> str:
+    """Return a measured goodput and its share of the least bound; what is above a bound is said to be wrong."""
+    words = show_rate(rate, unit)
+    bounds = [c for c in found if c.kind == "upper bound" and c.value_bytes_per_s]
+    if not bounds:
+        return words
+    least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0)
+    share = rate / (least.value_bytes_per_s or 1.0)
+    beyond = ": the rule, the description or the measurement is wrong" if share > 1 else ""
+    return f"{words}, {percent(share, 1)} of the bound {least.rule}{beyond}"
+
+
+def latency_words(latency_ns: float, found: Sequence[Limit]) -> str:
+    """Return a measured latency over the best that this run reached; one below a bound is said to be wrong."""
+    words = show_time(latency_ns)
+    known = {c.rule: c.latency_ns for c in found if c.latency_ns is not None}
+    broken = [
+        c.rule for c in found if c.kind == "upper bound" and c.latency_ns is not None and latency_ns < c.latency_ns
+    ]
+    if broken:
+        return f"{words}, faster than the bound {broken[0]}: the rule, the description or the measurement is wrong"
+    best = [c.rule for c in found if c.kind == "measured" and c.rule in known]
+    return f"{words}, {latency_ns / (known[best[0]] or 1.0):.2f} of {best[0]}" if best else words
+
+
+def show_time(ns: float) -> str:
+    """Return a time in ns below a microsecond, else in µs."""
+    return f"{ns:.3g} ns" if ns < 1e3 else f"{ns / 1e3:.3g} µs"
+
+
+def print_rules() -> None:
+    """Print each rule: formula, source and limits."""
+    from linkgauge.expect.rules import RULES
+
+    for rule in RULES.values():
+        click.echo(f"{rule.name} ({rule.kind}; {rule.patterns})")
+        click.echo(f"    {rule.formula}")
+        click.echo(f"    source: {rule.source}")
+        click.echo(f"    limits: {rule.limits}")
+
+
+def print_schedules(system: System, cases: Sequence[Mapping[str, Any]], *, form: str, unit: str) -> None:
+    """Print schedules: the largest parts as text, everything as JSON. Of all patterns those that have one."""
+    from linkgauge.expect.query import query
+    from linkgauge.expect.schedule import PATTERNS_OF_SCHEDULES, schedule
+
+    several = len({case["pattern"] for case in cases}) > 1
+    chosen = [case for case in cases if not several or case["pattern"] in PATTERNS_OF_SCHEDULES]
+    found = [(case, schedule(query(system, case))) for case in chosen]
+    if form != TABLE:
+        names = {name: ordinal for ordinal, name in system.names_by_ordinal.items()}
+        rows = [{"case": plain(case, [])["case"], "devices": names, **dataclasses.asdict(made)} for case, made in found]
+        print_data(rows, form)
+        return
+    from linkgauge.app.inert import InertConsole, bold
+
+    console = InertConsole()
+    for case, made in found:
+        devices = ",".join(str(device) for device in case["devices"])
+        value = show_rate(made.value_bytes_per_s, unit)
+        best = "" if made.exact else ", perhaps not the best"
+        words = f" devices {devices}: {value} by {len(made.parts)} parts at once over the {made.scope} links"
+        console.print(bold(made.pattern), f"{words} ({made.rule}{best})")
+        for part in made.parts[:_MOST_PARTS]:
+            steps = [f"{word} {' - '.join(path)}" for word in ("reduce", "copy") for path in getattr(part, word)]
+            console.print(f"  {show_rate(part.rate_bytes_per_s, unit)} {part.root}: {', '.join(steps)}")
+        if len(made.parts) > _MOST_PARTS:
+            console.print(f"  and {len(made.parts) - _MOST_PARTS} more, which --json prints")
+
+
+def print_fits(folder: Path, *, form: str, unit: str) -> None:
+    """Print the latency and the rate that are fitted to each sweep of the run in `folder`."""
+    from linkgauge.expect.fits_of_run import as_data, sweeps_of
+    from linkgauge.stats.attempts import counted
+    from linkgauge.stats.launches import shown_transports
+    from linkgauge.store import run as store
+
+    run = store.load(folder)
+    shown = shown_transports(run.launches.to_pylist())
+    sweeps = sweeps_of(counted(run).rows)
+    if form != TABLE:
+        print_data([as_data(sweep) for sweep in sweeps], form)
+        return
+    if not sweeps:
+        click.echo("no sweep of four sizes or more in this run")
+    for sweep in sweeps:
+        d = sweep.dimensions
+        devices = ",".join(str(device) for device in d["devices"])
+        click.echo(f"{shown.get(d['transport'], d['transport'])} {d['pattern']} {d['cadence']}, devices {devices}")
+        for piece in sweep.fit.pieces:
+            latency, rate = piece.latency, piece.rate
+            low, high = (show_rate(end, unit).split()[0] for end in (rate.low, rate.high))
+            click.echo(
+                f"  {piece.first_bytes} to {piece.last_bytes} B ({piece.points} points): "
+                f"{latency.value / 1e3:.3g} µs ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g}) + "
+                f"size / {show_rate(rate.value, unit)} ({low} to {high})"
+            )
+        if sweep.loggp is not None:
+            known = [name for name in ("L + 2o", "G", "g") if name not in sweep.loggp.missing]
+            lacking = "; ".join(f"{name}: {why}" for name, why in sweep.loggp.missing.items())
+            click.echo(f"  identifies {', '.join(known)}; missing {lacking}")
+
+
+def plain(case: Mapping[str, Any], found: Sequence[Limit]) -> dict[str, Any]:
+    """Return a case and its limits as JSON has them, without what is unknown."""
+    return {
+        "case": {key: value for key, value in case.items() if value is not None},
+        "limits": [
+            {key: value for key, value in dataclasses.asdict(limit).items() if value is not None} for limit in found
+        ],
+    }

@@ -1,0 +1,120 @@
+"""`linkgauge reproduce`: a paper's figure measured here, with the paper's numbers beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import click
+
+from linkgauge.app.command_line import argument, command
+from linkgauge.app.dimension_options import AsNcclTests
+from linkgauge.app.options import switch, takes, value
+from linkgauge.app.request import EarlierRun, PlanChoice, Presentation, Request, Rounds
+from linkgauge.app.run import RUN_EXITS, enter_allocation, refuse_ranks, start
+from linkgauge.app.verbosity import verbosity_options
+from linkgauge.errors import Exit, LinkgaugeError, UsageError
+from linkgauge.plan.papers import Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Reproduction:
+    """What of a figure is measured or shown."""
+
+    out: Path | None = value("FOLDER", "Run folder to make.")
+    of_run: Path | None = value("RUN", "Run to show beside the paper's numbers; measure nothing.", flags="--of")
+    dry_run: bool = switch("Print the plan's launches and cases; measure nothing.")
+    system: str = value("NAME|FILE", "System to plan for, with --dry-run.", "")
+    csv: bool = switch("Print the figure's data of a run (--of) as CSV, in its statistic and unit.")
+    list_only: bool = switch("List the figures, even where one is named.", flags="--list")
+
+
+@command(
+    "reproduce",
+    exits=RUN_EXITS,
+    help="Measure a paper's figures here; without a figure, list them.",
+    epilog="Example: linkgauge reproduce sc24:3 --devices cuda",
+)
+@argument("figure", metavar="[PAPER[:FIGURE]]", default="", help="Figure, such as sc24, sc24:3, openpower:table2.")
+@takes(Reproduction)
+@verbosity_options("Print each case as it ends.")
+@takes(
+    Request,
+    of="run",
+    without=(
+        EarlierRun, Rounds, Presentation, AsNcclTests, "dimensions", "system", "out", "peers", "plan", "quick", "full",
+        "pairs", "class_weights", "swap_roles", "concurrent_pairs", "library_choices", "settings", "peer_access",
+    ),
+)  # fmt: skip
+def reproduce_command(asked: Reproduction, request: Request, figure: str) -> int:
+    """List the papers' figures, or measure one with the paper's sizes and counts and show both numbers.
+
+    Takes the launch options of 'linkgauge run' (--help-all names them).
+    """
+    from linkgauge.plan.papers import left_out
+    from linkgauge.view import paper_points, paper_screen, reproduce
+    from linkgauge.view.screen import console
+
+    found = reproduce.chosen(figure)
+    if asked.csv and (asked.of_run is None or len(found) > 1):
+        raise UsageError("--csv prints one figure of a run: linkgauge reproduce PAPER:FIGURE --of RUN --csv")
+    screen = console()
+    if asked.list_only or len(found) > 1:
+        paper_screen.print_figures(screen, found, left_out())
+        return 0
+    one = found[0]
+    folder, status = asked.of_run, 0
+    if folder is None:
+        folder, status = _measured(one, asked, request)
+        if asked.dry_run or status not in (Exit.DONE, Exit.SOME_FAILED) or folder is None:
+            paper_screen.print_numbers(screen, one)
+            return status
+    from linkgauge.store.run import load
+
+    loaded = load(folder)
+    if one.against:
+        if asked.csv:
+            raise UsageError(f"{one.name} has no picture: leave out --csv")
+        paper_screen.print_effects(screen, one, reproduce.effects(loaded))
+        return status
+    drawings = paper_points.drawings(loaded, one)
+    if asked.csv:
+        click.echo(paper_points.as_csv(record for each in drawings for record in each.records()), nl=False)
+        return status
+    paper_screen.print_reproduced(screen, one, drawings)
+    paper_screen.print_pictures(screen, reproduce.pictures(loaded, one, drawings, loaded.path))
+    return status
+
+
+def _measured(figure: Figure, asked: Reproduction, request: Request) -> tuple[Path | None, int]:
+    """Run a figure's plan; returns its run folder, None for a dry run, and the exit status."""
+    from linkgauge.app.cli import report_error
+    from linkgauge.run.parent.devices import find_devices
+    from linkgauge.run.parent.measure import default_out
+    from linkgauge.view.reproduce import dimensions_of
+
+    if not asked.dry_run:
+        enter_allocation(request.allocation)
+    out = asked.out if asked.out is not None or asked.dry_run else default_out(figure.plan)
+    if asked.system and asked.dry_run:
+        from linkgauge.system import catalog
+
+        count = len(catalog.load(asked.system).devices)
+    else:
+        count = find_devices(request.machine.devices).count * max(1, len(request.allocation.names()))
+    choice = request.choice
+    request = dataclasses.replace(
+        request,
+        choice=PlanChoice(plan=figure.plan, max_size=choice.max_size, placement=choice.placement),
+        machine=dataclasses.replace(request.machine, system=asked.system or None),
+        execution=dataclasses.replace(request.execution, out=out),
+        shown=Presentation(dry_run=asked.dry_run),
+        dimensions=dimensions_of(figure, count),
+    )
+    try:
+        refuse_ranks(os.environ)
+        return out, start(request)
+    except LinkgaugeError as error:
+        report_error(str(error))
+        return out, error.exit_status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -78,10 +78,8 @@ def convert_command(
 def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) -> None:
     from linkgauge.apps import catalog
     from linkgauge.apps.chakra import write_chakra
-    from linkgauge.model.case import DIMENSIONS
 
-    (text,) = run_options.application_texts({"app": [app]}, settings)["app"]
-    asked = str(DIMENSIONS["app"].from_text(text)[0])
+    (asked,) = run_options.applications(app, settings)
     if reason := catalog.why_not_here(asked, ranks):
         raise UsageError(f"--ranks {ranks}: {reason}")
     lost = write_chakra(catalog.program(asked, ranks), folder, catalog.asked(asked).file.name)
@@ -224,8 +222,7 @@ def predict_command(
         raise UsageError("--routing goes with --system, whose cluster it is")
     if system is None and (between_nodes or latencies):
         raise UsageError("--between-nodes and --latency go with --system: a run's curves have both in them")
-    texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
-    named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
+    named = run_options.applications(app, settings)
     listed = run_options.counts("--ranks", ranks) if ranks else []
     for one in named:
         catalog.asked(one, max(listed, default=1))
@@ -278,7 +275,6 @@ def _by_published(
     factors: tuple[str, ...], form: str,
 ) -> None:  # fmt: skip
     from linkgauge.expect import published
-    from linkgauge.model.case import DIMENSIONS
     from linkgauge.view.published import by_ways, print_by_ways
 
     held = published.load(name)
@@ -292,8 +288,7 @@ def _by_published(
         if not found:
             raise UsageError(f"{name}: nothing was seen: expected applications by name")
     else:
-        texts: Any = run_options.application_texts({"app": [app]}, settings)["app"]
-        named = [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
+        named = run_options.applications(app, settings)
         found = by_ways(named, held, beneath, run_options.counts("--ranks", ranks or "2"), factor_of)
     if form != TABLE:
         print_data([one.plain() for one in found], form)

@@ -13,10 +13,11 @@ import click
 from linkgauge.app.command_line import Decorated, option
 from linkgauge.apps import catalog
 from linkgauge.errors import UsageError, brief
-from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.case import DIMENSIONS, NAMING_DEVICES
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.traits import having
+from linkgauge.model.worded import App
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs
@@ -105,6 +106,12 @@ def application_texts(texts: Mapping[str, Sequence[str]], settings: Sequence[str
     return found
 
 
+def applications(app: str, settings: Sequence[str]) -> list[App]:
+    """What `--app` and `--set` name."""
+    texts = application_texts({"app": [app]}, settings)["app"]
+    return [value for text in texts for value in DIMENSIONS["app"].from_text(text)[:1] if isinstance(value, App)]
+
+
 def is_path(word: str) -> bool:
     """Whether an application's name is a step file's path, as `--app` takes one."""
     return not word.startswith("file:") and (word.endswith((".toml", ".json")) or "/" in word)
@@ -136,7 +143,7 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     if "background" in values:  # what is wrong in it is the flag's, not the plan's
         values = {**values, "background": named_jobs(values["background"], plan.jobs, "--background")}
     # A device that is typed is to be there.
-    typed = any(name in values for name in ("background", "via", "source_device", "target_device", "ranks"))
+    typed = any(name in values for name in ("background", "ranks", *NAMING_DEVICES))
     plan = dataclasses.replace(plan, any_machine=plan.any_machine and not typed)
     chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from linkgauge.errors import RunFolderError, UsageError, one_line
-from linkgauge.model.background import loads_of
-from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES
+from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES, Loads
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import CONTROLS, LONGEST_TEXT, MOST_NS, Shape, clean, maybe, one_of, parsed
 from linkgauge.model.shape import checked as shape_checked
@@ -214,7 +213,7 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
     _in_range(devices, 0, _MOST_RANKS - 1, f"{where}: a device of a case")
     for text in table["background"].unique().to_pylist():
         try:
-            good = all(PATTERNS[load.case.pattern].takes(load.case.group_ranks) for load in loads_of(text))
+            good = all(PATTERNS[load.case.pattern].takes(load.case.group_ranks) for load in Loads.of_text(text).each)
         except UsageError as error:
             raise RunFolderError(f"{where}: {error}") from None
         if not good:

@@ -141,3 +141,9 @@ def test_the_built_in_plan_has_gpcnets_mix_on_twenty_ranks() -> None:
         groups = [load.case.devices for load in case.background.each]
         assert [case.ranks, *map(len, groups)] == [4, 4, 4, 4, 4]
         assert sorted([*case.devices, *(device for group in groups for device in group)]) == list(range(20))
+
+
+def test_a_mistake_in_loads_is_told_as_the_plan_is_read() -> None:
+    """Also where the table is for devices that are not here: nobody expands it."""
+    with pytest.raises(UsageError, match=r"p\.toml: \[\[case\]\] 1: load 'crow': expected a job of the plan \(crowd\)"):
+        parse_plan(case_of('on = "gpu"\nbackground = "crow"'), "p.toml", "p")

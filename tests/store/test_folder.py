@@ -388,3 +388,13 @@ def test_a_folder_without_its_cases_is_no_run_that_measured_nothing(tmp_path: Pa
     (path / "cases.parquet").unlink()
     with pytest.raises(RunFolderError, match=r"cases\.parquet is missing"):
         read_everything(path)
+
+
+def test_a_case_with_a_word_that_is_no_setting_is_refused_as_the_folder_is_read(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", samples=3)
+    table = pq.read_table(path / "cases.parquet")
+    at = table.column_names.index("settings")
+    wrong = pa.array(["UCX_TLS"] * table.num_rows)
+    pq.write_table(table.set_column(at, table.schema.field(at), wrong), path / "cases.parquet")
+    with pytest.raises(RunFolderError, match=r"run: 'UCX_TLS' is no setting of a library"):
+        list(linkgauge.load(path).rows())

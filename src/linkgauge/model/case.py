@@ -90,7 +90,11 @@ class Says(enum.Enum):
 
 
 class Part(enum.Enum):
-    """The part of a case that a dimension is of (core/case_spec.h), and under which heading of the help it stands."""
+    """The part of a case that a dimension is of, and under which heading of the help it stands.
+
+    The same as in core/case_spec.h, but for `managed`, `cpu_node` and `cpu_cores`, by which the core's mechanisms act:
+    who asks for them asks where something lies.
+    """
 
     TRAFFIC = "who sends what to whom", "What is moved"
     PLACES = "on which ranks and devices, and in which memory", "Where it lies"

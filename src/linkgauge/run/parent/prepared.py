@@ -251,7 +251,7 @@ _DIMENSIONS = {
     "settings": text,
     "size_asked": whole(FULL, MAX_SIZE_BYTES),
 }
-_case_dimensions = table(_DIMENSIONS, needed=_DIMENSIONS.keys() - LATER_DIMENSIONS.keys())
+_case_dimensions = table(_DIMENSIONS, needed=[name for name in _DIMENSIONS if name not in LATER_DIMENSIONS])
 
 
 def _stored_case(value: Any, at: str) -> Case:

@@ -14,7 +14,7 @@ from linkgauge.doctor import check as doctor
 from linkgauge.errors import Exit
 from linkgauge.expect.rules import RULES as LIMITS
 from linkgauge.findings.rules import RULES as FINDING_RULES
-from linkgauge.model.case import DIMENSIONS, STATUSES, Case, StopRule
+from linkgauge.model.case import DEFAULTS, DIMENSIONS, STATUSES, STOP_FIELDS, StopRule
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, PatternTraits
 from linkgauge.model.shape import parsed_tables
 from linkgauge.model.transports import TRANSPORT_ALIASES, TRANSPORTS
@@ -33,12 +33,7 @@ from .markdown import code, facts, plain, table
 
 def dimensions() -> str:
     """Each dimension by its group: option, plan key and column, meaning, values and default."""
-    defaults = {
-        field.name if kind is Case else f"stop_{field.name}": field.default
-        for kind in (Case, StopRule)
-        for field in dataclasses.fields(kind)
-        if field.default is not dataclasses.MISSING
-    }
+    defaults = DEFAULTS | {name: getattr(StopRule(), of) for name, of in STOP_FIELDS.items()}
     parts = []
     for group in dict.fromkeys(one.group for one in DIMENSIONS.values()):
         rows = [

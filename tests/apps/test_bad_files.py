@@ -17,6 +17,7 @@ from linkgauge.apps.formula import Formula
 from linkgauge.apps.program import COMPUTE, COPY, program_of
 from linkgauge.apps.step_file import StepFile, step_file_of
 from linkgauge.errors import UsageError
+from linkgauge.model.worded import App
 
 RING = '{ receive = "(rank - 1) % ranks", bytes = 8 }, { send = "(rank + 1) % ranks", bytes = 8 }, { wait = true }'
 
@@ -129,11 +130,11 @@ def test_a_preset_is_the_parameters_that_it_sets(tmp_path: Path, capsys: pytest.
     presets = '[presets]\n"8x2.B" = { n = 5, m = 6 }\n'
     without, file = (catalog.parse(f'description = "x"\n{one}', "made") for one in (steps, steps + presets))
     assert without.digest == file.digest  # so that cases of a file before it had presets are cases of it still
-    assert catalog.Asked(file, {}, True).text == catalog.Asked(without, {}, True).text
-    assert catalog.asked("tensor_parallel layers=3 8B tokens=7").settings == {
+    assert catalog.Asked(file, {}, True).app == catalog.Asked(without, {}, True).app
+    assert catalog.asked(App.of_text("tensor_parallel layers=3 8B tokens=7")).settings == {
         "layers": 3, "hidden": 4096, "tokens": 7
     }  # fmt: skip
-    assert catalog.label(catalog.asked("tensor_parallel 70B").text) == "tensor_parallel hidden=8192 layers=80"
+    assert catalog.asked(App.of_text("tensor_parallel 70B")).app.label == "tensor_parallel hidden=8192 layers=80"
     (tmp_path / "mine.toml").write_text(f'description = "x"\n{steps}{presets}')
     words = ["run", "--app", str(tmp_path / "mine.toml"), "--devices", "host:2", "--threads", "--dry-run"]
     assert run_command([*words, "--set", "8x2.B", "--transport", "kernel"]) == 0

@@ -12,13 +12,15 @@ import pytest
 
 from linkgauge.apps import catalog
 from linkgauge.apps.program import Amount, amounts
+from linkgauge.model.worded import App
 
 P_ALL = (1, 2, 4, 8)
 
 
 def of(app: str, ranks: int, rank: int = 0) -> dict[str, Amount]:
-    assert catalog.why_not_here(app, ranks) == ""
-    return amounts(catalog.program(catalog.asked(app).text, ranks), rank)
+    found = catalog.asked(App.of_text(app)).app
+    assert catalog.why_not_here(found, ranks) == ""
+    return amounts(catalog.program(found, ranks), rank)
 
 
 def neighbors(ranks: int, rank: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from linkgauge.apps import catalog
 from linkgauge.apps.program import core_program
+from linkgauge.model.worded import App
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
 from program import linkgauge
@@ -35,7 +36,7 @@ def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) ->
     names = most(set(catalog.names()), set(SOME.split(",")))
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     rows = list(found.rows())
-    measured = {(catalog.label(row.case.app), row.case.transport) for row in rows if row.status == "ok"}
+    measured = {(row.case.app.label, row.case.transport) for row in rows if row.status == "ok"}
     assert measured == {(name, transport) for name in names for transport in transports}
     assert all(row.record["verified"] for row in rows)
     assert "where its busiest rank's time went" in said
@@ -45,7 +46,7 @@ def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) ->
     for row in rows:
         ranks = told[row.identity]
         assert [one.rank for one in ranks] == [0, 1]
-        if catalog.label(row.case.app) == "llh":
+        if row.case.app.label == "llh":
             assert ranks[0].counts["sent"] == 2
             assert ranks[0].bytes["sent"] == 24 * (129**2 + 128**2)
 
@@ -77,7 +78,7 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
         assert all(one.end_ns == after.begin_ns for one, after in pairwise(own))
     (tmp_path / "mine.toml").unlink()  # the run folder needs it no more
     assert catalog.asked(row.case.app).file.description == "a compute, a copy and a message"
-    assert catalog.label(row.case.app) == "mine"
+    assert row.case.app.label == "mine"
 
 
 def test_pictures_of_applications(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_copies_and_stand_in_kernels_by_kernel(tmp_path: Path) -> None:
     words = ("--app", "hit n=16,dff n=16 kernel=4096", "--transport", "copy_engine", "--copies", "copy_engine,kernel")
     found, _ = run(tmp_path, *words, "--blocks", "2", "--devices", "host:2", "--threads")
     rows = list(found.rows())
-    assert {(catalog.label(row.case.app), row.case.copies) for row in rows} == {
+    assert {(row.case.app.label, row.case.copies) for row in rows} == {
         (app, by) for app in ("hit n=16", "dff kernel=4096 n=16") for by in ("", "kernel")
     }
     assert all(row.status == "ok" and row.record["verified"] for row in rows)
@@ -178,7 +179,7 @@ def measured_in_threads(programs: list[dict[str, Any]], **more: str) -> list[dic
 
 
 def programs(app: str, ranks: int) -> list[dict[str, Any]]:
-    made = catalog.program(catalog.asked(app).text, ranks)
+    made = catalog.program(catalog.asked(App.of_text(app)).app, ranks)
     return [core_program(made, rank) for rank in range(ranks)]
 
 

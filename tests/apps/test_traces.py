@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from linkgauge.app.run_options import applications
 
 from linkgauge.app.cli import run_command
 from linkgauge.apps import catalog, trace_formats
@@ -17,8 +18,8 @@ from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import as_toml, step_file_of
 from linkgauge.apps.trace_steps import Steps, looped
 from linkgauge.apps.traces import convert
-from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.shape import parsed_toml
+from linkgauge.model.worded import App
 from tool_traces import PARAM, chakra, chakra_node, execution_nodes, kernel
 
 
@@ -82,7 +83,9 @@ def test_pytorch_execution_traces(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert document["step"][0]["step"][0] == {"collective": "broadcast", "bytes": 212, "root": 2, "begun": True}
     assert moved(document, 4, 0) == {"broadcast": (3, 636), "allreduce": (3, 12000)}
     assert moved(document, 4, 3) == {"broadcast": (3, 636)}  # the allreduce is of ranks 0 and 1
-    assert catalog.why_not_here(f"x {json.dumps(document)}", 2) == "x needs 3 ranks or more, which the trace names"
+    assert catalog.why_not_here(App.of_text(f"x {json.dumps(document)}"), 2) == (
+        "x needs 3 ranks or more, which the trace names"
+    )
 
 
 def test_pytorch_profiles_keep_what_went_on_beside(tmp_path: Path) -> None:
@@ -169,7 +172,7 @@ def test_what_is_sent_before_its_receiver_comes_is_no_deadlock(
              for rank, one in enumerate(traces)]  # fmt: skip
     assert run_command(["convert", *map(str, paths), "-o", str(tmp_path / "t.toml")]) == 0
     assert "waits for messages that were sent" in capsys.readouterr().out
-    app = str(DIMENSIONS["app"].from_text(f"file:{tmp_path / 't.toml'}")[0])
+    (app,) = applications(str(tmp_path / "t.toml"), [])
     made = catalog.program(app, len(paths))  # which is refused where ranks wait for each other for ever
     assert amounts(made, 0)["sent"].count == sent
 
@@ -243,7 +246,7 @@ SHIPPED_AS_CHAKRA = ("tensor_parallel", "fsdp", "pipeline", "llh", "kv_cache", "
 def test_an_application_as_chakras_traces_is_read_back_with_the_same_amounts(name: str, tmp_path: Path) -> None:
     ranks = 4
     assert run_command(["convert", name, "--ranks", str(ranks), "--chakra", str(tmp_path / "et")]) == 0
-    asked = str(DIMENSIONS["app"].from_text(name)[0])
+    (asked,) = applications(name, [])
     made = catalog.program(asked, ranks)
     files = sorted((tmp_path / "et").glob("*.et"))
     assert [path.name for path in files] == [f"{name}.{rank}.et" for rank in range(ranks)]

@@ -18,7 +18,7 @@ from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfS
 from linkgauge.expect.slow_downs import EVEN, FREE, Share, SlowDown, SlowDowns
 from linkgauge.expect.sureness import Ends
 from linkgauge.expect.under_way import UnderWay, Work
-from linkgauge.model.case import DEFAULTS, Case
+from linkgauge.model.case import DEFAULTS, Case, Loads
 from linkgauge.stats.interference import Interference, LoadRate
 from linkgauge.stats.interference import SlowDown as Measured
 from linkgauge.system import catalog
@@ -193,13 +193,13 @@ def test_collectives_of_two_communicators_share_the_devices_that_both_have() -> 
 
 def test_shares_of_communicators_are_those_that_were_measured() -> None:
     assert in_a_grid("0", "0", slow=SlowDowns([])).share == EVEN
-    pair = Case("ccl", "allreduce", 64, 64, (0, 1), background="ccl allgather 64B on=0,1")
+    pair = Case("ccl", "allreduce", 64, 64, (0, 1), background=Loads.of_text("ccl allgather 64B on=0,1"))
     known = SlowDowns([interference(pair, 1.25, 0.8), interference(beside("ccl"), 3.0, 0.3, 0.3)])
     found = in_a_grid("0", "0", slow=known)
     assert found.share == Share(1.25, "allreduce beside allgather by ccl")
     assert found.ranks_ns == pytest.approx((1.25 * ONE,) * 4)
-    elsewhere = Case("ccl", "allreduce", 64, 64, (0, 1), background="ccl allreduce 64B on=2,3")
-    other = Case("ccl", "allreduce", 64, 64, (0, 1), background="mpi allreduce 64B on=0,1")
+    elsewhere = Case("ccl", "allreduce", 64, 64, (0, 1), background=Loads.of_text("ccl allreduce 64B on=2,3"))
+    other = Case("ccl", "allreduce", 64, 64, (0, 1), background=Loads.of_text("mpi allreduce 64B on=0,1"))
     assert SlowDowns([interference(elsewhere, 1.1, 0.9), interference(other, 1.1, 0.9)]).share("ccl") == EVEN
     assert known.share("mpi") == EVEN
 
@@ -352,7 +352,7 @@ def interference(case: Case, factor: float, *kept: float | None) -> Interference
 
 
 def beside(by: str, copies: str = "copy_engine", more: str = "") -> Case:
-    return Case(by, "allreduce", 64, 64, (0, 1), background=f"{copies} local_copy 64KiB on=0+1{more}")
+    return Case(by, "allreduce", 64, 64, (0, 1), background=Loads.of_text(f"{copies} local_copy 64KiB on=0+1{more}"))
 
 
 SLOW = SlowDowns([interference(beside("ccl"), 1.5, 0.5, 0.5), interference(beside("mpi"), 1.5, 0.5, 0.5)])
@@ -401,8 +401,8 @@ def test_a_stand_in_kernel_takes_the_time_of_as_many_blocks(blocks: int, ns: flo
 
 def test_slow_downs_are_by_mechanism_and_blocks() -> None:
     """Both ways about: a copy that was measured beside a collective tells as much; what is alike is asked first."""
-    copy = Case("kernel", "local_copy", 65536, 65536, (0,), blocks=16,
-                background="ccl allreduce 64B on=0,1; kernel local_copy 64KiB on=1 blocks=16")  # fmt: skip
+    loads = Loads.of_text("ccl allreduce 64B on=0,1; kernel local_copy 64KiB on=1 blocks=16")
+    copy = Case("kernel", "local_copy", 65536, 65536, (0,), blocks=16, background=loads)
     more = beside("ccl", more="; kernel gemm 64KiB on=0")
     known = SlowDowns([interference(copy, 1.25, 0.8, None), interference(more, 9.0, 0.1, 0.1, 0.1),
                        interference(beside("mpi"), 0.9, 1.1, None)])  # fmt: skip

@@ -11,8 +11,8 @@ import pytest
 from cluster.layout import Layout
 from linkgauge.expect.network import Network
 from linkgauge.expect.sharing import explained, share_of
-from linkgauge.model.background import LoadCase, Pace, written
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, LoadCase, Loads
+from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.interference import Interference, LoadRate
 from linkgauge.stats.launches import Places
 from linkgauge.system.switches import of_text
@@ -32,7 +32,7 @@ def case(pattern: str, devices: tuple[int, ...], size: int = 1 << 20, **more: ob
 
 def seen(own: Case, alone_s: float, loads: list[tuple[Case, float]]) -> Interference:
     """A case that was measured beside loads, each with the time of its operation alone."""
-    beside = written(tuple(LoadCase(one, Pace()) for one, _ in loads))
+    beside = Loads.of(LoadCase(one) for one, _ in loads)
     rates = tuple(LoadRate(k, s * 1e9, None) for k, (_, s) in enumerate(loads, 1))
     full = dataclasses.replace(own, background=beside)
     values = {"of_means": 1.0} if "of_means" in Interference.__dataclass_fields__ else {}
@@ -136,8 +136,13 @@ def test_classes_share_an_uplink_by_weight(
     links = network(layout)
     links.class_weights = weights
     alone = (1 << 20) / 10e6
-    loads = [(case("ring_shift", (k, k + 4), service_class=name), alone) for k, name in enumerate(others, 1)]
-    share = share_of(None, seen(case("ring_shift", (0, 4), service_class=own), alone, loads), links)
+    loads = [
+        (case("ring_shift", (k, k + 4), service_class=ServiceClass.of_text(name)), alone)
+        for k, name in enumerate(others, 1)
+    ]
+    share = share_of(
+        None, seen(case("ring_shift", (0, 4), service_class=ServiceClass.of_text(own)), alone, loads), links
+    )
     assert share is not None
     assert share.low == pytest.approx(expected)
     by_class = bool(own) and {own, *others} <= set(weights)
@@ -152,7 +157,9 @@ def test_what_a_class_does_not_ask_for_is_the_others() -> None:
     links = network(Layout(((2, 2),), rate=80 * MB, switch_rate=80 * MB))
     links.class_weights = {"0": 1.0, "3": 3.0}
     alone = (1 << 20) / 10e6
-    slow = (case("ring_shift", (1, 3), service_class="3"), 5 * alone)
-    share = share_of(None, seen(case("ring_shift", (0, 2), service_class="0"), alone, [slow]), links)
+    slow = (case("ring_shift", (1, 3), service_class=ServiceClass.of_text("3")), 5 * alone)
+    share = share_of(
+        None, seen(case("ring_shift", (0, 2), service_class=ServiceClass.of_text("0")), alone, [slow]), links
+    )
     assert share is not None
     assert share.low == pytest.approx(10 / 8)

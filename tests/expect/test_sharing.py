@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.expect.sharing import USUAL_SHARE, _shares, engines_in_common, fair_share, taken
-from linkgauge.model.background import LoadCase, Pace, written
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, LoadCase, Loads
 from linkgauge.system import catalog
 
 M = 256 << 20
@@ -166,4 +165,4 @@ def test_a_host_stream_and_copies_to_a_device_share_the_hosts_memory(variant: st
     assert found is not None
     assert found.words == f"memory of {host}"
     assert found.low == pytest.approx(55.4 / 50)  # each has half
-    assert engines_in_common(dataclasses.replace(TO_DEVICE, background=written((LoadCase(stream, Pace()),)))) == ()
+    assert engines_in_common(dataclasses.replace(TO_DEVICE, background=Loads.of([LoadCase(stream)]))) == ()

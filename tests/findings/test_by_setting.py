@@ -10,6 +10,7 @@ from findings.test_held_apart import rows_of
 from linkgauge.findings.facts import Facts, FailedCase
 from linkgauge.findings.health import failed_cases
 from linkgauge.findings.read import measures_of
+from linkgauge.model.worded import LibrarySettings
 
 VARIABLES: dict[str, dict[str, str]] = {
     "plain": {}, "fast": {"UCX_TLS": "fast"}, "other": {"UCX_RNDV_THRESH": "8"},
@@ -45,7 +46,7 @@ def test_the_nearest_that_was_measured_well_says_which_of_several_it_is() -> Non
 
 
 def test_a_setting_of_the_case_alone_is_named_too() -> None:
-    own = dataclasses.replace(BAD, launch_key="plain", settings="UCX_TLS=fast")
+    own = dataclasses.replace(BAD, launch_key="plain", settings=LibrarySettings.of_text("UCX_TLS=fast"))
     ((subject, _),) = told([own], measured("plain"))
     assert subject == "UCX_TLS=fast"
 

@@ -28,7 +28,7 @@ SIZES = (64, 1 << 12, 1 << 16, 1 << 20, 1 << 24)
 WORDS = {
     "pattern": "allgather", "source_memory": "pinned", "target_memory": "pinned", "cadence": "streaming",
     "arrival": "free", "clock": "event", "datatype": "float16", "op": "max", "transport": "copy_engine",
-    "managed": "migrate", "initiator": "receiver",
+    "managed": "migrate", "initiator": "receiver", "background": "mpi alltoall 8 on=0,1", "settings": "NAME=VALUE",
 }  # fmt: skip
 CHANGED = [name for name in (*TASK, *MECHANISM) if name != "devices"]
 
@@ -45,7 +45,7 @@ def rows_of(times: Sequence[float], **settings: Any) -> list[dict[str, Any]]:
     """Summary rows of one curve."""
     rows = []
     for size, time in zip(SIZES, times, strict=True):
-        case = dataclasses.replace(Case("kernel", "allreduce", size, size, DEVICES), **settings)
+        case = Case.from_dimensions({**Case("kernel", "allreduce", size, size, DEVICES).dimensions(), **settings})
         spread = {"interval_low_ns": 0.99, "interval_high_ns": 1.01, "q1_ns": 0.98, "q3_ns": 1.02, "p95_ns": 1.1}
         rows.append(
             {

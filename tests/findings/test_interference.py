@@ -20,8 +20,8 @@ from expect.test_network import seen as seen_between
 from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding
-from linkgauge.model.background import LoadCase, Pace, written
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, LoadCase, Loads
+from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.interference import Interference, LoadRate, SlowDown, slow_down
 from linkgauge.system import catalog
 
@@ -139,7 +139,7 @@ def seen(rng: np.random.Generator, planted: Planted) -> Interference:
     alone = series[1] * planted.measured.size / rates[0] * 1e9
     beside = series[0] * planted.measured.size / rates[0] * 1e9 * planted.factor
     middle, windows = slow_down(beside, alone, WINDOWS)
-    case = dataclasses.replace(planted.measured, background=written((LoadCase(planted.load, Pace()),)))
+    case = dataclasses.replace(planted.measured, background=Loads.of([LoadCase(planted.load)]))
     load_ns = planted.load.size / rates[1] * 1e9 * rng.uniform(0.97, 1.03)
     return Interference(case, (case.case_key, 0, 0, 0), float(np.median(alone)), float(np.median(beside)), windows,
                         (middle,), middle.factor, (LoadRate(1, load_ns, None),))  # fmt: skip
@@ -202,7 +202,7 @@ def test_what_is_said_reads_well() -> None:
     planted = same_copy_engine(rng)
     (finding,) = told(planted, seen(rng, planted))
     assert finding.severity == "loss"
-    load = written((LoadCase(planted.load, Pace()),))
+    load = LoadCase(planted.load).text
     assert f"beside {load}: what they share of links and memories can carry both; both use the" in finding.sentence
 
 
@@ -210,7 +210,10 @@ def test_classes_by_whose_weights_ports_share_are_named() -> None:
     """Class 0 has a quarter of an uplink beside class 3: that it takes four times as long is its share."""
     links = network(Layout(((2, 2),), rate=80e6, switch_rate=80e6))
     alone = (1 << 20) / 10e6
-    own, load = (between("ring_shift", ends, service_class=name) for ends, name in (((0, 2), "0"), ((1, 3), "3")))
+    own, load = (
+        between("ring_shift", ends, service_class=ServiceClass.of_text(name))
+        for ends, name in (((0, 2), "0"), ((1, 3), "3"))
+    )
     for weights, words in (
         ({"0": 1.0, "3": 3.0}, "whose fair share by weights 1 of class 0 and 3 of class 3 explains 4 to 4"),
         ({}, "which engines a library of theirs uses is not known"),

@@ -16,6 +16,7 @@ from rich.console import Console
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.model.case import Case
+from linkgauge.model.worded import ServiceClass
 from linkgauge.plan.model import narrowed
 from linkgauge.plan.papers import Figure, figures, left_out
 from linkgauge.run.parent.prepare import prepare_on
@@ -100,7 +101,7 @@ def test_table_picture_and_csv_of_a_figure_hold_the_same_values(
 ) -> None:
     """Every point is in the picture with all digits; every case is a point; no two points share a place."""
     figure = reproduce.chosen(name)[0]
-    cases = cases_of(figure) or [make_case("mpi", "pingpong", size, (0, 1), service_class=level)
+    cases = cases_of(figure) or [make_case("mpi", "pingpong", size, (0, 1), service_class=ServiceClass.of_text(level))
                                  for size in (1, 1 << 30) for level in ("0", "1")]  # fmt: skip
     launches = launches_of(figure)
     run = load(make_run(tmp_path / "run", cases=cases, samples=8, warmup=1, info=described, launches=launches))

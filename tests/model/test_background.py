@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
-from linkgauge.model import background
-from linkgauge.model.background import LoadCase, Pace, loads_of, loads_written, written
-from linkgauge.model.case import Case
+from linkgauge.model.background import Pace
+from linkgauge.model.case import Case, LoadCase, Loads, loads_written
 
 DEVICES = st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple)
 PACES = st.builds(
@@ -36,35 +35,33 @@ LOADS = st.lists(st.builds(LoadCase, CASES, PACES, LIBRARIES), min_size=1, max_s
 @settings(deadline=None)
 @given(LOADS)
 def test_what_is_written_comes_back(loads: tuple[LoadCase, ...]) -> None:
-    text = written(loads)
-    assert loads_of(text) == loads
-    assert written(loads_of(text)) == text
+    found = Loads.of(loads)
+    assert found.each == Loads.of_text(found.text).each == loads
+    assert Loads.of(found.each) == found
 
 
 @settings(deadline=None)
 @given(LOADS, st.integers(0, 63))
 def test_moving_a_case_moves_its_loads(loads: tuple[LoadCase, ...], by: int) -> None:
-    case = Case("mpi", "pingpong", 8, 8, (0, 1), background=written(loads))
-    moved = background.on_devices(case, lambda device: device + by)
+    case = Case("mpi", "pingpong", 8, 8, (0, 1), background=Loads.of(loads))
+    moved = case.on_devices(lambda device: device + by)
     assert moved.devices == (by, by + 1)
-    assert [one.case.devices for one in loads_of(moved.background)] == [
+    assert [one.case.devices for one in moved.background.each] == [
         tuple(device + by for device in one.case.devices) for one in loads
     ]
-    assert background.on_devices(moved, lambda device: device - by) == case
+    assert moved.on_devices(lambda device: device - by) == case
 
 
 def test_each_job_has_ranks_of_its_own() -> None:
     case = Case("mpi", "pingpong", 8, 8, (0, 1))
-    assert background.ranks_per_device(case) == 1
-    assert background.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=2,3")) == 1
-    assert (
-        background.ranks_per_device(dataclasses.replace(case, background="ccl alltoall 8 on=1,2; mpi halo 8 on=1,0"))
-        == 3
-    )
-    own = dataclasses.replace(case, background="ccl alltoall 8 on=1,2 mpi=same; mpi halo 8 on=1,0")
-    assert background.ranks_per_device(own) == 2  # of this launch
-    assert [number for number, _ in background.own_launches(own)] == [1]
-    assert [job.devices for job in background.jobs_of(own)] == [(0, 1), (1, 0)]
+    assert case.ranks_needed == 1
+    assert dataclasses.replace(case, background=Loads.of_text("ccl alltoall 8 on=2,3")).ranks_needed == 1
+    both = Loads.of_text("ccl alltoall 8 on=1,2; mpi halo 8 on=1,0")
+    assert dataclasses.replace(case, background=both).ranks_needed == 3
+    own = dataclasses.replace(case, background=Loads.of_text("ccl alltoall 8 on=1,2 mpi=same; mpi halo 8 on=1,0"))
+    assert own.ranks_needed == 2  # of this launch
+    assert [number for number, _ in own.background.own_launches] == [1]
+    assert [job.devices for job in own.jobs] == [(0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +86,7 @@ def test_each_job_has_ranks_of_its_own() -> None:
 )
 def test_what_is_no_load_is_told(text: str, said: str) -> None:
     if "every=5" in text:  # a time without a unit is nanoseconds, as in plans
-        assert loads_written(text)[0].pace.every_ns == 5
+        assert loads_written(text).each[0].pace.every_ns == 5
         return
     with pytest.raises(UsageError) as error:
         loads_written(text)

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
-from linkgauge.model.case import CORE_NAMES, DIMENSIONS, MANAGED_USES, MEASURING, MECHANISM, TASK, Case, StopRule
+from linkgauge.model.case import (
+    CORE_NAMES,
+    DIMENSIONS,
+    MANAGED_USES,
+    MEASURING,
+    MECHANISM,
+    NAMING_DEVICES,
+    NAMING_NODES,
+    PARTS,
+    TASK,
+    Case,
+    Part,
+    StopRule,
+    held_apart,
+)  # fmt: skip
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.traits import having
@@ -91,7 +107,25 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
         default = case.dimensions()[name]
         assert dimension.name == name
         if name not in ("transport", "pattern", "size", "ranks"):
-            assert dimension.from_toml(default, "x") == (default,), name  # a stored plan's own words are read again
+            assert dimension.stored(default, "x") == default, name  # a stored plan's own words are read again
+
+
+def test_each_dimension_is_of_one_part_which_the_core_has_too() -> None:
+    assert sorted(name for names in PARTS.values() for name in names) == sorted((*TASK, *MECHANISM, *MEASURING, "size"))
+    table = (Path(__file__).parents[2] / "core" / "bindings_case.cpp").read_text()
+    of_core = {name: part for part, name in re.findall(r'of<&(\w+)::[^>]*>\("(\w+)"\)', table)}
+    ours = {CORE_NAMES[name]: part for part, names in PARTS.items() for name in names if name in CORE_NAMES}
+    named = {"Traffic": Part.TRAFFIC, "Places": Part.PLACES, "Mechanism": Part.OPTIONS, "Timing": Part.TIMING}
+    differ = {name for name, part in ours.items() if part is not named[of_core[name]]}
+    assert differ == {"cpu_node", "cpu_cores"}  # and managed, which spec.py says in other words
+
+
+def test_what_two_cases_share_is_asked_for_by_part() -> None:
+    timing = ("cadence", "arrival", "skew_ns", "clock", "batch")
+    assert held_apart(Part.TIMING, "size") == held_apart("size", *timing)
+    assert (NAMING_DEVICES, NAMING_NODES) == (
+        ("via", "source_device", "target_device"), ("source_node", "target_node", "cpu_node")
+    )  # fmt: skip
 
 
 def test_gpus_have_a_vendor_and_a_collective_library() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
-from linkgauge.model.background import LoadCase, Pace, load_text, loads_of, loads_written, part_of_rest, written
-from linkgauge.model.case import Case
+from linkgauge.model.background import Pace, load_text, part_of_rest
+from linkgauge.model.case import Case, LoadCase, Loads, loads_written
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.jobs import LEAST_TIME_NS, named_jobs, swapped_roles
@@ -41,11 +41,11 @@ def case_of(keys: str) -> str:
 def test_a_name_stands_for_each_combination_of_its_lists() -> None:
     found = planned(case_of('ranks = 4\nbackground = ["none", "crowd", "crowd; copy_engine local_copy 8 on=same"]'))
     loads = [case.case.background for case in found]
-    assert loads[0] == ""
+    assert not loads[0]
     assert len(loads) == len(set(loads)) == 1 + 4 + 4
-    assert Counter(len(loads_of(text)) for text in loads[1:]) == {1: 4, 5: 4}  # a copy on each of four devices
-    assert {load.pace.duty for text in loads[1:5] for load in loads_of(text)} == {0.5, 1.0}
-    assert all(loads_of(text)[0].case.devices == (4, 5, 6, 7) for text in loads[1:])
+    assert Counter(len(text.each) for text in loads[1:]) == {1: 4, 5: 4}  # a copy on each of four devices
+    assert {load.pace.duty for text in loads[1:5] for load in text.each} == {0.5, 1.0}
+    assert all(text.each[0].case.devices == (4, 5, 6, 7) for text in loads[1:])
     assert all(case.case.stop.time_ns == (LEAST_TIME_NS if case.case.background else 10**9) for case in found)
 
 
@@ -60,7 +60,7 @@ def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
 def test_parts_of_the_rest_are_all_of_it_each_once(parts: int) -> None:
     text = "; ".join(f"kernel local_copy 8 on=rest:{k}/{parts}" for k in range(1, parts + 1))
     (found,) = planned(case_of(f'ranks = 2\nbackground = "{text}"'))
-    devices = [device for load in loads_of(found.case.background) for device in load.case.devices]
+    devices = [device for load in found.case.background.each for device in load.case.devices]
     assert sorted(devices) == [2, 3, 4, 5, 6, 7]
 
 
@@ -76,12 +76,12 @@ def test_each_load_is_measured_beside_the_others_and_the_case() -> None:
     found = planned(case_of(f'ranks = 4\nbackground = "{text}"\nswap_roles = true'))
     jobs = [sorted([(case.case.transport, case.case.pattern, case.case.devices),
                     *((load.case.transport, load.case.pattern, load.case.devices)
-                      for load in loads_of(case.case.background))]) for case in found]  # fmt: skip
+                      for load in case.case.background.each)]) for case in found]  # fmt: skip
     assert len(found) == 3
     assert jobs[0] == jobs[1] == jobs[2]
     assert len({case.case.devices for case in found}) == 3
     # Who is measured has no pace; a load keeps its own.
-    assert {load.pace for case in found[1:] for load in loads_of(case.case.background)} == {Pace(), Pace(duty=0.5)}
+    assert {load.pace for case in found[1:] for load in case.case.background.each} == {Pace(), Pace(duty=0.5)}
     assert len({case.case.case_key for case in found}) == 3
 
 
@@ -107,7 +107,7 @@ def test_a_share_of_the_ranks_is_drawn_by_the_seed() -> None:
     again = planned(f"seed = 3\n{case_of(keys)}", devices=64)
     assert {case.case.devices for case in again} == {drawn[3].devices}  # the same for all cases of a plan
     for case in drawn.values():
-        (load,) = loads_of(case.background)
+        (load,) = case.background.each
         assert sorted([*case.devices, *load.case.devices]) == list(range(64))
 
 
@@ -125,10 +125,10 @@ SIZES = st.integers(1, 1 << 30)
 def test_the_text_of_a_load_is_read_as_it_was(size: int, burst: int, every: int, duty: float, wide: bool) -> None:
     pace = Pace(burst, every, duty)
     values = {"transport": "kernel", "pattern": "unidirectional", "size": size, "blocks": 4, "huge_pages": wide}
-    (load,) = loads_written(load_text(values, "2,3", pace))
+    (load,) = loads_written(load_text(values, "2,3", pace)).each
     assert (load.values, load.where, load.pace) == (values, (2, 3), pace)
     case = Case("kernel", "unidirectional", size, size, (2, 3), blocks=4, huge_pages=wide)
-    (back,) = loads_of(written((LoadCase(case, pace),)))
+    (back,) = Loads.of([LoadCase(case, pace)]).each
     assert dataclasses.replace(back.case, size_asked=size) == case
 
 
@@ -138,6 +138,12 @@ def test_the_built_in_plan_has_gpcnets_mix_on_twenty_ranks() -> None:
              if one.case.transport == "mpi" and not one.skip]  # fmt: skip
     assert [(case.pattern, case.size) for case in mixes] == [("halo", 8), ("halo", 128 << 10), ("allreduce", 8)]
     for case in mixes:
-        groups = [load.case.devices for load in loads_of(case.background)]
+        groups = [load.case.devices for load in case.background.each]
         assert [case.ranks, *map(len, groups)] == [4, 4, 4, 4, 4]
         assert sorted([*case.devices, *(device for group in groups for device in group)]) == list(range(20))
+
+
+def test_a_mistake_in_loads_is_told_as_the_plan_is_read() -> None:
+    """Also where the table is for devices that are not here: nobody expands it."""
+    with pytest.raises(UsageError, match=r"p\.toml: \[\[case\]\] 1: load 'crow': expected a job of the plan \(crowd\)"):
+        parse_plan(case_of('on = "gpu"\nbackground = "crow"'), "p.toml", "p")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from linkgauge.model.case import Case
+from linkgauge.model.worded import ServiceClass
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.library_settings import class_settings, gpudirect_settings, library_settings, runtime_settings
@@ -148,7 +149,7 @@ def test_intels_mpi_is_told_of_gpus_where_their_memory_is_given_to_it_and_unless
     ],
 )
 def test_a_service_class_is_a_variable_of_the_library(transport: str, dialect: str, asked: str, told: object) -> None:
-    assert class_settings(case_of(transport, service_class=asked), dialect) == ((told,), "")
+    assert class_settings(case_of(transport, service_class=ServiceClass.of_text(asked)), dialect) == ((told,), "")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ def test_a_service_class_is_a_variable_of_the_library(transport: str, dialect: s
     [("ofi", "", "3"), ("copy_engine", "", "dscp:3"), ("ccl", "", "bulk_data"), ("mpi", "openmpi", "best_effort")],
 )
 def test_a_class_without_a_variable_is_a_reason(transport: str, dialect: str, asked: str) -> None:
-    settings, reason = class_settings(case_of(transport, service_class=asked), dialect)
+    settings, reason = class_settings(case_of(transport, service_class=ServiceClass.of_text(asked)), dialect)
     assert settings == ()
     assert f"service class '{asked}'" in reason
 

@@ -16,7 +16,6 @@ import pytest
 
 import program
 from faults.leftovers import left_behind
-from linkgauge.model.background import loads_of
 from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.run.parent.prepared import read_launches, unsafe_settings
 from linkgauge.run.rank import worker
@@ -59,7 +58,7 @@ def test_every_transport_goes_on_beside_another(tmp_path: Path, threads: bool) -
     rows = list(run.rows())
     assert [row.status for row in rows] == ["ok"] * len(transports)
     for row in rows:
-        assert [one.case.devices for one in loads_of(row.case.background)] == [(2, 3), (0,)]
+        assert [one.case.devices for one in row.case.background.each] == [(2, 3), (0,)]
     found = interferences(run)
     assert len(found) == len(transports)
     for one in found:
@@ -102,11 +101,11 @@ def test_streams_of_host_memory_go_on_beside_a_copy_and_their_rates_are_known(tm
     run, _ = measured(tmp_path, "--devices", "host:2", "--pattern", "local_copy", "--transport", "kernel", "--size",
                       "64KiB", "--ranks", "1", *(word for one in loads for word in ("--background", one)))  # fmt: skip
     took_ns = time.monotonic_ns() - began
-    alone = {loads_of(one.case.background)[0].case.variant: one.loads[0].alone_ns for one in interferences(run)}
+    alone = {one.case.background.each[0].case.variant: one.loads[0].alone_ns for one in interferences(run)}
     assert set(alone) == {"copy", "triad", "read"}
     # No core moves 1 MiB in 100 ns, and nothing took longer than the run.
     assert all(100 < ns < took_ns for ns in alone.values() if ns), alone
-    (loads_core,) = {loads_of(row.case.background)[0].case.cpu_cores for row in run.rows()}
+    (loads_core,) = {row.case.background.each[0].case.cpu_cores for row in run.rows()}
     assert loads_core == str(core)
 
 

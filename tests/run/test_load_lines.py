@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, Loads
 from linkgauge.run.parent.launch import LaunchEnd
 from linkgauge.run.parent.load_launches import LoadEnd, with_loads_ends
 from linkgauge.run.wire.heartbeat import COUNT, PHASE, PHASE_NAMES, PID, HeartbeatFile
@@ -26,7 +26,7 @@ from linkgauge.run.wire.load_lines import LOAD, MEASURED, OVER, Lines, LoadLines
 from patience import PATIENCE_S
 from run.test_spec import spec_of
 
-CASE = Case("mpi", "pingpong", 8, 8, (0, 1), background="mpi alltoall 8 on=2,3 mpi=same")
+CASE = Case("mpi", "pingpong", 8, 8, (0, 1), background=Loads.of_text("mpi alltoall 8 on=2,3 mpi=same"))
 TOKEN = "0123456789abcdef"
 KEY = (CASE.case_key, 1)
 ROWS = [{"subject": "load 1", "value": 91.0}]
@@ -141,7 +141,9 @@ def test_where_there_is_no_parent_the_load_is_over(lines: LoadLines) -> None:
 
 
 def test_a_rank_of_a_load_that_died_is_the_loads_where_the_launcher_knows() -> None:
-    case = dataclasses.replace(CASE, background="mpi alltoall 8 on=2,3 mpi=same; kernel alltoall 8 on=3,4")
+    case = dataclasses.replace(
+        CASE, background=Loads.of_text("mpi alltoall 8 on=2,3 mpi=same; kernel alltoall 8 on=3,4")
+    )
     devices = tuple(range(5))
 
     def blamed(status: str, **evidence: int) -> int:
@@ -159,7 +161,7 @@ def test_a_rank_of_a_load_that_died_is_the_loads_where_the_launcher_knows() -> N
 
 
 def test_the_load_for_which_the_measured_job_waits_in_vain_is_the_one_of_the_rank_that_stands_still() -> None:
-    case = dataclasses.replace(CASE, background="kernel alltoall 8 on=2,3; kernel local_copy 8 on=4")
+    case = dataclasses.replace(CASE, background=Loads.of_text("kernel alltoall 8 on=2,3; kernel local_copy 8 on=4"))
     waiting, time = PHASE_NAMES.index("other jobs"), PHASE_NAMES.index("time")
 
     def words(phases: list[int], beats: list[int]) -> np.ndarray[Any, Any]:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, Loads
 from linkgauge.model.patterns import PATTERNS, pair_bytes, restated_size
+from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.asked_effects import class_effect, priority_of
 from linkgauge.stats.crossing import LEAST_BYTES, Crossing, crossings_of, must_cross
 from linkgauge.stats.launches import Places
@@ -103,7 +104,7 @@ def test_a_loads_bytes_are_not_taken_for_the_cases() -> None:
     each = 10 * (2 << 20)
     for share, went_by in ((1.0, ""), (0.5, ""), (0.0, "shared_memory")):
         sent = {(rank, "eth0"): int(share * each) for rank in (0, 1)}
-        found = counted(sent, background="mpi ring_shift 1MiB on=0,1")
+        found = counted(sent, background=Loads.of_text("mpi ring_shift 1MiB on=0,1"))
         assert found is not None
         assert found.went_by == went_by
 
@@ -159,7 +160,7 @@ def test_a_class_took_effect_where_cards_counted_its_bytes_on_its_priority(
     """The nodes' other card counts by no priority, and carries next to nothing."""
     sent = {(rank, card): moved for rank in (0, 1) for card, moved in (("mlx5_0", EACH), ("eth0", 4000))}
     priorities = {(rank, "mlx5_0", at): int(share * EACH) for rank in (0, 1) for at, share in by_priority.items()}
-    found = counted(sent, priorities=priorities, service_class=service_class)
+    found = counted(sent, priorities=priorities, service_class=ServiceClass.of_text(service_class))
     assert found is not None
     effect = class_effect(found)
     assert effect is not None
@@ -177,11 +178,13 @@ def test_no_class_and_no_network_prove_nothing() -> None:
     assert class_effect(none) is None
     assert class_lines([none]) == []
     at_three = {(rank, "eth0", 3): EACH for rank in (0, 1)}
-    for more in ({"background": "mpi ring_shift 1MiB on=0,1"}, {"size": 8}):
-        load = counted({(0, "eth0"): EACH, (1, "eth0"): EACH}, priorities=at_three, service_class="3", **more)  # type: ignore[arg-type]
+    for more in ({"background": Loads.of_text("mpi ring_shift 1MiB on=0,1")}, {"size": 8}):
+        load = counted(
+            {(0, "eth0"): EACH, (1, "eth0"): EACH}, priorities=at_three, service_class=ServiceClass.of_text("3"), **more
+        )  # type: ignore[arg-type]
         assert load is not None
         effect = class_effect(load)
         assert effect is not None
         assert not effect.proved
         assert "too few of its own bytes" in effect.words
-    assert [priority_of(f"dscp:{number}") for number in (0, 8, 46, 63)] == [0, 1, 5, 7]
+    assert [priority_of(ServiceClass.of_text(f"dscp:{number}")) for number in (0, 8, 46, 63)] == [0, 1, 5, 7]

@@ -17,7 +17,7 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import FORMER_PATTERNS, LinkgaugeError, RunFolderError, UsageError
-from linkgauge.model.case import LATER_DIMENSIONS, StopRule
+from linkgauge.model.case import LATER_DIMENSIONS, Loads, StopRule
 from linkgauge.store import older, schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
@@ -353,7 +353,9 @@ def test_what_ended_processes_left_half_written_goes_and_all_else_stays(tmp_path
 def test_what_format_2_called_otherwise_is_read_by_the_present_names(tmp_path: Path) -> None:
     """A run with the former names of columns, patterns, loads and moments, in tables and in a journal."""
     loaded = make_case("copy_engine", "host_device_bidirectional", 4096, (0, 1))
-    loaded = dataclasses.replace(loaded, background="kernel host_stream 64KiB on=0", stop=StopRule(time_ns=7_000_000))
+    loaded = dataclasses.replace(
+        loaded, background=Loads.of_text("kernel host_stream 64KiB on=0"), stop=StopRule(time_ns=7_000_000)
+    )
     path = make_run(tmp_path / "run", cases=[loaded, make_case("kernel", "pointer_chase", 4096, (0,))], samples=3)
     before = [(row.case, row.status) for row in linkgauge.load(path).rows()]
     table = pq.read_table(path / "cases.parquet")
@@ -398,3 +400,13 @@ def test_what_run_json_called_otherwise_is_read_by_the_present_names(tmp_path: P
     (path / "run.json").write_text(json.dumps({**info, "asked": {"every_s": "often"}}))
     with pytest.raises(RunFolderError, match="every_s"):
         linkgauge.load(path)
+
+
+def test_a_case_with_a_word_that_is_no_setting_is_refused_as_the_folder_is_read(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", samples=3)
+    table = pq.read_table(path / "cases.parquet")
+    at = table.column_names.index("settings")
+    wrong = pa.array(["UCX_TLS"] * table.num_rows)
+    pq.write_table(table.set_column(at, table.schema.field(at), wrong), path / "cases.parquet")
+    with pytest.raises(RunFolderError, match=r"run: 'UCX_TLS' is no setting of a library"):
+        list(linkgauge.load(path).rows())

@@ -13,7 +13,8 @@ import pytest
 from linkgauge.app import cli
 from linkgauge.app.tune import _subject
 from linkgauge.apps import catalog
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, Loads
+from linkgauge.model.worded import App
 from linkgauge.tune.choice import _patterns_of
 from linkgauge.tune.confirm import tune
 from linkgauge.tune.exports import files, tuner_rows
@@ -118,7 +119,7 @@ def test_an_applications_settings_are_those_of_what_it_is_made_of() -> None:
     """What it begins and waits for later, MPI libraries carry out by algorithms of their own."""
 
     def patterns(app: str, transport: str = "mpi") -> set[str]:
-        text = catalog.asked(app, 2).text
+        text = catalog.asked(App.of_text(app), 2).app
         return _patterns_of(Case(transport, "application", 0, 0, (0, 1), app=text))
 
     assert patterns("tensor_parallel") == {"allreduce"}
@@ -130,8 +131,8 @@ def test_an_applications_settings_are_those_of_what_it_is_made_of() -> None:
 
 
 def test_a_search_is_told_by_its_application_and_what_is_beside_it() -> None:
-    app = catalog.asked("kv_cache descriptors=32", 2).text
-    case = Case("mpi", "application", 0, 0, (0, 1), app=app, background="kernel local_copy 1MiB on=0+1")
+    app = catalog.asked(App.of_text("kv_cache descriptors=32"), 2).app
+    case = Case("mpi", "application", 0, 0, (0, 1), app=app, background=Loads.of_text("kernel local_copy 1MiB on=0+1"))
     told = "mpi application kv_cache descriptors=32 on 2 ranks, beside kernel local_copy 1MiB on=0+1"
     assert _subject([case]) == told
     assert _subject([Case("mpi", "alltoall", 64, 64, (0, 1))]) == "mpi alltoall of 64 on 2 ranks"

@@ -13,6 +13,7 @@ import pytest
 
 from linkgauge.app import cli
 from linkgauge.errors import UsageError
+from linkgauge.model.worded import LibrarySettings
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.tune.in_launch import InLaunch
@@ -254,18 +255,19 @@ def test_what_is_of_later_versions_is_not_of_earlier_ones() -> None:
 
 def test_what_is_changed_in_a_launch_is_written_as_the_library_takes_it() -> None:
     told = InLaunch({"A": {"x": "4"}, "B": {"y": "2", "z": "a b"}}, {"A": "0", "B": "1", "C": "7"})
-    assert told.written((("A", "x"), ("B", "y"))) == "A=4 B=2"
-    assert told.written(()) == ""
+    assert told.written((("A", "x"), ("B", "y"))) == LibrarySettings.of_text("A=4 B=2")
+    assert told.written(()) == LibrarySettings()
     assert told.written((("D", "1"),)) is None  # needs a launch
     assert told.written((("B", "z"),)) is None  # of two words
-    ways = [told.spelled("A=4", number) for number in range(5)]
-    assert ways == ["A=4", "A=4 B=1", "A=4 C=7", "A=4 B=1 C=7", None]
-    assert {told.meant(way) for way in ways if way} == {"A=4"}
-    once = told.each_once(["", "A=4", "", "A=4"], 9)
-    assert [written for written, _ in once] == ["", "A=4", "", "A=4"]
+    four, none = LibrarySettings.of_text("A=4"), LibrarySettings()
+    ways = [told.spelled(four, number) for number in range(5)]
+    assert [way and way.text for way in ways] == ["A=4", "A=4 B=1", "A=4 C=7", "A=4 B=1 C=7", None]
+    assert {told.meant(way) for way in ways if way} == {four}
+    once = told.each_once([none, four, none, four], 9)
+    assert [written for written, _ in once] == [none, four, none, four]
     assert len({spelled for _, spelled in once}) == 4
     assert all(spelled for _, spelled in once)
-    assert told.each_once([""] * 20, 20) == [("", spelled) for _, spelled in told.each_once([""] * 7, 7)]
+    assert told.each_once([none] * 20, 20) == [(none, spelled) for _, spelled in told.each_once([none] * 7, 7)]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from cluster.layout import Layout
+from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.crossing import NETWORK, Crossing
 from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Run, load
@@ -63,8 +64,9 @@ def test_distances_are_read_or_inferred_and_rates_are_shown_by_them(stored: bool
 
 def test_service_classes_are_told_each_with_the_spread_of_its_pairs(tmp_path: Path) -> None:
     """Quartiles of normal noise are 1.35 deviations apart: 6.7 % of the median where the deviation is 5 %."""
-    cases = [dataclasses.replace(make_case("mpi", "unidirectional", SIZE, pair), service_class=name)
-             for pair in itertools.permutations(range(8), 2) for name in ("0", "1")]  # fmt: skip
+    classes = [ServiceClass.of_text(name) for name in ("0", "1")]
+    cases = [dataclasses.replace(make_case("mpi", "unidirectional", SIZE, pair), service_class=one)
+             for pair in itertools.permutations(range(8), 2) for one in classes]  # fmt: skip
     make_run(tmp_path / "run", cases=cases, samples=200, noise=Noise(sigma=0.05), hosts=LAYOUT.nodes,
              info={"switches": of_text(LAYOUT.fabric_file(), "rack.txt").plain()})  # fmt: skip
     lines = distance_lines(Results(load(tmp_path / "run")), "GB/s")

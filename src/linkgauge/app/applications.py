@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import click
 
 from linkgauge.app.command_line import COMMON, PATH, argument, command, option
-from linkgauge.app.dimension_options import application_names
+from linkgauge.app.dimension_options import applications
 from linkgauge.app.options import counts, repeated, switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, output_options, print_data
 from linkgauge.app.progress import Stages
@@ -81,7 +81,7 @@ def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) ->
     from linkgauge.apps import catalog
     from linkgauge.apps.chakra import write_chakra
 
-    (asked,) = application_names(app, settings)
+    (asked,) = applications(app, settings)
     if reason := catalog.why_not_here(asked, ranks):
         raise UsageError(f"--ranks {ranks}: {reason}")
     lost = write_chakra(catalog.program(asked, ranks), folder, catalog.asked(asked).file.name)
@@ -189,7 +189,7 @@ def predict_command(asked: Prediction, app: str) -> int:
         raise UsageError("--routing goes with --system, whose cluster it is")
     if system is None and (asked.between_nodes or asked.latencies):
         raise UsageError("--between-nodes and --latency go with --system: a run's curves have both in them")
-    named = application_names(app, asked.settings)
+    named = applications(app, asked.settings)
     listed = counts("--ranks", asked.ranks) if asked.ranks else []
     for one in named:
         catalog.asked(one, max(listed, default=1))
@@ -257,7 +257,7 @@ def _by_published(asked: Prediction, app: str, name: str) -> int:
         if not found:
             raise UsageError(f"{name}: nothing was seen: expected applications by name")
     else:
-        named = application_names(app, asked.settings)
+        named = applications(app, asked.settings)
         found = by_ways(named, held, beneath, counts("--ranks", asked.ranks or "2"), factor_of)
     if asked.form != TABLE:
         print_data([one.plain() for one in found], asked.form)

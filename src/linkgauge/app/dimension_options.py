@@ -14,6 +14,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.quantity import parse_size
+from linkgauge.model.worded import App
 
 Texts = Mapping[str, Sequence[str]]
 """By dimension what was typed of it, not yet read."""
@@ -126,10 +127,10 @@ def application_texts(texts: Texts, settings: Sequence[str]) -> Texts:
     return found
 
 
-def application_names(app: str, settings: Sequence[str]) -> list[str]:
+def applications(app: str, settings: Sequence[str]) -> list[App]:
     """The applications of an argument, with these settings, as cases have them."""
     texts = application_texts({"app": [app]}, settings)["app"]
-    return [str(DIMENSIONS["app"].from_text(text)[0]) for text in texts]
+    return [value for text in texts for value in DIMENSIONS["app"].from_text(text)[:1] if isinstance(value, App)]
 
 
 def _is_path(word: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from linkgauge.app.dimension_options import dimension_values
 from linkgauge.app.request import Allocation, Launch, PlanChoice, Request
 from linkgauge.errors import UsageError
-from linkgauge.model.case import DIMENSIONS
+from linkgauge.model.case import DIMENSIONS, NAMING_DEVICES
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.quantity import parse_size
@@ -63,7 +63,7 @@ def apply_dimensions(plan: Plan, values: Mapping[str, tuple[Value, ...]], *, nam
     if "background" in values:  # what is wrong in it is the flag's, not the plan's
         values = {**values, "background": named_jobs(values["background"], plan.jobs, "--background")}
     # A device that is typed is to be there.
-    typed = any(name in values for name in ("background", "via", "source_device", "target_device", "ranks"))
+    typed = any(name in values for name in ("background", "ranks", *NAMING_DEVICES))
     plan = dataclasses.replace(plan, any_machine=plan.any_machine and not typed)
     chosen = narrowed(plan, values, replace=not named, kind=kind)
     if not chosen.cases:

@@ -14,7 +14,6 @@ from linkgauge.app.presenting import present
 from linkgauge.app.progress import reporter_for
 from linkgauge.app.request import Request
 from linkgauge.errors import Exit, RunFolderError, UsageError
-from linkgauge.model.background import loads_of
 from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.plan.launches import PlannedLaunch
@@ -132,7 +131,7 @@ def _check_devices(path: Path, pending: Sequence[Pending], machine: PlanMachine)
     """UsageError where a launch, or a load that is one of its own, is on a device that is not here."""
     for one in pending:
         cases = [entry.case for entry in one.entries.values()]
-        loads = [load.case.devices for case in cases for load in loads_of(case.background)]
+        loads = [load.case.devices for case in cases for load in case.background.each]
         worst = max(itertools.chain(one.planned.settings.devices, *loads), default=0)
         if worst >= machine.places:
             raise UsageError(f"{path} needs device {worst}, here are {machine.places}: see --devices")

@@ -215,15 +215,14 @@ def _guards(typed: Texts, guards: Sequence[str], cases: Sequence[Case]) -> list[
 
 def _subject(cases: Sequence[Case], kind: str = "") -> str:
     """What is tuned, in words; `kind` is the devices' runtime, by whose library `ccl` is called."""
-    from linkgauge.apps.catalog import label
     from linkgauge.model.background import beside_text
     from linkgauge.model.transports import shown_names
 
     called = shown_names({kind})
-    beside = beside_text(" or ".join(dict.fromkeys(case.background for case in cases)), called)
+    beside = beside_text(" or ".join(dict.fromkeys(case.background.text for case in cases)), called)
     where = f"on {cases[0].ranks} ranks{beside}"
     transport = called.get(cases[0].transport, cases[0].transport)
-    if apps := [*dict.fromkeys(label(case.app) for case in cases if case.app)]:
+    if apps := [*dict.fromkeys(case.app.label for case in cases if case.app)]:
         return f"{transport} application {', '.join(apps)} {where}"
     sizes = sorted({case.size_asked for case in cases})
     span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")

@@ -1,5 +1,4 @@
-"""Which applications there are, and what a case's dimension `app` says: NAME[@DIGEST] [PRESET] [NAME=NUMBER ...]
-[{file}]; NAME=NUMBER*ranks grows with them. In canonical form, which cases have, there are numbers only."""
+"""Which applications there are, and which step file and parameters a case's `app` (model/worded.py) stands for."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from linkgauge.apps.step_file import StepFile, step_file_of, written
 from linkgauge.collector import uncollected
 from linkgauge.errors import UsageError, nearest
 from linkgauge.model.shape import as_it_is, parsed, parsed_tables, read_toml
+from linkgauge.model.worded import PER_RANK, App
 
 FOLDER = Path(__file__).parent.parent / "applications"
-PER_RANK = "*ranks"
 
 
 def names() -> list[str]:
@@ -51,49 +50,44 @@ class Asked:
     carried: bool  # the file travels with the case
 
     @property
-    def text(self) -> str:
-        """The canonical form of `app`: settings by name, none that is as in the file."""
+    def app(self) -> App:
+        """It in canonical form: settings by name, none that is as in the file."""
         parameters = self.file.parameters
-        told = [f"{name}={value}" for name, value in sorted(self.settings.items()) if parameters[name] != value]
-        body = [written(self.file.document)] if self.carried else []
-        return " ".join([f"{self.file.name}@{self.file.digest}", *told, *body])
+        told = ((name, value, False) for name, value in sorted(self.settings.items()) if parameters[name] != value)
+        return App.of(self.file.name, self.file.digest, told, written(self.file.document) if self.carried else "")
 
 
 @functools.lru_cache(maxsize=64)
-def asked(app: str, ranks: int | None = None) -> Asked:
-    """What the dimension's text says on so many ranks; None: of a case's, which is of its own number of them.
+def asked(app: App, ranks: int | None = None) -> Asked:
+    """What the dimension says on so many ranks; None: of a case's, which is of its own number of them.
 
     UsageError for an unknown name or parameter, or a file that is none.
     """
-    head, brace, body = app.partition(" {")
-    name, *words = head.split(" ")
-    name, _, digest = name.partition("@")
-    if brace:
-        file = step_file_of(
-            parsed(brace.strip() + body, as_it_is, f"{name}: the step file that the case carries"), name
-        )
+    name = app.name
+    if app.body:
+        file = step_file_of(parsed(app.body, as_it_is, f"{name}: the step file that the case carries"), name)
     else:
         file = builtin(name)
-    if digest and digest != file.digest:
-        raise UsageError(f"application {name} is {file.digest} here, and the case has {digest}: expected the same file")
+    if app.digest and app.digest != file.digest:
+        raise UsageError(
+            f"application {name} is {file.digest} here, and the case has {app.digest}: expected the same file"
+        )
     settings: dict[str, int] = {}
-    for preset in (word for word in words if "=" not in word):
+    for preset in app.presets:
         if preset not in file.presets:
             known = ", ".join(file.presets) or "none"
             raise UsageError(f"{name}: no preset '{preset}': expected NAME=NUMBER or one of {known}")
         settings |= file.presets[preset]
-    for key, equals, value in (word.partition("=") for word in words):
-        number, times, _ = value.partition(PER_RANK)
-        if times and ranks is None:
-            raise UsageError(f"{name}: {key}={value}: expected the number of ranks to be known")
-        if equals:
-            settings[key] = int(number) * (ranks or 0 if times else 1)
+    for key, number, grows in app.settings:
+        if grows and ranks is None:
+            raise UsageError(f"{name}: {key}={number}{PER_RANK}: expected the number of ranks to be known")
+        settings[key] = number * (ranks or 0 if grows else 1)
     parameters_of(file, settings)
-    return Asked(file, settings, bool(brace))
+    return Asked(file, settings, bool(app.body))
 
 
 @functools.lru_cache(maxsize=16)
-def program(app: str, ranks: int) -> Program:
+def program(app: App, ranks: int) -> Program:
     """The application's programs on so many ranks, checked. UsageError where it is wrong."""
     found = asked(app)
     made = program_of(found.file, found.settings, ranks)
@@ -101,14 +95,12 @@ def program(app: str, ranks: int) -> Program:
     return made
 
 
-def why_not_here(app: str, ranks: int) -> str:
+def why_not_here(app: App, ranks: int) -> str:
     """Why it is none for so many ranks, in the file's own words; empty where it is one."""
     found = asked(app)
     return why_not(found.file, found.settings, ranks)
 
 
 def label(app: str) -> str:
-    """What people are shown of a case's `app`."""
-    head = app.partition(" {")[0]
-    name, _, settings = head.partition(" ")
-    return f"{name.partition('@')[0]}{f' {settings}' if settings else ''}"
+    """What people are shown of a column's `app`."""
+    return App.of_text(app).label

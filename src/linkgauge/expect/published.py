@@ -34,6 +34,7 @@ from linkgauge.model.shape import (
     text,
     whole,
 )
+from linkgauge.model.worded import App
 
 FOLDER = Path(__file__).parent.parent / "curves"
 _MOST = 1 << 50
@@ -43,7 +44,7 @@ _WAY: dict[str, Shape] = {
     "times_us": each(number(1e-3, 1e12), 1000, 1),
 }  # fmt: skip
 _SEEN: dict[str, Shape] = {
-    "app": label, "ranks": whole(1, 4096), "what": text, "times": mapping(parsed_by(parse_duration)),
+    "app": parsed_by(App.of_text), "ranks": whole(1, 4096), "what": text, "times": mapping(parsed_by(parse_duration)),
 }  # fmt: skip
 _FILE: dict[str, Shape] = {
     "description": text, "source": text, "system": label, "always": mapping(label),
@@ -73,7 +74,7 @@ class Way:
 class Seen:
     """What an application was seen to take, in ns by the name of a way; `what` of it."""
 
-    app: str
+    app: App
     ranks: int
     what: str
     times_ns: Mapping[str, int]
@@ -90,20 +91,20 @@ class Published:
     always: Mapping[str, str]
     seen: tuple[Seen, ...]
 
-    def way_of(self, app: str, way: Way) -> Way:
+    def way_of(self, app: App, way: Way) -> Way:
         """The way that an application takes where this one is asked."""
-        name = self.always.get(app.partition(" ")[0].partition("@")[0], way.name)
+        name = self.always.get(app.name, way.name)
         return next(one for one in self.ways if one.name == name)
 
-    def seen_of(self, app: str, ranks: int) -> Seen | None:
+    def seen_of(self, app: App, ranks: int) -> Seen | None:
         """What was seen of an application with these parameters, but for those that ways set."""
         wanted = self._without(app)
         return next((one for one in self.seen if one.ranks == ranks and self._without(one.app) == wanted), None)
 
-    def _without(self, app: str) -> tuple[str, ...]:
+    def _without(self, app: App) -> App:
         set_by_ways = {key for way in self.ways for key in way.settings}
-        name, *words = catalog.label(catalog.asked(app).text).split()
-        return (name, *(word for word in words if word.partition("=")[0] not in set_by_ways))
+        found = catalog.asked(app).app
+        return App.of(found.name, "", (one for one in found.settings if one[0] not in set_by_ways), "")
 
 
 def names() -> list[str]:

@@ -27,7 +27,6 @@ from linkgauge.expect.network import Network, Part
 from linkgauge.expect.paths import loads
 from linkgauge.expect.query import hosts_for, memory_of
 from linkgauge.expect.streams import passes_of_cores
-from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
@@ -79,7 +78,7 @@ def share_of(system: System | None, found: Interference, network: Network | None
     Of a case on several nodes, of the `network` between them; of others, of the `system` that a node is.
     """
     rates = {load.number: load.alone_ns for load in found.loads}
-    loads = [(load.case, rates.get(number)) for number, load in enumerate(loads_of(found.case.background), 1)]
+    loads = [(load.case, rates.get(number)) for number, load in enumerate(found.case.background.each, 1)]
     known = [(case, ns) for case, ns in loads if ns]
     if len(known) < len(loads):
         return None
@@ -95,7 +94,7 @@ def _on_network(network: Network, found: Interference, others: Sequence[tuple[Ca
     own = network.taken(found.case, launch)
     theirs = [(network.taken(case, launch), ns) for case, ns in others]
     parts = set(own or {}).union(*(one or {} for one, _ in theirs))
-    classes = [case.service_class for case in (found.case, *(case for case, _ in others))]
+    classes = [case.service_class.text for case in (found.case, *(case for case, _ in others))]
     return explained(own, found.alone_ns, theirs, network.rates(parts), classes, network.class_weights)
 
 
@@ -254,7 +253,7 @@ def engines(case: Case) -> frozenset[tuple[str, int]] | None:
 def engines_in_common(case: Case) -> tuple[tuple[str, int], ...] | None:
     """Engines that a case and any of its loads keep busy, in order; None where one of them is a library's affair."""
     own = engines(case)
-    others = [engines(load.case) for load in loads_of(case.background)]
+    others = [engines(load.case) for load in case.background.each]
     if own is None or None in others:
         return None
     return tuple(sorted(own & frozenset().union(*(one for one in others if one is not None))))

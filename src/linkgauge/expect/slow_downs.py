@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from linkgauge.model.background import loads_of
 from linkgauge.model.patterns import PATTERNS
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def _shares(one: Interference) -> list[_SeenShare]:
 
 def _jobs(one: Interference) -> list[Case]:
     """The measured job and its loads; none where a load is not under way all the time."""
-    loads = loads_of(one.case.background)
+    loads = one.case.background.each
     if any(each.pace.duty < 1 or each.pace.burst for each in loads):
         return []
     return [one.case, *(each.case for each in loads)]

@@ -40,7 +40,6 @@ def words(settings: Settings) -> str:
 
 def _settings(one: FailedCase | Measure, variables: Mapping[str, Mapping[str, str]]) -> Settings:
     own = one.settings if isinstance(one, FailedCase) else one.case.settings
-    pairs = (word.partition("=") for word in own.split())
     planned = one.variables if isinstance(one, FailedCase) else ()
     return frozenset({(name, str(value)) for name, value in variables.get(one.launch_key, {}).items()}
-                     | {*planned} | {(name, value) for name, _, value in pairs})  # fmt: skip
+                     | {*planned, *own.pairs})  # fmt: skip

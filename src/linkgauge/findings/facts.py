@@ -20,11 +20,12 @@ from linkgauge.expect.network import Network
 from linkgauge.expect.rules import Limit
 from linkgauge.findings.samples import Headline, Samples
 from linkgauge.findings.wiring import Wiring
-from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
+from linkgauge.model.case import DEFAULTS, MECHANISM, Case, Part, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
 from linkgauge.model.shape import json_object
 from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.worded import LibrarySettings
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
@@ -38,9 +39,8 @@ DIMENSIONS = held_apart("size", "devices")
 """Dimensions that tell measures apart besides size and devices; stop rules, warm-up and verification do not."""
 
 _BOUND_BY = held_apart(
-    "size", "devices", "ranks_per_device", "cadence", "arrival", "skew_ns", "clock", "window", "datatype", "op",
-    "in_place", "initiator", "host_leg", "chunk", "blocks", "batch", "buffer", "write_combined", "huge_pages",
-    "handles",
+    Part.TIMING, "size", "devices", "ranks_per_device", "window", "datatype", "op", "in_place", "initiator", "host_leg",
+    "chunk", "blocks", "buffer", "write_combined", "huge_pages", "handles",
 )  # fmt: skip
 """What a bound may depend on: not how operations are spaced and timed, nor what is no link's affair."""
 
@@ -133,7 +133,7 @@ class Measure:
         """
         kept = held_apart("size", "devices", *(name for name in names if name != "launch_key"))
         launch = () if "launch_key" in names else (self.launch_key,)
-        return (*(getattr(self.case, name) for name in kept), *launch)
+        return (*values_of(self.dims, kept), *launch)
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -204,7 +204,7 @@ class FailedCase:
     status: str
     reason: str
     launch_key: str = ""  # empty: its launch never began
-    settings: str = ""  # the library's own during this case
+    settings: LibrarySettings = dataclasses.field(default=LibrarySettings())  # the library's own during this case
     variables: tuple[tuple[str, str], ...] = ()  # planned for a launch that never began
     out_of_time: bool = False  # the stop rule's own time was up: it was not measured, and did not fail
 
@@ -219,7 +219,7 @@ class FailedCase:
             status=str(row["status"]),
             reason=str(row.get("reason") or "no reason given"),
             launch_key=str(row.get("launch_key") or ""),
-            settings=str(row.get("settings") or ""),
+            settings=LibrarySettings.of_text(str(row.get("settings") or "")),
             out_of_time=json_object(row.get("evidence")).get("stopped_by") == "timeout",
         )
 

@@ -9,7 +9,7 @@ from linkgauge.expect.sharing import COPY_ENGINE, FairShare, engines_in_common, 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
-from linkgauge.model.background import LoadCase, Pace, written
+from linkgauge.model.case import NO_LOADS, LoadCase
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
 from linkgauge.stats.interference import Interference
@@ -45,10 +45,10 @@ class _Loss:
 
     def words(self) -> str:
         """The case, and how much longer it takes beside what."""
-        alone = dataclasses.replace(self.found.case, background="")
+        alone = dataclasses.replace(self.found.case, background=NO_LOADS)
         low, high = self.found.slow_downs[0].interval or (self.factor, self.factor)
         return (
-            f"{written((LoadCase(alone, Pace()),))} takes {_times(self.factor)} as long ({low:.3g} to {high:.3g}) "
+            f"{LoadCase(alone).text} takes {_times(self.factor)} as long ({low:.3g} to {high:.3g}) "
             f"beside {self.found.case.background}"
         )
 

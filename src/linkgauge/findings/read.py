@@ -14,7 +14,7 @@ from linkgauge.expect.network import Network
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import DIMENSIONS, Facts, FailedCase, Measure, Observation
 from linkgauge.findings.samples import RankSeries, Samples
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.run.parent.prepared import read_launches
 from linkgauge.stats.attempts import Counted, counted
@@ -70,12 +70,13 @@ def _measure(rows: list[Mapping[str, Any]]) -> Measure:
     )
 
 
+_NOT_SAID = Case("", "", 0, 0, (0,)).dimensions()
+
+
 def _case(row: Mapping[str, Any]) -> Case:
     """Return what was measured; a dimension that an older run did not have is what it was for all then."""
-    dimensions = {name: row[name] for name in DIMENSIONS if row.get(name) is not None}
-    size = int(row["size"])
-    stop = StopRule() if row.get("stop_rule") is None else StopRule(rule=row["stop_rule"])
-    return Case(size=size, size_asked=size, devices=tuple(row["devices"]), stop=stop, **dimensions)
+    known = {name: row[name] for name in ("devices", "stop_rule", *DIMENSIONS) if row.get(name) is not None}
+    return Case.from_dimensions({**_NOT_SAID, **known, "size": int(row["size"]), "size_asked": int(row["size"])})
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -22,7 +22,6 @@ from linkgauge.judge.left_out import left_out_keys
 from linkgauge.judge.siblings import CORES_SLOWER
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
-from linkgauge.model.background import on_devices
 from linkgauge.model.case import Case
 from linkgauge.model.quantity import change
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, read_json, table, text, whole
@@ -264,6 +263,6 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Cal
         record = subject.facts.records().get(measure.case_key)
         if record is None:
             return measure.case_key
-        return on_devices(Case.from_dimensions(dict(record)), lambda device: mapping.get(device, device)).case_key
+        return Case.from_dimensions(dict(record)).on_devices(lambda device: mapping.get(device, device)).case_key
 
     return notes, renamed

@@ -2,7 +2,14 @@
 
 `Case` holds the dimensions in their canonical form; `case_key` hashes them (docs/definitions.md, Cases). What is
 known of a dimension stands at its field alone: flags, plan keys, columns, what the core is given, and by what two cases
-may be compared come from there. This module imports nothing heavy: workers use it.
+may be compared come from there. So a dimension is one file's matter, which is why this one is long.
+
+Each dimension is of one of the five parts that core/case_spec.h has (`Part`, `PARTS`). Parts are lists of names, and no
+objects within a case: flags, plan keys, columns and the core's own names are flat, a dimension's one name is the same
+everywhere, and what takes several dimensions together compares them by name.
+
+Dimensions that are written in words (`Worded`) are parsed where a case is made, and nowhere else. This module imports
+nothing heavy: workers use it.
 """
 
 from __future__ import annotations
@@ -12,15 +19,19 @@ import enum
 import functools
 import hashlib
 import json
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
+from linkgauge.errors import UsageError
+from linkgauge.model.background import FIRST, Pace, WrittenLoads, load_text, written_loads
 from linkgauge.model.dimension import (
     APP,
     BESIDE,
     CORES,
     DEVICE,
+    DEVICE_OR_NONE,
     DISTRIBUTION,
     NODE,
     RANKS,
@@ -41,6 +52,7 @@ from linkgauge.model.dimension import (
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.traits import having
 from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES, TRANSPORTS
+from linkgauge.model.worded import App, LibrarySettings, ServiceClass, Worded, follows
 
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
 CADENCES = ("isolated", "streaming", "gated", "barrier")
@@ -77,11 +89,26 @@ class Says(enum.Enum):
     SIZE = "the size, along which curves are drawn"
 
 
-_WHAT, _WHERE, _TIMED, _STOP = "What is moved", "Where it lies", "How it is timed", "When to stop"
+class Part(enum.Enum):
+    """The part of a case that a dimension is of, and under which heading of the help it stands.
+
+    The same as in core/case_spec.h, but for `managed`, `cpu_node` and `cpu_cores`, by which the core's mechanisms act:
+    who asks for them asks where something lies.
+    """
+
+    TRAFFIC = "who sends what to whom", "What is moved"
+    PLACES = "on which ranks and devices, and in which memory", "Where it lies"
+    OPTIONS = "by what the bytes move", "What is moved"
+    TIMING = "how operations are started, timed and checked", "How it is timed"
+    JOBS = "what goes on at the same time", "What is moved"
+
+
+_STOP = "When to stop"
+_OF_LOADS = (Part.TRAFFIC, Part.PLACES, Part.OPTIONS)
 
 
 def _of(
-    says: Says, help: str, group: str, values: Values, *, name: str = "", later: bool = False, core: str | None = None,
+    part: Part, says: Says, help: str, values: Values, *, name: str = "", later: bool = False, core: str | None = None,
     load: bool | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """What stands at the field of a dimension. `name`: its own, where the field has another; empty for the field's.
@@ -89,10 +116,10 @@ def _of(
     `later`: it came after the first runs were stored. A case that does not use it keeps its key, and a run folder
     without its column is read as one that did not use it: older runs and baselines stay good. `core`: its name in
     core/case_spec.h, where that is another; empty where spec.py says it in other words. `load`: whether a load may set
-    it; by default what says what is moved and where it lies.
+    it; by default what says what is moved, how, and where it lies.
     """
-    load = group in (_WHAT, _WHERE) if load is None else load
-    return {"says": says, "written": (name, help, group, values), "later": later, "core": core, "load": load}
+    load = part in _OF_LOADS if load is None else load
+    return {"part": part, "says": says, "written": (name, help, values), "later": later, "core": core, "load": load}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,27 +127,97 @@ class StopRule:
     """When to stop sampling. Every rule is bounded by `time_ns`; `duration` samples as long as that."""
 
     rule: Literal["count", "interval", "duration"] = field(
-        default="interval", metadata=_of(Says.HOW_LONG, "Rule that ends the sampling.", _STOP, one_of(STOP_RULES))
+        default="interval", metadata=_of(Part.TIMING, Says.HOW_LONG, "Rule that ends the sampling.", one_of(STOP_RULES))
     )
     samples: int = field(  # count: how many; interval: at most this many
         default=1000,
-        metadata=_of(Says.HOW_LONG, "Samples to take; at most, with the rule interval.", _STOP, count(1, 1_000_000)),
+        metadata=_of(
+            Part.TIMING, Says.HOW_LONG, "Samples to take; at most, with the rule interval.", count(1, 1_000_000)
+        ),
     )
     relative_half_width: float = field(  # interval: half width of the median's 95 % interval over the median
         default=0.025,
-        metadata=_of(Says.HOW_LONG, "Half width of the median's interval as a share of it, for interval.", _STOP,
+        metadata=_of(Part.TIMING, Says.HOW_LONG, "Half width of the median's interval as a share of it, for interval.",
                      number_in(0, 1), name="ci_width"),
     )  # fmt: skip
     time_ns: int = field(
         default=1_000_000_000,
         metadata=_of(
+            Part.TIMING,
             Says.HOW_LONG,
             "Time to sample at most; the time to sample, with the rule duration.",
-            _STOP,
             time_ns(1),
             name="max_time_ns",
         ),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadCase:
+    """One load of a case: what it does, as a case of its own, and at which pace.
+
+    `mpi`: the MPI library of the launch of its own that it is; empty: it is a job of the measured launch.
+    """
+
+    case: Case
+    pace: Pace = field(default=Pace())
+    mpi: str = ""
+
+    @property
+    def text(self) -> str:
+        """The load in canonical form."""
+        return load_text(*self._words(",".join(map(str, self.case.devices))))
+
+    def _words(self, on: str) -> tuple[dict[str, Any], str, Pace, str]:
+        """What `load_text` takes; all that is not the default."""
+        plain = self.case.dimensions()
+        told = (name for name in LOAD_ROWS if name in FIRST or plain[name] != DEFAULTS[name])
+        return {name: plain[name] for name in told}, on, self.pace, self.mpi
+
+
+@dataclasses.dataclass(frozen=True)
+class Loads(Worded):
+    """A case's background loads, in canonical form: each names its devices."""
+
+    each: tuple[LoadCase, ...] = follows(())
+
+    @classmethod
+    @functools.lru_cache(maxsize=256)
+    def of_text(cls, text: str) -> Loads:
+        """The loads of a text. UsageError where it is none, or not in canonical form."""
+        found = []
+        for load in loads_written(text).each if text else ():
+            if isinstance(load.where, str):
+                raise UsageError(f"load '{text}' names no devices: expected on=0,1")
+            values = {**load.values, "size_asked": load.values["size"], "devices": load.where}
+            found.append(LoadCase(Case(**values), load.pace, load.mpi))
+        return cls(text, tuple(found))
+
+    @classmethod
+    def of(cls, loads: Iterable[LoadCase]) -> Loads:
+        """These loads. What differs in devices alone is written once, and read as ranks and readers will read it."""
+        places: list[tuple[str, list[str]]] = []
+        for load in loads:
+            words, devices = load_text(*load._words(_PLACES)), ",".join(map(str, load.case.devices))
+            if places and places[-1][0] == words:
+                places[-1][1].append(devices)
+            else:
+                places.append((words, [devices]))
+        return cls.of_text("; ".join(words.replace(_PLACES, "+".join(devices)) for words, devices in places))
+
+    @property
+    def within(self) -> list[tuple[int, LoadCase]]:
+        """Those that are jobs of the case's own launch, each with its number, from 1."""
+        return [(number, load) for number, load in enumerate(self.each, 1) if not load.mpi]
+
+    @property
+    def own_launches(self) -> list[tuple[int, LoadCase]]:
+        """Those that are launches of their own, each with its number, from 1."""
+        return [(number, load) for number, load in enumerate(self.each, 1) if load.mpi]
+
+
+_PLACES = "\0"  # in a load's words, in place of its devices
+NO_LOADS = Loads()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,125 +238,127 @@ class Case:
 
     # fmt: off
     transport: str = field(metadata=_of(
-        Says.HOW, "Mechanisms of 'linkgauge list transports', such as nccl.", _WHAT,
+        Part.OPTIONS, Says.HOW, "Mechanisms of 'linkgauge list transports', such as nccl.",
         one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES)))
     pattern: str = field(metadata=_of(
-        Says.WHAT, "Patterns of 'linkgauge list patterns', such as allreduce.", _WHAT,
+        Part.TRAFFIC, Says.WHAT, "Patterns of 'linkgauge list patterns', such as allreduce.",
         one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME, PATTERN_ALIASES)))
     size: int = field(metadata=_of(
-        Says.SIZE, "Message sizes: 8, 64KiB, or a range 1:1GiB:x4.", _WHAT, SIZES, core="size_bytes"))
-    size_asked: int = field(metadata={"says": Says.HOW_LONG, "core": ""})
+        Part.TRAFFIC, Says.SIZE, "Message sizes: 8, 64KiB, or a range 1:1GiB:x4.", SIZES, core="size_bytes"))
+    size_asked: int = field(metadata={"part": Part.TRAFFIC, "says": Says.HOW_LONG, "core": ""})
     devices: tuple[int, ...] = field(metadata=_of(
-        Says.WHAT, "Ranks to use, from the first device on.", _WHERE, RANKS, name="ranks", core=""))
+        Part.PLACES, Says.WHAT, "Ranks to use, from the first device on.", RANKS, name="ranks", core=""))
     variant: str = field(default="", metadata=_of(
-        Says.HOW, "Variant of the transport, or default.", _WHAT, WORD))
+        Part.OPTIONS, Says.HOW, "Variant of the transport, or default.", WORD))
     ranks_per_device: int = field(default=1, metadata=_of(
-        Says.WHAT, "Number of ranks on each device.", _WHERE, count(1, 1024), core="", load=False))
+        Part.PLACES, Says.WHAT, "Number of ranks on each device.", count(1, 1024), core="", load=False))
     source_memory: str = field(default="device", metadata=_of(
-        Says.WHAT, "Memory to send from.", _WHERE, one_of(MEMORY_KINDS)))
+        Part.PLACES, Says.WHAT, "Memory to send from.", one_of(MEMORY_KINDS)))
     target_memory: str = field(default="device", metadata=_of(
-        Says.WHAT, "Memory to receive into.", _WHERE, one_of(MEMORY_KINDS)))
+        Part.PLACES, Says.WHAT, "Memory to receive into.", one_of(MEMORY_KINDS)))
     source_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "NUMA node of the source's host memory; -1 is the nearest.", _WHERE, NODE, core=""))
+        Part.PLACES, Says.WHAT, "NUMA node of the source's host memory; -1 is the nearest.", NODE, core=""))
     target_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "NUMA node of the target's host memory; -1 is the nearest.", _WHERE, NODE, core=""))
+        Part.PLACES, Says.WHAT, "NUMA node of the target's host memory; -1 is the nearest.", NODE, core=""))
     write_combined: bool = field(default=False, metadata=_of(
-        Says.HOW, "Write-combined pinned memory: yes or no.", _WHERE, YES_OR_NO, core=""))
+        Part.PLACES, Says.HOW, "Write-combined pinned memory: yes or no.", YES_OR_NO, core=""))
     huge_pages: bool = field(default=False, metadata=_of(
-        Says.HOW, "Huge pages for host memory: yes or no.", _WHERE, YES_OR_NO, core=""))
+        Part.PLACES, Says.HOW, "Huge pages for host memory: yes or no.", YES_OR_NO, core=""))
     cadence: str = field(default="isolated", metadata=_of(
-        Says.WHAT, "Spacing and timing of operations.", _TIMED, one_of(CADENCES)))
+        Part.TIMING, Says.WHAT, "Spacing and timing of operations.", one_of(CADENCES)))
     arrival: str = field(default="deadline", metadata=_of(
-        Says.WHAT, "Arrival of the ranks at an operation.", _TIMED, one_of(ARRIVALS)))
+        Part.TIMING, Says.WHAT, "Arrival of the ranks at an operation.", one_of(ARRIVALS)))
     skew_ns: int = field(default=0, metadata=_of(
-        Says.WHAT, "Delay of a skewed arrival: rank k arrives k times this later.", _TIMED, time_ns()))
+        Part.TIMING, Says.WHAT, "Delay of a skewed arrival: rank k arrives k times this later.", time_ns()))
     clock: str = field(default="host", metadata=_of(
-        Says.WHAT, "Clock that times: the host's, or the device's events.", _TIMED, one_of(CLOCKS)))
+        Part.TIMING, Says.WHAT, "Clock that times: the host's, or the device's events.", one_of(CLOCKS)))
     window: int = field(default=1, metadata=_of(
-        Says.WHAT, "Number of messages in flight in one operation.", _WHAT, count(1, 1 << 20)))
+        Part.TRAFFIC, Says.WHAT, "Number of messages in flight in one operation.", count(1, 1 << 20)))
     batch: int = field(default=20, metadata=_of(
-        Says.HOW, "Number of operations in one streaming or gated sample.", _TIMED, count(1, 1 << 20), load=True))
+        Part.TIMING, Says.HOW, "Number of operations in one streaming or gated sample.", count(1, 1 << 20), load=True))
     root: int = field(default=0, metadata=_of(
-        Says.WHAT, "Root rank of rooted patterns.", _WHAT, count(0, expected="a rank")))
+        Part.TRAFFIC, Says.WHAT, "Root rank of rooted patterns.", count(0, expected="a rank")))
     datatype: str = field(default="float32", metadata=_of(
-        Says.WHAT, "Element type of reductions.", _WHAT, one_of(DATATYPES)))
+        Part.TRAFFIC, Says.WHAT, "Element type of reductions.", one_of(DATATYPES)))
     op: str = field(default="sum", metadata=_of(
-        Says.WHAT, "Reduction.", _WHAT, one_of(OPS)))
+        Part.TRAFFIC, Says.WHAT, "Reduction.", one_of(OPS)))
     in_place: bool = field(default=False, metadata=_of(
-        Says.WHAT, "In-place collectives: yes or no.", _WHAT, YES_OR_NO, load=False))
+        Part.TRAFFIC, Says.WHAT, "In-place collectives: yes or no.", YES_OR_NO, load=False))
     distribution: str = field(default="", metadata=_of(
-        Says.WHAT,
+        Part.TRAFFIC, Says.WHAT,
         "Distribution of alltoallv (zipf:1.2, moe:64:8, file:PATH), halo (2x2) or shift.",
-        _WHAT, DISTRIBUTION, later=True))
+        DISTRIBUTION, later=True))
     path: str = field(default="", metadata=_of(
-        Says.HOW, "Path that the library must take: direct, pcie, host, or default.", _WHAT, WORD, load=False))
+        Part.OPTIONS, Says.HOW, "Path that the library must take: direct, pcie, host, or default.", WORD, load=False))
     buffer: str = field(default="", metadata=_of(
-        Says.HOW, "Buffers of NCCL, UCX and libfabric: who allocates and registers them.", _WHAT,
+        Part.OPTIONS, Says.HOW, "Buffers of NCCL, UCX and libfabric: who allocates and registers them.",
         one_of(("plain", "allocated", "registered", "symmetric"), blank="plain")))
     algorithm: str = field(default="", metadata=_of(
-        Says.HOW, "Algorithm that the library must take, or default.", _WHAT, WORD, load=False))
+        Part.OPTIONS, Says.HOW, "Algorithm that the library must take, or default.", WORD, load=False))
     initiator: str = field(default="sender", metadata=_of(
-        Says.HOW, "Rank that starts one-sided copies.", _WHAT, one_of(("sender", "receiver"))))
+        Part.OPTIONS, Says.HOW, "Rank that starts one-sided copies.", one_of(("sender", "receiver"))))
     host_leg: str = field(default="", metadata=_of(
-        Says.HOW, "Copies of staging between two hosts' buffers.", _WHAT,
+        Part.OPTIONS, Says.HOW, "Copies of staging between two hosts' buffers.",
         one_of(("default", "mpi", "memcpy"), blank="default")))
     chunk: int = field(default=0, metadata=_of(
-        Says.HOW, "Chunk size of pipelined variants and nixl descriptors; 0 is automatic.", _WHAT, SIZE,
+        Part.OPTIONS, Says.HOW, "Chunk size of pipelined variants and nixl descriptors; 0 is automatic.", SIZE,
         core="chunk_bytes"))
     blocks: int = field(default=0, metadata=_of(
-        Says.HOW, "Number of thread blocks of kernel and nvshmem; 0 is automatic.", _WHAT, count(0, 1 << 20)))
+        Part.OPTIONS, Says.HOW, "Number of thread blocks of kernel and nvshmem; 0 is automatic.", count(0, 1 << 20)))
     via: int = field(default=-1, metadata=_of(
-        Says.HOW, "Device that routed copies go through; -1 is none.", _WHAT,
-        count(-1, expected="a device")))
+        Part.OPTIONS, Says.HOW, "Device that routed copies go through; -1 is none.", DEVICE_OR_NONE))
     managed: str = field(default="", metadata=_of(
-        Says.HOW, "Managed memory: the advice to the driver, and what moves its pages.", _WHERE,
+        Part.PLACES, Says.HOW, "Managed memory: the advice to the driver, and what moves its pages.",
         one_of(MANAGED_USES, blank="default"), later=True, core=""))
     source_device: int = field(default=-1, metadata=_of(
-        Says.WHAT, "Memory that stream_copy reads: its own or that of another device.", _WHERE, DEVICE,
+        Part.PLACES, Says.WHAT, "Memory that stream_copy reads: its own or that of another device.", DEVICE,
         later=True))
     target_device: int = field(default=-1, metadata=_of(
-        Says.WHAT, "Memory that stream_copy writes: its own or that of another device.", _WHERE,
+        Part.PLACES, Says.WHAT, "Memory that stream_copy writes: its own or that of another device.",
         DEVICE, later=True))
     cpu_node: int = field(default=-1, metadata=_of(
-        Says.WHAT, "NUMA node of the cores of host_stream; -1 is the device's.", _WHERE, NODE,
+        Part.PLACES, Says.WHAT, "NUMA node of the cores of host_stream; -1 is the device's.", NODE,
         later=True))
-    devices_per_node: int = field(default=0, metadata={"says": Says.HOW_LONG, "core": "", "later": True})
+    devices_per_node: int = field(default=0, metadata={
+        "part": Part.PLACES, "says": Says.HOW_LONG, "core": "", "later": True})
     groups: int = field(default=1, metadata=_of(
-        Says.WHAT, "Number of equal groups of ranks that run a collective at the same time.", _WHERE,
+        Part.PLACES, Says.WHAT, "Number of equal groups of ranks that run a collective at the same time.",
         count(1, 1 << 19), later=True, load=False))
-    background: str = field(default="", metadata=_of(
-        Says.WHAT, "Background loads, as 'mpi alltoall 1MiB on=2,3 duty=0.5'.", _WHAT, BESIDE,
+    background: Loads = field(default=NO_LOADS, metadata=_of(
+        Part.JOBS, Says.WHAT, "Background loads, as 'mpi alltoall 1MiB on=2,3 duty=0.5'.", BESIDE,
         later=True, core="", load=False))
     cpu_cores: str = field(default="", metadata=_of(
-        Says.WHAT, "Cores of host_stream, as 0-3,8; those of its NUMA node by default.", _WHERE, CORES,
+        Part.PLACES, Says.WHAT, "Cores of host_stream, as 0-3,8; those of its NUMA node by default.", CORES,
         later=True))
-    service_class: str = field(default="", metadata=_of(
-        Says.HOW, "Service class of the messages: a service level, dscp:N, or one of Slingshot.",
-        _WHAT, SERVICE_CLASS, later=True, core=""))
+    service_class: ServiceClass = field(default=ServiceClass(), metadata=_of(
+        Part.OPTIONS, Says.HOW, "Service class of the messages: a service level, dscp:N, or one of Slingshot.",
+        SERVICE_CLASS, later=True, core=""))
     gpudirect: str = field(default="", metadata=_of(
-        Says.HOW, "GPUDirect RDMA between nodes, by the library's own switch.",
-        _WHAT, one_of(("on", "off"), blank="default"), later=True, core="", load=False))
+        Part.OPTIONS, Says.HOW, "GPUDirect RDMA between nodes, by the library's own switch.",
+        one_of(("on", "off"), blank="default"), later=True, core="", load=False))
     handles: str = field(default="", metadata=_of(
-        Says.HOW, "Handles by which copy_engine and kernel open another process's memory.",
-        _WHERE, one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
-    app: str = field(default="", metadata=_of(
-        Says.WHAT, "Application: a name of 'linkgauge apps', or a step file.", _WHAT, APP,
+        Part.PLACES, Says.HOW, "Handles by which copy_engine and kernel open another process's memory.",
+        one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
+    app: App = field(default=App(), metadata=_of(
+        Part.TRAFFIC, Says.WHAT, "Application: a name of 'linkgauge apps', or a step file.", APP,
         later=True, core="", load=False))
     collectives: str = field(default="", metadata=_of(
-        Says.HOW, "Mechanism of an application's collectives; that of its messages by default.", _WHAT,
+        Part.OPTIONS, Says.HOW, "Mechanism of an application's collectives; that of its messages by default.",
         one_of(("default", *TRANSPORTS), "default", TRANSPORT_ALIASES, ("default", *TRANSPORT_NAMES)),
         later=True, load=False))
-    # The library's own during this case, NAME=VALUE NAME=VALUE as it takes them: of searches (linkgauge/tune) alone.
-    settings: str = field(default="", metadata={"says": Says.HOW, "core": None, "later": True})
+    # Of searches (linkgauge/tune) alone.
+    settings: LibrarySettings = field(default=LibrarySettings(), metadata={
+        "part": Part.OPTIONS, "says": Says.HOW, "core": None, "later": True})
     copies: str = field(default="", metadata=_of(
-        Says.HOW, "Mechanism of an application's copies and emulated kernels.",
-        _WHAT, one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
+        Part.OPTIONS, Says.HOW, "Mechanism of an application's copies and emulated kernels.",
+        one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
     verify: str = field(default="final", metadata=_of(
-        Says.HOW_LONG, "Operations to check: final (the first and last), each, or N untimed ones more.",
-        _TIMED, VERIFY, core=""))
+        Part.TIMING, Says.HOW_LONG, "Operations to check: final (the first and last), each, or N untimed ones more.",
+        VERIFY, core=""))
     warmup: int = field(default=5, metadata=_of(
-        Says.HOW_LONG, "Number of operations before the first sample.", _TIMED, count(0, 1 << 30)))
-    stop: StopRule = field(default=StopRule(), metadata={"says": Says.HOW_LONG, "core": ""})
+        Part.TIMING, Says.HOW_LONG, "Number of operations before the first sample.", count(0, 1 << 30)))
+    stop: StopRule = field(default=StopRule(), metadata={
+        "part": Part.TIMING, "says": Says.HOW_LONG, "core": ""})
     # fmt: on
 
     @property
@@ -277,6 +376,17 @@ class Case:
         """How many untimed operations more are checked."""
         return int(self.verify) if self.verify.isdecimal() else 0
 
+    @property
+    def jobs(self) -> list[Case]:
+        """The jobs of its own launch: the measured one, then loads."""
+        return [self, *(load.case for _, load in self.background.within)]
+
+    @property
+    def ranks_needed(self) -> int:
+        """How many ranks each device of its launch must have: a load shares no rank with another job."""
+        entries = [device for job in self.jobs for device in job.devices]
+        return max([self.ranks_per_device, *(entries.count(device) for device in set(entries))])
+
     def node_of(self, device: int) -> int:
         """The number of the node, among the run's, that one of its devices is of."""
         return device // self.devices_per_node if self.devices_per_node else 0
@@ -292,15 +402,9 @@ class Case:
 
     def dimensions(self) -> dict[str, Any]:
         """The canonical dimensions as plain JSON values, stop rule flattened, in a fixed order."""
-        # By hand: dataclasses.asdict takes ten times as long, and thousands of cases are asked several times each.
-        plain = {field.name: getattr(self, field.name) for field in _FIELDS}
-        stop = plain.pop("stop")
+        # By one getter: dataclasses.asdict takes ten times as long, and thousands of cases are asked often.
+        plain: dict[str, Any] = dict(zip(_PLAIN, _plain_of(self), strict=False))
         plain["devices"] = list(self.devices)
-        plain["ranks"] = self.ranks
-        plain["stop_rule"] = stop.rule
-        plain["stop_samples"] = stop.samples
-        plain["ci_width"] = stop.relative_half_width
-        plain["max_time_ns"] = stop.time_ns
         return plain
 
     @functools.cached_property  # asked for some ten times, at 60 us each
@@ -314,37 +418,33 @@ class Case:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def on_devices(self, ordinal_of: Callable[[int], int]) -> Case:
-        """The same case on other devices: every ordinal that it names goes through `ordinal_of`.
-
-        Its loads keep theirs: model/background.py moves them too.
-        """
-
-        def moved(device: int) -> int:
-            return device if device < 0 else ordinal_of(device)
-
+        """The same case on other devices: every ordinal that it or a load of it names goes through `ordinal_of`."""
+        named: dict[str, Any] = {
+            name: ordinal_of(device) for name in NAMING_DEVICES if (device := getattr(self, name)) >= 0
+        }
+        loads = (dataclasses.replace(one, case=one.case.on_devices(ordinal_of)) for one in self.background.each)
         return dataclasses.replace(
             self,
+            background=Loads.of(loads),
             devices=tuple(ordinal_of(device) for device in self.devices),
-            via=moved(self.via),
-            source_device=moved(self.source_device),
-            target_device=moved(self.target_device),
+            **named,
         )
 
     @classmethod
     def from_dimensions(cls, dimensions: dict[str, Any]) -> Case:
         """The case of a `dimensions()` result, as cases.parquet and the journal hold it. Unknown keys are ignored."""
-        known = {field.name for field in _FIELDS} - {"stop", "devices"}
-        values = {key: value for key, value in dimensions.items() if key in known}
-        stop = StopRule(
-            rule=dimensions["stop_rule"],
-            samples=dimensions["stop_samples"],
-            relative_half_width=dimensions["ci_width"],
-            time_ns=dimensions["max_time_ns"],
-        )
-        return cls(devices=tuple(dimensions["devices"]), stop=stop, **values)
+        values = {name: dimensions[name] for name in _NAMES if name in dimensions}
+        for name, kind in WORDED.items():
+            if text := values.pop(name, ""):
+                values[name] = kind.of_text(text)
+        values["devices"] = tuple(dimensions["devices"])
+        return cls(stop=StopRule(**{of: dimensions[name] for name, of in STOP_FIELDS.items()}), **values)
 
 
 _FIELDS = dataclasses.fields(Case)
+_NAMES = tuple(one.name for one in _FIELDS if one.name != "stop")
+WORDED: dict[str, type[Worded]] = {one.name: type(one.default) for one in _FIELDS if isinstance(one.default, Worded)}
+"""By dimension that is written in words what its value is."""
 
 
 def _saying(*kinds: Says) -> tuple[str, ...]:
@@ -357,8 +457,14 @@ MECHANISM = _saying(Says.HOW)
 """Dimensions that say how it is done."""
 MEASURING = _saying(Says.HOW_LONG)
 """What only says how long and how thoroughly is measured."""
-DEFAULTS: dict[str, Any] = {one.name: one.default for one in _FIELDS if one.default is not dataclasses.MISSING}
-"""What a dimension is where nobody asked for anything else."""
+PARTS: dict[Part, tuple[str, ...]] = {
+    part: tuple(one.name for one in _FIELDS if one.metadata["part"] is part) for part in Part
+}
+"""By part the names of its dimensions."""
+DEFAULTS: dict[str, Any] = {
+    one.name: "" if one.name in WORDED else one.default for one in _FIELDS if one.default is not dataclasses.MISSING
+}
+"""What a dimension is, as a plain value, where nobody asked for anything else."""
 LATER_DIMENSIONS: dict[str, str | int] = {one.name: DEFAULTS[one.name] for one in _FIELDS if one.metadata.get("later")}
 """Dimensions that came after the first runs were stored, with their defaults."""
 LOAD_SETTINGS = tuple(one.name for one in _FIELDS if one.metadata.get("load") and one.name in DEFAULTS)
@@ -369,14 +475,26 @@ CORE_NAMES: dict[str, str] = {
 """By dimension its name in core/case_spec.h; without those that run/wire/spec.py says in other words."""
 
 
+STOP_FIELDS = {one.metadata["written"][0] or f"stop_{one.name}": one.name for one in dataclasses.fields(StopRule)}
+"""By dimension of the stop rule its field."""
+_PLAIN = {
+    **{name: f"{name}.text" if name in WORDED else name for name in _NAMES},
+    "ranks": "ranks",
+    **{name: f"stop.{of}" for name, of in STOP_FIELDS.items()},
+}
+_plain_of = operator.attrgetter(*_PLAIN.values())
+
+
 def _written() -> dict[str, Dimension]:
+    rules = {of: name for name, of in STOP_FIELDS.items()}
     found = {}
-    for prefix, fields in (("", _FIELDS), ("stop_", dataclasses.fields(StopRule))):
+    for names, fields in (({}, _FIELDS), (rules, dataclasses.fields(StopRule))):
         for one in fields:
             if "written" in one.metadata:
-                name, *row = one.metadata["written"]
-                dimension = Dimension(name or prefix + one.name, *row)
-                found[dimension.name] = dimension
+                name, help, values = one.metadata["written"]
+                _, heading = one.metadata["part"].value
+                name = names.get(one.name) or name or one.name
+                found[name] = Dimension(name, help, _STOP if names else heading, values)
     return found
 
 
@@ -386,17 +504,30 @@ DIMENSIONS: dict[str, Dimension] = _written()
 Devices are asked for by how many `ranks`.
 """
 
+NAMING_DEVICES = tuple(name for name, one in DIMENSIONS.items() if one.values in (DEVICE, DEVICE_OR_NONE))
+"""Dimensions of which each is a device, or none: below 0."""
+NAMING_NODES = tuple(name for name, one in DIMENSIONS.items() if one.values is NODE)
+"""Dimensions of which each is a NUMA node, or none: below 0."""
+LOAD_ROWS = {name: DIMENSIONS[name] for name in (*FIRST, *LOAD_SETTINGS)}
+"""Dimensions of a load, as they are written: those that it must have, then those that it may set."""
 
-def held_apart(*compared: str) -> tuple[str, ...]:
+
+def loads_written(text: str) -> WrittenLoads:
+    """The loads that a text is of. UsageError naming the load, what was read and what was expected."""
+    return written_loads(text, LOAD_ROWS)
+
+
+def held_apart(*compared: str | Part) -> tuple[str, ...]:
     """Names of the dimensions that two cases must share to be compared by `compared`: all others, sizes among them.
 
-    KeyError for a name that is no dimension, or only one of MEASURING.
+    A part stands for all its dimensions. KeyError for a name that is no dimension, or only one of MEASURING.
     """
     names = (*TASK, *MECHANISM, "size")
-    for name in compared:
-        if name not in names:
-            raise KeyError(name)
-    return tuple(name for name in names if name not in compared)
+    apart = {name for one in compared for name in (PARTS[one] if isinstance(one, Part) else (one,))}
+    for one in compared:
+        if one not in names and not isinstance(one, Part):
+            raise KeyError(one)
+    return tuple(name for name in names if name not in apart)
 
 
 def values_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:

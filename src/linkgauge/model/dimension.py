@@ -20,8 +20,9 @@ from linkgauge.errors import UsageError, nearest
 from linkgauge.files import read_file
 from linkgauge.model import quantity
 from linkgauge.model.shape import parsed_tables
+from linkgauge.model.worded import App, ServiceClass, Worded
 
-Value = int | float | str | bool | tuple[int, ...]
+Value = int | float | str | bool | tuple[int, ...] | Worded
 Parse = Callable[[Any], tuple[Value, ...]]  # one item of a list, or one flag's text, to one or more values
 
 
@@ -90,9 +91,10 @@ class Dimension:
             raise UsageError(f"{where}: {error}") from None
 
     def stored(self, value: object, where: str) -> Value:
-        """The shape of a stored value: one of this dimension's, in canonical form, which names no file."""
+        """The shape of a stored value: one of this dimension's, in canonical form, which names no file; as text."""
         named = isinstance(value, str) and value.startswith(_FILE)
         (first, *more) = ("",) if named else self.from_toml(value, where)
+        first = first.text if isinstance(first, Worded) else first
         if more or first != value or isinstance(first, bool) != isinstance(value, bool):
             raise UsageError(f"{where}: {_shown(value)[:80]} is not stored so: expected {self.expected}")
         return first
@@ -313,11 +315,21 @@ def _distribution(item: Any) -> tuple[Value, ...]:
 
 EACH_SHIFT = "shift:each"
 """In distribution: a case of each shift there is, by whole nodes where there are several."""
+_SHIFT = re.compile(r"shift:(\d+)")
+
+
+def shift_of(distribution: str) -> int | None:
+    """By how many ranks a distribution shifts; None of any other, all of which the core reads."""
+    match = _SHIFT.fullmatch(distribution)
+    return int(match[1]) if match else None
+
+
 _DISTRIBUTION_EXPECTED = (
     "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, shift:2 or shift:each"
 )
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device", metavar="own|others|NUMBER")
+DEVICE_OR_NONE = count(-1, expected="a device")
 _CORES_EXPECTED = "cores such as 0-3,8"
 
 
@@ -344,15 +356,15 @@ _CLASS_EXPECTED = (
 
 
 def _service_class(item: Any) -> tuple[Value, ...]:
-    """A service level, a DSCP or a traffic class, as text; what libraries are told is plan/library_settings.py's."""
+    """A service level, a DSCP or a traffic class; what libraries are told is plan/library_settings.py's."""
     text = str(item) if type(item) is int else item
     if text in ("", "default"):
-        return ("",)
-    match = re.fullmatch(r"(dscp:)?([0-9]{1,2})", text) if isinstance(text, str) else None
-    most = MOST_DSCP if match and match[1] else MOST_LEVEL
-    if not (match and int(match[2]) <= most) and text not in SLINGSHOT_CLASSES:
+        return (ServiceClass(),)
+    found = ServiceClass.of_text(text) if isinstance(text, str) else ServiceClass()
+    number, most = (found.level, MOST_LEVEL) if found.dscp is None else (found.dscp, MOST_DSCP)
+    if found.text not in SLINGSHOT_CLASSES and (number is None or number > most):
         raise WrongValueError(f"wrong value {_shown(item)}: expected {_CLASS_EXPECTED}")
-    return (f"{match[1] or ''}{int(match[2])}" if match else text,)
+    return (found,)
 
 
 SERVICE_CLASS = Values(_service_class, _CLASS_EXPECTED, metavar="CLASS")
@@ -417,10 +429,10 @@ def _app(item: Any) -> tuple[Value, ...]:
         name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(path).removesuffix(".toml").removesuffix(".json"))[:64]
         item = " ".join([name, *settings, body])
     if item in ("", "default"):
-        return ("",)
+        return (App(),)
     if not isinstance(item, str) or len(item) > LONGEST_APP or _APP.fullmatch(item) is None:
         raise WrongValueError(f"wrong value {_shown(item)[:80]}: expected {_APP_EXPECTED}")
-    return (item,)
+    return (App.of_text(item),)
 
 
 APP = Values(_app, _APP_EXPECTED, metavar="NAME|FILE")

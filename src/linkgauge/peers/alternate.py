@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.model.case import Case, held_apart
+from linkgauge.model.case import Case, Part, held_apart
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalog import PeerTest, peer_tests
 from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, write_rows
@@ -71,8 +71,8 @@ def rows_of_cases(cases: Sequence[Case], peer: str) -> tuple[Row, ...]:
 # Dimensions that no peer is told of: a case where one is not the default is not the same measurement. Left out are
 # those that are looked at one by one, and how ours is measured anew beside the peer.
 _DEFAULTS = held_apart(
-    "size", "transport", "pattern", "devices", "initiator", "source_memory", "target_memory", "cadence", "arrival",
-    "skew_ns", "clock", "window", "batch", "buffer",
+    Part.TIMING, "size", "transport", "pattern", "devices", "initiator", "source_memory", "target_memory", "window",
+    "buffer",
 )  # fmt: skip
 
 

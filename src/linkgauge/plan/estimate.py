@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from linkgauge.apps import catalog
 from linkgauge.apps.program import amounts
-from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
@@ -64,7 +63,7 @@ def case_s(case: Case, machine: PlanMachine) -> float:
     limit = case.stop.time_ns / 1e9
     timed = limit if case.stop.rule == "duration" else min(limit, per_sample * samples_wanted(case))
     if case.background:
-        timed = min(limit, 2 * timed + _TURNS * _TURN_S) + LAUNCH_S * len(own_launches(case))
+        timed = min(limit, 2 * timed + _TURNS * _TURN_S) + LAUNCH_S * len(case.background.own_launches)
     # A sample that has begun is finished, and warm-up is at least one sample.
     timed = max(timed, per_sample) + per_sample + operation_s(case, machine) * case.warmup
     checked = 1.5 * case.size * max(case.ranks, 1) / machine.assumed_checked_bytes_per_s

@@ -17,15 +17,16 @@ from linkgauge.apps import catalog
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.background import MPI, Load
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import NAMING_DEVICES, STOP_FIELDS, Case, StopRule
 from linkgauge.model.dimension import EACH_SHIFT, OTHERS, WHOLE_NODES
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
 from linkgauge.model.traits import having
 from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
+from linkgauge.model.worded import App
 from linkgauge.plan.choice import chosen_ranks, node_counts
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
 from linkgauge.plan.estimate import operation_s
-from linkgauge.plan.jobs import AbsentDeviceError, named_jobs, swapped_roles, with_loads
+from linkgauge.plan.jobs import AbsentDeviceError, swapped_roles, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
@@ -35,7 +36,7 @@ from linkgauge.plan.pairs import BETWEEN_NODES, pairings, single_pairs
 MOST_CASES = 200_000
 # What is not even made to be counted: a case takes a third of a millisecond, and many may be of one key.
 _MOST_MADE = 1_000_000
-_NOT_CASE_FIELDS = {"ranks", "stop_rule", "stop_samples", "ci_width", "max_time_ns"}
+_NOT_CASE_FIELDS = {"ranks", "background", *STOP_FIELDS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,10 +134,8 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
         if not of_kind(table, machine.kind):
             continue
         if table.until is not None:
-            table = dataclasses.replace(table, values={**table.values, "size": tuple(sorted(table.values["size"]))})
-        if "background" in table.values:
-            beside = named_jobs(table.values["background"], plan.jobs, table.where)
-            table = dataclasses.replace(table, values={**table.values, "background": beside})
+            sizes = sorted(size for size in table.values["size"] if isinstance(size, int))
+            table = dataclasses.replace(table, values={**table.values, "size": tuple(sizes)})
         names = sorted(table.values)
         count = math.prod(len(table.values[name]) for name in names)
         if count > _MOST_MADE:
@@ -158,7 +157,7 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
 
 def _absent_device(table: CaseTable, machine: PlanMachine) -> str:
     """Which device that a table names is not here; empty where all are."""
-    named = [value for name in ("via", "source_device", "target_device") for value in table.values.get(name, ())]
+    named = [value for name in NAMING_DEVICES for value in table.values.get(name, ())]
     for device in (*itertools.chain.from_iterable(table.devices), *named):
         if isinstance(device, int) and device >= machine.device_count:
             used = f"{machine.device_count} {machine.kind} device{' is' if machine.device_count == 1 else 's are'} used"
@@ -216,14 +215,14 @@ def _cases_of(
                 placed = {**placed, "size": _likely_size(placed, pattern, devices, ladder, machine)}
             case, reason = _case(placed, pattern, devices, machine.device_count)
             reason = lacking or reason
-            if case.background:
+            if loads := values.get("background"):
                 of_load = functools.partial(_job, table=table, machine=machine)
                 try:
-                    case, unplaced = with_loads(case, machine, of_load)
+                    case, unplaced = with_loads(case, loads, machine, of_load)
                 except AbsentDeviceError as absent:
                     if not plan.any_machine:
                         raise UsageError(f"{table.where}: {absent}") from None
-                    case, unplaced = dataclasses.replace(case, background=""), str(absent)
+                    unplaced = str(absent)
                 reason = reason or unplaced
             if ladder is not None:
                 if ladder.curve == curve_id(case):
@@ -326,7 +325,7 @@ def _placed(
         devices[0] if devices else 0
     ) // machine.device_count  # the devices that it names are on its first one's node
     first = node * machine.device_count
-    named = [name for name in ("via", "source_device", "target_device") if values.get(name, -1) >= 0]
+    named = [name for name in NAMING_DEVICES if values.get(name, -1) >= 0]
     values = {**values, **{name: first + values[name] for name in named}}
     if not ends:
         yield values
@@ -370,12 +369,7 @@ def _out_of_reach(case: Case, table: CaseTable, machine: PlanMachine) -> str:
 
 def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], per_node: int) -> tuple[Case, str]:
     fields = {name: value for name, value in values.items() if name not in _NOT_CASE_FIELDS}
-    stop = StopRule(
-        rule=values.get("stop_rule", StopRule.rule),
-        samples=values.get("stop_samples", StopRule.samples),
-        relative_half_width=values.get("ci_width", StopRule.relative_half_width),
-        time_ns=values.get("max_time_ns", StopRule.time_ns),
-    )
+    stop = StopRule(**{of: values[name] for name, of in STOP_FIELDS.items() if name in values})
     # The host end of a host-device pattern is pinned unless the plan says otherwise.
     if pattern.host_end and f"{pattern.host_end}_memory" not in values:
         fields[f"{pattern.host_end}_memory"] = "pinned"
@@ -405,7 +399,7 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
     size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
     if pattern.scripted:
-        fields["app"] = catalog.asked(fields.get("app", ""), len(devices)).text
+        fields["app"] = catalog.asked(fields.get("app", App()), len(devices)).app
         reason = catalog.why_not_here(fields["app"], len(devices))
         if not reason:
             catalog.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs

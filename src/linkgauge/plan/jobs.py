@@ -6,24 +6,20 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.background import (
-    MPI_SAME,
-    REST,
-    SAME,
-    Load,
+from linkgauge.model.background import MPI_SAME, REST, SAME, Load, WrittenLoads, part_of_rest, parts_of
+from linkgauge.model.case import (
+    DEFAULTS,
+    LOAD_ROWS,
+    NO_LOADS,
+    Case,
     LoadCase,
-    Pace,
-    jobs_of,
-    loads_of,
+    Loads,
+    Part,
+    held_apart,
     loads_written,
-    part_of_rest,
-    parts_of,
-    written,
-)
-from linkgauge.model.case import DEFAULTS, LOAD_SETTINGS, Case, held_apart
+)  # fmt: skip
 from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
@@ -37,7 +33,6 @@ So long six windows take, each of three samples of 30 ms beside and as many alon
 to be back at their rate. Quick cases end by their interval long before.
 """
 _MOST_TEXTS = 10_000
-_TIMING = ("cadence", "arrival", "skew_ns", "clock", "ranks_per_device")
 MakeJob = Callable[[Load, tuple[int, ...]], tuple[Case, str]]
 """A load's case, as it is written on these devices, and why it cannot be; empty where it can."""
 
@@ -46,16 +41,15 @@ class AbsentDeviceError(Exception):
     """A load is on a device that is not there; the message says which, not where that was written."""
 
 
-def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
-    """The case with its loads in canonical form, and why one of them cannot run here; empty where all can.
+def with_loads(case: Case, written: WrittenLoads, machine: PlanMachine, make: MakeJob) -> tuple[Case, str]:
+    """The case with these loads in canonical form, and why one of them cannot run here; empty where all can.
 
-    A load of a pattern of one device, given several, is one load on each; the host's cores have the first. What is
-    written was read by `named_jobs`.
+    A load of a pattern of one device, given several, is one load on each; the host's cores have the first.
     AbsentDeviceError for a device that is not there.
     """
     loads: list[LoadCase] = []
     reason = ""
-    for number, load in enumerate(loads_written(case.background), 1):
+    for number, load in enumerate(written.each, 1):
         devices = _devices(load.where, case, machine)
         absent = next((device for device in devices if device >= machine.places), None)
         if absent is not None:
@@ -64,7 +58,7 @@ def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, s
             used = len(set(case.devices))
             share = f"all {used}" if used == machine.places else f"{used} of {machine.places}"
             why = f"load {number} has no device: the case uses {share}; say on={SAME}"
-            return dataclasses.replace(case, background=""), why
+            return case, why
         ranks = PATTERNS[load.values["pattern"]].ranks
         alone = ranks in ("1", "1 or 2", "first")
         devices = devices[: {"first": 1, "2": 2}.get(ranks, len(devices))]
@@ -75,51 +69,60 @@ def with_loads(case: Case, machine: PlanMachine, make: MakeJob) -> tuple[Case, s
     # Of places numbered over nodes where any job is on another node than the first.
     per_node = max([case.devices_per_node, *(load.case.devices_per_node for load in loads)])
     stop = dataclasses.replace(case.stop, time_ns=max(case.stop.time_ns, LEAST_TIME_NS))
-    return dataclasses.replace(case, background=written(tuple(loads)), devices_per_node=per_node, stop=stop), reason
+    return dataclasses.replace(case, background=Loads.of(loads), devices_per_node=per_node, stop=stop), reason
 
 
-def named_jobs(values: Sequence[Value], jobs: Mapping[str, tuple[str, ...]], where: str) -> tuple[Value, ...]:
-    """Values of `background` with the loads that the plan's jobs of these names stand for, of lists the product.
+def named_jobs(
+    values: Sequence[Value], jobs: Mapping[str, tuple[WrittenLoads, ...]], where: str
+) -> tuple[WrittenLoads, ...]:
+    """The loads that values of `background` say; a name stands for those of the plan's job, of lists the product.
 
     UsageError, beginning with `where`, for a single word that is no job's name, or text that is of no load.
     """
-    found: dict[Value, Any] = {}
+    found: dict[str, WrittenLoads] = {}
     for value in values:
-        alternatives = []
+        alternatives: list[tuple[WrittenLoads, ...]] = []
         for part in parts_of(str(value)):
             if " " not in part and part not in jobs:
                 known = f"a job of the plan ({', '.join(jobs)}), or " if jobs else ""
                 raise UsageError(f"{where}: load '{part}': expected {known}TRANSPORT PATTERN SIZE")
-            alternatives.append(jobs.get(part, (part,)))
+            alternatives.append(jobs[part] if part in jobs else (_read(part, where),))
         if len(found) + math.prod(map(len, alternatives)) > _MOST_TEXTS:
             raise UsageError(
                 f"{where}: beside stands for more than {_MOST_TEXTS} combinations of loads: expected fewer"
             )
         for chosen in itertools.product(*alternatives):
-            text = "; ".join(chosen)
             try:
-                found[text] = loads_written(text) if text else ()
+                loads = WrittenLoads.of(chosen) if chosen else WrittenLoads()
             except UsageError as error:
                 raise UsageError(f"{where}: {error}") from None
-    return tuple(found)
+            found.setdefault(loads.text, loads)
+    return tuple(found.values())
+
+
+def _read(text: str, where: str) -> WrittenLoads:
+    try:
+        return loads_written(text)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def swapped_roles(case: Case) -> list[tuple[Case, str]]:
     """Each load of a case as the measured job, beside the other loads and the case; and why it cannot be so."""
-    plain = dataclasses.replace(case, background="")
-    lost = [name for name in held_apart("size", "devices", "transport", "pattern", "background", *LOAD_SETTINGS,
-                                           *_TIMING)
-            if getattr(plain, name) != DEFAULTS[name]]  # fmt: skip
+    plain = dataclasses.replace(case, background=NO_LOADS)
+    said = plain.dimensions()
+    lost = [name for name in held_apart(Part.TIMING, "devices", "ranks_per_device", *LOAD_ROWS)
+            if said[name] != DEFAULTS[name]]  # fmt: skip
     roles = f"a load cannot have {', '.join(lost)} as the case has, with which it would change roles" if lost else ""
-    loads = loads_of(case.background)
+    loads = case.background.each
     found = []
     for place, load in enumerate(loads):
         reason = roles
         if load.mpi:
             reason = f"the load is a launch of its own: measure it by --mpi {load.mpi}, with the case as its load"
-        others = (*loads[:place], LoadCase(plain, Pace()), *loads[place + 1 :])
+        others = (*loads[:place], LoadCase(plain), *loads[place + 1 :])
         timing = {name: getattr(case, name) for name in ("stop", "warmup", "verify", "devices_per_node")}
-        found.append((dataclasses.replace(load.case, background=written(others), **timing), reason))
+        found.append((dataclasses.replace(load.case, background=Loads.of(others), **timing), reason))
     return found
 
 
@@ -137,8 +140,8 @@ def _devices(where: tuple[int, ...] | str, case: Case, machine: PlanMachine) -> 
 
 def wrong_mode_reason(case: Case, launch: LaunchTable, machine: PlanMachine) -> str:
     """Why a case cannot run in a launch of threads, or in one of processes; empty where it can."""
-    jobs = jobs_of(case)
-    others = [load for load in loads_of(case.background) if load.mpi]
+    jobs = case.jobs
+    others = [load for _, load in case.background.own_launches]
     if launch.threads and any(load.mpi == MPI_SAME for load in others):
         return f"threads have no MPI library that a load could be a launch of: name one in place of mpi={MPI_SAME}"
     if launch.threads:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model import background
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
@@ -171,7 +170,7 @@ def _place(
     classes, job_env, untold = _classes(case, table, dialect)
     direct, no_switch = gpudirect_settings(case, dialect)
     derived += classes + direct
-    per_device = background.ranks_per_device(case)
+    per_device = case.ranks_needed
     reason = one.skip or wrong_mode_reason(case, table, machine) or unknown or untold or no_switch
     settings = LaunchSettings(
         mpi="" if table.threads else table.mpi,
@@ -202,7 +201,7 @@ def _classes(case: Case, table: LaunchTable, dialect: str) -> tuple[Settings, tu
     An environment is of a process: jobs of different classes share neither a process nor a device. What stays in a node
     has none.
     """
-    jobs = [job for job in background.jobs_of(case) if job.service_class or not TRANSPORTS[job.transport].one_sided]
+    jobs = [job for job in case.jobs if job.service_class or not TRANSPORTS[job.transport].one_sided]
     told = [class_settings(job, dialect) for job in jobs]
     reason = next((why for _, why in told if why), "")
     if reason or len({settings for settings, _ in told}) < 2:

@@ -6,7 +6,6 @@ launches. Path and algorithm are ccl's and mpi's; for the other transports they 
 
 from __future__ import annotations
 
-from linkgauge.model.background import jobs_of
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
@@ -122,12 +121,12 @@ def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     library = "ucx" if case.transport in _BY_UCX else case.transport
     if not asked:
         return (), ""
-    if asked.startswith("dscp:"):
-        variable, value = _TC.get(library), str(int(asked.removeprefix("dscp:")) << 2)
-    elif asked.isdecimal():
-        variable, value = _SL.get(library), asked
+    if asked.dscp is not None:
+        variable, value = _TC.get(library), str(asked.dscp << 2)
+    elif asked.level is not None:
+        variable, value = _SL.get(library), str(asked.level)
     else:
-        variable, value = _SLINGSHOT.get(dialect) if by_mpi else None, f"TC_{asked.upper()}"
+        variable, value = _SLINGSHOT.get(dialect) if by_mpi else None, f"TC_{asked.text.upper()}"
     if variable is None:
         told = f"{case.transport} of this MPI library" if by_mpi else case.transport
         return (), f"no variable is known that gives messages of {told} the service class '{asked}'"
@@ -160,9 +159,9 @@ def runtime_settings(case: Case, kind: str, dialect: str) -> Settings:
     if kind not in RUNTIMES:
         return ()
     settings = tuple((name, value) for use, name, value in RUNTIMES[kind].managed_env if use == case.managed)
-    if "nvshmem" in (job.transport for job in jobs_of(case)):
+    if "nvshmem" in (job.transport for job in case.jobs):
         settings += _NVSHMEM
-    if kind == "host" and "ccl" in (job.transport for job in jobs_of(case)):
+    if kind == "host" and "ccl" in (job.transport for job in case.jobs):
         settings += _ONECCL
     on_devices = case.transport == "mpi" and {case.source_memory, case.target_memory} & {"device", "managed"}
     return settings + (mpi_on_devices(kind, dialect) if on_devices else ())

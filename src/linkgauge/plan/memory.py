@@ -6,7 +6,6 @@ import dataclasses
 
 from linkgauge.apps import catalog
 from linkgauge.apps.program import message_buffers
-from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, halo_buffer_bytes, sent_and_received
 from linkgauge.model.quantity import Share, format_bytes
@@ -85,7 +84,7 @@ def memory_need(case: Case) -> MemoryNeed:
     """Upper estimate for a case and its loads, which may be on one device."""
     if not case.background:
         return _need(case)
-    needs = [_need(case), *(_need(load.case) for load in loads_of(case.background))]
+    needs = [_need(case), *(_need(load.case) for load in case.background.each)]
     sums = zip(*(dataclasses.astuple(need) for need in needs), strict=True)
     return MemoryNeed(*(sum(values) for values in sums))
 

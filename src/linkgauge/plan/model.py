@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from linkgauge.model.background import WrittenLoads
 from linkgauge.model.dimension import Value, unique
 from linkgauge.model.patterns import SIDE_BY_SIDE
 from linkgauge.model.quantity import Share
@@ -73,7 +74,7 @@ class Plan:
     time_limit_ns: int | None = None
     memory_limit: Share = HALF
     any_machine: bool = False  # a built-in one: what names devices that are not here is skipped, and no mistake
-    jobs: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # loads by name, as text
+    jobs: Mapping[str, tuple[WrittenLoads, ...]] = dataclasses.field(default_factory=dict)  # loads by name
     class_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of the network's service classes
     library_choices: bool = False  # ask NCCL what it chose, in launches whose times do not count
 

@@ -7,6 +7,7 @@ variables are the command line's. Nothing here raises anything but `UsageError`,
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Mapping
@@ -15,8 +16,8 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
-from linkgauge.model.background import MPI, PACE, PACE_FIELDS, REST, Pace, load_text, loads_written
-from linkgauge.model.case import DIMENSIONS, LOAD_SETTINGS
+from linkgauge.model.background import MPI, PACE, PACE_FIELDS, REST, Pace, WrittenLoads, load_text
+from linkgauge.model.case import DIMENSIONS, LOAD_ROWS, loads_written
 from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import (
@@ -40,6 +41,7 @@ from linkgauge.model.shape import (
 )
 from linkgauge.model.traits import having
 from linkgauge.plan.curves import FULL, Until
+from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.launches import MOST_REPEATS
 from linkgauge.plan.model import (
     BINDINGS,
@@ -127,7 +129,7 @@ CASE: dict[str, Shape] = {
     "on": one_of(KINDS), "swap_roles": flag,
 }  # fmt: skip
 JOB: dict[str, Shape] = {
-    **{name: DIMENSIONS[name].from_toml for name in ("transport", "pattern", "size", *LOAD_SETTINGS)}, "name": text,
+    **{name: dimension.from_toml for name, dimension in LOAD_ROWS.items()}, "name": text,
     "on": _on, MPI: one_or_more(_mpi), **{name: dimension.from_toml for name, dimension in PACE.items()},
 }  # fmt: skip
 LAUNCH: dict[str, Shape] = {
@@ -170,6 +172,12 @@ def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, in
     said["jobs"] = dict(
         _job(table, f"{file}: [[{prefix}job]] {place}") for place, table in enumerate(said.pop("job", ()), 1)
     )
+    cases = tuple(
+        dataclasses.replace(table, values={
+            name: named_jobs(values, said["jobs"], table.where) if name == "background" else values
+            for name, values in table.values.items()})
+        for table in cases
+    )  # fmt: skip
     names = [launch.name for launch in launches]
     for table in cases:
         for wanted in table.launch:
@@ -184,7 +192,7 @@ def plan_of_tables(document: Mapping[str, Any], file: str, default_name: str, in
     return Plan(**{"name": default_name, "cases": cases, **said})
 
 
-def _job(table: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
+def _job(table: Mapping[str, Any], where: str) -> tuple[str, tuple[WrittenLoads, ...]]:
     """A job's name, and the loads that it stands for: one for each combination of its lists."""
     said = checked(table, only(JOB), where)
     name, on = said.pop("name", ""), said.pop("on", REST)
@@ -196,11 +204,10 @@ def _job(table: Mapping[str, Any], where: str) -> tuple[str, tuple[str, ...]]:
     loads = []
     for combination in itertools.product(*said.values()):
         values = dict(zip(said, combination, strict=True))
-        pace = Pace(**{PACE_FIELDS[key]: values.pop(key) for key in PACE if key in values})
-        loads.append(load_text(values, on, pace, values.pop(MPI, "")))
-    for one in loads:
+        pace = Pace(**{PACE_FIELDS[key]: values[key] for key in PACE if key in values})
+        of_load = {name: values[name] for name in LOAD_ROWS if name in values}
         try:
-            loads_written(one)
+            loads.append(loads_written(load_text(of_load, on, pace, values.get(MPI, ""))))
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
     return name, tuple(loads)

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from linkgauge.model.case import NAMING_DEVICES, NAMING_NODES
 from linkgauge.model.place import Place
 from linkgauge.model.transports import TRANSPORTS, over_host
 from linkgauge.stats.basics import NORMAL_MAD, median
@@ -58,8 +59,8 @@ class CaseClasses:
         `scope` is that of `scope_of_case` unless one is given.
         """
         devices = tuple(dims["devices"])
-        more = tuple(dims.get(name, -1) for name in ("via", "source_device", "target_device"))
-        nodes = tuple(dims.get(name, -1) for name in ("source_node", "target_node", "cpu_node"))
+        more = tuple(dims.get(name, -1) for name in NAMING_DEVICES)
+        nodes = tuple(dims.get(name, -1) for name in NAMING_NODES)
         scope = scope_of_case(dims) if scope is None else scope
         key = (devices, more, nodes, scope)
         if key not in self._held:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.model.case import Case
 from linkgauge.model.shape import json_object
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
+from linkgauge.model.worded import ServiceClass
 from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
 from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT
 from linkgauge.stats.crossing import NETWORK, Crossing
@@ -37,15 +38,15 @@ class Effect:
     words: str
 
 
-def priority_of(service_class: str) -> int | None:
+def priority_of(service_class: ServiceClass) -> int | None:
     """The priority of Ethernet on which a class is counted; None where no counter of it is known.
 
     A service level is a priority by its lower three bits on RoCE (IBTA, annex A17); of a DSCP the upper three bits are,
     unless a card is told otherwise (RFC 2474, 4.2.2.1: class selectors).
     """
-    if service_class.isdecimal():
-        return int(service_class) % 8
-    return int(service_class.removeprefix("dscp:")) >> 3 if service_class.startswith("dscp:") else None
+    if service_class.level is not None:
+        return service_class.level % 8
+    return None if service_class.dscp is None else service_class.dscp >> 3
 
 
 def class_effect(crossing: Crossing) -> Effect | None:

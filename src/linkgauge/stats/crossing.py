@@ -12,9 +12,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.model.background import loads_of
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.worded import ServiceClass
 from linkgauge.run.rank.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT
 from linkgauge.stats.launches import Places, nodes_of
 from linkgauge.store.schema import Identity, identity_of
@@ -47,7 +47,7 @@ class Crossing:
     payload_bytes: int
     counted_bytes: int
     cards: Mapping[str, Mapping[str, tuple[int, int]]]
-    service_class: str = ""
+    service_class: ServiceClass = dataclasses.field(default=ServiceClass())
     priorities: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
     @property
@@ -140,7 +140,7 @@ def crossings_of(
 
 def _loads_there(case: Case, launch: object, places: Places) -> set[str]:
     """The nodes of a case's loads."""
-    return {place.node for load in loads_of(case.background) for place in places.of(launch, load.case.devices)}
+    return {place.node for load in case.background.each for place in places.of(launch, load.case.devices)}
 
 
 def _went_by(payload: int, counted: int) -> str:

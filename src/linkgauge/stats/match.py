@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from linkgauge.model.background import on_devices
 from linkgauge.model.case import Case
 from linkgauge.model.shape import json_object
 from linkgauge.stats.attempts import Counted
@@ -170,7 +169,7 @@ def _rename(cases: dict[Key, Repeats], mapping: Mapping[int, int | None]) -> dic
     """Give each case the key that it has with the second run's ordinals; -1 stands for a device that is gone."""
     renamed: dict[Key, Repeats] = {}
     for (_, launch_key), repeats in cases.items():
-        moved = on_devices(Case.from_dimensions(repeats.dimensions), lambda device: _target(mapping, device))
+        moved = Case.from_dimensions(repeats.dimensions).on_devices(lambda device: _target(mapping, device))
         renamed[(moved.case_key, launch_key)] = dataclasses.replace(
             repeats, dimensions={**repeats.dimensions, **moved.dimensions()}
         )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from linkgauge.errors import UsageError
-from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
 from linkgauge.store import schema, tables
 from linkgauge.store.journal import Record, fsync_folder
@@ -109,7 +108,7 @@ def confirm_unjudged(folder: RunFolder) -> int:
 def _is_beside_another_launch(header: Mapping[str, Any]) -> bool:
     """Whether a case has a load that is a launch of its own, whose end is no rank's to tell."""
     try:
-        return bool(own_launches(Case.from_dimensions(header["case"])))
+        return bool(Case.from_dimensions(header["case"]).background.own_launches)
     except (UsageError, KeyError, TypeError, ValueError):
         return False
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from linkgauge.errors import RunFolderError, UsageError, one_line
-from linkgauge.model.background import loads_of
-from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES
+from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, STATUSES, WORDED, Loads
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import CONTROLS, LONGEST_TEXT, MOST_NS, Shape, clean, maybe, one_of, parsed
 from linkgauge.model.shape import checked as shape_checked
@@ -212,13 +211,15 @@ def _cases(table: pa.Table, where: str) -> pa.Table:
     if devices.null_count or pc.any(pc.equal(pc.list_value_length(table["devices"]), 0)).as_py():
         raise RunFolderError(f"{where}: a case without devices: expected one for each rank")
     _in_range(devices, 0, _MOST_RANKS - 1, f"{where}: a device of a case")
-    for text in table["background"].unique().to_pylist():
-        try:
-            good = all(PATTERNS[load.case.pattern].takes(load.case.group_ranks) for load in loads_of(text))
-        except UsageError as error:
-            raise RunFolderError(f"{where}: {error}") from None
-        if not good:
-            raise RunFolderError(f"{where}: a load on devices that its pattern does not take: {_shown(text)}")
+    for name, kind in WORDED.items():
+        for text in table[name].unique().to_pylist():
+            try:
+                value = kind.of_text(text)
+            except UsageError as error:
+                raise RunFolderError(f"{where}: {error}") from None
+            jobs = [load.case for load in value.each] if isinstance(value, Loads) else []
+            if not all(PATTERNS[job.pattern].takes(job.group_ranks) for job in jobs):
+                raise RunFolderError(f"{where}: a load on devices that its pattern does not take: {_shown(text)}")
     # Distinct combinations of what belongs together; of what was only planned nothing was done.
     counts = {"devices_": pc.list_value_length(table["devices"]), "lanes_": pc.list_value_length(table["lanes"])}
     names = ["pattern", "ranks", "groups", "root", "status"]

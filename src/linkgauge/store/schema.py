@@ -7,7 +7,6 @@ FORMAT_VERSION is the version that this Linkgauge writes; `migrate` brings an ol
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -61,16 +60,8 @@ def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:
 
 def dimension_types() -> dict[str, str]:
     """Return the dimensions of a case in canonical order, each with the name of its Arrow type."""
-    kinds = {"str": "string", "int": "int64", "bool": "bool", "float": "float64"}
-    types: dict[str, str] = {}
-    for field in dataclasses.fields(Case):
-        if field.name == "devices":
-            types["devices"] = "list<int32>"
-        elif field.name != "stop":
-            types[field.name] = kinds[str(field.type)]
-    types |= {"ranks": "int64", "stop_rule": "string", "stop_samples": "int64"}
-    types |= {"ci_width": "float64", "max_time_ns": "int64"}
-    return types
+    kinds = {str: "string", int: "int64", bool: "bool", float: "float64", list: "list<int32>"}
+    return {name: kinds[type(value)] for name, value in Case("", "", 0, 0, (0,)).dimensions().items()}
 
 
 _ROW = {"case_key": "string", "launch": "int32", "repeat": "int32", "attempt": "int32"}  # a row's identity

@@ -11,6 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from linkgauge.model.worded import LibrarySettings
 from linkgauge.tune.record import Config
 
 
@@ -25,36 +26,33 @@ class InLaunch:
     usual: Mapping[str, str] = dataclasses.field(default_factory=dict)
     env: tuple[tuple[str, str], ...] = ()
 
-    def written(self, config: Config) -> str | None:
+    def written(self, config: Config) -> LibrarySettings | None:
         """The setting as a case has it; empty for the default, None where it needs a launch of its own."""
-        words = [(name, self.taken.get(name, {}).get(value)) for name, value in config]
-        if any(told is None or not _is_word(told) for _, told in words):
-            return None
-        return " ".join(sorted(f"{name}={told}" for name, told in words))
+        words = [(name, self.taken.get(name, {}).get(value) or "") for name, value in config]
+        return LibrarySettings.of(words) if all(_is_word(told) for _, told in words) else None
 
-    def spelled(self, written: str, number: int) -> str | None:
+    def spelled(self, written: LibrarySettings, number: int) -> LibrarySettings | None:
         """The same setting in its n-th way: a launch has each case once, so further ones say what is usual anyway.
 
         None where there are no more ways.
         """
-        mine = {word.partition("=")[0] for word in written.split()}
-        spare = [f"{name}={value}" for name, value in self.usual.items() if name not in mine and _is_word(value)]
+        mine = dict(written.pairs)
+        spare = [(name, value) for name, value in self.usual.items() if name not in mine and _is_word(value)]
         if number >> len(spare):
             return None
-        more = [word for place, word in enumerate(spare) if number >> place & 1]
-        return " ".join(sorted([*written.split(), *more]))
+        more = (pair for place, pair in enumerate(spare) if number >> place & 1)
+        return LibrarySettings.of((*written.pairs, *more))
 
-    def meant(self, spelled: str) -> str:
+    def meant(self, spelled: LibrarySettings) -> LibrarySettings:
         """What a case's settings come to, however they are spelled."""
-        pairs = (word.partition("=") for word in spelled.split())
-        return " ".join(sorted(f"{name}={value}" for name, _, value in pairs if self.usual.get(name) != value))
+        return LibrarySettings.of(pair for pair in spelled.pairs if self.usual.get(pair[0]) != pair[1])
 
-    def each_once(self, wanted: Sequence[str], most: int) -> list[tuple[str, str]]:
+    def each_once(self, wanted: Sequence[LibrarySettings], most: int) -> list[tuple[LibrarySettings, LibrarySettings]]:
         """The first of `wanted`, each with the way in which it is spelled, as far as all of them differ.
 
         The default is always spelled out, as it is where others are: under the same conditions as these.
         """
-        told: Counter[str] = Counter({"": 1})
+        told = Counter({LibrarySettings(): 1})
         found = []
         for written in wanted[:most]:
             spelled = self.spelled(written, told[written])

@@ -20,6 +20,7 @@ from typing import Any
 from linkgauge.errors import EnvironmentLackingError, Exit, RunFolderError, UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
+from linkgauge.model.worded import LibrarySettings
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.order import shuffled
 from linkgauge.run.machine.nccl_log import variables_read
@@ -44,9 +45,10 @@ _FIRST_TOGETHER = 12  # settings of the first launch that has several, before it
 _MOST_TOGETHER = 400
 _SHARE_TOGETHER = 0.1  # of the budget, for a launch of several: it may end beyond what the search would begin
 
-Key = tuple[Config, bool, str]
+_NONE = LibrarySettings()
+Key = tuple[Config, bool, LibrarySettings]
 """The environment of a launch beside what was asked for, whether it is one that confirms, and what its cases set."""
-Place = tuple[int, str]
+Place = tuple[int, LibrarySettings]
 """A measurement: a planned launch's number, and the settings of its cases as they are spelled there."""
 
 
@@ -86,7 +88,9 @@ class FolderBench:
     ) -> None:
         """Take an open folder; UsageError where it is of another search. `began` by the steady clock."""
         self._in_launch = in_launch or InLaunch()
-        self._coming: list[str] = []  # that may share a launch, in the order in which they will be asked for
+        self._coming: list[
+            LibrarySettings
+        ] = []  # that may share a launch, in the order in which they will be asked for
         self._each_s = 0.0  # of a setting in the last launch of several
         self._alone_s: list[float] = []  # of launches of one setting, as they were asked for
         self.path = folder.path
@@ -129,15 +133,15 @@ class FolderBench:
             mine = dict(self._wanted.settings.env)
             env = tuple((name, value) for name, value in launch.settings.env if mine.get(name) != value)
             several = [*dict.fromkeys(case.settings for case in launch.cases)]
-            if several != [""]:  # of what it lacks a later launch has the rest
+            if several != [_NONE]:  # of what it lacks a later launch has the rest
                 for spelled in several:
                     if done.get((launch.number, spelled), 0) >= len(self._wanted.cases):
                         key = (env, False, self._in_launch.meant(spelled))
                         self._of.setdefault(key, []).append((launch.number, spelled))
                 continue
-            key = (env, {*launch.cases} == {*self._confirms}, "")
-            if done.get((launch.number, ""), 0) >= len(launch.cases):
-                self._of.setdefault(key, []).append((launch.number, ""))
+            key = (env, {*launch.cases} == {*self._confirms}, _NONE)
+            if done.get((launch.number, _NONE), 0) >= len(launch.cases):
+                self._of.setdefault(key, []).append((launch.number, _NONE))
             else:  # it was under way when the search was killed: measured anew as a whole
                 self._partial[key] = (launch, attempts.get(launch.number, -1) + 1)
 
@@ -156,7 +160,7 @@ class FolderBench:
             if found is not None:
                 return found
         env = tuple(sorted(self._environment(config).items()))
-        key = (env, confirms and self._confirms != [*self._wanted.cases], "")
+        key = (env, confirms and self._confirms != [*self._wanted.cases], _NONE)
         lies = self._next(key)
         if lies is not None:
             self._note_alone(lies[0])
@@ -167,7 +171,7 @@ class FolderBench:
         fresh = self._start(env, key[1])
         if fresh is None:
             return None
-        self._of.setdefault(key, []).append((fresh, ""))
+        self._of.setdefault(key, []).append((fresh, _NONE))
         self._note_alone(fresh)
         return self._outcome(fresh)
 
@@ -185,7 +189,7 @@ class FolderBench:
     def at_hand(self, config: Config) -> bool:
         """Whether a launch of several has measured it."""
         written = self._in_launch.written(config)
-        key = (self._in_launch.env, False, written or "")
+        key = (self._in_launch.env, False, written or _NONE)
         return written in self._coming and self._asked.get(key, -1) + 1 < len(self._of.get(key, ()))
 
     def shares(self, config: Config) -> bool:
@@ -208,7 +212,7 @@ class FolderBench:
             self._replayed_s = max(self._replayed_s or 0.0, ended_s or 0.0)
         return number, spelled
 
-    def _measured_together(self, written: str) -> Outcome | None:
+    def _measured_together(self, written: LibrarySettings) -> Outcome | None:
         """What a launch of several settings gave for this one; None where it is to have a launch of its own."""
         coming = self._coming[self._coming.index(written) :]
         self._coming.remove(written)
@@ -223,7 +227,7 @@ class FolderBench:
         # One that the library does not take while it runs is asked for in a launch of its own.
         return None if outcome is None or outcome.bad.startswith("skipped") else outcome
 
-    def _start_together(self, coming: Sequence[str]) -> bool:
+    def _start_together(self, coming: Sequence[LibrarySettings]) -> bool:
         """Measure the first of these in one launch, as many as time allows; false where that is none."""
         self._replayed_s = None
         room_s = min(_SHARE_TOGETHER * self._budget_s, self._budget_s - self._spent_s() - _LAST_S) - self._usual_s()
@@ -251,7 +255,7 @@ class FolderBench:
         Of what was measured as settings of cases alone the log tells nothing yet: its own launches will.
         """
         env = tuple(sorted(self._environment(config).items()))
-        alone = any(self._of.get((env, confirms, "")) for confirms in (False, True))
+        alone = any(self._of.get((env, confirms, _NONE)) for confirms in (False, True))
         if not self._wanted.prepared.variables_read or not alone:
             return frozenset()
         self.read_in_launches |= self._read_in(config)
@@ -260,7 +264,7 @@ class FolderBench:
     def _read_in(self, config: Config) -> set[tuple[str, str]]:
         """Variables of the setting that were read in its last launch, with their values."""
         env = tuple(sorted(self._environment(config).items()))
-        numbers = sorted(number for confirms in (False, True) for number, _ in self._of.get((env, confirms, ""), ()))
+        numbers = sorted(number for confirms in (False, True) for number, _ in self._of.get((env, confirms, _NONE), ()))
         last = {actual for number in numbers[-1:] for actual in self._numbers.get(number, [number])}
         rows = load(self._folder.path, sorted(last)).observations.to_pylist()
         told = variables_read(row for row in rows if row["launch"] in last)
@@ -273,7 +277,7 @@ class FolderBench:
         at all where the budget lacks time for it.
         """
         env = tuple(sorted(self._environment(config).items()))
-        known = self._of.setdefault((env, False, ""), [])
+        known = self._of.setdefault((env, False, _NONE), [])
         found = self._told_chosen(known[-1][0]) if known else {}
         by_log = any(case.transport == "ccl" for case in self._wanted.cases)
         if found or not by_log or self._spent_s() + 2 * _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
@@ -282,7 +286,7 @@ class FolderBench:
         fresh = self._start(env, confirms=False, choices=True)
         if fresh is None:
             return {}
-        known.append((fresh, ""))
+        known.append((fresh, _NONE))
         self.went_wrong[config] = self._outcome(fresh).bad
         return self._told_chosen(fresh)
 
@@ -309,14 +313,16 @@ class FolderBench:
 
         `choices`: NCCL is asked afterwards what it chose.
         """
-        planned, attempt = self._partial.pop((tuple(env), confirms, ""), (None, 0))
+        planned, attempt = self._partial.pop((tuple(env), confirms, _NONE), (None, 0))
         if planned is None:
             cases = self._confirms if confirms else self._wanted.cases
             planned = self._planned(env, shuffled(cases, self._wanted.prepared.seed, len(self._launches)))
         done = self._run(planned, attempt, choices=choices)
         return planned.number if sum(done.values()) >= len(planned.cases) else None
 
-    def _run(self, planned: PlannedLaunch, attempt: int, *, choices: bool = False, failures: int = 2) -> dict[str, int]:
+    def _run(
+        self, planned: PlannedLaunch, attempt: int, *, choices: bool = False, failures: int = 2
+    ) -> dict[LibrarySettings, int]:
         """Start it; how many cases have ended, by the settings that they have as a dimension."""
         if not self.measured_here:  # what is measured now may belie what was handed out
             withdraw(self.path / FOLDER)
@@ -363,7 +369,7 @@ class FolderBench:
         write_launches(self._folder.path, tuple(self._launches))
         return planned
 
-    def _outcome(self, number: int, spelled: str = "") -> Outcome:
+    def _outcome(self, number: int, spelled: LibrarySettings = _NONE) -> Outcome:
         """What a launch of the folder gave; `spelled`: of its cases with these settings."""
         run = load(self._folder.path, self._numbers.get(number, [number]))
         return outcome_in(run, self._wanted, spelled)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from linkgauge.model.case import Case
 from linkgauge.model.dimension import EACH
+from linkgauge.model.worded import LibrarySettings
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import case_text
@@ -33,7 +34,7 @@ class Wanted:
         return case if case.verify == EACH or not more else dataclasses.replace(case, verify=str(more))
 
 
-def outcome_in(run: Run, wanted: Wanted, spelled: str) -> Outcome:
+def outcome_in(run: Run, wanted: Wanted, spelled: LibrarySettings) -> Outcome:
     """What a launch gave: medians by case in words, or what went wrong, the worst case's words.
 
     `spelled`: of its cases with these settings.

@@ -87,7 +87,7 @@ def card_lines(results: Results) -> list[str]:
 
 def class_lines(crossings: Iterable[Crossing]) -> list[str]:
     """Return in which cases service classes took effect, and why that is not proved of others."""
-    found = ((one.service_class, class_effect(one)) for one in crossings)
+    found = ((one.service_class.text, class_effect(one)) for one in crossings)
     return _proved("service class", ((name, effect) for name, effect in found if effect is not None))
 
 

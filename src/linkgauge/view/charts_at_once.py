@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.dimension import shift_of
 from linkgauge.stats.series import run_blocks
 from linkgauge.store.schema import identity_of
 from linkgauge.view.results import Results
@@ -25,7 +26,6 @@ WORDS = {
     SHIFTS: "shifts: each sends to the one 1, 2, ... places on, and receives, at once; by the sender's time",
 }
 _LANE = re.compile(r"(\d+)->(\d+)")
-_SHIFT = re.compile(r"shift:(\d+)")
 _SIDE_BY_SIDE = ("pairs_unidirectional", "pairs_bidirectional")
 _SETTINGS = held_apart("devices", "distribution")
 _LEAST_CASES = 2
@@ -57,9 +57,9 @@ def _rounds(results: Results) -> Iterator[tuple[str, Row, Row]]:
 def _shifts(results: Results) -> Iterator[tuple[str, Row, Row]]:
     shifts = {}
     for row in results.rows:
-        named = _SHIFT.fullmatch(str(row["distribution"] or ""))
-        if row["pattern"] == "halo" and named and row["ranks_per_device"] == 1:
-            shifts[identity_of(row)] = row, int(named[1])
+        places = shift_of(str(row["distribution"] or ""))
+        if row["pattern"] == "halo" and places is not None and row["ranks_per_device"] == 1:
+            shifts[identity_of(row)] = row, places
     if not shifts:
         return
     for identity, block in run_blocks(results.run):

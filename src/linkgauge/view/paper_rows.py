@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.apps.catalog import label
-from linkgauge.model.background import loads_of
-from linkgauge.model.case import DEFAULTS, MECHANISM, TASK
+from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, Loads
 from linkgauge.model.shape import json_object
 from linkgauge.plan.papers import Figure
 from linkgauge.stats.attempts import counted
@@ -116,7 +115,7 @@ class Words:
         if name == "app":
             return label(str(value)).partition(" ")[0] if value else ""
         if name == "background":
-            return f"beside {', '.join(load.case.pattern for load in loads_of(value))}" if value else "alone"
+            return f"beside {', '.join(load.case.pattern for load in Loads.of_text(value).each)}" if value else "alone"
         if value == DEFAULTS.get(name) and not isinstance(value, int):
             return ""
         if name == "clock":

@@ -20,6 +20,7 @@ from linkgauge.expect.sureness import Ends, Sureness
 from linkgauge.expect.under_way import OverlapTime
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
+from linkgauge.model.worded import App
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.store.schema import IDENTITY
 from linkgauge.view.results import Results
@@ -134,7 +135,7 @@ class Prediction:
 
 
 def predictions(
-    apps: Sequence[str],
+    apps: Sequence[App],
     curves: Curves,
     measured: Run | None,
     counts: Sequence[int],
@@ -160,12 +161,12 @@ def predictions(
     found = []
     for asked in apps:
         for count in counts:
-            app = catalog.asked(asked, count).text
-            label = catalog.label(app)
+            app = catalog.asked(asked, count).app
+            label = app.label
             for transport in transports:
                 by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0,
                                on_host=on_host)  # fmt: skip
-                row = taken.get((app, count, by))
+                row = taken.get((app.text, count, by))
                 answer, reason = predicted(app, count, curves, by, cluster, slow)
                 ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
                 ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
@@ -186,7 +187,7 @@ def predictions(
 
 
 def predicted(
-    app: str, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None, slow: Costs | None = None,
+    app: App, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None, slow: Costs | None = None,
     share: Share | None = None,
 ) -> tuple[Predicted | None, str]:  # fmt: skip
     """What an application takes on so many ranks, or why that is not known."""

@@ -11,6 +11,7 @@ from typing import Any
 from linkgauge.apps import catalog
 from linkgauge.expect.curves import Curves, Faster
 from linkgauge.expect.published import CurvesOfWay, Published, Seen, Way
+from linkgauge.model.worded import App
 from linkgauge.view.predicted import predicted
 from linkgauge.view.units import time_text
 
@@ -23,7 +24,7 @@ class ByWay:
     """An application by one way. Times in ns; `time_ns` is what it communicates, `seen_ns` all that it was seen to
     take."""
 
-    app: str
+    app: App
     ranks: int
     way: Way
     taken: str  # the way that it takes then
@@ -39,14 +40,14 @@ class ByWay:
     def plain(self) -> dict[str, Any]:
         """As JSON values."""
         return {
-            "app": self.app, "ranks": self.ranks, "way": self.way.name, "words": self.way.words,
+            "app": self.app.label, "ranks": self.ranks, "way": self.way.name, "words": self.way.words,
             "predicted_ns": self.time_ns, "why_not": self.why_not, "seen_ns": self.seen_ns,
             "seen": "" if self.seen is None else self.seen.what,
         }  # fmt: skip
 
 
 def by_ways(
-    apps: Sequence[str], published: Published, beneath: Curves, counts: Sequence[int], factors: dict[str, float]
+    apps: Sequence[App], published: Published, beneath: Curves, counts: Sequence[int], factors: dict[str, float]
 ) -> list[ByWay]:
     """Each application on each number of ranks, by each way."""
     curves = {way.name: Faster(CurvesOfWay(way, beneath), factors) for way in published.ways}
@@ -54,13 +55,12 @@ def by_ways(
     for asked, count in itertools.product(apps, counts):
         file = catalog.asked(asked, count).file
         for way in published.ways:
-            words = [f"{key}={value}" for key, value in way.settings.items() if key in file.parameters]
-            head, brace, body = asked.partition(" {")
-            app = catalog.asked(f"{' '.join([head, *words])}{brace}{body}", count).text
+            own = {key: value for key, value in way.settings.items() if key in file.parameters}
+            app = catalog.asked(asked.with_settings(own), count).app
             taken = published.way_of(app, way)
             answer, why = predicted(app, count, curves[taken.name], taken.mechanism)
             ns = None if answer is None else answer.time_ns
-            found.append(ByWay(catalog.label(app), count, way, taken.name, ns, why, published.seen_of(app, count)))
+            found.append(ByWay(app, count, way, taken.name, ns, why, published.seen_of(app, count)))
     return found
 
 
@@ -69,7 +69,7 @@ def order(found: Sequence[ByWay]) -> tuple[int, int, int]:
     they were seen, of how many that differ there, and how many were seen alike."""
     right = differ = alike = 0
     for a, b in itertools.combinations(found, 2):
-        if (a.app.partition(" ")[0], a.ranks) != (b.app.partition(" ")[0], b.ranks) or a.seen is not b.seen:
+        if (a.app.name, a.ranks) != (b.app.name, b.ranks) or a.seen is not b.seen:
             continue
         if a.time_ns is None or b.time_ns is None or a.seen_ns is None or b.seen_ns is None or a.taken == b.taken:
             continue
@@ -100,9 +100,9 @@ def print_by_ways(found: Sequence[ByWay], published: Published) -> None:
     for one in found:
         if one.time_ns is None:
             continue
-        base = next((b for b in found if (b.seen, b.ranks, b.way.name, b.app.partition(" ")[0]) == (
-            one.seen, one.ranks, last, one.app.partition(" ")[0])), None)  # fmt: skip
-        cells = [one.app, str(one.ranks), one.way.name, time_text(one.time_ns),
+        base = next((b for b in found if (b.seen, b.ranks, b.way.name, b.app.name) == (
+            one.seen, one.ranks, last, one.app.name)), None)  # fmt: skip
+        cells = [one.app.label, str(one.ranks), one.way.name, time_text(one.time_ns),
                  _more(one.time_ns, None if base is None else base.time_ns)]  # fmt: skip
         if seen:
             told = one.seen_ns

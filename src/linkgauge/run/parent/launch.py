@@ -16,7 +16,6 @@ from typing import Any
 from linkgauge.children import MOST_OUTPUT_BYTES, why_too_long
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.files import why_nothing_starts
-from linkgauge.model.background import own_launches
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment
@@ -28,7 +27,7 @@ from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.watch import LaunchWatch, Trouble
 from linkgauge.run.wire import evidence, token
 from linkgauge.run.wire.heartbeat import PID, HeartbeatFile
-from linkgauge.run.wire.kept_samples import FirstEnd, loads_within, stuck_load
+from linkgauge.run.wire.kept_samples import FirstEnd, stuck_load
 from linkgauge.run.wire.node_beats import NodeBeats, place_of
 from linkgauge.run.wire.spec import CaseEntry, WorkerSpec
 from linkgauge.store.journal import Record
@@ -110,7 +109,7 @@ class Launch:
         except OSError as error:
             raise EnvironmentLackingError(f"cannot make {spec.heartbeat}: {error.strerror}") from None
         self._other_nodes: NodeBeats | None = None
-        self._has_loads = any(loads_within(entry.case) for entry in spec.cases)
+        self._has_loads = any(entry.case.background.within for entry in spec.cases)
         self._first_end = FirstEnd()
 
     def stop(self) -> None:
@@ -177,7 +176,7 @@ class Launch:
             launcher_args=self._settings.launcher_args,
             hosts=self._settings.hosts,
             others_stay=self._has_loads,
-            beside=bool(self._spec.load) or any(own_launches(entry.case) for entry in self._spec.cases),
+            beside=bool(self._spec.load) or any(entry.case.background.own_launches for entry in self._spec.cases),
         )
         launcher = launcher_for(self._mpi)
         environment = {**package_environment(), **launcher.environment(request), **request.env}

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.model.background import MPI_SAME, LoadCase, own_launches, written
-from linkgauge.model.case import Case
+from linkgauge.model.background import MPI_SAME
+from linkgauge.model.case import Case, LoadCase
 from linkgauge.plan.launches import LaunchSettings, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.parent.launch import Launch, LaunchEnd
@@ -154,8 +154,8 @@ class LoadLaunches:
     def begin(self, case: Case) -> None:
         """Start the loads of a case that has begun."""
         self._over()
-        for number, load in own_launches(case):
-            key, words = (case.case_key, number), written((load,))
+        for number, load in case.background.own_launches:
+            key, words = (case.case_key, number), load.text
             self._keys.append(key)
             told = {"number": number, "case_key": case.case_key, "pace": dataclasses.asdict(load.pace), "words": words}
             # It goes on for as long as the measured case may, of whose time its own limits are made.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
-from linkgauge.model.background import MPI_SAME, own_launches, with_libraries
+from linkgauge.model.background import MPI_SAME, WrittenLoads
 from linkgauge.model.case import Case
 from linkgauge.model.dimension import Value
 from linkgauge.model.runtimes import RUNTIMES
@@ -83,21 +83,18 @@ def _with_loads_libraries(plan: Plan, known: dict[str, MpiInstallation]) -> Plan
             known.setdefault(one.name, one)
         return one.name
 
-    def named(texts: Iterable[Value]) -> tuple[Value, ...]:
-        return tuple(with_libraries(str(text), name_of) for text in texts)
+    def named(values: Iterable[Value]) -> tuple[Value, ...]:
+        return tuple(one.with_libraries(name_of) if isinstance(one, WrittenLoads) else one for one in values)
 
-    jobs = {name: tuple(map(str, named(texts))) for name, texts in plan.jobs.items()}
     cases = tuple(
-        dataclasses.replace(table, values={**table.values, "background": named(table.values["background"])})
-        if "background" in table.values
-        else table
+        dataclasses.replace(table, values={name: named(values) for name, values in table.values.items()})
         for table in plan.cases
     )
-    return dataclasses.replace(plan, jobs=jobs, cases=cases)
+    return dataclasses.replace(plan, cases=cases)
 
 
 def _libraries_of_loads(cases: Iterable[Case]) -> set[str]:
-    return {load.mpi for case in cases for _, load in own_launches(case)} - {MPI_SAME}
+    return {load.mpi for case in cases for _, load in case.background.own_launches} - {MPI_SAME}
 
 
 def _mpis_or_threads(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan, dict[str, MpiInstallation], str]:

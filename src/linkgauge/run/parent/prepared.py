@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import RunFolderError, UsageError
-from linkgauge.model.background import loads_of
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import MAX_SIZE_BYTES
@@ -125,7 +124,7 @@ class Pending:
         """The first of the hosts that are `gone` which an entry has ranks on; empty where it has on none."""
         settings = self.planned.settings
         places = tuple(dict.fromkeys(settings.devices))
-        jobs = (entry.case, *(load.case for load in loads_of(entry.case.background)))
+        jobs = (entry.case, *(load.case for load in entry.case.background.each))
         hosts = (
             settings.hosts[places.index(one) * len(settings.hosts) // len(places)]
             for job in jobs
@@ -246,23 +245,22 @@ def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
 
 _NUMBER = whole(0, (1 << 31) - 1)
 _DIMENSIONS = {
-    **{name: DIMENSIONS[name].stored for name in Case("", "", 0, 0, (0,)).dimensions() if name in DIMENSIONS},
+    **{name: one.stored for name, one in DIMENSIONS.items()},
     "devices": each(_NUMBER, least=1),
     "devices_per_node": _NUMBER,
     "settings": text,
     "size_asked": whole(FULL, MAX_SIZE_BYTES),
 }
-_case_dimensions = table(_DIMENSIONS, needed=_DIMENSIONS.keys() - LATER_DIMENSIONS.keys())
+_case_dimensions = table(_DIMENSIONS, needed=[name for name in _DIMENSIONS if name not in LATER_DIMENSIONS])
 
 
 def _stored_case(value: Any, at: str) -> Case:
     case = Case.from_dimensions(_case_dimensions(value, at))
     if case.ranks != value["ranks"]:
         raise MisshapenError(f"{at} has {value['ranks']} ranks on {case.ranks} devices: expected as many")
-    for word in case.settings.split():
-        name, mark, content = word.partition("=")
-        if not mark or not safe_variable(name, content):
-            raise MisshapenError(f"{at}: '{word}' is no setting that a stored plan may have")
+    for name, content in case.settings.pairs:
+        if not safe_variable(name, content):
+            raise MisshapenError(f"{at}: '{name}={content}' is no setting that a stored plan may have")
     return case
 
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
-from linkgauge.apps.catalog import label
 from linkgauge.model.background import beside_text
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
@@ -29,10 +28,10 @@ def case_text(case: Case, shown: Mapping[str, str] | None = None) -> str:
     transport = (shown or {}).get(case.transport, case.transport) + (f"/{case.variant}" if case.variant else "")
     if PATTERNS[case.pattern].scripted:
         collectives = f" collectives={case.collectives}" if case.collectives else ""
-        return f"{transport}{collectives} {label(case.app)} {devices}"
+        return f"{transport}{collectives} {case.app.label} {devices}"
     size = "full" if case.size_asked == FULL else format_size(case.size_asked)
     pattern = f"{case.pattern} {case.distribution}" if case.distribution else case.pattern
-    return f"{transport} {pattern} {size} {devices}{beside_text(case.background, shown)}"
+    return f"{transport} {pattern} {size} {devices}{beside_text(case.background.text, shown)}"
 
 
 @dataclasses.dataclass

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError
-from linkgauge.model.background import LoadCase, own_launches
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, LoadCase
 from linkgauge.model.transports import shown_names
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.environment import shown
@@ -389,7 +388,7 @@ class Runner:
 
     def _load_launches(self, one: Pending) -> LoadLaunches | None:
         """What starts the loads of a launch's cases that are launches of their own; None where there are none."""
-        loads = [load for entry in one.entries.values() for _, load in own_launches(entry.case)]
+        loads = [load for entry in one.entries.values() for _, load in entry.case.background.own_launches]
         if not loads:
             return None
         for load in loads:  # nodes are looked at now, not while the case waits

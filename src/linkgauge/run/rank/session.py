@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.model.background import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
@@ -147,10 +146,8 @@ class CoreSession:
             if not load["failure"]:
                 lines.tell(outcome.observations)
             return dataclasses.replace(outcome, observations=[])
-        here = [number for number, one in enumerate(loads_of(case.background), 1) if not one.mpi]
-        number = here[load["number"] - 1]
-        words = written(loads_of(case.background)[number - 1 : number])
-        return self._load_outcome({**load, "number": number}, words, case, number)
+        number, one = case.background.within[load["number"] - 1]
+        return self._load_outcome({**load, "number": number}, one.text, case, number)
 
     def _load_outcome(self, load: dict[str, Any], words: str, case: Case, job: int = 0) -> RankOutcome:
         """What became of a load on one of its ranks; the first of them tells how it went on. `job`: of `case`."""

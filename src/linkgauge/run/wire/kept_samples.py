@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linkgauge.model.background import loads_of, written
 from linkgauge.model.case import Case
 from linkgauge.run.machine import processes
 from linkgauge.run.wire import heartbeat as beat
@@ -36,18 +35,13 @@ _SAMPLE = np.dtype([  # core/measure/sampler.h, Sample
     ("lane", "<i2"), ("phase", "|u1"), ("clock", "|u1")])  # fmt: skip
 
 
-def loads_within(case: Case) -> list[int]:
-    """The numbers of a case's loads that are jobs of its own launch."""
-    return [number for number, load in enumerate(loads_of(case.background), 1) if not load.mpi]
-
-
 class KeptSamples:
     """A rank's file of the case in hand, as the core takes it."""
 
     def __init__(self, spec: WorkerSpec, case: Case, rank: int) -> None:
         """Make it, where the rank is of the measured job and loads are beside it; where it cannot be, none is kept."""
         self._file = -1
-        if loads_within(case) and rank in job_ranks(case, spec.devices)[0]:
+        if case.background.within and rank in job_ranks(case, spec.devices)[0]:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             with contextlib.suppress(OSError):
                 self._file = os.open(_path(spec, rank), flags, 0o600)
@@ -191,8 +185,7 @@ def told_as_the_loads(end: LaunchEnd, spec: WorkerSpec, oversubscribed: bool) ->
     number = 0 if entry is None else load_to_blame(end, entry.case, spec.devices)
     if entry is None or not number:
         return end
-    words = written(loads_of(entry.case.background)[number - 1 : number])
-    reason = f"load {number} ({words}): {end.reason}"
+    reason = f"load {number} ({entry.case.background.each[number - 1].text}): {end.reason}"
     outcomes = _kept(spec, entry.case)
     if outcomes:
         outcomes[0].reason = reason

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.background import own_launches
 from linkgauge.model.case import Case
 from linkgauge.model.shape import each, label, number, parsed, table
 from linkgauge.run.wire.door import Door, say_hello
@@ -172,7 +171,7 @@ class Lines:
         if spec.load:
             self._pace, self._numbers, key, end = spec.load["pace"], [spec.load["number"]], spec.load["case_key"], LOAD
         else:
-            self._numbers, key, end = [number for number, _ in own_launches(case)], case.case_key, MEASURED
+            self._numbers, key, end = [number for number, _ in case.background.own_launches], case.case_key, MEASURED
         if self._numbers and rank == job_ranks(case, spec.devices)[0][0]:
             self._sockets = [_connected(spec.lines, spec.token, key, number, end) for number in self._numbers]
             if self._pace:

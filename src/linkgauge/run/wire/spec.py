@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.background import loads_of, own_launches
-from linkgauge.model.case import CORE_NAMES, Case
+from linkgauge.model.case import CORE_NAMES, NAMING_DEVICES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
@@ -175,7 +174,7 @@ def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
             raise UsageError(f"a case takes {place + 1} ranks of device {device}, its launch has {len(ranks)}")
         return ranks[place]
 
-    loads = (() if load.mpi else load.case.devices for load in loads_of(case.background))
+    loads = (() if load.mpi else load.case.devices for load in case.background.each)
     return [[taken(device) for device in devices] for devices in (case.devices, *loads)]
 
 
@@ -197,7 +196,7 @@ def core_case(case: Case, rank_devices: tuple[int, ...], seed: int, rank: int = 
     measured, *others = job_ranks(case, rank_devices)
     loads = [
         {"case": _core_job(load.case, ranks, seed, case.on_its_node), "pace": dataclasses.asdict(load.pace)}
-        for load, ranks in zip(loads_of(case.background), others, strict=True)
+        for load, ranks in zip(case.background.each, others, strict=True)
         if not load.mpi
     ]
     made = {**_core_job(case, measured, seed, case.on_its_node), **({"loads": loads} if loads else {})}
@@ -217,10 +216,11 @@ def _core_job(case: Case, ranks: list[int], seed: int, own: Callable[[int], int]
         return {"numa_node": node, "write_combined": case.write_combined, "huge_pages": case.huge_pages,
                 "fabric_handle": case.handles == "fabric"}  # fmt: skip
 
+    plain = case.dimensions()
     return {
-        **{name: getattr(case, field) for field, name in CORE_NAMES.items()},
+        **{name: plain[field] for field, name in CORE_NAMES.items()},
         "devices": [own(device) for device in case.devices],
-        **{name: own(getattr(case, name)) for name in ("via", "source_device", "target_device")},
+        **{name: own(getattr(case, name)) for name in NAMING_DEVICES},
         "rank_list": ranks,
         "source_options": options(case.source_node),
         "target_options": options(case.target_node),
@@ -241,7 +241,7 @@ def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
     """Whether a node's ranks, and on host devices the threads of their streams, are more than the cores there."""
     threads = 2 if spec.runtime == "host" and not TRANSPORTS[case.transport].own_way else 1
     ranks = [rank for job in job_ranks(case, spec.devices) for rank in job]
-    others = 0 if spec.node_of else sum(load.case.ranks for _, load in own_launches(case))
+    others = 0 if spec.node_of else sum(load.case.ranks for _, load in case.background.own_launches)
     for node, cores in enumerate(spec.node_cores or (spec.available_cores,)):
         here = [rank for rank in ranks if not spec.node_of or spec.node_of[rank] == node]
         if (len(here) + others) * threads > cores:

@@ -6,15 +6,19 @@ import argparse
 import shutil
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-from . import links, outputs, pages, reference
+import linkgauge
+
+from . import links, outputs, pages, reading, reference
 
 ROOT = outputs.DOCS.parent
 OUT = ROOT / "build" / "docs"
+_OF_SPHINX = (".buildinfo", "objects.inv")
 _ORDER = ("index", "tutorials", "how-to", "reference", "explanation", "results", "contributing")
 
 
@@ -33,11 +37,22 @@ BESIDE: tuple[Callable[[Path], None], ...] = (write_text_of_all_pages,)
 """What else is made beside the pages, each given the folder of the site: a maker of man pages is a further entry."""
 
 
+def pack(html: Path, folder: Path) -> Path:
+    """The site as one file for machines without a network, in a folder of its own name."""
+    name = f"linkgauge-docs-{linkgauge.__version__}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(path for path in html.rglob("*") if path.is_file() and path.name not in _OF_SPHINX):
+            archive.write(path, f"{name}/{path.relative_to(html)}")
+    return folder / f"{name}.zip"
+
+
 def main() -> int:
-    """Exit status 1 where a page warns, an output is not the approved one, or a link leads nowhere."""
+    """Exit status 1: a page warns, an output is not the approved one, a link leads nowhere or an answer is too far."""
     parser = argparse.ArgumentParser(prog="lg docs", description=__doc__)
     parser.add_argument("--approve", action="store_true", help="take changed outputs of commands as right")
     parser.add_argument("--external", action="store_true", help="check links to other sites too, by the network")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write the site there as one zip file")
     asked = parser.parse_args()
     begin = time.monotonic()
     pages.APPROVING = asked.approve
@@ -55,13 +70,15 @@ def main() -> int:
     if status == 0:
         for make in BESIDE:
             make(html)
-        if broken := links.broken(html):
-            print("\n".join(broken), file=sys.stderr)
+        if wrong := links.broken(html) + reading.too_far(html):
+            print("\n".join(wrong), file=sys.stderr)
             status = 1
     if status == 0:
         words_written = len((html / "llms.txt").read_text(encoding="utf-8").split())
         print(f"{html / 'index.html'}: {len(pages.EXPANDED)} pages, {words_written} words, "
               f"{time.monotonic() - begin:.0f} s")  # fmt: skip
+        if asked.pack:
+            print(pack(html, asked.pack))
     return status
 
 

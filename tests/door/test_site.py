@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import pydoc
 import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import click
 import pytest
 from _site import commands, links, outputs, pages, reference
 
 import linkgauge
+from linkgauge.app.demo import copy_stored
 from linkgauge.doctor import check as doctor
 from linkgauge.errors import Exit
 from linkgauge.expect.rules import RULES as LIMITS
@@ -32,11 +33,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Set by Linkgauge for its own processes, or asked of other programs' environments: no user sets them.
 OWN_VARIABLES = {"MPI4PY_LIBMPI", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}
-EXAMPLES = (
-    "linkgauge", "linkgauge.store.run", "linkgauge.model.case", "linkgauge.stats.summary", "linkgauge.expect.of_case",
-    "linkgauge.findings", "linkgauge.plan.plan_file", "linkgauge.plan.builtin", "linkgauge.system.catalog",
-)  # fmt: skip
-
 
 def reference_text() -> dict[str, str]:
     return {path.stem: pages.expand(path.stem, path.read_text(), None) for path in (DOCS / "reference").glob("*.md")}
@@ -101,6 +97,92 @@ def test_every_variable_that_is_read_is_on_its_page() -> None:
     assert not lacking(text, found)
 
 
+# Of other programs: their settings, calls, tests and files; and names that the program joins from parts.
+OTHERS_NAMES = {
+    "MPI_THREAD_MULTIPLE", "MPI_Sendrecv", "PCI_BUS_ID", "device_to_device_bidirectional_memcpy_write_ce", "xgmi_error",
+    "to_pandas", "posting_time", "message_time", "nic_sent_priority_3", "make_NAME_transport",
+}  # fmt: skip
+NAME = re.compile(r"(?<![\w./-])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?![\w/.])")
+
+
+def vocabulary() -> set[str]:
+    """The words of the program's texts but docstrings, of its files, and the names that it gives fields and functions.
+
+    Those of the tests' own tools too, for contributors.
+    """
+    found: set[str] = set()
+    for path in [*(ROOT / "src" / "linkgauge").rglob("*.py"), *(ROOT / "tests").glob("*.py")]:
+        tree = ast.parse(path.read_text())
+        described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
+                found.update(re.findall(r"\w+", node.value))
+            elif isinstance(node, ast.keyword):
+                found.add(node.arg or "")
+            elif isinstance(node, ast.AnnAssign):
+                found.add(ast.unparse(node.target))
+            elif isinstance(node, ast.FunctionDef):
+                found.add(node.name)
+    for path in (ROOT / "src" / "linkgauge").rglob("*.toml"):
+        found.update(re.findall(r"\w+", path.read_text()))
+    for path in [*(ROOT / "core").rglob("*.cpp"), *(ROOT / "core").rglob("*.h")]:
+        text = re.sub(r"//.*", "", path.read_text())
+        found.update(re.findall(r"\w+", text if path.suffix == ".h" else " ".join(re.findall(r'"[^"\n]*"', text))))
+    return found
+
+
+def spans(path: Path) -> list[str]:
+    """What a page marks as code within its text."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL))
+
+
+def test_every_name_on_a_page_is_one_of_the_program() -> None:
+    """Keys, columns, rules, findings, variables and metrics; flags and commands are of test_named_commands."""
+    known = vocabulary() | OTHERS_NAMES
+    unknown = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in [ROOT / "README.md", *DOCS.rglob("*.md")]
+        if "results" not in path.parts
+        for span in spans(path)
+        for name in NAME.findall(span)
+        if name not in known
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def first_column(page: str, heading: str) -> set[str]:
+    """The names in the first column of a page's tables with this heading, each on its own."""
+    text = (DOCS / "reference" / page).read_text()
+    tables = re.findall(rf"^\| {heading} \|.*\n\|[ -:|]*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert tables
+    rows = [row.split("|")[1] for table in tables for row in table.splitlines()]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`|(\d+)", row) for name in name if name}
+
+
+def test_pages_written_by_hand_name_no_status_or_variable_that_there_is_not() -> None:
+    assert first_column("statuses.md", "status") == {*STATUSES}
+    assert first_column("statuses.md", "exit status") == {str(one.value) for one in Exit}
+    sources = " ".join(path.read_text() for room in ("src/linkgauge", "core") for path in (ROOT / room).rglob("*.*")
+                       if path.suffix in (".py", ".toml", ".cpp", ".h"))  # fmt: skip
+    named = first_column("environment.md", "variable")
+    assert len(named) > 20
+    assert [name for name in named if not re.search(rf"\b{name.rstrip('*')}", sources)] == []
+
+
+def test_every_path_that_a_page_names_is_there() -> None:
+    """Paths of sources stand as from the checkout, the package, the core, or the page's own folder."""
+    pages_with_paths = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "core").rglob("*.md")]
+    lost = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in pages_with_paths
+        if path.name != "CHANGELOG.md"
+        for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)+(?:\.(?:py|h|cpp|sh|toml|md)|/))`", path.read_text())
+        if not any((room / name).exists() for room in (ROOT, ROOT / "src/linkgauge", ROOT / "core", path.parent))
+        and not re.search("NAME|PAGE|TARGET", name)
+    ]
+    assert not lost, "\n".join(lost)
+
+
 def test_every_finding_says_what_to_do() -> None:
     text = reference.PARTS["finding-rules"]()
     for rule in FINDING_RULES:
@@ -114,13 +196,19 @@ def test_a_formula_that_no_pattern_is_known_to_have_is_an_error() -> None:
         reference.formula(lambda m, n, w: PATTERNS["pingpong"].bytes_total(m, n, w) + 1)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+API = re.findall(r"auto(?:function|class):: ([\w.]+)", (DOCS / "reference" / "python.md").read_text())
+
+
+@pytest.mark.parametrize("name", API)
 def test_the_examples_of_the_python_api_are_true(name: str) -> None:
-    module: ModuleType = importlib.import_module(name)
+    """Each function and class of the page has one, which runs on what `linkgauge demo` writes."""
+    shown = pydoc.locate(name)
+    tests = doctest.DocTestFinder(recurse=False).find(shown, name, importlib.import_module(shown.__module__))
     with outputs.workplace():
-        result = doctest.testmod(module)
-    assert result.attempted > 0
-    assert result.failed == 0
+        copy_stored(Path("linkgauge-demo"))
+        results = [doctest.DocTestRunner().run(one) for one in tests]
+    assert sum(one.attempted for one in results) > 0
+    assert sum(one.failed for one in results) == 0
 
 
 def test_stored_runs_are_small_and_name_nobody() -> None:

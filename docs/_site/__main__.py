@@ -6,19 +6,15 @@ import argparse
 import shutil
 import sys
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-import linkgauge
-
-from . import links, outputs, pages, reading, reference
+from . import links, outputs, packed, pages, reading, reference
 
 ROOT = outputs.DOCS.parent
 OUT = ROOT / "build" / "docs"
-_OF_SPHINX = (".buildinfo", "objects.inv")
 _ORDER = ("index", "tutorials", "how-to", "reference", "explanation", "results", "contributing")
 
 
@@ -35,16 +31,6 @@ def write_text_of_all_pages(html: Path) -> None:
 
 BESIDE: tuple[Callable[[Path], None], ...] = (write_text_of_all_pages,)
 """What else is made beside the pages, each given the folder of the site: a maker of man pages is a further entry."""
-
-
-def pack(html: Path, folder: Path) -> Path:
-    """The site as one file for machines without a network, in a folder of its own name."""
-    name = f"linkgauge-docs-{linkgauge.__version__}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(folder / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(path for path in html.rglob("*") if path.is_file() and path.name not in _OF_SPHINX):
-            archive.write(path, f"{name}/{path.relative_to(html)}")
-    return folder / f"{name}.zip"
 
 
 def main() -> int:
@@ -78,7 +64,7 @@ def main() -> int:
         print(f"{html / 'index.html'}: {len(pages.EXPANDED)} pages, {words_written} words, "
               f"{time.monotonic() - begin:.0f} s")  # fmt: skip
         if asked.pack:
-            print(pack(html, asked.pack))
+            print(packed.pack(html, asked.pack))
     return status
 
 

@@ -21,7 +21,7 @@ FIRST = (
     "first-run", "first-gpu-node", "pandas",
     "install", "accept-a-node", "find-the-slow-node", "slow-allreduce", "choose-a-mechanism", "between-nodes",
     "containers",
-    "reading-the-numbers", "limits", "timing",
+    "reading-the-numbers", "timing",
     "commands", "set-up", "add-a-finding", "add-a-transport",
 )  # fmt: skip
 """Pages that stand first in their folder's contents, in this order; the others follow by name."""

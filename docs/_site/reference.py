@@ -243,10 +243,9 @@ def questions() -> str:
     """How far each reader goes to each answer, as it was and as it is; docs/results/readers.md says what is counted."""
     figures = ("clicks_before", "words_before", "clicks", "words")
     rows = [
-        (row["reader"], row["question"], row["path"].replace(" ", ", "), *(row[name] or "not found" for name in figures))
-        for row in reading.questions()
+        (row["reader"], row["question"], *(row[name] or "not found" for name in figures)) for row in reading.questions()
     ]
-    heading = ("reader", "question", "pages", "clicks before", "words before", "clicks", "words")
+    heading = ("reader", "question", "clicks before", "words before", "clicks", "words")
     return table(heading, rows)
 
 

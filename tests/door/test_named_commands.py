@@ -29,9 +29,9 @@ PAGES = [
 # Flags of programs that are not ours: whose.
 OTHERS = {
     "--showtopo": "rocm-smi's",
-    **dict.fromkeys(("--all", "--newest", "--approve", "--external"), "./lg's"),
+    **dict.fromkeys(("--all", "--newest", "--approve", "--external", "--pack"), "./lg's"),
     **dict.fromkeys(("--faults", "--durations"), "pytest's, by ./lg test"),
-    **dict.fromkeys(("--count", "--seconds", "--differences", "--slurm", "--loudest", "--seeds",
+    **dict.fromkeys(("--count", "--seconds", "--differences", "--slurm", "--loudest", "--seeds", "--calibrate",
                      "--without", "--missed", "--only", "--near"),
                     "of this checkout's tests and tools"),
     **dict.fromkeys(("--build", "--test-dir", "--prefix"), "CMake's, CTest's, and of configure scripts"),

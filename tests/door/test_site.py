@@ -8,31 +8,36 @@ import importlib
 import pydoc
 import re
 import tarfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
-from _site import commands, links, outputs, pages, reference
+import tomli
+from _site import commands, links, outputs, packed, pages, reading, reference
 
 import linkgauge
 from linkgauge.app.demo import copy_stored
+from linkgauge.apps.step_file import step_file_of
 from linkgauge.doctor import check as doctor
 from linkgauge.errors import Exit
 from linkgauge.expect.rules import RULES as LIMITS
 from linkgauge.findings.rules import RULES as FINDING_RULES
+from linkgauge.judge.requirements import read_rules
 from linkgauge.model.case import DIMENSIONS, STATUSES
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan import builtin, plan_file
 from linkgauge.stats.summary import summary_schema
 from linkgauge.store import schema
-from linkgauge.system import shipped
+from linkgauge.system import from_toml, shipped
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Set by Linkgauge for its own processes, or asked of other programs' environments: no user sets them.
 OWN_VARIABLES = {"MPI4PY_LIBMPI", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}
+
 
 def reference_text() -> dict[str, str]:
     return {path.stem: pages.expand(path.stem, path.read_text(), None) for path in (DOCS / "reference").glob("*.md")}
@@ -169,6 +174,49 @@ def test_pages_written_by_hand_name_no_status_or_variable_that_there_is_not() ->
     assert [name for name in named if not re.search(rf"\b{name.rstrip('*')}", sources)] == []
 
 
+def fences(kind: str) -> list[tuple[str, str]]:
+    """The page and the text of each listing of a kind, but of the results, which are of their day."""
+    return [
+        (path.stem, text)
+        for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+        if "results" not in path.parts
+        for text in re.findall(rf"^```{kind}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+
+READERS: tuple[tuple[str, Callable[[str], object]], ...] = (
+    ("[[rule]]", lambda text: read_rules(written(text))),
+    ("[[step]]", lambda text: step_file_of(tomli.loads(text), "example")),
+    ("[[device]]", lambda text: from_toml(text, "example")),
+    ("[figure.", lambda text: None),  # of tests/plan/test_plan_file.py
+    ("[[case]]", lambda text: plan_file.parse_plan(text, "example", "example")),
+)
+
+
+def written(text: str) -> Path:
+    Path("example.toml").write_text(text)
+    return Path("example.toml")
+
+
+@pytest.mark.parametrize(("page", "text"), fences("toml"))
+def test_every_file_that_a_page_shows_is_read(
+    page: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    next(read for table, read in READERS if table in text)(text)
+
+
+def test_every_query_that_a_page_shows_runs() -> None:
+    query = r'(?:linkgauge|\./lg) query \S+ ("[^"]+")'
+    asked = [sql for _, text in fences("(?:console|sh)") for sql in re.findall(query, text)]
+    assert len(asked) >= 3
+    with outputs.workplace():
+        copy_stored(Path("linkgauge-demo"))
+        for sql in asked:
+            text, status = outputs.of_command(f"query linkgauge-demo {sql}")
+            assert status == 0, text
+
+
 def test_every_path_that_a_page_names_is_there() -> None:
     """Paths of sources stand as from the checkout, the package, the core, or the page's own folder."""
     pages_with_paths = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "core").rglob("*.md")]
@@ -276,3 +324,51 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
 
 def test_the_citation_is_of_this_version() -> None:
     assert f"\nversion: {linkgauge.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_clicks_and_words_up_to_an_answer_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(
+        '<nav>not read</nav><article><p>one <b>tw</b>o</p><p>three <a href="b.html#here">four</a> five</p></article>'
+    )
+    (tmp_path / "b.html").write_text(
+        '<article><p>not read</p><h1 id="here">six<a class="headerlink" href="#here">sign</a></h1>'
+        "<pre><b>seven</b> eight</pre><p>nine</p></article>"
+    )
+    assert reading.read(tmp_path, "index b#here", "seven eight") == (1, 4 + 3)
+    with pytest.raises(ValueError, match=r"no link to c on index\.html"):
+        reading.read(tmp_path, "index c", "nine")
+    with pytest.raises(ValueError, match="no 'not read' on b#here"):
+        reading.read(tmp_path, "index b#here", "not read")
+
+
+def test_four_readers_ask_and_each_answer_is_within_the_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = reading.questions()
+    by_reader = {row["reader"]: [row for row in rows if row["path"].startswith("index")] for row in rows}
+    assert len(by_reader) == 4
+    assert min(map(len, by_reader.values())) >= 3
+    assert [row for row in rows if int(row["clicks"]) > 3 or int(row["words"]) > 600] == []
+    monkeypatch.setattr(reading, "QUESTIONS", tmp_path / "asked.csv")
+    reading.QUESTIONS.write_text("question,path,answer\nnear?,index,end\nfar?,index,far end\nnone?,index,lost\n")
+    (tmp_path / "index.html").write_text(f"<article><p>end</p><p>{'word ' * 600} far end</p></article>")
+    assert reading.too_far(tmp_path) == [
+        "far?: 0 clicks and 603 words; at most 3, 600",
+        "none?: no 'lost' on index",
+    ]
+
+
+def test_the_packed_site_has_every_file_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "html" / "how-to").mkdir(parents=True)
+    for name in ("index.html", "how-to/a.html", "objects.inv"):
+        (tmp_path / "html" / name).write_text(name)
+    made = packed.pack(tmp_path / "html", tmp_path / "wheelhouse")
+    name = f"linkgauge-docs-{linkgauge.__version__}"
+    assert made.name == f"{name}.zip"
+    with zipfile.ZipFile(made) as archive:
+        assert archive.namelist() == [f"{name}/how-to/a.html", f"{name}/index.html"]
+
+
+def test_a_page_can_be_a_file_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "DOCS", tmp_path / "docs")
+    (tmp_path / "FILE.md").write_text("# Title\n\n[a](docs/how-to/a.md#b), [c](lg), [d](docs/data/d.json)\n")
+    text = pages.expand("folder/page", "```{source} FILE.md\n```\n", None)
+    assert text == "\n[a](../how-to/a.md#b), c, d\n\n"

@@ -31,7 +31,7 @@ OTHERS = {
     "--showtopo": "rocm-smi's",
     **dict.fromkeys(("--all", "--newest", "--approve", "--external", "--pack"), "./lg's"),
     **dict.fromkeys(("--faults", "--durations"), "pytest's, by ./lg test"),
-    **dict.fromkeys(("--count", "--seconds", "--differences", "--slurm", "--loudest", "--seeds", "--calibrate",
+    **dict.fromkeys(("--count", "--seconds", "--differences", "--slurm", "--loudest", "--seeds",
                      "--without", "--missed", "--only", "--near"),
                     "of this checkout's tests and tools"),
     **dict.fromkeys(("--build", "--test-dir", "--prefix"), "CMake's, CTest's, and of configure scripts"),

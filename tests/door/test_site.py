@@ -84,7 +84,8 @@ def test_every_command_and_option_is_on_the_page_of_commands() -> None:
 def variables() -> Iterator[str]:
     """The environment variables that the sources look up by name."""
     for path in sorted((ROOT / "src" / "linkgauge").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "environ" in text or "getenv" in text else ():
             call = isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv")
             if call or (isinstance(node, ast.Subscript) and ast.unparse(node.value) == "os.environ"):
                 name = node.args[0] if isinstance(node, ast.Call) else node.slice  # type: ignore[attr-defined]
@@ -167,11 +168,14 @@ def first_column(page: str, heading: str) -> set[str]:
 def test_pages_written_by_hand_name_no_status_or_variable_that_there_is_not() -> None:
     assert first_column("statuses.md", "status") == {*STATUSES}
     assert first_column("statuses.md", "exit status") == {str(one.value) for one in Exit}
-    sources = " ".join(path.read_text() for room in ("src/linkgauge", "core") for path in (ROOT / room).rglob("*.*")
-                       if path.suffix in (".py", ".toml", ".cpp", ".h"))  # fmt: skip
+    words: set[str] = set()
+    for path in [*(ROOT / "src" / "linkgauge").rglob("*.*"), *(ROOT / "core").rglob("*.*")]:
+        if path.suffix in (".py", ".toml", ".cpp", ".h"):
+            words.update(re.findall("[A-Z][A-Z0-9_]+", path.read_text()))
     named = first_column("environment.md", "variable")
     assert len(named) > 20
-    assert [name for name in named if not re.search(rf"\b{name.rstrip('*')}", sources)] == []
+    groups = {name for name in named if name.endswith("*") and any(map(re.compile(name).match, words))}
+    assert named - groups <= words
 
 
 def fences(kind: str) -> list[tuple[str, str]]:

@@ -128,6 +128,7 @@ def main() -> None:
         f"{len(list(folder.glob('*.whl')))} wheels, {total / 1e6:.0f} MB, for {architecture} with glibc 2.{GLIBC_MINOR}"
     )
     print(f"and Python 3.{sys.version_info.minor}: pip install --no-index --find-links {folder} 'linkgauge[report]'")
+    print(f"The documentation for it, as one file: ./lg docs --pack {folder}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-from . import links, outputs, pages, reference
+from . import links, outputs, packed, pages, reading, reference
 
 ROOT = outputs.DOCS.parent
 OUT = ROOT / "build" / "docs"
@@ -34,10 +34,11 @@ BESIDE: tuple[Callable[[Path], None], ...] = (write_text_of_all_pages,)
 
 
 def main() -> int:
-    """Exit status 1 where a page warns, an output is not the approved one, or a link leads nowhere."""
+    """Exit status 1: a page warns, an output is not the approved one, a link leads nowhere or an answer is too far."""
     parser = argparse.ArgumentParser(prog="lg docs", description=__doc__)
     parser.add_argument("--approve", action="store_true", help="take changed outputs of commands as right")
     parser.add_argument("--external", action="store_true", help="check links to other sites too, by the network")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="write the site there as one zip file")
     asked = parser.parse_args()
     begin = time.monotonic()
     pages.APPROVING = asked.approve
@@ -55,13 +56,15 @@ def main() -> int:
     if status == 0:
         for make in BESIDE:
             make(html)
-        if broken := links.broken(html):
-            print("\n".join(broken), file=sys.stderr)
+        if wrong := links.broken(html) + reading.too_far(html):
+            print("\n".join(wrong), file=sys.stderr)
             status = 1
     if status == 0:
         words_written = len((html / "llms.txt").read_text(encoding="utf-8").split())
         print(f"{html / 'index.html'}: {len(pages.EXPANDED)} pages, {words_written} words, "
               f"{time.monotonic() - begin:.0f} s")  # fmt: skip
+        if asked.pack:
+            print(packed.pack(html, asked.pack))
     return status
 
 

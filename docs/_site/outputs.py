@@ -20,6 +20,8 @@ from linkgauge.app import cli
 DOCS = Path(__file__).resolve().parents[1]
 MADE = DOCS.parent / "build" / "docs" / "static" / "made"
 RUNS = DOCS / "_runs"
+LOG = DOCS.parent / "tests" / "store" / "logs" / "all_reduce.txt"
+"""A log of nccl-tests with damaged lines, which a page imports."""
 APPROVED = DOCS / "_outputs"
 WIDTH = 100  # of a terminal, in characters
 # What a terminal, a user or a site would change of an output.
@@ -28,12 +30,13 @@ _SETTINGS = {"COLUMNS": str(WIDTH), "LINES": "50", "TZ": "UTC", "NO_COLOR": "1",
 
 @contextlib.contextmanager
 def workplace() -> Iterator[None]:
-    """Within it the current folder is a fresh one with the stored runs, and the terminal is 100 columns wide."""
+    """Within it the current folder is a fresh one with the stored runs and the log; the terminal has 100 columns."""
     before, here = dict(os.environ), Path.cwd()
     with tempfile.TemporaryDirectory(prefix="linkgauge-docs-") as folder:
         for path in sorted(RUNS.glob("*.tar.xz")):
             with tarfile.open(path) as archive:
                 archive.extractall(folder, filter="data")
+        shutil.copy(LOG, folder)
         os.environ.update(_SETTINGS)
         os.chdir(folder)
         try:

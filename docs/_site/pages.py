@@ -3,7 +3,8 @@
 `{made} NAME`: a part of the reference (reference.py). `{linkgauge} WORDS`: a command, what it prints, and the picture
 or report that it makes; its body may say `status: N`, the exit status if it is not 0, and `from: TEXT` and `lines: N`,
 to show N lines from the first with TEXT on. `{python}`: code, and what it prints; one page's code shares its names.
-`{pages} FOLDER ...`: the folders' pages as a table of contents; its body may hold `:hidden:`.
+`{pages} FOLDER ...`: the folders' pages as a table of contents; its body may hold `:hidden:`. `{source} FILE`: a
+Markdown file of the checkout, such as CONTRIBUTING.md; its links to what is no page become text.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Any
 
 from . import outputs, reference
 
-_FENCE = re.compile(r"^(```+)\{(made|linkgauge|python|pages)\} *(.*)\n((?s:.*?))^\1$", re.MULTILINE)
+_FENCE = re.compile(r"^(```+)\{(made|linkgauge|python|pages|source)\} *(.*)\n((?s:.*?))^\1$", re.MULTILINE)
 FIRST = (
     "first-run", "first-gpu-node", "pandas",
-    "accept-a-node", "find-the-slow-node", "slow-allreduce", "choose-a-mechanism", "between-nodes", "containers",
-    "reading-the-numbers", "limits", "timing",
-    "commands",
+    "install", "accept-a-node", "find-the-slow-node", "slow-allreduce", "choose-a-mechanism", "between-nodes",
+    "containers",
+    "reading-the-numbers", "timing",
+    "commands", "set-up", "add-a-finding", "add-a-transport",
 )  # fmt: skip
 """Pages that stand first in their folder's contents, in this order; the others follow by name."""
 
@@ -47,6 +49,8 @@ def expand(name: str, text: str, page: outputs.Page | None) -> str:
             return reference.PARTS[asked]()
         if kind == "pages":
             return contents(asked, body)
+        if kind == "source":
+            return _of_checkout(name, asked)
         if kind == "python":
             return _python(body, names, page)
         return _command(name, asked, body, page)
@@ -69,6 +73,18 @@ def contents(folders: str, options: str) -> str:
     ]
     lines = "\n".join(f"/{each}" for each in found)
     return f"```{{toctree}}\n:maxdepth: 1\n{options}\n{lines}\n```\n" if found else ""
+
+
+def _of_checkout(name: str, asked: str) -> str:
+    """A Markdown file of the checkout without its title, its links as the page `name` has them."""
+    text = (outputs.DOCS.parent / asked).read_text(encoding="utf-8").partition("\n")[2]
+    up = "../" * name.count("/")
+
+    def link(match: re.Match[str]) -> str:
+        words, target = match.groups()
+        return f"[{words}]({up}{target.removeprefix('docs/')})" if re.match(r"docs/[\w/.-]+\.md", target) else words
+
+    return re.sub(r"\[([^\]]+)\]\(([^)]+)\)", link, text)
 
 
 def _place(path: Path) -> tuple[int, str]:

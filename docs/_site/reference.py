@@ -25,7 +25,7 @@ from linkgauge.system import catalog, shipped
 from linkgauge.system.draw import svg
 from linkgauge.system.model import System
 
-from . import commands, finding_texts
+from . import commands, finding_texts, reading
 from .markdown import code, facts, plain, table
 
 # --- cases -----------------------------------------------------------------------------------------------------------
@@ -163,7 +163,8 @@ def _brought(name: str) -> str:
 def finding_rules() -> str:
     """Each rule and each of its findings: what is looked for, what is said, the fix."""
     known = finding_texts.texts()
-    parts = []
+    names = dict.fromkeys(name for rule in FINDING_RULES for name in rule.tells)
+    parts = ["Go to " + ", ".join(f"[{name}](#{name})" for name in names) + ".\n"]
     for rule in FINDING_RULES:
         parts.append(f"## {rule.name}\n\nLooks for {plain(rule.looks_for)}.\n")
         for name in rule.tells:
@@ -233,6 +234,16 @@ def run_tables() -> str:
     return "\n".join(parts)
 
 
+def questions() -> str:
+    """How far each reader goes to each answer, as it was and as it is; docs/results/readers.md says what is counted."""
+    figures = ("clicks_before", "words_before", "clicks", "words")
+    rows = [
+        (row["reader"], row["question"], *(row[name] or "not found" for name in figures)) for row in reading.questions()
+    ]
+    heading = ("reader", "question", "clicks before", "words before", "clicks", "words")
+    return table(heading, rows)
+
+
 def statuses() -> str:
     """The names of all statuses of a case."""
     return code(STATUSES)
@@ -286,7 +297,8 @@ PARTS: dict[str, Callable[[], str]] = {
         "commands": commands.page, "dimensions": dimensions, "patterns": patterns, "transports": transports,
         "finding-rules": finding_rules, "doctor-checks": doctor_checks, "limit-rules": limit_rules, "plans": plans,
         "plan-keys": plan_keys,
-        "run-tables": run_tables, "statuses": statuses, "exit-statuses": exit_statuses, "systems": systems,
+        "run-tables": run_tables, "questions": questions,
+        "statuses": statuses, "exit-statuses": exit_statuses, "systems": systems,
     }.items()
 }  # fmt: skip
 """What `{made} NAME` stands for, by name."""

@@ -16,7 +16,7 @@ def load(path: str | os.PathLike[str]) -> Run:
 
     RunFolderError where it is none, is truncated, or is of a version that cannot be read.
 
-    >>> run = load("h100x2")
+    >>> run = load("linkgauge-demo")
     >>> run.info["devices"]["infos"][0]["name"]
     'NVIDIA H100 80GB HBM3'
     >>> run.cases.num_rows

@@ -28,6 +28,12 @@ class Limit:
 
     `basis` says in words what the value rests on (links, path, cut), `source` where the rule comes from. `without` is
     what must not be used for it to hold, where the case may use that; None: it holds anyway.
+
+    >>> from linkgauge.expect import limits
+    >>> from linkgauge.system import load
+    >>> one = limits(load("hgx-h100-8"), {"pattern": "allreduce"})[0]
+    >>> one.rule, one.kind, one.without
+    ('allreduce_bytes', 'upper bound', 'in-network reduction')
     """
 
     rule: str

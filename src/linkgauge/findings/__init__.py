@@ -24,9 +24,9 @@ def judge(run: Run, system: System | None = None, samples: bool = True) -> list[
     stragglers).
 
     >>> import linkgauge
-    >>> found = judge(linkgauge.load("first"))
+    >>> found = judge(linkgauge.load("linkgauge-demo"))
     >>> found[0].severity, found[0].rule, found[0].confidence
-    ('loss', 'noisy', 0.9)
+    ('note', 'limiting_variables', 0.99)
     """
     from linkgauge.findings import read, rules
 

@@ -124,7 +124,11 @@ def _of(
 
 @dataclasses.dataclass(frozen=True)
 class StopRule:
-    """When to stop sampling. Every rule is bounded by `time_ns`; `duration` samples as long as that."""
+    """When to stop sampling. Every rule is bounded by `time_ns`; `duration` samples as long as that.
+
+    >>> StopRule("count", samples=100).time_ns
+    1000000000
+    """
 
     rule: Literal["count", "interval", "duration"] = field(
         default="interval", metadata=_of(Part.TIMING, Says.HOW_LONG, "Rule that ends the sampling.", one_of(STOP_RULES))

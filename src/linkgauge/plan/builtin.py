@@ -13,7 +13,11 @@ from linkgauge.plan.plan_file import read_plan
 
 
 def names() -> list[str]:
-    """Names of the built-in plans: quick, default and full first, then the rest."""
+    """Names of the built-in plans: quick, default and full first, then the rest.
+
+    >>> names()[:3]
+    ['quick', 'default', 'full']
+    """
     found = sorted({path.stem for path in FOLDER.glob("*.toml")} - {*PAPERS} | {*paper_plans()})
     first = [name for name in ("quick", "default", "full") if name in found]
     return first + [name for name in found if name not in first]

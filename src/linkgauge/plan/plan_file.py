@@ -142,7 +142,13 @@ LAUNCH: dict[str, Shape] = {
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan of a TOML file; UsageError naming the file, and the table and key that are wrong."""
+    """The plan of a TOML file; UsageError naming the file, and the table and key that are wrong.
+
+    >>> _ = Path("mine.toml").write_text('repeat = 5\\n[[case]]\\npattern = "pingpong"\\nsize = "8"')
+    >>> plan = read_plan(Path("mine.toml"))
+    >>> plan.name, plan.repeat
+    ('mine', 5)
+    """
     return plan_of_tables(read_toml(path, "a plan's TOML"), str(path), path.stem)
 
 

@@ -70,6 +70,9 @@ def summary_schema() -> pa.Schema:
 
     Times in ns per iteration, rates in bytes per second; `samples` counts what is left after the `warmup_cut` (samples
     that the stop rule's rule found to be warm-up), `effective_samples` how many independent ones these are worth.
+
+    >>> str(summary_schema().field("busbw_bytes_per_s").type)
+    'double'
     """
     return pa.schema(
         [
@@ -94,7 +97,7 @@ def summarize(run: Run) -> pa.Table:
     a status) are there with null statistics, as are those whose clock did not see them pass.
 
     >>> import linkgauge
-    >>> rows = summarize(linkgauge.load("h100x2")).to_pylist()
+    >>> rows = summarize(linkgauge.load("linkgauge-demo")).to_pylist()
     >>> allreduces = [row for row in rows if row["pattern"] == "allreduce" and row["status"] == "ok"]
     >>> best = max(allreduces, key=lambda row: row["busbw_bytes_per_s"])
     >>> best["transport"], best["size"], f"{best['busbw_bytes_per_s'] / 1e9:.0f} GB/s"

@@ -31,9 +31,11 @@ _RECORD_BYTES = 4 << 10  # about what a record takes beside its columns
 class Row:
     """One row of the cases: a case in one launch. `record` holds every column of cases.parquet by name.
 
-    >>> row = next(row for row in load("h100x2").rows() if row.case.pattern == "allreduce")
+    >>> row = next(row for row in load("linkgauge-demo").rows() if row.case.pattern == "allreduce")
     >>> row.case.transport, row.case.size, row.case.devices, row.status
     ('ccl', 1024, (0, 1), 'ok')
+    >>> row.identity == (row.case.case_key, row.launch, row.repeat, row.attempt)
+    True
     """
 
     case_key: str
@@ -57,7 +59,7 @@ class Run:
     A run in progress can be read too: what its journals hold is included. Every method raises RunFolderError, with
     one line, where the folder holds what no run writes.
 
-    >>> run = load("h100x2")
+    >>> run = load("linkgauge-demo")
     >>> run.samples.column_names[4:]
     ['rank', 'lane', 'sample', 'phase', 'scheduled_ns', 'start_ns', 'ns', 'iterations', 'clock']
     >>> {row.status for row in run.rows()} == {"ok", "skipped"}

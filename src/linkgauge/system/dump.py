@@ -14,7 +14,12 @@ FORMAT = 1
 
 
 def to_json(system: System) -> str:
-    """Return the JSON form of a system: indented, in the order of the description, ending in a newline."""
+    """Return the JSON form of a system: indented, in the order of the description, ending in a newline.
+
+    >>> from linkgauge.system import load
+    >>> json.loads(to_json(load("hgx-h100-8")))["name"]
+    'hgx-h100-8'
+    """
     return json.dumps(to_data(system), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -7,7 +7,11 @@ from importlib import resources
 
 
 def names() -> list[str]:
-    """Return the names of the described systems that the package brings, sorted."""
+    """Return the names of the described systems that the package brings, sorted.
+
+    >>> "hgx-h100-8" in names()
+    True
+    """
     folder = resources.files("linkgauge") / "systems"
     return sorted(entry.name[: -len(".toml")] for entry in folder.iterdir() if entry.name.endswith(".toml"))
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from linkgauge.expect import limits
 from linkgauge.findings.wiring import Wiring
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import parse_size
+from linkgauge.model.shape import parsed_toml
 from linkgauge.model.transports import over_host
 from linkgauge.system import System, load
 
@@ -33,7 +33,10 @@ MARK = "# Shares of published values, made by tools/accepted_shares.py of tests/
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Values of one class by size in bytes, in GB/s as the source prints them; `of` says as which quantity."""
+    """Values of one class by size, in GB/s as the source prints them; `of` says as which quantity.
+
+    `ranks` are those of one node. Values of several nodes bound the limits and give no shares, which are of one node.
+    """
 
     system: str
     source: str
@@ -48,6 +51,7 @@ class Table:
     library: str = ""
     chosen: str = ""
     healthy: bool = True
+    nodes: int = 1
 
     @property
     def of_class(self) -> tuple[str, str, str, int, str]:
@@ -58,18 +62,18 @@ class Table:
         """A printed value as the goodput of docs/definitions.md, in bytes per second."""
         traits = PATTERNS[self.pattern]
         if self.of == "busbw":
-            return value * 1e9 / float(traits.bus_factor(self.ranks))
+            return value * 1e9 / float(traits.bus_factor(self.ranks * self.nodes))
         return value * 1e9
 
     def size(self, text: str) -> int:
         """A size of nccl-tests as the size m of docs/definitions.md: of an alltoall the block."""
         total = parse_size(text)
-        return total // self.ranks if self.pattern == "alltoall" else total
+        return total // (self.ranks * self.nodes) if self.pattern == "alltoall" else total
 
 
 def tables(path: Path = TABLES) -> list[Table]:
     """Read the published values, each with its source in words."""
-    read = tomllib.loads(path.read_text(encoding="utf-8"))
+    read = parsed_toml(path.read_text(encoding="utf-8"), str(path))
     return [Table(**{**one, "source": read["sources"][one["source"]]}) for one in read["table"]]
 
 
@@ -99,7 +103,7 @@ def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
     """The entries of each system: of a class the lowest healthy value at each size."""
     classes: dict[tuple[str, str, str, int, str], list[Table]] = {}
     for table in these:
-        if table.healthy:
+        if table.healthy and table.nodes == 1:
             classes.setdefault(table.of_class, []).append(table)
     result: dict[str, list[dict[str, Any]]] = {}
     for (name, transport, pattern, ranks, algorithm), members in sorted(classes.items()):

@@ -72,7 +72,7 @@ def like(found: System, described: System) -> Likeness | None:
         return None
     mine, built = _ends_of(found), _ends_of(described)
     alone = len(mine) == 1 and not mine[0].fabric
-    if alone and not _same_memory(found, described) or _other_memory(found, described):
+    if (alone and not _same_memory(found, described)) or _other_memory(found, described):
         return None
     if not _fits(mine, built, alone):
         return None
@@ -151,7 +151,9 @@ def _same_memory(found: System, described: System) -> bool:
 
 def _other_memory(found: System, described: System) -> bool:
     """Whether devices whose memory rate is known have another one than described: another board of the same chip."""
-    mine, theirs = ({d.memory_rate.value for d in one.devices if d.memory_rate is not None} for one in (found, described))
+    mine, theirs = (
+        {d.memory_rate.value for d in one.devices if d.memory_rate is not None} for one in (found, described)
+    )
     return bool(mine and theirs) and all(abs(a / b - 1) >= _SAME_MEMORY for a in mine for b in theirs)
 
 

@@ -191,7 +191,11 @@ def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
     return max(
         entries,
         key=lambda e: (
-            e.pattern is not None, e.transport is not None, e.ranks is not None, e.algorithm is not None, e.size.value,
+            e.pattern is not None,
+            e.transport is not None,
+            e.ranks is not None,
+            e.algorithm is not None,
+            e.size.value,
             -e.share.value,
         ),
         default=None,

@@ -339,7 +339,7 @@ def _memory(q: Query) -> list[Limit]:
             memory = memories[name].name
             traffic[memory] = traffic.get(memory, 0.0) + sum(usual) / n * counted
     rates = {memory.name: memory.memory_rate.value for memory in memories.values() if memory.memory_rate is not None}
-    limits = {name: rates[name] * payload / moved for name, moved in traffic.items() if name in rates}
+    limits = {name: rates[name] * payload / moved for name, moved in traffic.items() if name in rates and moved}
     if not limits:
         return []
     name = min(limits, key=lambda key: limits[key])

@@ -246,7 +246,17 @@ def test_what_is_constructive_is_below_every_bound(system: System) -> None:
 
 
 # The largest is slow, and of those that differ in rates alone one will do. One device alone sends nothing to others.
-SAME = ("hgx-h100", "hgx-b", "hgx-a100-8-40gb", "hgx-a100-4-40gb", "dgx-a100", "frontier", "p100", "summitdev", "gh200-4")
+SAME = (
+    "hgx-h100",
+    "hgx-b",
+    "hgx-a100-8-40gb",
+    "hgx-a100-4-40gb",
+    "dgx-a100",
+    "frontier",
+    "p100",
+    "summitdev",
+    "gh200-4",
+)
 SAME += ("gb200", "gb300-tray", "gb300-nvl72", "mi32", "mi35", "l40s", "rtx-pro", "gaudi2", "gh200-1")
 DISTINCT = [n for n in nodes() if not n.startswith(SAME)]
 

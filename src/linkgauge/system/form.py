@@ -313,8 +313,15 @@ def _base(said: dict[str, Any], base: Mapping[str, Any]) -> None:
 
 
 def _sourced(other: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The entries of a kind, each with its file's source where it states none."""
-    return [{"source": other["source"], **entry} if "source" in other else entry for entry in other.get(key, [])]
+    """The entries of a kind, their sources in full: short names may stand for others in the file that takes them."""
+    known = other.get("sources", {})
+
+    def full(said: dict[str, Any]) -> dict[str, Any]:
+        inside = {name: full(value) if isinstance(value, dict) else value for name, value in said.items()}
+        return {**inside, "source": known.get(said["source"], said["source"])} if "source" in said else inside
+
+    default = {"source": other["source"]} if "source" in other else {}
+    return [full({**default, **entry}) for entry in other.get(key, [])]
 
 
 def _with_source(entry: Mapping[str, Any], source: str | None) -> dict[str, Any]:

@@ -246,6 +246,8 @@ def test_switch_with_and_without_in_network_reduction() -> None:
         }
         for variant in ("", "put", "signal", "device", "collective", "device+collective")
     }
+    usual = library.pop("payload_share")  # what was published of NCCL
+    assert usual.value_bytes_per_s == pytest.approx(273e9, rel=0.02)
     for own in ("collective", "device+collective"):
         assert nvshmem.pop(own) == library
     ucx = {c.rule: c for c in limits(system, {"pattern": "allreduce", "transport": "ucx"})}

@@ -245,8 +245,29 @@ def test_what_is_constructive_is_below_every_bound(system: System) -> None:
                 assert value <= min(bounds) * (1 + 1e-9), (pattern, rule)
 
 
-# The largest is slow, and of those that differ in rates alone one will do.
-DISTINCT = [n for n in nodes() if not n.startswith(("gb200", "hgx-h100", "frontier", "p100", "summitdev"))]
+# The largest is slow, and of those that differ in rates alone one will do. One device alone sends nothing to others.
+SAME = (
+    "hgx-h100",
+    "hgx-b",
+    "hgx-a100-8-40gb",
+    "hgx-a100-4-40gb",
+    "dgx-a100",
+    "frontier",
+    "p100",
+    "summitdev",
+    "gh200-4",
+)
+SAME += ("gb200", "gb300-tray", "gb300-nvl72", "mi32", "mi35", "l40s", "rtx-pro", "gaudi2", "gh200-1")
+DISTINCT = [n for n in nodes() if not n.startswith(SAME)]
+
+
+@pytest.mark.parametrize("transport", [None, "ccl", "staging", "mpi"])
+def test_one_device_alone_has_limits_of_its_memory(transport: str | None) -> None:
+    for pattern in COLLECTIVES:
+        if PATTERNS[pattern].why_not(1, 1, 0):
+            continue
+        found = limits(systems.load("gh200-1"), {"pattern": pattern, "transport": transport})
+        assert all((one.value_bytes_per_s or 0.0) > 0 for one in found), pattern
 
 
 @pytest.mark.parametrize("name", DISTINCT)

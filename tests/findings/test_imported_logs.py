@@ -35,11 +35,17 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
 def test_by_a_systems_wires_a_quarter_of_what_is_usual_falls_short(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
-    # At 40 % of the limit or more it passes, on which no PASS rests: without a known share that says too little.
+    # At 40 % of the limit or more it passes, on which no PASS rests: without a known share that says too little. So of a machine with
+    # the links of HGX H100 of which no share of an allreduce is known.
+    system = tmp_path / "unknown.toml"
+    system.write_text(
+        'name = "unknown"\nsource = "test"\nbased_on = "hgx-h100-8"\n[[device]]\nname = "gpu0..7"\nmodel = "GPU"\n'
+        '[[accepted]]\nkind = "pcie"\nshare = 0.8\n'
+    )
     for name, status in (("sound", 3), ("quarter", 1)):
         (folder := tmp_path / name).mkdir()
         run = run_of(folder, name)
-        got, text = said(capsys, "check", run, how, "hgx-h100-8", "--json")
+        got, text = said(capsys, "check", run, how, system, "--json")
         verdicts = [one for one in json.loads(text)["verdicts"] if one["source"] == "its limits"]
         assert got == status
         # Of 450 GB/s that a port carries, since a switch may reduce.

@@ -15,7 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.system import Link, from_toml, units
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
-from linkgauge.system.model import LINK_KINDS, TOPOLOGIES
+from linkgauge.system.model import LINK_KINDS, TOPOLOGIES, most_particular
 
 GOOD = """
 name = "small"
@@ -246,3 +246,50 @@ def test_shares_by_size_are_one_entry_each() -> None:
         (1 << 20, 0.5, "measured"),
         (1 << 30, 0.9, "measured"),
     ]
+
+
+BASED = """
+name = "mine"
+source = "my own data sheet"
+based_on = "hgx-a100-8"
+[[device]]
+name = "gpu0..7"
+model = "A100 of mine"
+memory_rate = "1 TB/s"
+"""
+
+
+def test_a_description_may_be_based_on_another() -> None:
+    base, mine = systems.load("hgx-a100-8"), from_toml(BASED)
+    assert mine.links == base.links
+    assert [node.name for node in mine.nodes] == [node.name for node in base.nodes]
+    assert (mine.devices[0].model, mine.devices[0].memory_bytes) == ("A100 of mine", base.devices[0].memory_bytes)
+    rate = mine.devices[0].memory_rate
+    assert rate is not None
+    assert (rate.value, rate.source) == (1e12, "my own data sheet")
+    assert not mine.accepted  # they are of the other machine, until accepted_of says so
+    assert from_toml('accepted_of = "hgx-a100-8"\n' + BASED).accepted == base.accepted
+    own = from_toml(BASED + '[[link]]\nkind = "pcie"\na = "gpu0"\nb = "cpu0"\n')
+    assert [(link.a, link.b) for link in own.links] == [("gpu0", "cpu0")]
+    assert len(own.nodes) == len(base.nodes)
+    two_deep = systems.load("mi355x-8")
+    assert two_deep.devices[0].cache_bytes == systems.load("mi300x-8").devices[0].cache_bytes
+    assert two_deep.links == systems.load("mi350x-8").links  # with the sources of that file, not of its own names
+    for wrong in ("nowhere", "mine"):
+        with pytest.raises(UsageError) as caught:
+            from_toml(BASED.replace("hgx-a100-8", wrong), "mine.toml")
+        assert str(caught.value) == f"mine.toml: based_on: '{wrong}' is no other described system"
+
+
+def test_a_share_of_an_algorithm_is_of_cases_that_ask_for_it() -> None:
+    system = systems.load("hgx-h200-8")
+
+    def share(ranks: int, algorithm: str = "") -> float:
+        case = ("ccl", "allreduce", 1 << 33, ranks, algorithm)
+        found = most_particular(entry for entry in system.accepted if entry.fits(*case))
+        assert found is not None
+        assert found.origin == "publication"
+        return found.share.value
+
+    assert share(8, "RING") == share(8, "ring") > share(8)
+    assert share(5) < share(6) < share(7) < share(8)  # NVLink SHARP is used better by more devices

@@ -43,10 +43,17 @@ def found(data: dict[str, Any]) -> System:
     return from_json(json.dumps(data), "here")
 
 
-# A tray is a part of its rack.
-ALIKE = {name: {"frontier", "lumi-g"} for name in ("frontier", "lumi-g")} | {
-    "gb200-tray": {"gb200-tray", "gb200-nvl72"}
-}
+# Machines whose devices are joined alike: they differ in hosts, PCIe switches or NICs, which a part of a machine, or a
+# virtual one, does not show.
+JOINED_ALIKE = (
+    {"frontier", "lumi-g"}, {"alps", "gh200-4"}, {"dgx-a100", "hgx-a100-8"}, {"hgx-a100-4-40gb", "leonardo-booster"},
+    {"l40s-8", "l40s-8-switched"}, {"rtx4090-8", "rtx4090-8-switched"}, {"rtx-pro-6000-8", "rtx-pro-6000-8-switched"},
+)  # fmt: skip
+# A tray is a part of its rack, and one device alone of any machine of such devices.
+PART_OF = {
+    "gb200-tray": {"gb200-nvl36", "gb200-nvl72"}, "gb200-nvl36": {"gb200-nvl72"}, "gb300-tray": {"gb300-nvl72"},
+    "gh200-1": {"alps", "gh200-2", "gh200-4"},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", nodes())
@@ -54,11 +61,12 @@ def test_every_description_is_like_itself_and_no_other(name: str) -> None:
     system = systems.load(name)
     likeness = described_like(system)
     assert likeness is not None
-    assert likeness.system.name in (ALIKE.get(name, {name}) if name != "gb200-tray" else {name})
+    alike = next((names for names in JOINED_ALIKE if name in names), {name})
+    assert likeness.system.name in alike
     assert not likeness.part
     assert likeness.differences == ()
     others = {other for other in nodes() if like(system, systems.load(other)) is not None}
-    assert others == ALIKE.get(name, {name})
+    assert others == alike | PART_OF.get(name, set())
 
 
 @pytest.mark.parametrize(("name", "node"), [("dgx-h100-superpod", "hgx-h100-8"), ("gb200-nvl72-cluster", "gb200-tray")])
@@ -85,12 +93,12 @@ def test_one_device_alone_is_like_one_whose_memory_is_as_fast() -> None:
     data = h200(1, links=1, model="NVIDIA H100 80GB HBM3")
     del data["switch"], data["link"][1:]
     assert described_like(found(data)) is None  # its memory's rate is not known
-    for rate, is_like in ((3.352e12, True), (2.039e12, False), (3.938e12, False)):
+    for rate, kind in ((3.352e12, "hgx-h100-"), (2.039e12, ""), (3.938e12, "h100-nvl-2")):
         data["device"][0]["memory_rate"] = {"value": rate, "unit": "B/s", "provenance": "discovered", "source": "NVML"}
         likeness = described_like(found(data))
-        assert (likeness is not None) == is_like
+        assert (likeness is not None) == bool(kind)
         if likeness is not None:
-            assert likeness.system.name.startswith("hgx-h100")
+            assert likeness.system.name.startswith(kind)
             assert likeness.differences == ()
             assert likeness.words.startswith("one of its ")
     two = h200(2, model="NVIDIA H100 80GB HBM3")

@@ -17,6 +17,9 @@ from linkgauge.system.units import show_rate
 
 IN_NETWORK, MULTICAST = "in-network reduction", "multicast"
 _ALONE = "repeated by devices alone"
+# By version of NVLink, of 5 to 8 devices and messages of a GiB and more (rule allreduce_nvls_seen).
+_NVLS_SEEN = {"4": 0.68, "5": 0.60}
+_NVLS_MOST, _NVLS_LEAST_BYTES = 8, 1 << 30
 _NEVER_REACHED = ("injection", "allreduce_cut", "allreduce_bytes")
 
 
@@ -237,6 +240,7 @@ def _constructive(q: Query) -> list[Limit]:
             with contextlib.suppress(flows.TooLargeError):
                 trees = flows.allreduce_trees(graph, names, in_network=True)
                 result.append(limit("allreduce_in_network", trees, what))
+            result.extend(_nvls(q, graph))
         if phases is not None:
             result.append(limit("reduce_scatter_allgather", phases, words))
     k = len(names)
@@ -259,6 +263,26 @@ def _constructive(q: Query) -> list[Limit]:
     if q.pattern == "allreduce" and _full_mesh(graph, q):
         sent = min(graph.out_rate(name) for name in names)
         result.append(limit("sc24_direct_trees", sent, "every device to every other directly"))
+    return result
+
+
+def _nvls(q: Query, graph: Wires) -> list[Limit]:
+    """Return what NVLink SHARP allows an allreduce whose devices are joined by its switches alone, and what is usual.
+
+    A sum goes back to the device that asks for it, which then writes it to all: not from the switch to all at once, as
+    `allreduce_in_network` supposes.
+    """
+    able = graph.multicast & graph.reduction
+    if len(q.names) != q.ranks or any((tail in q.names) and head not in able for tail, head in graph.arcs):
+        return []
+    n, port = q.ranks, min(min(graph.out_rate(name), graph.in_rate(name)) for name in q.names)
+    value = port * n / (n + 1)
+    words = f"{show_rate(port)} of a port for m (1 + 1/{n}) bytes each way"
+    result = [limit("allreduce_nvls", value, words)]
+    versions = {link.version for name in q.names for link in q.system.links_of(name) if link.kind == "nvlink"}
+    share = _NVLS_SEEN.get(next(iter(versions)) or "") if len(versions) == 1 else None
+    if share is not None and 2 < n <= _NVLS_MOST and (q.size_bytes or _NVLS_LEAST_BYTES) >= _NVLS_LEAST_BYTES:
+        result.append(limit("allreduce_nvls_seen", value * share, f"{share:.0%} of allreduce_nvls"))
     return result
 
 
@@ -315,7 +339,7 @@ def _memory(q: Query) -> list[Limit]:
             memory = memories[name].name
             traffic[memory] = traffic.get(memory, 0.0) + sum(usual) / n * counted
     rates = {memory.name: memory.memory_rate.value for memory in memories.values() if memory.memory_rate is not None}
-    limits = {name: rates[name] * payload / moved for name, moved in traffic.items() if name in rates}
+    limits = {name: rates[name] * payload / moved for name, moved in traffic.items() if name in rates and moved}
     if not limits:
         return []
     name = min(limits, key=lambda key: limits[key])

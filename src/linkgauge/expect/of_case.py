@@ -224,7 +224,9 @@ def _share(q: Query, link: Link) -> Figure | None:
         provenance = link.data_rate.provenance if link.data_rate is not None else "described"
         return Figure(payload / (payload + _TLP_OVERHEAD_BYTES), "1", provenance, RULES["payload_share"].source)
     entry = most_particular(
-        e for e in q.system.accepted if e.kind == link.kind and e.fits(q.transport, q.pattern, q.size_bytes, q.ranks)
+        e
+        for e in q.system.accepted
+        if e.kind == link.kind and e.fits(q.transport, q.pattern, q.size_bytes, q.ranks, q.algorithm)
     )
     return None if entry is None else entry.share
 

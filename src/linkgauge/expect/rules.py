@@ -258,6 +258,22 @@ _TABLE = (
         "Only where the library uses multicast and reduction (NVLS); beyond 4 such switches not the best.",
     ),
     Rule(
+        "allreduce_nvls",
+        "achievable schedule",
+        "allreduce",
+        "B n / (n + 1), B the least port: each device takes its block's sum from the switches and gives it to all",
+        "NVIDIA NVLink SHARP (multimem reads and writes): m (1 + 1 / n) bytes leave and enter each of n ports",
+        "One rank a device, and links to switches alone that repeat and add, as NVLS uses them.",
+    ),
+    Rule(
+        "allreduce_nvls_seen",
+        "typical",
+        "allreduce",
+        "0.68 (NVLink 4) or 0.60 (NVLink 5) of allreduce_nvls",
+        "stas00/ml-engineering 744d01e, network/README.md: 5 to 8 H200 and 6 to 8 B200, 8 GiB, within 2 %",
+        "Large messages, up to 8 devices; racks reach less. Of few devices the library takes its ring instead.",
+    ),
+    Rule(
         "reduce_scatter_allgather",
         "achievable schedule",
         "allreduce",

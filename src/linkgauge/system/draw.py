@@ -23,6 +23,7 @@ _LINK_COLORS = {
     "nvlink": "#4d8c16",
     "sli": "#4d8c16",
     "xgmi": "#c2410c",
+    "roce": "#b45309",
     "infinity_fabric": "#d97757",
     "pcie": "#3b6fb5",
     "c2c": "#0f766e",

@@ -38,8 +38,10 @@ from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import units
 from linkgauge.system.dump import FORMAT
 from linkgauge.system.model import (
+    ALGORITHMS,
     LINK_KINDS,
     NODE_KINDS,
+    ORIGINS,
     PROVENANCES,
     TOPOLOGIES,
     Accepted,
@@ -140,7 +142,8 @@ _ENTRIES: dict[str, Shape] = {
     "cap": only({"rate": _RATE, **_ABOUT}, ("transport", "rate")),
     "accepted": only(
         {"kind": one_of(LINK_KINDS), "share": _SHARE, "size": _SIZE, "shares": _by_size, "ranks": whole(1),
-         "provenance": one_of(PROVENANCES), **_ABOUT},
+         "provenance": one_of(PROVENANCES), "origin": one_of(ORIGINS), "algorithm": one_of(ALGORITHMS),
+         "library": plain, "date": plain, **_ABOUT},
         ("kind",),
     ),
 }  # fmt: skip
@@ -151,10 +154,11 @@ _NETWORK = table(
 )
 _SYSTEM = only(
     {"format": whole(FORMAT, FORMAT), "name": label, "title": plain, "source": plain, "sources": mapping(plain, plain),
-     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, "node_of": plain,
+     "network": _NETWORK, "notes": each(plain), "accepted_of": plain, "node_of": plain, "based_on": plain,
      **dict.fromkeys(_ENTRIES, tables)},
     ("name",),
 )  # fmt: skip
+_OF_ACCEPTED = ("kind", "transport", "pattern", "ranks", "algorithm", "library", "date", "origin", "note")
 _NAMED_BY = {"published": "rule", "cap": "transport", "accepted": "kind"}  # the others by their name
 
 
@@ -166,7 +170,7 @@ class _Reader:
 
     def __init__(self, data: Mapping[str, Any], place: str) -> None:
         self.place = place
-        self.data = _with_node_of(checked(data, _SYSTEM, place), place)
+        self.data = _with_others(checked(data, _SYSTEM, place), place)
         self.sources = self.data.get("sources", {})
         self.counts = dict.fromkeys(_MOST, 0)
 
@@ -264,22 +268,71 @@ def _other(said: Mapping[str, Any], key: str, place: str) -> str:
     return name
 
 
-def _with_node_of(said: dict[str, Any], place: str) -> dict[str, Any]:
-    """The description with what `node_of` names: a described system's entries, before those of its own.
+def _with_others(said: dict[str, Any], place: str, under: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The description with the entries of those that `based_on` and `node_of` name.
 
-    Its sources and its file's source come with them, so that each figure keeps where it comes from.
+    Their sources and their files' source come with them, so that each figure keeps where it comes from. `under` are the
+    descriptions that are being read, whose names may not come again.
     """
-    if "node_of" not in said:
-        return said
-    name = _other(said, "node_of", place)
-    other = parsed_toml(text_of(name), f"{name}.toml")
-    if "node_of" in other:
-        raise UsageError(f"{place}: node_of: {name!r} is itself of another system's nodes")
-    said["sources"] = {**other.get("sources", {}), **said.get("sources", {})}
-    for key in _ENTRIES:
-        entries = [{"source": other["source"], **entry} if "source" in other else entry for entry in other.get(key, [])]
-        said[key] = [*entries, *said.get(key, [])]
+    if "based_on" in said:
+        _base(said, _whole(said, "based_on", place, under))
+    if "node_of" in said:
+        other = _whole(said, "node_of", place, under)
+        if "node_of" in other:
+            raise UsageError(f"{place}: node_of: {said['node_of']!r} is itself of another system's nodes")
+        said["sources"] = {**other.get("sources", {}), **said.get("sources", {})}
+        if "accepted_of" in other:
+            said.setdefault("accepted_of", other["accepted_of"])
+        for key in _ENTRIES:
+            said[key] = [*_sourced(other, key), *said.get(key, [])]
     return said
+
+
+def _whole(said: Mapping[str, Any], key: str, place: str, under: tuple[str, ...]) -> dict[str, Any]:
+    """The entries of the described system that a key names, with those of the one that it is based on."""
+    name = _other(said, key, place)
+    if name in under:
+        raise UsageError(f"{place}: {key}: {name!r} is based on this description")
+    other = parsed_toml(text_of(name), f"{name}.toml")
+    return _with_others(other, f"{name}.toml", (*under, said["name"])) if "based_on" in other else other
+
+
+def _base(said: dict[str, Any], base: Mapping[str, Any]) -> None:
+    """Put the nodes and links of a base under a description's own.
+
+    A node of the same name as one of the base adds to it and replaces figures of it. Links of its own replace all links
+    of the base. Shares, published figures and the network are not taken over: they are of one machine.
+    """
+    said["sources"] = {**base.get("sources", {}), **said.get("sources", {})}
+    for kind in NODE_KINDS:
+        own = {entry.get("name"): _with_source(entry, said.get("source")) for entry in said.get(kind, [])}
+        said[kind] = [{**entry, **own.pop(entry["name"], {})} for entry in _sourced(base, kind)]
+        said[kind] += list(own.values())
+    for kind in ("link", "cap"):
+        said[kind] = said.get(kind) or _sourced(base, kind)
+
+
+def _sourced(other: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The entries of a kind, their sources in full: short names may stand for others in the file that takes them."""
+    known = other.get("sources", {})
+
+    def full(said: dict[str, Any]) -> dict[str, Any]:
+        inside = {name: full(value) if isinstance(value, dict) else value for name, value in said.items()}
+        return {**inside, "source": known.get(said["source"], said["source"])} if "source" in said else inside
+
+    default = {"source": other["source"]} if "source" in other else {}
+    return [full({**default, **entry}) for entry in other.get(key, [])]
+
+
+def _with_source(entry: Mapping[str, Any], source: str | None) -> dict[str, Any]:
+    """An entry whose figures each state a source, so that they keep it beside figures of another file."""
+    named = entry.get("source", source)
+    figures = {
+        key: {"source": named, **(value if isinstance(value, dict) else {"value": value})}
+        for key, value in entry.items()
+        if key in _NODE_FIGURES and named is not None
+    }
+    return {**entry, **figures}
 
 
 def refuse_twice(system: System, place: str) -> None:
@@ -414,9 +467,10 @@ def _accepted(reader: _Reader) -> Iterator[Accepted]:
         if ("shares" in entry) == ("share" in entry) or {"shares", "size"} <= entry.keys():
             raise reader.fail(where, "needs a share (with its size), or shares by size")
         by_size: list[Any] = entry["shares"] if "shares" in entry else [(entry.get("size", _FROM_SIZE), entry["share"])]
-        same = {key: entry[key] for key in ("kind", "transport", "pattern", "ranks", "note") if key in entry}
+        same = {key: entry[key] for key in _OF_ACCEPTED if key in entry}
         for least, of in by_size:
             size, share = reader.figure(where, "size", least, entry), reader.figure(where, "share", of, entry)
+            same.setdefault("origin", "here" if share.provenance == "measured" else "publication")
             yield Accepted(size=size, share=share, **same)
 
 

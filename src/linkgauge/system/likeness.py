@@ -2,9 +2,10 @@
 
 A machine is like a description where its devices are the same chip (H200, MI250X), are no more, and are joined as
 there: by the same kind and version of link at the same rate, to each other or to switches, and to hosts by the same
-kind. It may be a part of it (4 devices of 8), and have fewer links than there, up to half: those that are missing are
-what a check should find, and are told as differences. One device alone, of which no link to others is to be seen, is
-like one of a description whose memory is as fast.
+kind. Devices whose memory has another rate than described are another board. A machine may be a part of a description
+(4 devices of 8), and have fewer links than there, up to half: those that are missing are what a check should find, and
+are told as differences. One device alone, of which no link to others is to be seen, is like one of a description whose
+memory is as fast.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from linkgauge.system.model import Link, System, is_fabric
 from linkgauge.system.shipped import nodes
 
-_CHIP = re.compile(r"[A-Z]{0,2}\d{3,4}[A-Z]?")
+_CHIP = re.compile(r"[A-Z]{0,2}\d{2,4}[A-Z]?")
 _SAME_RATE = 0.02
 _SAME_MEMORY = 0.1  # data sheets round; a chip's other boards differ by more (H100: 2.0, 3.35 and 3.9 TB/s)
 
@@ -71,7 +72,7 @@ def like(found: System, described: System) -> Likeness | None:
         return None
     mine, built = _ends_of(found), _ends_of(described)
     alone = len(mine) == 1 and not mine[0].fabric
-    if alone and not _same_memory(found, described):
+    if (alone and not _same_memory(found, described)) or _other_memory(found, described):
         return None
     if not _fits(mine, built, alone):
         return None
@@ -146,6 +147,14 @@ def _same_memory(found: System, described: System) -> bool:
     """Whether all memory rates that are known, of both, are about the same, and one of each is."""
     rates = [[d.memory_rate.value for d in one.devices if d.memory_rate is not None] for one in (found, described)]
     return all(rates) and all(abs(mine / theirs - 1) < _SAME_MEMORY for mine in rates[0] for theirs in rates[1])
+
+
+def _other_memory(found: System, described: System) -> bool:
+    """Whether devices whose memory rate is known have another one than described: another board of the same chip."""
+    mine, theirs = (
+        {d.memory_rate.value for d in one.devices if d.memory_rate is not None} for one in (found, described)
+    )
+    return bool(mine and theirs) and all(abs(a / b - 1) >= _SAME_MEMORY for a in mine for b in theirs)
 
 
 def _fits(mine: list[_Ends], built: list[_Ends], alone: bool) -> bool:

@@ -18,9 +18,14 @@ from linkgauge.system.remembered import Remembering
 
 PROVENANCES = ("discovered", "described", "measured")
 NODE_KINDS = ("device", "host", "switch", "nic")
-FABRIC_KINDS = ("nvlink", "xgmi", "sli")
+FABRIC_KINDS = ("nvlink", "xgmi", "sli", "roce")
 """Kinds of link between devices that peer access uses (when both ends are devices or switches)."""
 LINK_KINDS = (*FABRIC_KINDS, "pcie", "c2c", "infinity_fabric", "upi", "xbus", "memory", "internal")
+ORIGINS = ("here", "publication", "bar")
+"""How an accepted share was obtained: measured by this project, a published measurement, or the bar of a maker or an
+operator."""
+ALGORITHMS = ("ring", "tree", "nvls", "nvlstree", "direct")
+"""Algorithms of collective libraries that a share may be of."""
 TOPOLOGIES = ("dragonfly", "dragonfly+", "fat_tree", "torus", "unknown")
 
 
@@ -149,8 +154,10 @@ class Accepted:
     """The share of a link kind's data rate that a source saw there, by which a new machine is judged on its first day.
 
     `kind` is a link kind, or `memory`: the share is of half of a device's memory rate then. Without a transport,
-    pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds. `check` asks for
-    a little less than this share (docs/reference/check.md).
+    pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds. `algorithm`: it
+    is about cases that ask the library for this one; without it, about those that leave the choice to the library.
+    `library` (a range of versions), `date` and `origin` say what was measured when and how. `check` asks for a little
+    less than this share (docs/reference/check.md).
     """
 
     kind: str
@@ -159,23 +166,38 @@ class Accepted:
     transport: str | None = None
     pattern: str | None = None
     ranks: int | None = None
+    algorithm: str | None = None
+    library: str | None = None
+    date: str | None = None
+    origin: str | None = None
     note: str | None = None
 
-    def fits(self, transport: str | None, pattern: str | None, size_bytes: int | None, ranks: int) -> bool:
+    def fits(
+        self, transport: str | None, pattern: str | None, size_bytes: int | None, ranks: int, algorithm: str = ""
+    ) -> bool:
         """Whether it is about such a case; a size that is not known is large enough."""
         return (
             self.transport in (None, transport)
             and self.pattern in (None, pattern)
             and self.ranks in (None, ranks)
+            and self.algorithm in (None, algorithm.lower())
             and (size_bytes is None or size_bytes >= self.size.value)
         )
 
 
 def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
-    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks, the largest size."""
+    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks, the algorithm, the
+    largest size; of two sources the one that saw less."""
     return max(
         entries,
-        key=lambda e: (e.pattern is not None, e.transport is not None, e.ranks is not None, e.size.value),
+        key=lambda e: (
+            e.pattern is not None,
+            e.transport is not None,
+            e.ranks is not None,
+            e.algorithm is not None,
+            e.size.value,
+            -e.share.value,
+        ),
         default=None,
     )
 

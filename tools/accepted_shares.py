@@ -1,0 +1,189 @@
+"""Turn published measurements (tests/expect/published.toml) into the [[accepted]] shares of the described systems.
+
+    python tools/accepted_shares.py          write the entries into src/linkgauge/systems/*.toml
+    python tools/accepted_shares.py --check  say which files would change, and fail if one would
+
+A share is the lowest healthy published value of its class (system, transport, pattern, ranks, algorithm) at its size,
+over what the links of the description allow. The bar of a maker or an operator is taken where nobody published a
+measurement of that class.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from linkgauge.expect import limits
+from linkgauge.findings.wiring import Wiring
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import parse_size
+from linkgauge.model.shape import parsed_toml
+from linkgauge.model.transports import over_host
+from linkgauge.system import System, load
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLES = ROOT / "tests" / "expect" / "published.toml"
+SYSTEMS = ROOT / "src" / "linkgauge" / "systems"
+MARK = "# Shares of published values, made by tools/accepted_shares.py of tests/expect/published.toml.\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Values of one class by size, in GB/s as the source prints them; `of` says as which quantity.
+
+    `ranks` are those of one node. Values of several nodes bound the limits and give no shares, which are of one node.
+    """
+
+    system: str
+    source: str
+    date: str
+    transport: str
+    pattern: str
+    ranks: int
+    of: str
+    values: Mapping[str, float]
+    origin: str = "publication"
+    algorithm: str = ""
+    library: str = ""
+    chosen: str = ""
+    healthy: bool = True
+    nodes: int = 1
+
+    @property
+    def of_class(self) -> tuple[str, str, str, int, str]:
+        """What values must share to be compared."""
+        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm)
+
+    def goodput(self, value: float) -> float:
+        """A printed value as the goodput of docs/definitions.md, in bytes per second."""
+        traits = PATTERNS[self.pattern]
+        if self.of == "busbw":
+            return value * 1e9 / float(traits.bus_factor(self.ranks * self.nodes))
+        return value * 1e9
+
+    def size(self, text: str) -> int:
+        """A size of nccl-tests as the size m of docs/definitions.md: of an alltoall the block."""
+        total = parse_size(text)
+        return total // (self.ranks * self.nodes) if self.pattern == "alltoall" else total
+
+
+def tables(path: Path = TABLES) -> list[Table]:
+    """Read the published values, each with its source in words."""
+    read = parsed_toml(path.read_text(encoding="utf-8"), str(path))
+    return [Table(**{**one, "source": read["sources"][one["source"]]}) for one in read["table"]]
+
+
+def nominal(system: System, table: Table, size: int) -> tuple[str, float]:
+    """The kind of link and the rate in B/s that a share of this class is of, as 'linkgauge check' takes them."""
+    traits = PATTERNS[table.pattern]
+    if traits.within_device:
+        rate = system.devices[0].memory_rate
+        assert rate is not None, system.name
+        return "memory", rate.value / 2
+    wiring = Wiring(system)
+    if traits.host_ways:
+        link = next(one for one in system.links_of(system.devices[0].name) if one.kind in ("pcie", "c2c"))
+        return link.kind, wiring.host_rates[0]
+    if traits.pair:
+        way = wiring.way(0, 1, over_host(table.transport, ""))
+        assert way is not None, system.name
+        assert way.rate is not None, system.name
+        return wiring.links(way.arcs[0], way.kind != "host")[0].kind, way.rate * traits.ways
+    case = {"pattern": table.pattern, "transport": table.transport, "devices": range(table.ranks), "size": size}
+    found = limits(system, {**case, "algorithm": table.algorithm})
+    bounds = [one.value_bytes_per_s for one in found if one.kind == "upper bound" and one.value_bytes_per_s]
+    return system.links[0].kind if table.ranks > 1 else "memory", min(bounds)
+
+
+def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
+    """The entries of each system: of a class the lowest healthy value at each size."""
+    classes: dict[tuple[str, str, str, int, str], list[Table]] = {}
+    for table in these:
+        if table.healthy and table.nodes == 1:
+            classes.setdefault(table.of_class, []).append(table)
+    result: dict[str, list[dict[str, Any]]] = {}
+    for (name, transport, pattern, ranks, algorithm), members in sorted(classes.items()):
+        measured = [one for one in members if one.origin == "publication"] or members
+        system = load(name)
+        lowest: dict[int, float] = {}
+        kind = ""
+        for table in measured:
+            for text, value in table.values.items():
+                size = table.size(text)
+                kind, rate = nominal(system, table, size)
+                share = table.goodput(value) / rate
+                lowest[size] = min(share, lowest.get(size, share))
+        entry = {
+            "kind": kind, "transport": transport, "pattern": pattern,
+            "ranks": ranks if PATTERNS[pattern].collective else None, "algorithm": algorithm,
+            "library": _range(one.library for one in measured), "date": _range(one.date for one in measured),
+            "origin": measured[0].origin, "source": "; ".join(dict.fromkeys(one.source for one in measured)),
+            "note": _note(measured), "shares": {_text(size): round(lowest[size], 3) for size in sorted(lowest)},
+        }  # fmt: skip
+        result.setdefault(name, []).append({key: value for key, value in entry.items() if value})
+    return result
+
+
+def _note(members: list[Table]) -> str:
+    chosen = sorted({one.chosen for one in members if one.chosen})
+    return f"the library chose {' or '.join(chosen)}" if chosen else ""
+
+
+def _range(words: Iterable[str]) -> str:
+    known = sorted({word for word in words if word})
+    return known[0] if len(known) == 1 else f"{known[0]} to {known[-1].split()[-1]}" if known else ""
+
+
+def _text(size: int) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("MB", 10**6)):
+        if size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+def written(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Entries as TOML."""
+    text = MARK
+    for entry in entries:
+        text += "\n[[accepted]]\n"
+        for key, value in entry.items():
+            if isinstance(value, dict):
+                inner = ", ".join(f'"{size}" = {share}' for size, share in value.items())
+                text += f"{key} = {{ {inner} }}\n"
+            else:
+                text += f"{key} = {value}\n" if isinstance(value, int) else f'{key} = "{value}"\n'
+    return text
+
+
+def changed() -> dict[Path, str]:
+    """The files that differ from what the published values give, with what they should hold."""
+    result = {}
+    made = shares(tables())
+    for path in sorted(SYSTEMS.glob("*.toml")):
+        old = path.read_text(encoding="utf-8")
+        own = old.partition("\n" + MARK)[0].rstrip("\n") + "\n"
+        new = own + ("\n" + written(made[path.stem]) if path.stem in made else "")
+        if new != old:
+            result[path] = new
+    return result
+
+
+def main() -> int:
+    """Write or check the files."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
+    asked = parser.parse_args()
+    files = changed()
+    for path, text in files.items():
+        print(path.relative_to(ROOT))
+        if not asked.check:
+            path.write_text(text, encoding="utf-8")
+    return int(bool(files) and asked.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

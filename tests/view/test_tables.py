@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -48,12 +49,12 @@ def test_summary_is_as_approved(rich_run: Run) -> None:
 
 def test_the_best_of_each_size_is_marked_once(rich: Results) -> None:
     for _, rows in rich.panels:
-        for size in {row["size"] for row in rows}:
-            of_size = [row for row in rows if row["size"] == size]
+        for size in {row.size for row in rows}:
+            of_size = [row for row in rows if row.size == size]
             best, near = tables.best_of(of_size)
             assert best is not None
-            assert best["median_ns"] == min(row["median_ns"] for row in of_size)
-            assert all(row["interval_low_ns"] <= best["interval_high_ns"] for row in near)
+            assert best.median_ns == min(row.median_ns for row in of_size)
+            assert all(row.interval_low_ns <= best.interval_high_ns for row in near)
             assert best not in near
 
 
@@ -115,13 +116,15 @@ def test_what_a_plan_measures_twice_stands_once(tmp_path: Path) -> None:
     make_run(tmp_path / "run", cases=[*few, *many], samples=20, time_ns=lambda case: 1e3 if case in few else 2e3)
     results = Results(linkgauge.load(tmp_path / "run"))
     assert len(results.rows) == 6
-    for row in results.rows:
-        row["effective_samples"] = 5.0 if row["stop_rule"] == "count" else 20.0
+    results.rows = [
+        dataclasses.replace(row, effective_samples=5.0 if row.case.stop.rule == "count" else 20.0)
+        for row in results.rows
+    ]
     ((_, rows),) = results.panels
-    assert [(row["size"], row["stop_rule"] == "count") for row in rows] == [(8, False), (64, False), (512, False)]
+    assert [(row.size, row.case.stop.rule == "count") for row in rows] == [(8, False), (64, False), (512, False)]
     ((_, cells),) = results.matrices
-    assert [(row["devices"], row["stop_rule"] == "count") for row in cells] == [
-        ([0, 1], False), ([0, 2], True), ([1, 0], True)
+    assert [(row.devices, row.case.stop.rule == "count") for row in cells] == [
+        ((0, 1), False), ((0, 2), True), ((1, 0), True)
     ]  # fmt: skip
 
 

@@ -111,10 +111,11 @@ def compare_command(
     for path in runs[1:]:
         kind = cast(Literal["positive", "any"], dependence)
         with uncollected():
-            found = compare_runs(first, load(path), level, margin, kind, bootstrap)
+            second = load(path)
+            found = compare_runs(first, second, level, margin, kind, bootstrap)
         compared += len(found.cases) + len(found.failed)
         if out is None:
-            plain.append({"first": str(runs[0]), "second": str(path), **dataclasses.asdict(found)})
+            plain.append({"first": str(runs[0]), "second": str(path), **found.plain(second)})
         else:
             terminal.print_comparison(out, found, (str(runs[0]), str(path)), limit)
     if form != TABLE:

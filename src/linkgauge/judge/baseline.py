@@ -23,7 +23,6 @@ from linkgauge.judge.siblings import CORES_SLOWER
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.background import on_devices
-from linkgauge.model.case import Case
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, read_json, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
 from linkgauge.stats.prediction import Prediction, predict
@@ -162,7 +161,7 @@ def check_baseline(
         else:
             unknown += 1
     verdicts = _judged(subject, baseline, known, level, margin)
-    left_out = left_out_keys(subject.facts.records().values())
+    left_out = left_out_keys(subject.facts.rows)
     spared = sum(key not in known and key[0] in left_out for key in baseline.cases)
     if spared:
         notes.append(
@@ -259,9 +258,6 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Cal
         return [], lambda measure: measure.case_key
 
     def renamed(measure: Measure) -> str:
-        record = subject.facts.records().get(measure.case_key)
-        if record is None:
-            return measure.case_key
-        return on_devices(Case.from_dimensions(dict(record)), lambda device: mapping.get(device, device)).case_key
+        return on_devices(measure.case, lambda device: mapping.get(device, device)).case_key
 
     return notes, renamed

@@ -330,10 +330,9 @@ class Case:
         )
 
     @classmethod
-    def from_dimensions(cls, dimensions: dict[str, Any]) -> Case:
+    def from_dimensions(cls, dimensions: Mapping[str, Any]) -> Case:
         """The case of a `dimensions()` result, as cases.parquet and the journal hold it. Unknown keys are ignored."""
-        known = {field.name for field in _FIELDS} - {"stop", "devices"}
-        values = {key: value for key, value in dimensions.items() if key in known}
+        values = {name: dimensions[name] for name in _PLAIN if name in dimensions}
         stop = StopRule(
             rule=dimensions["stop_rule"],
             samples=dimensions["stop_samples"],
@@ -344,6 +343,7 @@ class Case:
 
 
 _FIELDS = dataclasses.fields(Case)
+_PLAIN = tuple(field.name for field in _FIELDS if field.name not in ("stop", "devices"))
 
 
 def _saying(*kinds: Says) -> tuple[str, ...]:
@@ -398,6 +398,6 @@ def held_apart(*compared: str) -> tuple[str, ...]:
     return tuple(name for name in names if name not in compared)
 
 
-def values_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
-    """The row's values by which it is grouped, lists as tuples."""
-    return tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
+def values_of(case: Case, names: Iterable[str]) -> tuple[Any, ...]:
+    """The case's values of some dimensions: what cases are grouped by."""
+    return tuple(getattr(case, name) for name in names)

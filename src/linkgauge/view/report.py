@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkgauge.model.result import Measured
 from linkgauge.plan.curves import left_out_of
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
@@ -42,7 +43,7 @@ from linkgauge.view.report_charts import first_screen
 from linkgauge.view.results import Results, devices_text, machine_words
 from linkgauge.view.summary import sentence, verdict
 from linkgauge.view.tables import case_text, counts_line, left_out_text
-from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
+from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_unit
 from linkgauge.view.unseen import unseen_line
 
 if TYPE_CHECKING:
@@ -184,10 +185,10 @@ def _evidence(finding: Finding) -> str:
 
 
 def _wrong(page: Page, results: Results) -> None:
-    wrong = [row for row in results.others if row["status"] != "skipped"]
+    wrong = [row for row in results.others if row.status != "skipped"]
     if wrong:
         page.heading(2, "Failed cases", "wrong")
-        rows = [(row["status"], case_text(row, results), row["launch"], row["reason"] or "") for row in wrong]
+        rows = [(row.status, case_text(row, results), row.launch, row.reason) for row in wrong]
         page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
 
 
@@ -270,8 +271,8 @@ def _cases(page: Page, results: Results, unit: str) -> None:
     page.heading(2, "All cases", "cases")
     scale = RATE_UNITS[unit]
 
-    def number(name: str, factor: float) -> Callable[[Row], float | None]:
-        return lambda row: charts.short(row[name], factor)
+    def number(name: str, factor: float) -> Callable[[Measured], float | None]:
+        return lambda row: charts.short(getattr(row, name), factor)
 
     numbers = [
         *((words, number(f"{name}_ns", 1e-3)) for words, name in (
@@ -286,31 +287,31 @@ def _cases(page: Page, results: Results, unit: str) -> None:
                *((name, False) for name, _ in numbers), ("samples", False), ("launches", False), ("marks", True),
                ("key", True)]  # fmt: skip
     page.table(columns, [
-        [results.label(row), results.title(row, devices=False), " ".join(map(str, row["devices"])), row["size"],
-         *(value(row) for _, value in numbers), row["samples"], row["repeats"], marks_text(row), row["case_key"]]
+        [results.label(row), results.title(row, devices=False), " ".join(map(str, row.devices)), row.size,
+         *(value(row) for _, value in numbers), row.samples, row.repeats, marks_text(row), row.case_key]
         for row in results.rows
     ])  # fmt: skip
     page.note("Times are of one iteration, of a ping-pong the whole round trip. p99 only where enough samples bear it.")
 
 
-def marks_text(row: Row) -> str:
+def marks_text(row: Measured) -> str:
     """Return in words what a reader must know of a case: not converged, coarse, oversubscribed, not verified."""
     words = {"converged": (False, "not converged"), "coarse": (True, "coarse"),
              "oversubscribed": (True, "oversubscribed"), "verified": (False, "not verified")}  # fmt: skip
-    return ", ".join(text for name, (value, text) in words.items() if row[name] is value)
+    return ", ".join(text for name, (value, text) in words.items() if getattr(row, name) is value)
 
 
 def _skipped(page: Page, results: Results) -> None:
     page.heading(2, "Skipped", "skipped")
-    skipped = [row for row in results.others if row["status"] == "skipped" and not left_out_of(row["evidence"])]
+    skipped = [row for row in results.others if row.status == "skipped" and not left_out_of(row.evidence)]
     if left_out := left_out_text(results):
         page.note(left_out + ".")
     if not skipped:
         page.note("Nothing was skipped.")
         return
     noun = results.kinds.noun
-    rows = [(results.shown(row["transport"]), row["pattern"], row["size"],
-             devices_text(row["devices"], row["pattern"], noun), row["reason"] or "") for row in skipped]  # fmt: skip
+    rows = [(results.shown(row.transport), row.pattern, row.size,
+             devices_text(row.devices, row.pattern, noun), row.reason) for row in skipped]  # fmt: skip
     page.table([("transport", True), ("pattern", True), ("size, B", False), ("devices", True), ("reason", True)], rows)
 
 
@@ -327,11 +328,9 @@ def _machine(page: Page, run: Run) -> None:
     columns = [("launch", False), ("key", True), ("ranks", False), ("hosts", True), ("MPI", True),
                ("environment", True), ("versions", True)]  # fmt: skip
     rows = []
-    for launch in run.launches.to_pylist():
-        ranks = launch["ranks"] or []
-        hosts = ", ".join(dict.fromkeys(str(rank["host"]) for rank in ranks))
-        rows.append((launch["launch"], launch["launch_key"], len(ranks), hosts, launch["mpi"], launch["env"],
-                     launch["versions"]))  # fmt: skip
+    for launch in run.launched:
+        parts = (json.dumps(part) for part in (launch.mpi, launch.env, launch.versions))
+        rows.append((launch.launch, launch.launch_key, len(launch.ranks), ", ".join(launch.hosts), *parts))
     page.table(columns, rows)
     text = json.dumps(run.info, indent=1, default=str)
     more = "\n... cut here" if len(text) > _MAX_JSON_TEXT else ""

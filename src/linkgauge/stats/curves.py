@@ -73,10 +73,8 @@ def block_figures(rows: Iterable[Measured]) -> list[BlockFigures]:
         chosen = sorted((row for row in of_kernel if row.case.blocks > 0), key=lambda row: row.case.blocks)
         if len({row.case.blocks for row in chosen}) < LEAST_BLOCKS:
             continue
-        blocks = np.array([row.case.blocks for row in chosen], np.float64)
-        names = ("median_ns", "interval_low_ns", "interval_high_ns")
-        times, low, high = (np.array([getattr(row, name) for row in chosen], np.float64) for name in names)
-        fewest = fewest_blocks(blocks, times, low, high)
+        points = [(row.case.blocks, row.median_ns, row.interval_low_ns, row.interval_high_ns) for row in chosen]
+        fewest = fewest_blocks(*np.array(points, np.float64).T)
         if fewest is None:
             continue
         best = min(chosen, key=lambda row: row.median_ns)

@@ -147,7 +147,7 @@ def answers(results: Results, limits: Limits) -> list[TaskAnswer]:
     def place(rows: list[Measured]) -> tuple[Any, ...]:
         first = min(order[row.pattern] for row in rows)
         alone = is_pair(rows[0]) and len(set(rows[0].devices)) == 1
-        return (first, alone, len(rows[0].devices), min(row.devices for row in rows))
+        return (first, alone, rows[0].ranks, min(row.devices for row in rows))
 
     return [_answer(results, limits, kinds, rows) for rows in sorted(groups.values(), key=place)]
 

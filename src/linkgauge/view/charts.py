@@ -193,16 +193,21 @@ def chart_rows(results: Results, rows: Iterable[Measured], unit: str) -> list[di
             "size_text": size_text(row.size),
             "ranks": row.ranks,
             "samples": row.samples,
-            **{
-                name: short(getattr(row, f"{name}_ns"), half)
-                for name in ("median", "q1", "q3", "p5", "p95", "mean", "min", "max")
-            },
+            "median": short(row.median_ns, half),
+            "q1": short(row.q1_ns, half),
+            "q3": short(row.q3_ns, half),
+            "p5": short(row.p5_ns, half),
+            "p95": short(row.p95_ns, half),
+            "mean": short(row.mean_ns, half),
+            "min": short(row.min_ns, half),
+            "max": short(row.max_ns, half),
             "low": short(row.interval_low_ns, half),
             "high": short(row.interval_high_ns, half),
         }
         if row.goodput_bytes_per_s is not None:
-            for name in ("goodput", "goodput_q1", "goodput_q3"):
-                drawn[name] = short(getattr(row, f"{name}_bytes_per_s"), 1 / scale)
+            drawn["goodput"] = short(row.goodput_bytes_per_s, 1 / scale)
+            drawn["goodput_q1"] = short(row.goodput_q1_bytes_per_s, 1 / scale)
+            drawn["goodput_q3"] = short(row.goodput_q3_bytes_per_s, 1 / scale)
             drawn["bus"] = short(row.busbw_bytes_per_s, 1 / scale)
         out.append(drawn)
     return out

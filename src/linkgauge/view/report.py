@@ -271,24 +271,26 @@ def _cases(page: Page, results: Results, unit: str) -> None:
     page.heading(2, "All cases", "cases")
     scale = RATE_UNITS[unit]
 
-    def number(name: str, factor: float) -> Callable[[Measured], float | None]:
-        return lambda row: charts.short(getattr(row, name), factor)
-
-    numbers = [
-        *((words, number(f"{name}_ns", 1e-3)) for words, name in (
-            ("median, µs", "median"), ("95 % from", "interval_low"), ("to", "interval_high"), ("q1", "q1"),
-            ("q3", "q3"), ("p95", "p95"), ("p99", "p99"))),
-        (f"goodput, {unit}", number("goodput_bytes_per_s", 1 / scale)),
-        (f"algbw, {unit}", number("algbw_bytes_per_s", 1 / scale)),
-        (f"busbw, {unit}", number("busbw_bytes_per_s", 1 / scale)),
-        ("max over ranks, µs", number("max_rank_median_ns", 1e-3)),
-    ]  # fmt: skip
+    numbers: list[tuple[str, Callable[[Measured], float | None], float]] = [
+        ("median, µs", lambda row: row.median_ns, 1e-3),
+        ("95 % from", lambda row: row.interval_low_ns, 1e-3),
+        ("to", lambda row: row.interval_high_ns, 1e-3),
+        ("q1", lambda row: row.q1_ns, 1e-3),
+        ("q3", lambda row: row.q3_ns, 1e-3),
+        ("p95", lambda row: row.p95_ns, 1e-3),
+        ("p99", lambda row: row.p99_ns, 1e-3),
+        (f"goodput, {unit}", lambda row: row.goodput_bytes_per_s, 1 / scale),
+        (f"algbw, {unit}", lambda row: row.algbw_bytes_per_s, 1 / scale),
+        (f"busbw, {unit}", lambda row: row.busbw_bytes_per_s, 1 / scale),
+        ("max over ranks, µs", lambda row: row.max_rank_median_ns, 1e-3),
+    ]
     columns = [("mechanism", True), ("task", True), ("devices", True), ("size, B", False),
-               *((name, False) for name, _ in numbers), ("samples", False), ("launches", False), ("marks", True),
+               *((name, False) for name, _, _ in numbers), ("samples", False), ("launches", False), ("marks", True),
                ("key", True)]  # fmt: skip
     page.table(columns, [
         [results.label(row), results.title(row, devices=False), " ".join(map(str, row.devices)), row.size,
-         *(value(row) for _, value in numbers), row.samples, row.repeats, marks_text(row), row.case_key]
+         *(charts.short(value(row), factor) for _, value, factor in numbers), row.samples, row.repeats,
+         marks_text(row), row.case_key]
         for row in results.rows
     ])  # fmt: skip
     page.note("Times are of one iteration, of a ping-pong the whole round trip. p99 only where enough samples bear it.")
@@ -296,9 +298,13 @@ def _cases(page: Page, results: Results, unit: str) -> None:
 
 def marks_text(row: Measured) -> str:
     """Return in words what a reader must know of a case: not converged, coarse, oversubscribed, not verified."""
-    words = {"converged": (False, "not converged"), "coarse": (True, "coarse"),
-             "oversubscribed": (True, "oversubscribed"), "verified": (False, "not verified")}  # fmt: skip
-    return ", ".join(text for name, (value, text) in words.items() if getattr(row, name) is value)
+    marks = (
+        (row.converged is False, "not converged"),
+        (row.coarse is True, "coarse"),
+        (row.oversubscribed is True, "oversubscribed"),
+        (row.verified is False, "not verified"),
+    )
+    return ", ".join(text for marked, text in marks if marked)
 
 
 def _skipped(page: Page, results: Results) -> None:

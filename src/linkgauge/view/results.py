@@ -138,7 +138,7 @@ class Results:
             family = key
             if is_pair(rows[0]):
                 family = (*values_of(rows[0].case, _FAMILY), "pair")
-            elif alike_once and len(rows[0].devices) == 1:
+            elif alike_once and rows[0].ranks == 1:
                 family = (*values_of(rows[0].case, _FAMILY), self.kinds.key(rows[0]))
             families.setdefault(family, []).append(key)
         chosen: list[list[Measured]] = []
@@ -147,7 +147,7 @@ class Results:
                 keys = [max(keys, key=lambda key: (len({r.size for r in tasks[key]}), _looks_first(tasks[key][0])))]
             chosen += [tasks[key] for key in keys]
         order = {name: place for place, name in enumerate(PATTERNS)}
-        chosen.sort(key=lambda rows: (order[rows[0].pattern], len(rows[0].devices), rows[0].devices))
+        chosen.sort(key=lambda rows: (order[rows[0].pattern], rows[0].ranks, rows[0].devices))
         names = list(self.mechanisms)
         chosen = [_once(rows, lambda row: (row.size, names.index(self._mechanism(row)))) for rows in chosen]
         return [(rows[0], rows) for rows in chosen]

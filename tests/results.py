@@ -63,4 +63,4 @@ def observation_of(columns: Mapping[str, Any]) -> Observation:
 def launches_of(records: Sequence[Mapping[str, Any]]) -> list[Launch]:
     """The launches of rows of launches.parquet, of which columns may lack."""
     names = schema.schema("launches").names
-    return [run._launch({**dict.fromkeys(names), "launch": 0, **record}) for record in records]
+    return [run.launch_of({**dict.fromkeys(names), "launch": 0, **record}) for record in records]

@@ -23,7 +23,7 @@ from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
-from linkgauge.model.result import Identity, Launch, Measured, Observation, Rank, Result
+from linkgauge.model.result import Identity, Launch, Measured, Observation, OfCase, Rank, Result
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
@@ -57,7 +57,7 @@ LEAST_EFFECTIVE = 6
 
 
 @dataclasses.dataclass
-class Measure:
+class Measure(OfCase):
     """One case under one launch key, its repeats joined: what the rules compute on.
 
     Times are of one iteration, in ns. `goodput` is in bytes per second at the median, None for latency-only patterns.
@@ -105,35 +105,10 @@ class Measure:
             slowest_ns=max(row.max_ns for row in rows),
         )
 
-    @property
-    def transport(self) -> str:
-        """The case's transport."""
-        return self.case.transport
-
-    @property
-    def pattern(self) -> str:
-        """The case's pattern."""
-        return self.case.pattern
-
-    @property
-    def size(self) -> int:
-        """The case's size in bytes."""
-        return self.case.size
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        """The case's devices, one for each rank."""
-        return self.case.devices
-
     @functools.cached_property
     def dims(self) -> dict[str, Any]:
         """The case's dimensions by name, for what is asked by name: a user's rule, a rule of the system's."""
         return self.case.dimensions()
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks take part."""
-        return len(self.devices)
 
     @property
     def size_class(self) -> int:

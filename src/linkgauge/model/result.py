@@ -73,8 +73,40 @@ class Launch:
         return tuple(dict.fromkeys(rank.host for rank in self.ranks))
 
 
+class OfCase:
+    """What is of one case: its transport, pattern, size and devices by themselves."""
+
+    __slots__ = ()
+    case: Case
+
+    @property
+    def transport(self) -> str:
+        """The case's transport."""
+        return self.case.transport
+
+    @property
+    def pattern(self) -> str:
+        """The case's pattern."""
+        return self.case.pattern
+
+    @property
+    def size(self) -> int:
+        """The case's size in bytes."""
+        return self.case.size
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The case's devices, one for each rank."""
+        return self.case.devices
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part."""
+        return len(self.case.devices)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Row:
+class Row(OfCase):
     """One row of the cases: a case in one launch, repeat and attempt.
 
     >>> from linkgauge.store.run import load
@@ -106,31 +138,6 @@ class Row:
     def identity(self) -> Identity:
         """(case_key, launch, repeat, attempt)."""
         return (self.case_key, self.launch, self.repeat, self.attempt)
-
-    @property
-    def transport(self) -> str:
-        """The case's transport."""
-        return self.case.transport
-
-    @property
-    def pattern(self) -> str:
-        """The case's pattern."""
-        return self.case.pattern
-
-    @property
-    def size(self) -> int:
-        """The case's size in bytes."""
-        return self.case.size
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        """The case's devices, one for each rank."""
-        return self.case.devices
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks take part."""
-        return len(self.case.devices)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -183,12 +183,12 @@ class Run:
 
     @functools.cached_property
     def _rows(self) -> tuple[Row, ...]:
-        return tuple(map(_row, self.cases.to_pylist()))
+        return tuple(map(row_of, self.cases.to_pylist()))
 
     @functools.cached_property
     def launched(self) -> tuple[Launch, ...]:
         """The rows of `launches`, in their order."""
-        return tuple(map(_launch, self.launches.to_pylist()))
+        return tuple(map(launch_of, self.launches.to_pylist()))
 
     @functools.cached_property
     def _most(self) -> dict[tuple[Any, ...], tuple[int, int]]:
@@ -232,7 +232,8 @@ _AS_STORED = tuple(
 )
 
 
-def _row(record: Mapping[str, Any]) -> Row:
+def row_of(record: Mapping[str, Any]) -> Row:
+    """Make a row of a row of the table of cases, as a dict."""
     return Row(
         case=Case.from_dimensions(record),
         reason=record["reason"] or "",
@@ -248,7 +249,8 @@ def _rank(record: Mapping[str, Any]) -> Rank:
     return Rank(**stored | {"cores": tuple(stored.get("cores", ()))})
 
 
-def _launch(record: Mapping[str, Any]) -> Launch:
+def launch_of(record: Mapping[str, Any]) -> Launch:
+    """Make a launch of a row of the table of launches, as a dict."""
     extra = json_object(record["extra"])
     ranks = [_rank(rank) for rank in record["ranks"] or ()]
     return Launch(

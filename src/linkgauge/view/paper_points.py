@@ -173,7 +173,7 @@ def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: 
                 row.status,
                 row.reason,
                 words.of(row, ("transport",)),
-                pair=(row.case.devices[0], row.case.devices[-1]),
+                pair=(row.devices[0], row.devices[-1]),
                 spread=tuple(_value(row, row.times_ns[name], picture, unit) or 0.0 for name in SPREAD)
                 if row.times_ns
                 else (),
@@ -222,9 +222,7 @@ def _split(picture: Picture, rows: Sequence[PaperRow]) -> tuple[list[str], list[
     differ = varying(rows) - used - {"distance"}
     if "pattern" in differ:  # it tells apart what differs with it alone
         differ -= {name for name in differ - {"pattern", "transport"} if _by_pattern(rows, name)}
-    if picture.x == "ranks" and len({(row.case.ranks, row.case.devices) for row in rows}) > len(
-        {row.case.ranks for row in rows}
-    ):
+    if picture.x == "ranks" and len({(row.ranks, row.devices) for row in rows}) > len({row.ranks for row in rows}):
         differ.add("devices")
     if picture.form == "ratio":
         return [], []
@@ -250,30 +248,30 @@ def _split(picture: Picture, rows: Sequence[PaperRow]) -> tuple[list[str], list[
 
 def _by_pattern(rows: Sequence[PaperRow], name: str) -> bool:
     """Whether all rows of a pattern are alike in a dimension."""
-    return len({(row.case.pattern, row.of(name)) for row in rows}) == len({row.case.pattern for row in rows})
+    return len({(row.pattern, row.of(name)) for row in rows}) == len({row.pattern for row in rows})
 
 
 def _sizes_asked(rows: Sequence[PaperRow]) -> dict[str, set[int]]:
     """Return the sizes of each pattern; an application has none of its own."""
     found: dict[str, set[int]] = {}
     for row in rows:
-        own = 0 if PATTERNS[row.case.pattern].scripted else row.case.size_asked
-        found.setdefault(row.case.pattern, set()).add(own)
+        own = 0 if PATTERNS[row.pattern].scripted else row.case.size_asked
+        found.setdefault(row.pattern, set()).add(own)
     return found
 
 
 def _order(row: PaperRow, series: str) -> tuple[Any, ...]:
     """Return a row's place: by pattern, memory, mechanism, devices and size, never by the order of execution."""
-    pattern, transport = list(PATTERNS).index(row.case.pattern), order_of(row.case.transport)
+    pattern, transport = list(PATTERNS).index(row.pattern), order_of(row.transport)
     host = row.case.source_memory != "device"
-    return pattern, host, transport, row.case.ranks, list(row.case.devices), series, row.case.size, row.result.case_key
+    return pattern, host, transport, row.ranks, list(row.devices), series, row.size, row.case_key
 
 
 def _value(row: PaperRow, time_ns: float | None, picture: Picture, unit: str) -> float | None:
     """Return a time of a row as the picture's quantity; rates are turned over at the same payload."""
     if not time_ns:
         return None
-    traits = PATTERNS[row.case.pattern]
+    traits = PATTERNS[row.pattern]
     if picture.y == "latency":
         return float(time_ns / 1e3 * traits.latency_share)
     if not row.goodput_bytes_per_s:
@@ -287,7 +285,7 @@ def _ratios(points: Sequence[Point], rows: Sequence[PaperRow], words: Words) -> 
     apart = [name for name in varying(rows) if name not in ("transport", "size", "devices", "distance")]
     tasks: dict[tuple[Any, ...], dict[str, Point]] = {}
     for point, row in zip(points, rows, strict=True):
-        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row.case.ranks, row.case.size_asked)
+        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row.ranks, row.case.size_asked)
         tasks.setdefault(key, {})[point.transport] = point
     order = list(dict.fromkeys(point.transport for point in points))
     found = []

@@ -12,7 +12,7 @@ import numpy as np
 from linkgauge.apps.catalog import label
 from linkgauge.model.background import loads_of
 from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, Case
-from linkgauge.model.result import Measured, Result, Row
+from linkgauge.model.result import Measured, OfCase, Result
 from linkgauge.plan.papers import Figure
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.launches import device_noun, launch_names, shown_transports
@@ -33,25 +33,17 @@ DIMENSIONS = tuple(dict.fromkeys((*TASK, *MECHANISM, "size", LAUNCH, "distance")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class PaperRow:
+class PaperRow(OfCase):
     """One case under one launch: `launch` in words, `times_ns` by name of a statistic, none where it has none."""
 
-    result: Result | Row
+    case: Case
+    case_key: str
+    distance: str  # of its ranks that are farthest apart; empty where it is not known
     launch: str
     times_ns: Mapping[str, float]
     goodput_bytes_per_s: float | None
     status: str
     reason: str
-
-    @property
-    def case(self) -> Case:
-        """Its case."""
-        return self.result.case
-
-    @property
-    def distance(self) -> str:
-        """How far its ranks are from each other; empty where it is not known."""
-        return self.result.distance if isinstance(self.result, Result) else ""
 
     def of(self, name: str) -> Any:
         """Return its value of one of DIMENSIONS."""
@@ -72,12 +64,23 @@ def rows_of(run: Run, figure: Figure) -> list[PaperRow]:
         times = {name: _middle([getattr(row, f"{name}_ns") for row in good]) for name in STATISTICS} if good else {}
         rates = [row.goodput for row in good if row.goodput_bytes_per_s is not None]
         goodput = _middle(rates) if rates else None
-        rows.append(PaperRow(first, launches.get(key, ""), times, goodput, str(first.status), first.reason))
-    there = {row.result.case_key for row in rows}
+        rows.append(
+            PaperRow(
+                first.case,
+                first.case_key,
+                first.distance,
+                launches.get(key, ""),
+                times,
+                goodput,
+                str(first.status),
+                first.reason,
+            )
+        )
+    there = {row.case_key for row in rows}
     for left in run.rows():
         if left.status is None and left.case_key not in there:
             there.add(left.case_key)
-            rows.append(PaperRow(left, "", {}, None, NOT_RUN, "the run ended before it"))
+            rows.append(PaperRow(left.case, left.case_key, "", "", {}, None, NOT_RUN, "the run ended before it"))
     return rows
 
 

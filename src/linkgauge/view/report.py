@@ -334,9 +334,10 @@ def _machine(page: Page, run: Run) -> None:
     columns = [("launch", False), ("key", True), ("ranks", False), ("hosts", True), ("MPI", True),
                ("environment", True), ("versions", True)]  # fmt: skip
     rows = []
-    for launch in run.launched:
-        parts = (json.dumps(part) for part in (launch.mpi, launch.env, launch.versions))
-        rows.append((launch.launch, launch.launch_key, len(launch.ranks), ", ".join(launch.hosts), *parts))
+    texts = run.launches.select(["mpi", "env", "versions"]).to_pylist()  # as they are stored
+    for launch, stored in zip(run.launched, texts, strict=True):
+        hosts = ", ".join(launch.hosts)
+        rows.append((launch.launch, launch.launch_key, len(launch.ranks), hosts, *stored.values()))
     page.table(columns, rows)
     text = json.dumps(run.info, indent=1, default=str)
     more = "\n... cut here" if len(text) > _MAX_JSON_TEXT else ""

@@ -14,12 +14,12 @@ import pytest
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row
 from synthetic import make_case, make_run
 
 GB = 1e9
@@ -28,7 +28,7 @@ GB = 1e9
 class TenGigabytes(Limits):
     """A system on which everything is bounded by 10 GB/s."""
 
-    def of(self, row: Row) -> list[LimitLine]:
+    def of(self, row: Measured) -> list[LimitLine]:
         return [
             LimitLine("max_flow", "upper bound", 10e9, None, ""),
             LimitLine("payload_share", "typical", 9e9, 5e3, ""),
@@ -43,7 +43,7 @@ def values(chart: Any, **required: Any) -> list[dict[str, Any]]:
     return list(max(fitting, key=len))
 
 
-def times_ns(run: Run, row: Row) -> np.ndarray[Any, Any]:
+def times_ns(run: Run, row: Measured) -> np.ndarray[Any, Any]:
     """The time of each iteration of a row's launch, by the definition, written once more with plain numpy."""
     table = run.samples.to_pylist()
     mine = [s for s in table if s["case_key"] == row.case_key and s["launch"] == row.launch and s["phase"] == "sample"]

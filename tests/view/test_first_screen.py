@@ -197,7 +197,7 @@ def test_alike_devices_are_one_panel_and_different_ones_their_own(tmp_path: Path
     cases = [make_case("copy_engine", "local_copy", size, (device,)) for device in range(4) for size in sizes]
     cases.append(make_case("copy_engine", "local_copy", 1 << 24, (2,)))
     panels = look_at(node_run(tmp_path / "run", "hgx-h200-4", cases=cases)).results.panels
-    assert [first.devices for first, _ in panels] == [[2]]  # the one with the most sizes
+    assert [first.devices for first, _ in panels] == [(2,)]  # the one with the most sizes
     # Without a system devices are told apart by their memory nodes, two on each here.
     assert len(look_at(make_run(tmp_path / "bare", cases=cases, samples=10)).results.panels) == 2
 

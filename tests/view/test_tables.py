@@ -21,6 +21,7 @@ from linkgauge.view import tables
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.summary import print_summary
+from results import result_of
 from synthetic import Noise, make_case, make_run, usual_cases
 
 APPROVED = Path(__file__).parent / "approved"
@@ -60,9 +61,9 @@ def test_the_best_of_each_size_is_marked_once(rich: Results) -> None:
 
 def test_an_interval_beyond_all_samples_makes_nothing_alike() -> None:
     names = ("median_ns", "interval_low_ns", "interval_high_ns", "min_ns", "max_ns")
-    best = dict(zip(names, (619.0, 609.0, 629.0, 519.0, 709.0), strict=True))
-    burst = dict(zip(names, (16_407.0, -88_305.0, 661_039.0, 13_497.0, 559_237.0), strict=True))
-    near = dict(zip(names, (640.0, 500.0, 700.0, 620.0, 660.0), strict=True))
+    best = result_of(dict(zip(names, (619.0, 609.0, 629.0, 519.0, 709.0), strict=True)))
+    burst = result_of(dict(zip(names, (16_407.0, -88_305.0, 661_039.0, 13_497.0, 559_237.0), strict=True)))
+    near = result_of(dict(zip(names, (640.0, 500.0, 700.0, 620.0, 660.0), strict=True)))
     assert tables.best_of([burst, near, best]) == (best, [near])
 
 

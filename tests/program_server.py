@@ -26,8 +26,8 @@ from typing import Any
 # What commands import besides their own modules, of which app.cli has the names.
 MODULES = (
     "linkgauge.__main__", "linkgauge._core", "linkgauge.doctor", "linkgauge.findings.read",
-    "linkgauge.run.parent.measure", "linkgauge.simulate", "linkgauge.store.run", "linkgauge.view.results", "networkx", "numpy", "pyarrow.acero",
-    "pyarrow.dataset", "pyarrow.parquet", "pynvml", "rich._emoji_codes", "rich.console", "rich.table", "scipy.linalg",
+    "linkgauge.run.parent.measure", "linkgauge.simulate", "linkgauge.store.run", "linkgauge.view.results", "numpy",
+    "pyarrow.acero", "pyarrow.dataset", "pyarrow.parquet", "pynvml", "rich._emoji_codes", "rich.console", "rich.table", "scipy.linalg",
     "scipy.sparse", "scipy.special", "tomli",
 )  # fmt: skip
 

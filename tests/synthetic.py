@@ -170,7 +170,7 @@ def make_run(
         "devices": [device(ordinal, host) for ordinal in sorted({d for case in cases for d in case.devices})],
     }
     facts = {"machine": machine, "versions": {"linkgauge": "0.1.0"}, "seed": seed, "start": "2026-01-02T03:04:05+00:00"}
-    facts |= {"asked": {"command": "linkgauge run"}, "end": "2026-01-02T03:09:05+00:00"}
+    facts |= {"requested": {"command": "linkgauge run"}, "end": "2026-01-02T03:09:05+00:00"}
     facts |= {"clock": {"cost_ns": 18.0, "resolution_ns": 1.0}, **(info or {})}
     folder = RunFolder.create(path, facts)
     writing = _Writing(
@@ -225,7 +225,10 @@ def _write_launch(writing: _Writing, launch: int, repeat: int, contents: dict[st
             if status in ("ok", "timeout"):
                 shift = float(np.exp(writing.noise.launch_sigma * writing.rng.standard_normal()))
                 columns, now = draw_samples(writing, case, writing.model(case) * shift, now)
-                journal.append("case", told | _facts(case, writing.samples + writing.warmup), columns, durable=False)
+                evidence = {"stopped_by": "timeout"} if status == "timeout" else {}
+                told["evidence"] = evidence
+                journal.append("case", told | _facts(case, writing.samples + writing.warmup) | {"evidence": evidence},
+                               columns, durable=False)  # fmt: skip
             statuses.append("status", told, durable=False)
             if writing.observations:
                 journal.append(

@@ -127,25 +127,24 @@ def build_cpp_tests() -> bool:
     return True
 
 
-def run_cpp_tests(output: IO[bytes], *words: str) -> Tally:
+def run_cpp_tests(output: IO[bytes], *words: str, report: str = "ctest.xml") -> Tally:
     """Runs the C++ tests, which are built, under ctest with further words."""
-    report = BUILD / "ctest.xml"
     # A test that waits for other ranks needs a core for each; half of them at once keeps spinning waits short.
     jobs = str(max(1, (os.cpu_count() or 1) // 2))
     # MPICH's wheel has a UCX.
     folders = filter(None, [f"{sys.prefix}/lib/mpich", os.environ.get("LINKGAUGE_TEST_NIXL")])
     os.environ.setdefault("LINKGAUGE_TEST_LIBRARY_FOLDERS", os.pathsep.join(folders))
     command = ["ctest", "--test-dir", str(BUILD), "--output-on-failure", "--timeout", "600", "-j", jobs]
-    return run_runner("ctest", [*command, *words, "--output-junit", str(report)], report, output)
+    return run_runner("ctest", [*command, *words, "--output-junit", str(BUILD / report)], BUILD / report, output)
 
 
-def run_python_tests(arguments: list[str]) -> Tally:
+def run_python_tests(arguments: list[str], report: str = "pytest.xml") -> Tally:
     """Runs pytest with the user's arguments, which may end in a number of workers of their own (-n)."""
-    report = ROOT / "build" / "pytest.xml"
+    path = ROOT / "build" / report
     # A test of Python's starts ranks, which wait as much as they compute. tests/conftest.py says what stays together.
     workers = str(max(2, min(8, (os.cpu_count() or 1) // 2)))
-    options = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={report}"]
-    return run_runner("pytest", [sys.executable, "-m", "pytest", *options, *arguments], report)
+    options = ["-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={path}"]
+    return run_runner("pytest", [sys.executable, "-m", "pytest", *options, *arguments], path)
 
 
 def try_again(tally: Tally, run: Callable[[], Tally]) -> None:
@@ -188,8 +187,11 @@ def main() -> int:
     parser.add_argument("--without-cpp", metavar="REASON", help="leave out the C++ tests and say why")
     options, pytest_arguments = parser.parse_known_args()
     tally, not_run = Tally(), []
+    # Into a report of its own: the first has the times of all tests (tools/test_times.py).
     again = partial(
-        run_python_tests, ["--last-failed", "--last-failed-no-failures", "none", "-n", "0", *pytest_arguments]
+        run_python_tests,
+        ["--last-failed", "--last-failed-no-failures", "none", "-n", "0", *pytest_arguments],
+        report="pytest-again.xml",
     )
     if options.without_cpp:
         not_run.append(f"the C++ tests: {options.without_cpp}")
@@ -205,7 +207,7 @@ def main() -> int:
             cpp = beside.result() if beside else Tally(failed=["the build of the C++ tests"])
             try_again(tally, again)
             if is_built:
-                try_again(cpp, partial(run_cpp_tests, output, "--rerun-failed", "-j", "1"))
+                try_again(cpp, partial(run_cpp_tests, output, "--rerun-failed", "-j", "1", report="ctest-again.xml"))
             tally.add(cpp)
             if cpp.failed:  # what passed needs no line each
                 output.seek(0)

@@ -286,8 +286,8 @@ def with_ends(of: dict[str, Any], low: float, high: float, q1: float = 1.0, q3: 
     ("ends", "falls", "doubt"),
     [
         ((0.9, 1.1), False, ""),
-        ((0.7, 1.3), False, "the intervals of its curves' medians are 60% wide"),
-        ((0.9, 1.1, 0.5, 1.5), False, "half of its curves' samples lie in a range of 100%"),
+        ((0.7, 1.3), False, "the intervals of its curves' medians are 60 % wide"),
+        ((0.9, 1.1, 0.5, 1.5), False, "half of its curves' samples lie in a range of 100 %"),
         ((0.9, 1.1), True, "on 2 devices 64 bytes took 10.0 times as long as 4096: its curve was disturbed"),
     ],
 )

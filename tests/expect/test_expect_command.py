@@ -160,6 +160,6 @@ def test_expect_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 
 def test_what_is_measured_above_a_bound_is_said_to_be_wrong() -> None:
     bound = Limit("max_flow", "upper bound", 100e9, "basis", "source")
-    assert measured_words(90e9, [bound], "GB/s") == "90 GB/s, 90.0% of the bound max_flow"
+    assert measured_words(90e9, [bound], "GB/s") == "90 GB/s, 90.0 % of the bound max_flow"
     assert "measurement is wrong" in measured_words(101e9, [bound], "GB/s")
     assert measured_words(5e9, [], "GB/s") == "5 GB/s"

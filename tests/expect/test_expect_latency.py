@@ -135,4 +135,4 @@ def test_words_say_what_cannot_be() -> None:
     ]
     assert latency_words(853.0, known) == "853 ns, 1.07 of fastest_load"
     assert "faster than the bound wire_time" in latency_words(1.0, known)
-    assert latency_words(2500.0, []) == "2.5 us"
+    assert latency_words(2500.0, []) == "2.5 µs"

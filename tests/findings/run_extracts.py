@@ -274,7 +274,7 @@ def _info_of(info: Mapping[str, Any]) -> dict[str, Any]:
         infos = [{k: v for k, v in one.items() if k in _DEVICE} for one in devices.get("infos", [])]
         found["devices"] = {name: devices[name] for name in ("kind", "ordinals") if name in devices} | {"infos": infos}
     found["versions"] = {k: v for k, v in info.get("versions", {}).items() if not _PATH.search(str(v))}
-    found["asked"] = {"plan": _PATH.sub("PATH", str(info.get("asked", {}).get("plan") or ""))}
+    found["requested"] = {"plan": _PATH.sub("PATH", str(info.get("requested", {}).get("plan") or ""))}
     if isinstance(info.get("system"), Mapping):
         found["system"] = _nameless(info["system"]) | {"title": "a recorded run's machine"}
     return found

@@ -271,7 +271,7 @@ def test_no_findings_is_a_rule_too(name: str, tmp_path: Path, capsys: pytest.Cap
     rules.write_text(f'[[rule]]\nname = "links"\nno_findings = ["{name}"]\n')
     status, said = verdicts(capsys, ["check", str(tmp_path / "linked"), "--against", str(rules), "--no-findings"])
     assert status == 1
-    assert "gpu0" in said["verdicts"][0]["reason"]
+    assert "GPU 0" in said["verdicts"][0]["reason"]
 
 
 def test_findings_are_looked_for_once_for_all_rules_of_a_file(

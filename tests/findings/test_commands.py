@@ -48,7 +48,7 @@ def test_a_slow_link_in_a_run_folder_is_told_first(tmp_path: Path, capsys: pytes
     assert run_command(["findings", str(path)]) == 0
     shown = capsys.readouterr().out
     assert shown.splitlines()[0] == "fault slow_link"
-    assert "gpu1 - gpu2" in shown.splitlines()[1]
+    assert "GPU 1 - GPU 2" in shown.splitlines()[1]
     assert "Fix:" in shown
     assert run_command(["findings", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["rule"] == "slow_link"
@@ -194,7 +194,7 @@ def test_the_margin_is_where_the_next_loses_most(tmp_path: Path, capsys: pytest.
     assert (said["best"], said["second"], said["margin_at"]) == ("kernel", "nccl", 1 << 24)
     assert said["margin"] == pytest.approx(0.3, abs=0.02)
     assert run_command(["advise", str(path)]) == 0
-    assert "+30% at 16 MiB" in capsys.readouterr().out
+    assert "+30 % at 16 MiB" in capsys.readouterr().out
 
 
 def test_advice_tells_kernels_apart_by_what_was_asked_of_them(

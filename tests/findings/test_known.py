@@ -15,6 +15,8 @@ from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.known import above_bound, below_known, held_against
 from linkgauge.findings.read import facts_of
+from linkgauge.judge.check import check
+from linkgauge.judge.subjects import load_subjects
 from linkgauge.model.case import Case
 from linkgauge.store.run import load
 from linkgauge.system import catalog
@@ -228,7 +230,7 @@ def test_far_below_the_limit_falls_short_where_nothing_is_known(
     assert status == 1
     (short,) = [v for v in said["verdicts"] if v["outcome"] == "fail"]
     assert short["source"] == "its limits"
-    assert "44% of 450 GB/s" in short["reason"]
+    assert "44 % of 450 GB/s" in short["reason"]
 
 
 @pytest.mark.parametrize(
@@ -251,6 +253,16 @@ def test_what_differs_from_its_siblings_is_named(
     assert status == 1
     assert {v["what"] for v in said["verdicts"] if v["outcome"] == "fail"} == named
     assert all(v["shortfall"] == pytest.approx(0.2, abs=0.02) for v in said["verdicts"] if v["outcome"] == "fail")
+
+
+def test_a_class_is_one_check_however_many_of_it_are_slow(tmp_path: Path) -> None:
+    counted = []
+    for name, slow in (("none", ()), ("one", ((0, 1),)), ("two", ((0, 1), (2, 3)))):
+        time_ns = times(lambda case, slow=slow: 0.8 if case.devices in slow else 1.0)
+        path = make_run(tmp_path / name, cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=time_ns)
+        counted.append(check(load_subjects([path]), "").checked.checks())
+    assert len({one.total() for one in counted}) == 1
+    assert [one["fail"] for one in counted] == [0, 1, 1]
 
 
 def test_a_run_of_which_nothing_can_be_judged_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,9 @@ extracts (`run_extracts.py`) of 12 samples a case.
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from approved import approve, plain
 from fake_readers import GPU, FakeReaders, changed
 from linkgauge.app import cli
 from linkgauge.app.demo import copy_stored
+from linkgauge.model.case import Case
+from linkgauge.model.transports import shown_names
+from linkgauge.run.parent.reporter import Reporter, RunState
 
 HERE = Path(__file__).parent
 DISTURBED = {"copies": "h100x2-another-copies", "computes": "h100x2-another-computes"}
@@ -103,3 +108,31 @@ def test_a_transport_is_called_by_its_library_on_every_screen() -> None:
         words = path.read_text(encoding="utf-8").replace("(", " ").replace(",", " ").split()
         assert "ccl" not in words, path.name
         assert json.dumps("ccl") not in words, path.name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "healthy", "SELECT DISTINCT transport FROM cases"),
+        ("export", "healthy", "--format", "nccl-tests"),
+        ("list", "transports", "--devices", "host:2"),
+        ("list", "dimensions"),
+        ("list", "patterns"),
+        ("run", "--plan", "quick", "--devices", "host:2", "--dry-run"),
+    ],
+)
+def test_no_screen_says_ccl(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(words, capsys).replace("transport 'ccl' in the tables that SQL reads", "")
+    assert "exit status 0" in text
+    assert re.search(r"\bccl\b", text) is None, [line for line in text.splitlines() if re.search(r"\bccl\b", line)]
+
+
+def test_progress_names_the_library_of_the_devices() -> None:
+    case = Case("ccl", "allreduce", size_asked=8, size=8, devices=(0, 1), background="ccl alltoall 8 on=0,1")
+    stream = io.StringIO()
+    reporter = Reporter(stream)
+    reporter.start(RunState(1, shown=shown_names({"cuda"})))
+    reporter.case(case, "ok", "", 1e9)
+    reporter.case(case, "failed", "no reason", None)
+    assert stream.getvalue().count("nccl allreduce 8 0-1, beside nccl alltoall 8 on=0,1") == 3
+    assert re.search(r"\bccl\b", stream.getvalue()) is None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -123,7 +125,7 @@ def test_a_share_is_of_the_whole(percent: Fraction) -> None:
 @pytest.mark.parametrize(
     ("ns", "text"),
     [
-        (250_000, "250 us"),
+        (250_000, "250 µs"),
         (999_800, "1 ms"),
         (1_500_000_000, "1.5 s"),
         (125e9, "2 m 05 s"),
@@ -142,3 +144,17 @@ def test_durations_for_reading(ns: float, text: str) -> None:
 )  # fmt: skip
 def test_versions_are_held_number_by_number(one: str, other: str, older: bool) -> None:
     assert quantity.is_older(one, other) is older
+
+
+def test_screens_write_percent_and_microseconds_in_one_way() -> None:
+    """`87 %` and `µs`: no source formats a share by `%` itself, or writes `us` behind a number."""
+    assert (quantity.percent(0.87), quantity.percent(0.8749, 1), quantity.change(0.031)) == ("87 %", "87.5 %", "+3 %")
+    package = Path(quantity.__file__).parents[1]
+    other_ways = re.compile(r"""\{[^{}]*:[^{}]*%\}|:[.\dg]*\} us\b""")
+    found = {
+        f"{path.relative_to(package)}: {line.strip()}"
+        for path in package.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if other_ways.search(line)
+    }
+    assert found == set()

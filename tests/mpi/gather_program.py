@@ -14,7 +14,7 @@ mpi4py.rc.thread_level = "funneled"
 from mpi4py import MPI  # noqa: E402
 
 from linkgauge import _core  # noqa: E402
-from linkgauge.run.rank import gathering, session
+from linkgauge.run.rank import gathering, session  # noqa: E402
 
 
 def main() -> None:

@@ -498,7 +498,7 @@ def test_sides_alternate_and_only_unsettled_rows_go_on(tmp_path: Path, monkeypat
     assert spreads == {8: (0.0, 0.0), 64: (0.5, 0.0)}  # every other launch of ours takes half as long again
     said = untold([row_of(line) for line in outcome.lines])
     assert said.startswith("1 of 2 rows are undecided")
-    assert "Linkgauge's up to 50%, the peer's 0%" in said
+    assert "Linkgauge's up to 50 %, the peer's 0 %" in said
     assert untold([row_of(line) for line in outcome.lines if line.row.size == 8]) == ""
     assert [name for name, _, _ in sides.rounds[:6]] == ["peer", "ours", "ours", "peer", "peer", "ours"]
     assert {sizes for _, number, sizes in sides.rounds if number < MIN_PAIRS} == {(8, 64)}

@@ -77,12 +77,12 @@ def test_the_reason_tells_by_how_much_goodput_rose() -> None:
     points = measured(8_000, 394e9)
     _, taken, left = walked(points)
     assert taken[-1] == 2 << 30
-    assert left == {16 << 30: ("full", "full at 2GiB: goodput rose by 1.0% from 256MiB")}
+    assert left == {16 << 30: ("full", "full at 2GiB: goodput rose by 1.0 % from 256MiB")}
     points[2 << 30] = Point(points[2 << 30].time_ns * 1.1, points[2 << 30].goodput / 1.1)
-    assert walked(points)[2][16 << 30][1] == "full at 2GiB: goodput fell by 8.2% from 256MiB"
+    assert walked(points)[2][16 << 30][1] == "full at 2GiB: goodput fell by 8.2 % from 256MiB"
     _, taken, left = walked(measured(8_000, 10e9))  # as through host memory
     assert taken[-1] == 32 << 20
-    assert left[256 << 20] == ("full", "full at 32MiB: goodput rose by 1.7% from 4MiB")
+    assert left[256 << 20] == ("full", "full at 32MiB: goodput rose by 1.7 % from 4MiB")
     _, taken, left = walked(measured(1e5, 5e9), Step("c", Until(0.002, UNTIL.time_ns)))
     assert left[256 << 20] == ("time", "an operation would take more than 20 ms: 32MiB took 6.81 ms")
 

@@ -90,7 +90,7 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
     (stored,) = read_launches(tmp_path / "run")  # what --resume goes on with
     assert [{"devices": list(devices), "env": dict(env)} for devices, env in stored.settings.job_env] == told
     assert unsafe_settings(stored, frozenset()) == ""
-    assert run.info["asked"]["class_weights"] == {"0": 1.0, "3": 3.0}
+    assert run.info["requested"]["class_weights"] == {"0": 1.0, "3": 3.0}
     (drawn,) = noisiest(Results(run))
     assert drawn.series.size - drawn.cut == 40 - int(drawn.row["warmup_cut"] or 0) > 0
 

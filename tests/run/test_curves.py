@@ -63,7 +63,7 @@ def test_sizes_beyond_a_full_curve_are_left_out_and_pairs_are_measured_where_it_
     assert run.status == 0
     measured, left, pairs = of_curve(run.path)
     assert measured == CURVE
-    assert left == dict.fromkeys((256 * MIB,), "full at 32MiB: goodput rose by 1.7% from 4MiB")
+    assert left == dict.fromkeys((256 * MIB,), "full at 32MiB: goodput rose by 1.7 % from 4MiB")
     assert pairs == {FULL_AT: 5}
     info = load(run.path).info
     assert info["left"] == 0

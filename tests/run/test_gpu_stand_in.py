@@ -468,9 +468,7 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
             ):
                 row = measured[transport, pattern, cadence, (0, 1, 2)]
                 assert list(row.lanes)[2] == lane
-                assert row.bytes_total == 3 * (64 << 10) * (
-                    2 if pattern == "host_device_bidirectional" else 1
-                )
+                assert row.bytes_total == 3 * (64 << 10) * (2 if pattern == "host_device_bidirectional" else 1)
                 assert (transport, pattern, cadence, (1,)) in measured
     for device in range(3):
         row = measured["copy_engine", "bidirectional", "isolated", (device,)]

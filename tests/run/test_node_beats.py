@@ -206,7 +206,7 @@ def test_who_does_not_show_the_token_is_not_heard(ends: Ends, monkeypatch: pytes
 
 def test_more_nodes_may_connect_than_files_are_usually_allowed() -> None:
     script = (
-        "import resource; from linkgauge.run import node_beats\n"
+        "import resource; from linkgauge.run.wire import node_beats\n"
         "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))\n"
         "for nodes in (10, 400, 1 << 40):\n"

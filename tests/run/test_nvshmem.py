@@ -84,9 +84,7 @@ def test_every_pattern_is_verified_by_each_variant(tmp_path: Path) -> None:
         (name, way) for name in PATTERNS_BY_STEPS for way in VARIANTS
         if name != "flag_pingpong" or way in DEVICE_VARIANTS
     }  # fmt: skip
-    assert all(
-        row.verified and chosen(row)["ways"] == "a peer's memory" for row in rows if row.status == "ok"
-    )
+    assert all(row.verified and chosen(row)["ways"] == "a peer's memory" for row in rows if row.status == "ok")
     (launch,) = load(tmp_path / "run").launches.to_pylist()
     versions = json.loads(launch["versions"])
     assert (versions["nvshmem"], Path(versions["nvshmem file"])) == ("3.8.0", FILE)

@@ -97,7 +97,8 @@ def test_a_report_for_which_memory_does_not_suffice_ends_in_one_line(folder: Pat
 
     program = (
         "from pathlib import Path; from linkgauge.app.presenting import present; "
-        f"from linkgauge.run.parent.reporter import Reporter; present(Path({str(folder)!r}), Reporter(), report=True); print('over')"
+        "from linkgauge.run.parent.reporter import Reporter; "
+        f"present(Path({str(folder)!r}), Reporter(), report=True); print('over')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, preexec_fn=bounded,

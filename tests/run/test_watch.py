@@ -48,7 +48,7 @@ def test_rounds_begin_at_their_times_and_a_watch_that_was_ended_goes_on(tmp_path
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, errors
-    assert json.loads((folder / "run.json").read_text())["asked"]["every_s"] == 5
+    assert json.loads((folder / "run.json").read_text())["requested"]["every_s"] == 5
     measured = len(began_s(load(folder)))
     assert 2 <= measured < 4
     resumed = linkgauge("run", "--resume", str(folder), "--no-report", cwd=tmp_path)

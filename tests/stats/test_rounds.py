@@ -55,8 +55,8 @@ def test_what_else_had_the_cores_in_a_slow_round_is_told() -> None:
     shares = {number: CoreShares(0.02 + rng.uniform(0, 0.01), 0.0) for number in range(ROUNDS) if number != 14}
     shares[5], shares[9] = CoreShares(0.4, 0.0), CoreShares(0.025, 0.12)
     told = {one.repeat: one.beside for one in slow_rounds(slow, shares)}
-    assert told[5].startswith("other programs had 40% of its cores, else ")
-    assert told[9] == "a hypervisor took 12% of its cores, else 0%"
+    assert told[5].startswith("other programs had 40 % of its cores, else ")
+    assert told[9] == "a hypervisor took 12 % of its cores, else 0 %"
     assert told[14] == ""  # nobody looked
     assert {one.beside for one in slow_rounds(slow)} == {""}
     few = {number: CoreShares(0.9 if number == 5 else 0.0, 0.0) for number in range(5)}

@@ -386,3 +386,15 @@ def test_a_folder_without_its_cases_is_no_run_that_measured_nothing(tmp_path: Pa
     (path / "cases.parquet").unlink()
     with pytest.raises(RunFolderError, match=r"cases\.parquet is missing"):
         read_everything(path)
+
+
+def test_what_run_json_called_otherwise_is_read_by_the_present_names(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", samples=3)
+    info = json.loads((path / "run.json").read_text())
+    requested = info.pop("requested")
+    for name, stored in (("asked", {"asked": requested}), ("requested", {"requested": requested})):
+        (path / "run.json").write_text(json.dumps({**info, **stored}))
+        assert linkgauge.load(path).info["requested"] == requested, name
+    (path / "run.json").write_text(json.dumps({**info, "asked": {"every_s": "often"}}))
+    with pytest.raises(RunFolderError, match="every_s"):
+        linkgauge.load(path)

@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = tmp_path_factory.mktemp("exported") / "run"
     info = {
         "settings": {"HOSTNAME": "secret-host-7", "NCCL_DEBUG": "WARN"},
-        "asked": {"command": ["linkgauge", "run", "--out", "/home/eve/x"]},
+        "requested": {"command": ["linkgauge", "run", "--out", "/home/eve/x"]},
     }
     make_run(
         path,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from approved import approve
+from approved import plain as plain_text
 from linkgauge.stats.checked import checks_for, missed_rate
 from linkgauge.stats.compare import Shift
 from linkgauge.tune.choice import Choice, preset_in
@@ -46,7 +48,7 @@ def test_so_many_checks_find_a_fault_of_that_rate(rate: float) -> None:
 def test_the_page_says_how_many_operations_were_checked_and_what_they_may_have_missed() -> None:
     text = page(found_with({"8 B": 30_000, "64 KiB": 14_978}), CHOICE, "this")
     assert "right in 44,978 of 44,978 operations checked, 14,978 or more of each case" in text
-    assert "a fault in 0.0002 of a case's operations would have been found with a probability of 95%" in text
+    assert "a fault in 0.0002 of a case's operations would have been found with a probability of 95 %" in text
     assert "verified" not in text
     few = page(found_with({"8 B": 300}), CHOICE, "this")
     assert "a fault in 0.0099 of" in few
@@ -147,7 +149,7 @@ def test_the_users_own_environment_is_named_and_the_librarys_default_is_among_th
     assert known.told["auto"] == "UCX_TLS 2 -> auto (its table)"
     choice = Choice({"UCX_TLS": known}, {}, preset, {"UCX_TLS": "auto"})
     text = page(found_with({}, (("UCX_TLS", "auto"),)), choice, "this")
-    assert "less time (18.0% to 22.0%) than your environment" in text
+    assert "less time (18.0 % to 22.0 %) than your environment" in text
     assert "Your environment is the baseline, called the default here: UCX_TLS=2 UCX_ZCOPY_THRESH=7." in text
     assert "The library's own default is among the values: UCX_TLS=auto." in text
     assert "export UCX_TLS=auto UCX_ZCOPY_THRESH=7" in text  # it was proved with UCX_ZCOPY_THRESH=7
@@ -167,3 +169,15 @@ def test_what_is_handed_out_does_not_outlive_its_proof(tmp_path: Path) -> None:
     withdraw(folder)
     assert [one.name for one in folder.iterdir()] == ["notes.txt"]
     withdraw(tmp_path / "nothing")
+
+
+def test_the_screen_of_a_search_is_as_approved() -> None:
+    """A whole search over planted times: what proved to be faster, how that is known, and what was tried."""
+    bench = PlantedBench(one_optimum, 1, 150)
+    found = tune(FACTORS, bench, 1)
+    known = {one.name: Known(Setting(one.name, "planted", "names", one.values, "A planted setting."), one.values,
+                             {value: f"read as {value}" for value in one.values}, {}) for one in FACTORS}  # fmt: skip
+    choice = Choice(known, {})
+    assert found.best is not None
+    text = page(with_proof(found, choice), choice, "mpi allreduce of 4 MiB on 2 ranks")
+    approve(Path(__file__).parents[1] / "findings" / "screens" / "tune.txt", plain_text(text))

@@ -103,7 +103,7 @@ TWO = (Factor("A", ("1", "2"), conflicts=("B",)), Factor("B", ("1", "2"), confli
 def test_what_makes_a_guard_case_slower_is_not_proved() -> None:
     found = tune(TWO, Fixed((("A", "2"),), guard=1.2))
     assert found.best is None
-    assert "makes big slower by 20.0%" in found.confirmed[0].problem
+    assert "makes big slower by 20.0 %" in found.confirmed[0].problem
     assert tune(TWO, Fixed((("A", "2"),), guard=1.2), allowed=0.25).best is not None
 
 

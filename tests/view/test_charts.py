@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_goodput_and_latency_come_from_the_timekeepers(rich: Results, rich_run: 
     slow = values(charts_curves.latency_over_size(rich, rows, "GB/s"), fields=("median", "size"))
     row = max(rows, key=lambda r: (r.size, r.transport == "ccl"))
     # Two launches are one point: the median of their medians.
-    medians = [np.median(times_ns(rich_run, dict(row, launch=launch))) for launch in (0, 1)]
+    medians = [np.median(times_ns(rich_run, dataclasses.replace(row, launch=launch))) for launch in (0, 1)]
     time = float(np.median(medians))
     point = next(d for d in drawn if d["size"] == row.size and d["mechanism"] == rich.label(row))
     assert point["goodput"] == pytest.approx(PAYLOAD[pattern](row.size, row.ranks) / time * 1e9 / GB, rel=5e-3)
@@ -167,7 +168,7 @@ def test_boxes_show_the_quantiles(rich: Results, rich_run: Run) -> None:
     row = next(r for r in rows if r.size == 4096 and r.transport == "ccl")
     drawn = values(charts_spread.boxes(rich, rows, "GB/s", 4096), fields=("p5", "p95", "notch_low"))
     box = next(d for d in drawn if d["mechanism"] == "nccl")
-    series = [times_ns(rich_run, dict(row, launch=launch)) / 2e3 for launch in (0, 1)]
+    series = [times_ns(rich_run, dataclasses.replace(row, launch=launch)) / 2e3 for launch in (0, 1)]
     for name, share in (
         ("p5", 0.05),
         ("q1", 0.25),

@@ -53,9 +53,9 @@ def test_alike_things_are_one_row_with_its_range(slow: FirstLook) -> None:
 
 def test_time_is_of_the_pingpong_and_goodput_of_the_stream(slow: FirstLook) -> None:
     one_way = next(one for one in slow.answers if one.name.startswith("one way"))
-    assert (one_way.fastest.row.pattern, one_way.fastest.size) == ("pingpong", 8)
+    assert (one_way.fastest.row.pattern, one_way.fastest.row.size) == ("pingpong", 8)
     assert one_way.widest is not None
-    assert (one_way.widest.row.pattern, one_way.widest.size) == ("unidirectional", LARGE)
+    assert (one_way.widest.row.pattern, one_way.widest.row.size) == ("unidirectional", LARGE)
     assert len(one_way.fastest.rows) == len(one_way.widest.rows) == 56
 
 

@@ -85,8 +85,8 @@ def test_show_carries_limits_and_shares(tmp_path: Path, capsys: pytest.CaptureFi
     assert "limits at 256 MiB, GB/s: max_flow (upper bound) 450" in shown
     assert "widest_path (achievable schedule) 150" in shown
     assert "% of limit" in shown
-    shares = {float(share) / 100 / (float(rate) / 450) for rate, share in re.findall(r"(\d{3}) (\d+)%", shown)}
-    assert len(re.findall(r"\d{3} \d+%", shown)) == 12
+    shares = {float(share) / 100 / (float(rate) / 450) for rate, share in re.findall(r"(\d{3}) (\d{2})\b(?! %)", shown)}
+    assert len(re.findall(r"\d{3} \d{2}\b(?! %)", shown)) == 12
     assert all(abs(ratio - 1) < 0.01 for ratio in shares)
     bare = make_run(tmp_path / "bare", cases=cases, samples=8)
     assert run_command(["show", str(bare), "--all"]) == 0

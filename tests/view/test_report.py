@@ -107,7 +107,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "versions": {"x": EVIL},
         "origin": EVIL,
         **dict.fromkeys(("start", "end"), EVIL),
-        "asked": {"a": {EVIL: EVIL}, "every_s": 60},
+        "requested": {"a": {EVIL: EVIL}, "every_s": 60},
         **{name: {EVIL: EVIL} for name in ("settings", "nodes_left_out", "clock")},
         "mpi": {EVIL: {"library": EVIL}},
         "mpi_fallbacks": [dict.fromkeys(("mpi", "title", "reason", "taken", "when"), EVIL)],

@@ -196,7 +196,7 @@ def test_alike_devices_are_one_table_from_which_one_stands_out(tmp_path: Path) -
     assert shown.count("host_to_device ·") == 1
     assert "host_to_device · GPU 0 to 3 · pinned to device memory" in shown
     assert "53.6 to 54.0" in shown
-    assert "differs from its siblings: GPU 2, copy_engine at 64 MiB: -26% in speed" in shown
+    assert "differs from its siblings: GPU 2, copy_engine at 64 MiB: -26 % in speed" in shown
     assert shown.count("differs from its siblings") == 1
 
 

@@ -13,7 +13,7 @@ from linkgauge.app.command_line import PATH, argument, command, flag, option
 from linkgauge.app.output import TABLE, output_options, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
-from linkgauge.errors import UsageError
+from linkgauge.errors import Exit, UsageError
 from linkgauge.model.quantity import parse_duration
 
 if TYPE_CHECKING:
@@ -117,7 +117,11 @@ def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
             click.echo(f"not in it: {words}{f' ({count} times)' if count > 1 else ''}", err=err)
 
 
-@command("predict", epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi")
+@command(
+    "predict",
+    exits=(Exit.UNKNOWN,),
+    epilog="Example: linkgauge predict llh,pipeline --from runs/curves --transport mpi",
+)
 @argument("app", metavar="APP|FILE|all|seen", help="Applications, separated by commas; seen: those of --curves.")
 @option(
     "--from",
@@ -196,7 +200,7 @@ def predict_command(
     blocks: int, between_nodes: bool,
     routing: str | None, placement: str, latencies: tuple[str, ...], factors: tuple[str, ...], statistic: str,
     form: str,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Predict an application's time from a run's curves or a system's links; compare it with the measured one."""
     if overlap is not None and from_run is None:
         raise UsageError("--overlap goes with --from: curves of links have no slow-downs")
@@ -205,8 +209,7 @@ def predict_command(
             raise UsageError(
                 "--curves have ways of their own: give no --from, --measured, --transport or --collectives"
             )
-        _by_published(app, curves, system, settings, ranks, latencies, factors, form)
-        return
+        return _by_published(app, curves, system, settings, ranks, latencies, factors, form)
     from linkgauge.apps import catalog
     from linkgauge.expect.curves import Faster
     from linkgauge.expect.slow_downs import SlowDowns
@@ -271,12 +274,13 @@ def predict_command(
     else:
         bound_of = system if routing is None else f"{system}, {routing} and placed {placement},"
         print_predictions(found, bound_of=bound_of, as_it_is=usual if factor_of else None, shown=shown)
+    return Exit.DONE if any(one.predicted is not None for one in found) else Exit.UNKNOWN
 
 
 def _by_published(
     app: str, name: str, system: str | None, settings: tuple[str, ...], ranks: str, latencies: tuple[str, ...],
     factors: tuple[str, ...], form: str,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     from linkgauge.expect import published
     from linkgauge.model.case import DIMENSIONS
     from linkgauge.view.published import by_ways, print_by_ways
@@ -299,6 +303,7 @@ def _by_published(
         print_data([one.plain() for one in found], form)
     else:
         print_by_ways(found, held)
+    return Exit.DONE if any(one.time_ns is not None for one in found) else Exit.UNKNOWN
 
 
 def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends | None]:

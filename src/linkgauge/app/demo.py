@@ -17,15 +17,14 @@ STORED = "demo"
 )  # fmt: skip
 def demo_command(out: Path) -> None:
     """Show a stored run of two H100 on NVLink: its first screen and its report."""
-    from rich.console import Console
-
     from linkgauge.app.presenting import present
     from linkgauge.app.show import next_commands
     from linkgauge.run.parent.reporter import Reporter
+    from linkgauge.view import screen
 
     copy_stored(out)
     present(out, Reporter(), report=True)
-    Console().print("", *next_commands(out), sep="\n", markup=False, highlight=False, soft_wrap=True)
+    screen.console().print("", *next_commands(out), sep="\n", markup=False, highlight=False, soft_wrap=True)
 
 
 def copy_stored(out: Path) -> None:

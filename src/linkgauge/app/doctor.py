@@ -64,12 +64,12 @@ def doctor_command(
 
 def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
     """Print what fails and what warns with its impact and fix, then what was skipped, by reason, and what passed."""
-    from rich.console import Console
     from rich.text import Text
 
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
+    from linkgauge.view import screen
 
-    console = Console()
+    console = screen.console()
     colors = {FAILING: "red", WARNING: "yellow"}
     skipped: dict[tuple[str, str], list[str]] = {}
     for status in (FAILING, WARNING, NOT_CHECKED):
@@ -112,11 +112,10 @@ def _noise(asked: str, form: str) -> int:
     """What takes each core away: a line a core, the noisiest first; those that are quiet together."""
     import dataclasses
 
-    from rich.console import Console
-    from rich.table import Table
-
     from linkgauge.doctor.noise import LEAST_NS, core_noise
     from linkgauge.model.quantity import format_duration, parse_duration
+    from linkgauge.view import screen
+    from linkgauge.view.screen import Table
 
     seconds = parse_duration(asked) / 1e9
     if not 0.1 <= seconds <= 3600:
@@ -136,7 +135,7 @@ def _noise(asked: str, form: str) -> int:
         table.add_row(str(one.core), f"{100 * one.share:.2f} %", f"{one.count / one.span_s:.0f}",
                       format_duration(one.typical_ns), format_duration(one.longest_ns),
                       format_duration(one.period_ns) if one.period_ns else "-")  # fmt: skip
-    console = Console()
+    console = screen.console()
     console.print(table)
     rest = f"; {len(noisy) - _SHOWN} more like these" if len(noisy) > _SHOWN else ""
     looked, least = (format_duration(time_ns) for time_ns in (seconds * 1e9, LEAST_NS))
@@ -149,13 +148,13 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
     """The doctor on every node: what most have first, and what differs before what is alike."""
     import dataclasses
 
-    from rich.console import Console
     from rich.text import Text
 
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
     from linkgauge.doctor.on_nodes import MOST_S, look_on_nodes
     from linkgauge.run.parent.hosts import asked_hosts
     from linkgauge.run.parent.mpi_library import default_installation, resolve
+    from linkgauge.view import screen
     from linkgauge.view.units import count_text
 
     names = asked_hosts(nodes, hosts)
@@ -166,7 +165,7 @@ def _on_nodes(mpi: str | None, devices: str, nodes: str | None, hosts: str | Non
     if form != TABLE:
         print_data([dataclasses.asdict(one) for one in found], form)
         return 1 if any(one.status == FAILING for one in found) else 0
-    console = Console()
+    console = screen.console()
     differing = [one for one in found if one.differs]
     for one in differing:
         console.print(Text(f"differs     {one.name}:", style="yellow"), soft_wrap=True)

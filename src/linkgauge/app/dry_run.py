@@ -11,6 +11,7 @@ from linkgauge.expect import limits
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes, format_duration, format_size
+from linkgauge.model.transports import shown_names
 from linkgauge.plan.curves import FULL, Step, Until
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
@@ -93,6 +94,7 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
         }  # fmt: skip
         print_data(data, form, rows=_case_rows(data["launches"]))
         return
+    called = shown_names({machine.kind})
     for launch in launches:
         settings = launch.settings
         words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
@@ -107,13 +109,13 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
                 print(f"  {curves.pop(step.curve)}")
             stated = case.size_asked in (case.size, FULL)
             restated = "" if stated else f" (restated as {format_size(case.size)})"
-            print(f"  {case.case_key}  {case_text(case)}{restated}")
+            print(f"  {case.case_key}  {case_text(case, called)}{restated}")
             if expected is not None and (allowed := expected.text(case)):
                 print(f"      {allowed}")
     for reason, count in skips_of(launches).items():
         print(f"skipped: {count} cases: {reason}")
     for transport, reason in machine.absent.items():
-        print(f"absent: {transport}: {reason}")
+        print(f"absent: {called.get(transport, transport)}: {reason}")
     if later:
         print(f"beyond the time limit, by these estimates: {later} more cases, measured as far as time is left")
     print(

@@ -20,7 +20,7 @@ from linkgauge.errors import UsageError
 from linkgauge.expect.rules import Limit
 from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME
 from linkgauge.model.patterns import PATTERNS, lanes_of
-from linkgauge.model.quantity import parse_size
+from linkgauge.model.quantity import parse_size, percent
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import System, catalog
 from linkgauge.system.units import rate_units, show_rate
@@ -370,7 +370,7 @@ def _fits(folder: Path, *, form: str, unit: str) -> None:
             low, high = (show_rate(end, unit).split()[0] for end in (rate.low, rate.high))
             click.echo(
                 f"  {piece.first_bytes} to {piece.last_bytes} B ({piece.points} points): "
-                f"{latency.value / 1e3:.3g} us ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g}) + "
+                f"{latency.value / 1e3:.3g} µs ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g}) + "
                 f"size / {show_rate(rate.value, unit)} ({low} to {high})"
             )
         if sweep.loggp is not None:
@@ -400,10 +400,10 @@ def _show(
     console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str]
 ) -> None:
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
     from linkgauge.app.inert import bold
+    from linkgauge.view.screen import Table
 
     shown = [str(case["pattern"])]
     if case.get("transport"):
@@ -451,9 +451,8 @@ def measured_words(rate: float, found: Sequence[Limit], unit: str) -> str:
         return words
     least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0)
     share = rate / (least.value_bytes_per_s or 1.0)
-    if share > 1:
-        return f"{words}, {share:.1%} of the bound {least.rule}: the rule, the description or the measurement is wrong"
-    return f"{words}, {share:.1%} of the bound {least.rule}"
+    beyond = ": the rule, the description or the measurement is wrong" if share > 1 else ""
+    return f"{words}, {percent(share, 1)} of the bound {least.rule}{beyond}"
 
 
 def latency_words(latency_ns: float, found: Sequence[Limit]) -> str:
@@ -470,8 +469,8 @@ def latency_words(latency_ns: float, found: Sequence[Limit]) -> str:
 
 
 def show_time(ns: float) -> str:
-    """Return a time in ns below a microsecond, else in us."""
-    return f"{ns:.3g} ns" if ns < 1e3 else f"{ns / 1e3:.3g} us"
+    """Return a time in ns below a microsecond, else in µs."""
+    return f"{ns:.3g} ns" if ns < 1e3 else f"{ns / 1e3:.3g} µs"
 
 
 def _show_rules() -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from linkgauge.model.shape import clean
+from linkgauge.view.screen import screen_width
 
 _BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]")
 
@@ -22,7 +23,7 @@ class InertConsole(Console):
 
     def __init__(self) -> None:
         """On standard output."""
-        super().__init__(markup=False, emoji=False, highlight=False)
+        super().__init__(markup=False, emoji=False, highlight=False, width=screen_width())
 
     def render_str(self, text: str, **settings: Any) -> Text:
         """Return a text without what a terminal would obey, on one line."""

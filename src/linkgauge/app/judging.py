@@ -49,18 +49,20 @@ def findings_command(
 ) -> int:
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.collector import uncollected
+    from linkgauge.findings.finding import Finding
     from linkgauge.findings.rules import apply, in_words
     from linkgauge.judge.subjects import load_subjects
     from linkgauge.view import terminal
+    from linkgauge.view.screen import console
     from linkgauge.view.unseen import unseen_of
 
     with uncollected():
         facts = load_subjects([run], system)[0].facts
         found = apply(facts)
     if form != TABLE:
-        print_data([finding.as_json() for finding in found], form)
+        print_data([finding.as_json() for finding in found], form, of=Finding)
     else:
-        out = terminal.console()
+        out = console()
         cases = ((measure.pattern, measure.devices) for measure in facts.measures)
         unseen = unseen_of(cases, facts.devices, facts.launches, {one.name for one in facts.observations})
         terminal.print_findings(out, found, notes=notes, evidence=evidence, unjudged=facts.unjudged, unseen=unseen)
@@ -102,12 +104,13 @@ def compare_command(
     from linkgauge.judge.subjects import refuse_repeated
     from linkgauge.store.run import load
     from linkgauge.view import terminal
+    from linkgauge.view.screen import console
 
     refuse_repeated(map(load, runs))
     first = load(runs[0])
     plain = []
     compared = 0
-    out = None if form != TABLE else terminal.console()
+    out = None if form != TABLE else console()
     for path in runs[1:]:
         kind = cast(Literal["positive", "any"], dependence)
         with uncollected():
@@ -190,8 +193,10 @@ def check_command(
     from linkgauge.judge.check import check
     from linkgauge.judge.fleet import LEAST_NODES
     from linkgauge.judge.subjects import load_subjects
+    from linkgauge.judge.verdicts import Verdict
     from linkgauge.store.folder import write_atomically
     from linkgauge.view import terminal
+    from linkgauge.view.screen import console
 
     if page is not None and len(runs) < LEAST_NODES:
         raise UsageError(f"--page is of a fleet: expected {LEAST_NODES} runs or more, {len(runs)} given")
@@ -210,9 +215,9 @@ def check_command(
     if form == JSON:
         click.echo(exporters.as_json(result.checked, result.findings))
     elif form == CSV:
-        print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], form)
+        print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], form, of=Verdict)
     else:
-        terminal.print_check(terminal.console(), result.checked, result.standings, limit)
+        terminal.print_check(console(), result.checked, result.standings, limit)
     return result.checked.exit_status
 
 
@@ -260,11 +265,12 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
 
     Of a search's run folder it prints the settings that were proved there.
     """
-    from linkgauge.judge.advise import advise, not_measured
+    from linkgauge.judge.advise import Advice, advise, not_measured
     from linkgauge.judge.subjects import load_subjects
     from linkgauge.model.case import DIMENSIONS
     from linkgauge.tune.proved import is_search, proved_in
     from linkgauge.view import terminal
+    from linkgauge.view.screen import console
 
     searched = is_search(run)
     facts = None if searched else load_subjects([run])[0].facts
@@ -275,10 +281,10 @@ def advise_command(run: Path, pattern: str, tuned: tuple[Path, ...], form: str) 
         found = [one for one in found if one.task.split()[0] in wanted]
         settings = [one for one in settings if wanted & {word.strip(",") for word in one.task.split()}]
     if form != TABLE:
-        print_data([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], form)
+        print_data([*map(dataclasses.asdict, found), *map(dataclasses.asdict, settings)], form, of=Advice)
         return 0 if found or settings else 3
     if found and facts is not None:
-        terminal.print_advice(terminal.console(), found, not_measured(facts))
+        terminal.print_advice(console(), found, not_measured(facts))
     elif not searched:
         what = f"of {pattern} " if pattern else ""
         click.echo(f"There is nothing to choose between: no case {what}was measured by two mechanisms or more.")
@@ -318,12 +324,13 @@ def reproduce_command(
     Takes the launch options of 'linkgauge run' (--help-all names them).
     """
     from linkgauge.plan.papers import left_out
-    from linkgauge.view import paper_points, paper_screen, reproduce, terminal
+    from linkgauge.view import paper_points, paper_screen, reproduce
+    from linkgauge.view.screen import console
 
     found = reproduce.chosen(figure)
     if csv and (of_run is None or len(found) > 1):
         raise UsageError("--csv prints one figure of a run: linkgauge reproduce PAPER:FIGURE --of RUN --csv")
-    screen = terminal.console()
+    screen = console()
     if list_only or len(found) > 1:
         paper_screen.print_figures(screen, found, left_out())
         return 0

@@ -28,8 +28,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, 
     if form != TABLE:
         print_data(rows, form)
         return
-    from rich.console import Console
-    from rich.table import Table
+    from linkgauge.view import screen
+    from linkgauge.view.screen import Table
 
     cells = {column: [_text(row.get(column, "")) for row in rows] for column in columns}
     shown = [column for column in columns if any(cells[column])] or columns
@@ -39,7 +39,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, 
         table.add_column(column.replace("_", " "), overflow="fold", no_wrap=short)
     for row in zip(*(cells[column] for column in shown), strict=True):
         table.add_row(*row)
-    console = Console()
+    console = screen.console()
     console.print(title, style="bold")
     console.print(table)
 
@@ -80,7 +80,7 @@ def list_transports(devices: str, form: str) -> None:
     """List the transports: where each can run, or why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
-    from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
+    from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS, shown_names
     from linkgauge.run.machine.transports import LibraryVersion, absent_transports, ccl_version, nic_version
     from linkgauge.run.parent.devices import find_devices
     from linkgauge.run.parent.mpi_library import default_installation
@@ -111,7 +111,9 @@ def list_transports(devices: str, form: str) -> None:
         for transport, traits in TRANSPORTS.items()
     ]
     if form == TABLE:
-        rows = [{**row, "library, or why not": row["library"] or row["reason"]} for row in rows]
+        called = shown_names({found.kind})
+        rows = [{**row, "transport": called.get(row["transport"], row["transport"]),
+                 "library, or why not": row["library"] or row["reason"]} for row in rows]  # fmt: skip
     print_table("transports", ("transport", "here", "runs_on", "library, or why not", "what"), rows, form)
 
 

@@ -18,7 +18,7 @@ from linkgauge.app.command_line import Grouped
 
 _ENVIRONMENT = (
     ("NO_COLOR", "Turns colors off, whatever its value. Without a terminal there are none either."),
-    ("COLUMNS", "Width of help and tables."),
+    ("COLUMNS", "Width of what is printed; by default the terminal's. Elsewhere lines have no limit."),
     ("TMPDIR", "Folder for what a run needs while it lasts."),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -48,14 +49,21 @@ def _form(context: click.Context, _: click.Parameter, form: str | None) -> str:
     return form or TABLE
 
 
-def print_data(data: Any, form: str, *, rows: Iterable[Mapping[str, Any]] | None = None) -> None:
-    """Print `data` as JSON, or as CSV its rows: `rows`, by default `data` itself, or its one row."""
+def print_data(
+    data: Any, form: str, *, rows: Iterable[Mapping[str, Any]] | None = None, of: type | None = None
+) -> None:
+    """Print `data` as JSON, or as CSV its rows: `rows`, by default `data` itself, or its one row.
+
+    `of`: the dataclass of a row, whose fields are the columns where there is no row.
+    """
     if form == JSON:
         # Not click.echo, which would look for a binary stream beside that whose errors are told apart.
         print(json.dumps(data, indent=1, default=str))
         return
     found = [flat(row) for row in (rows if rows is not None else [data] if isinstance(data, Mapping) else data)]
     columns = list(dict.fromkeys(name for row in found for name in row))
+    if not columns and of is not None:
+        columns = [field.name for field in dataclasses.fields(of)]
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n", restval="")
     if columns:
         writer.writeheader()

@@ -79,9 +79,9 @@ def _print_verdict(run: Run) -> None:
 def present(path: Path, reporter: Reporter, *, report: bool) -> None:
     """The summary table and the report of a run that has ended, where their parts are installed."""
     making = MakingReport(path) if report else None
-    from rich.console import Console  # after the measuring, which need not wait for it
+    from linkgauge.view import screen  # after the measuring, which need not wait for it
 
-    console = Console()
+    console = screen.console()
     try:
         from linkgauge.store.run import load
 

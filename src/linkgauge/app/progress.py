@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from linkgauge.app.verbosity import QUIET, USUAL, VERBOSE, verbosity
 from linkgauge.model.case import Case
 from linkgauge.model.quantity import format_duration
-from linkgauge.run.parent.reporter import Reporter, RunState, case_text
+from linkgauge.run.parent.reporter import Reporter, RunState
 
 
 class LiveReporter(Reporter):
@@ -52,7 +52,7 @@ class LiveReporter(Reporter):
 
     def begin(self, case: Case) -> None:
         """Show the case in hand at the next drawing."""
-        self._case = case_text(case)
+        self._case = self.text(case)
 
     def look(self) -> None:
         """Draw, four times a second at most."""
@@ -102,7 +102,7 @@ class VerboseReporter(Reporter):
         if status in ("ok", "skipped"):
             rate = "" if goodput is None else f", {goodput / 1e9:.3g} GB/s"
             why = f": {reason}" if status == "skipped" and reason else ""
-            self.note(f"{self.state.cases_done}/{self.state.cases_total} {case_text(case)}: {status}{why}{rate}")
+            self.note(f"{self.state.cases_done}/{self.state.cases_total} {self.text(case)}: {status}{why}{rate}")
 
     def shown(self, case: Case) -> None:
         """Show no other progress."""

@@ -94,7 +94,7 @@ def resume_run(asked: Asked, path: Path, *, report: bool) -> int:
     reporter.note(f"{left} cases are left of {path}")
     limit_s = asked.settled_time_limit_s()
     limit = None if limit_s is None else TimeLimit.of(limit_s, began)
-    asked_then = folder.info.get("asked", {})
+    asked_then = folder.info.get("requested", {})
     choices = asked_then.get("library_choices", False)
     nodes = Nodes(devices, reporter.note, keep_going=bool(asked.keep_going))
     for settings in {one.planned.settings for one in pending if one.planned.settings.hosts}:

@@ -41,15 +41,13 @@ def show_command(
     if form != TABLE:
         print_data(_rows(results, pattern, derived), form)
         return
-    from rich.console import Console
-
-    from linkgauge.view import tables
+    from linkgauge.view import screen, tables
     from linkgauge.view.answer import FirstLook
     from linkgauge.view.judged import findings_of
     from linkgauge.view.limits import Limits
     from linkgauge.view.summary import print_first_screen
 
-    console = Console()
+    console = screen.console()
     if derived:
         console.print(*tables.derived(results, console.width, unit), sep="\n")
         return

@@ -27,7 +27,8 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
     from linkgauge.exchange.query import query
     from linkgauge.store.run import load
 
-    table = query(load(run), sql, limited=not no_limit)
+    loaded = load(run)
+    table = query(loaded, sql, limited=not no_limit)
     if form == JSON:
         print_data(table.to_pylist(), form)
     elif form == CSV:  # in batches: it may be a million rows
@@ -39,23 +40,30 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
         for batch in table.to_batches():
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     else:
-        from rich.console import Console
-        from rich.table import Table
         from rich.text import Text
 
         from linkgauge.model.shape import clean
+        from linkgauge.stats.launches import shown_transports
+        from linkgauge.view import screen
+        from linkgauge.view.screen import Table
 
         # To fold 10^3 texts of 10^3 characters takes half a minute.
         def cell(value: object) -> Text:
             text = "" if value is None else clean(str(value))
             return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "...")
 
+        called = shown_transports(loaded.launched)
         shown = Table(box=None, pad_edge=False)
         for name in table.column_names:
             shown.add_column(cell(name), overflow="fold")
+        renamed = {}
         for row in table.slice(0, 1000).to_pylist():
+            if (transport := row.get("transport")) in called:
+                row["transport"] = renamed[transport] = called[transport]
             shown.add_row(*map(cell, row.values()))
-        Console().print(shown)
+        screen.console().print(shown)
+        for transport, name in renamed.items():
+            print(f"{name} is transport '{transport}' in the tables that SQL reads")
         if table.num_rows > 1000:
             print(f"the first 1000 of {table.num_rows} rows: -o csv or --json prints all")
 

@@ -91,9 +91,8 @@ def find(name: str | None, *, here: bool = False, recorded: Path | None = None) 
 
 def show(system: System, unit: str) -> None:
     """Print a system to the terminal."""
-    from rich.table import Table
-
     from linkgauge.app.inert import InertConsole, bold
+    from linkgauge.view.screen import Table
 
     console = InertConsole()
     console.print(bold(system.name), f" {system.title}")
@@ -153,7 +152,7 @@ def _cores(cores: str | None) -> str:
 
 
 def _show_matrix(system: System, unit: str, console: Console) -> None:
-    from rich.table import Table
+    from linkgauge.view.screen import Table
 
     if not 2 <= len(system.devices) <= 16:
         return

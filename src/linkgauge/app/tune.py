@@ -237,13 +237,12 @@ def _subject(cases: Sequence[Case], kind: str = "") -> str:
     """What is tuned, in words; `kind` is the devices' runtime, by whose library `ccl` is called."""
     from linkgauge.apps.catalog import label
     from linkgauge.model.background import beside_text
-    from linkgauge.model.runtimes import RUNTIMES
+    from linkgauge.model.transports import shown_names
 
-    beside = beside_text(" or ".join(dict.fromkeys(case.background for case in cases)))
+    called = shown_names({kind})
+    beside = beside_text(" or ".join(dict.fromkeys(case.background for case in cases)), called)
     where = f"on {cases[0].ranks} ranks{beside}"
-    transport = cases[0].transport
-    if transport == "ccl" and kind in RUNTIMES and RUNTIMES[kind].ccl:
-        transport = RUNTIMES[kind].ccl.lower()
+    transport = called.get(cases[0].transport, cases[0].transport)
     if apps := [*dict.fromkeys(label(case.app) for case in cases if case.app)]:
         return f"{transport} application {', '.join(apps)} {where}"
     sizes = sorted({case.size_asked for case in cases})

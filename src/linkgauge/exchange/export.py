@@ -17,6 +17,7 @@ from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TES
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
+from linkgauge.stats.launches import shown_transports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +61,7 @@ def export(run: Run, form: str, anonymous: bool = False, table: pa.Table | None 
             info, launches = hide.tree(info), [hide.tree(launch) for launch in launches]
         return json.dumps({"info": info, "launches": launches, "summary": rows}, indent=1, default=str) + "\n"
     good = [row for row in counted(run).rows if isinstance(row, Measured) and row.is_headline and row.status == "ok"]
-    text = "".join(_nccl_tests(run, good, not anonymous) if form == "nccl-tests" else _osu(good))
+    text = "".join(_nccl_tests(run, good, not anonymous) if form == "nccl-tests" else _osu(run, good))
     if not text:
         raise UsageError(f"no case of this run has the form of {form}")
     return text if hide is None else hide.text(text)
@@ -132,15 +133,17 @@ def _nccl_tests(run: Run, rows: list[Measured], named: bool) -> Iterator[str]:
     return nccl_form.tables(run, list(groups.values()), lambda first: _set_apart(rows, first), named)
 
 
-def _osu(rows: list[Measured]) -> Iterator[str]:
+def _osu(run: Run, rows: list[Measured]) -> Iterator[str]:
     """Yield one table a pattern, as OSU prints them; times are means, bandwidths in MB/s of 10^6 bytes."""
     rows = [row for row in rows if row.pattern in OSU_TESTS]
+    shown = shown_transports(run.launched)
     for group in _groups(rows, "size").values():
         first = group[0]
         info = PATTERNS[first.pattern]
         yield f"# OSU MPI {OSU_TESTS[info.name]}\n"
         ranks = first.ranks
-        yield f"# by Linkgauge, {first.transport}{_set_apart(rows, first)}, {ranks} ranks, {first.case.cadence}, "
+        transport = shown.get(first.transport, first.transport)
+        yield f"# by Linkgauge, {transport}{_set_apart(rows, first)}, {ranks} ranks, {first.case.cadence}, "
         yield f"window {first.case.window}\n"
         if (first.case.source_memory, first.case.target_memory) != ("pageable", "pageable"):
             source, target = _osu_memory(first.case.source_memory), _osu_memory(first.case.target_memory)

@@ -149,7 +149,7 @@ def write_run(path: Path, logs: Sequence[ImportedLog], system: Mapping[str, Any]
     tables = [(log, table) for log in logs for table in log.tables if table.cases]
     tools = sorted({table.tool for _, table in tables})
     origin = {"imported": True, "tools": tools, "files": [log.file for log in logs]}
-    info = {"origin": origin, "versions": {}, "asked": {"command": "linkgauge import"}}
+    info = {"origin": origin, "versions": {}, "requested": {"command": "linkgauge import"}}
     folder = RunFolder.create(path, info | ({"system": system} if system is not None else {}))
     numbered = number_devices([table.ranks for _, table in tables])
     launches = itertools.groupby(zip(tables, numbered, strict=True), key=lambda one: _launch_of(*one[0]))

@@ -14,6 +14,7 @@ from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_TYPES
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured, Rank
 from linkgauge.model.transports import order_of
+from linkgauge.stats.launches import shown_transports
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -41,16 +42,19 @@ def tables(run: Run, groups: Sequence[list[Measured]], apart: Callable[[Measured
     """
     programs = list(NCCL_PROGRAMS)
     ranks = {launch.launch: launch.ranks for launch in run.launched} if named else {}
+    shown = shown_transports(run.launched)
 
     def place(group: list[Measured]) -> tuple[Any, ...]:
         first = group[0]
         return programs.index(first.pattern), order_of(first.transport), first.launch, first.ranks
 
     for group in sorted(groups, key=place):
-        yield from _table(group, apart(group[0]), ranks.get(group[0].launch, ()))
+        transport = group[0].transport
+        own = ranks.get(group[0].launch, ())
+        yield from _table(group, shown.get(transport, transport), apart(group[0]), own)
 
 
-def _table(group: list[Measured], apart: str, ranks: Sequence[Rank]) -> Iterator[str]:
+def _table(group: list[Measured], transport: str, apart: str, ranks: Sequence[Rank]) -> Iterator[str]:
     first = group[0]
     n, info = first.ranks, PATTERNS[first.pattern]
     program = NCCL_PROGRAMS[info.name]
@@ -60,7 +64,7 @@ def _table(group: list[Measured], apart: str, ranks: Sequence[Rank]) -> Iterator
         sizes.setdefault(row.size * blocks, {})[bool(row.case.in_place)] = row
     library = f", {first.library}" if first.library else ""
     yield f"# Collective test starting: {program}\n"
-    yield f"# by Linkgauge, {first.transport}{library}{apart}, cadence {first.case.cadence}, "
+    yield f"# by Linkgauge, {transport}{library}{apart}, cadence {first.case.cadence}, "
     yield f"launch {first.launch}\n"
     yield f"# nThread 1 nGpus {n} minBytes {min(sizes)} maxBytes {max(sizes)} step: {_step(list(sizes))} "
     yield f"warmup iters: {first.case.warmup} iters: {_iterations(group)} agg iters: 1 "

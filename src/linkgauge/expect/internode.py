@@ -19,6 +19,7 @@ from linkgauge.expect.network_bounds import network
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
 from linkgauge.expect.rules import Limit, limit
+from linkgauge.model.quantity import percent
 from linkgauge.system.domain import domain_of, ordinals_of_domain
 from linkgauge.system.model import Node
 from linkgauge.system.units import show_rate
@@ -178,7 +179,7 @@ def _between_domains(q: Query, most: int, parts: int) -> list[Limit]:
         leaving = (n - g) / (n - 1)
         # Each rank sends as much as each other, so the one that can send least counts for all.
         least = min(min(doors.out([v]), doors.into([v])) / weight for v, weight in there.weights.items())
-        bundle(min(every, least * g), 1 / (g * leaving), f"; {leaving:.1%} of the traffic leaves the {where}")
+        bundle(min(every, least * g), 1 / (g * leaving), f"; {percent(leaving, 1)} of the traffic leaves the {where}")
         result.extend(network(q, n, most))
     elif q.pattern == "allreduce":
         bundle(min(slowest(doors.out), slowest(doors.into)), 1.0, f"; every byte must leave and enter a {where} once")
@@ -194,7 +195,7 @@ def _between_domains(q: Query, most: int, parts: int) -> list[Limit]:
             result.extend(_hierarchical(there, doors.graph, inside, between))
     elif q.traits.block_of_each:
         all_of, own = (doors.out, doors.into) if q.traits.reduces else (doors.into, doors.out)
-        words = f"; {1 - g / n:.1%} of the blocks come from outside"
+        words = f"; {percent(1 - g / n, 1)} of the blocks come from outside"
         bundle(min(slowest(all_of) / (1 - g / n), own(names) * n / g), 1.0, words)
     elif q.traits.rooted and q.traits.one_buffer:
         of_root, others = (doors.out, doors.into) if q.traits.root == "sends" else (doors.into, doors.out)

@@ -37,7 +37,7 @@ class Network:
         """The network of a run; None where it is of one node, or its switches are not known."""
         places = Places(run.launched)
         switches = stored_switches(run.info) if len(places.hosts) > 1 else None
-        weights = run.info.get("asked", {}).get("class_weights")
+        weights = run.info.get("requested", {}).get("class_weights")
         return None if switches is None else cls(switches, places, weights)
 
     def way(self, a: str, b: str) -> tuple[Part, ...] | None:

@@ -11,6 +11,7 @@ import math
 from linkgauge.expect.points import finite
 from linkgauge.expect.query import Query
 from linkgauge.expect.rules import Limit, limit
+from linkgauge.model.quantity import percent
 from linkgauge.system.model import Network
 from linkgauge.system.units import show_rate
 
@@ -36,7 +37,8 @@ def _groups(q: Query, network: Network, n: int) -> list[Limit]:
         # Whoever sits in a full group sends at least to all outside it; scattered placements send more.
         leaving = n * (nodes - per_group) * g / (n - 1)
         value = groups * group_rate / leaving
-        basis = f"{groups:.0f} groups of {show_rate(group_rate)} of global links; {leaving / n:.1%} leave their group"
+        leave = percent(leaving / n, 1)
+        basis = f"{groups:.0f} groups of {show_rate(group_rate)} of global links; {leave} leave their group"
         result.append(limit("network_global", value, basis))
     total = network.value("nodes")
     if total is not None and nodes >= total and groups > 1:

@@ -18,6 +18,7 @@ from linkgauge.expect.relay import relay
 from linkgauge.expect.rules import RULES, Limit, limit
 from linkgauge.expect.streams import streams
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import percent
 from linkgauge.system.model import Figure, Link, System, is_fabric, most_particular
 from linkgauge.system.units import RATE, show_rate
 
@@ -178,7 +179,7 @@ def _typical(q: Query, found: Sequence[Limit]) -> list[Limit]:
         return []
     share, link = min(shares, key=lambda pair: pair[0].value)
     value = (least.value_bytes_per_s or 0.0) * share.value
-    basis = f"{share.value:.1%} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
+    basis = f"{percent(share.value, 1)} of {least.rule}: payload on {link.kind} ({link.a} - {link.b})"
     return [limit("payload_share", value, basis, source=share.source)]
 
 

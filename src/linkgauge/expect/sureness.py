@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from linkgauge.expect.application import WAITING, Predicted
 from linkgauge.expect.curves import COPIES_WITHIN, Curves, CurvesOfRun, kind_of
+from linkgauge.model.quantity import percent
 from linkgauge.model.result import Measured
 
 WIDE = 0.4  # of a kind's time: beyond it the cause is named
@@ -49,9 +50,9 @@ class Ends:
             ends = (high.kinds_ns[rank].get(kind, 0.0) - low.kinds_ns[rank].get(kind, 0.0)) / ns
             middle = (q3.kinds_ns[rank].get(kind, 0.0) - q1.kinds_ns[rank].get(kind, 0.0)) / ns
             if ends > WIDE:
-                doubts[kind] = f"the intervals of its curves' medians are {ends:.0%} wide"
+                doubts[kind] = f"the intervals of its curves' medians are {percent(ends)} wide"
             elif middle > WIDE:
-                doubts[kind] = f"half of its curves' samples lie in a range of {middle:.0%}"
+                doubts[kind] = f"half of its curves' samples lie in a range of {percent(middle)}"
             elif kind in self._falls:
                 doubts[kind] = self._falls[kind]
         return Sureness(min(low.time_ns, usual.time_ns), max(high.time_ns, usual.time_ns), doubts)

@@ -20,6 +20,7 @@ from linkgauge.expect.of_case import least_of_links, limits
 from linkgauge.expect.query import Query, query
 from linkgauge.expect.rules import RULES, Limit
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import percent
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import THROUGH_HOST
 from linkgauge.system.model import System
@@ -157,7 +158,9 @@ def counted_share(system: System, case: Mapping[str, Any], shares: Iterable[Wire
         return []
     chosen = min(fitting, key=lambda one: one.share)
     rule = RULES["payload_counted"]
-    basis = f"{chosen.share:.1%} of {least.rule}: payload on {chosen.link_kind} {chosen.direction} as counted in "
+    basis = (
+        f"{percent(chosen.share, 1)} of {least.rule}: payload on {chosen.link_kind} {chosen.direction} as counted in "
+    )
     value = (least.value_bytes_per_s or 0.0) * chosen.share
     return [Limit(rule.name, rule.kind, value, basis + chosen.words, rule.source)]
 

@@ -13,6 +13,7 @@ from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
 
@@ -37,7 +38,7 @@ def device_counts(facts: Facts) -> Iterable[Finding]:
             "device_counts",
             "loss",
             f"{one.label} on {numbers} {facts.noun}s",
-            f"{one.label} on {numbers} of {max(counts)} {facts.noun}s is {depth:.0%} below the trend: busbw "
+            f"{one.label} on {numbers} of {max(counts)} {facts.noun}s is {percent(depth)} below the trend: busbw "
             f"by count at "
             f"{size_text(one.size)}: {around}.",
             tuple(Evidence(f"{m.ranks} {facts.noun}s: {rate_text(m.bus)}", (m.case_key,)) for m in low),
@@ -125,11 +126,12 @@ def collective_below_limit(facts: Facts) -> Iterable[Finding]:
             "collective_below_limit",
             "loss",
             f"{one.label} on {counts} {facts.noun}s",
-            f"{one.label} on {one.ranks} {facts.noun}s reaches {share:.0%} of what the links allow at "
+            f"{one.label} on {one.ranks} {facts.noun}s reaches {percent(share)} of what the links allow at "
             f"{size_text(one.size)}: {rate_text(one.goodput)} of {rate_text(bound.value_bytes_per_s)} ({bound.rule}).",
             tuple(
                 Evidence(
-                    f"{m.label} on {m.ranks} {facts.noun}s: {rate_text(m.goodput)}, {s:.0%} of {c.rule}", (m.case_key,)
+                    f"{m.label} on {m.ranks} {facts.noun}s: {rate_text(m.goodput)}, {percent(s)} of {c.rule}",
+                    (m.case_key,),
                 )
                 for s, m, c in items
             ),
@@ -175,10 +177,10 @@ def straggler(facts: Facts) -> Iterable[Finding]:
             "fault",
             f"rank of {facts.name_of(device)}",
             f"The others wait for the rank of {facts.name_of(device)}{facts.identity_of(device)}: it comes last "
-            f"in {len(items)} of "
-            f"{seen[device]} collectives, {time_text(lateness)} after the next, up to {cost:.0%} of the operation.",
+            f"in {len(items)} of {seen[device]} collectives, {time_text(lateness)} after the next, up to "
+            f"{percent(cost)} of the operation.",
             tuple(
-                Evidence(f"{m.label} at {size_text(m.size)}: {time_text(late)} late, {c:.0%}", (m.case_key,))
+                Evidence(f"{m.label} at {size_text(m.size)}: {time_text(late)} late, {percent(c)}", (m.case_key,))
                 for m, late, c in items[:12]
             ),
             min(0.98, 0.85 + 0.13 * share),

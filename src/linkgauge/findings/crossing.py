@@ -8,6 +8,7 @@ from linkgauge.findings.facts import Facts, Measure, keys
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
+from linkgauge.model.quantity import percent
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 
 _SHOWN = 3
@@ -31,7 +32,7 @@ def bypassed_network(facts: Facts) -> Iterable[Finding]:
             "fault",
             label,
             f"{label} between nodes went by {way}: in {len(measures)} case{several} the nodes' network cards counted "
-            f"as little as {least:.1%} of the bytes that must cross. Its figures are none of the network.",
+            f"as little as {percent(least, 1)} of the bytes that must cross. Its figures are none of the network.",
             (*_evidence(found), Evidence("all of them", keys(measures))),
             0.99,
             "Containers of one host share its memory, and MPICH and UCX find that out by themselves: start one rank a "

@@ -15,6 +15,7 @@ from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.transports import TRANSPORTS, over_host
 from linkgauge.stats.basics import Floats
 
@@ -82,7 +83,7 @@ def falling_goodput(facts: Facts) -> Iterable[Finding]:
         severity: Severity = "note" if not dip and cached else "loss"
         sentence = (
             f"Goodput of {top.label} on {_devices(top)} {words}: {rate_text(low.goodput)} after "
-            f"{rate_text(top.goodput)} ({fall:.0%} less)."
+            f"{rate_text(top.goodput)} ({percent(fall)} less)."
         )
         better = _better(facts, top, low)
         if better is not None:

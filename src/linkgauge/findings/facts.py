@@ -165,19 +165,21 @@ class FailedCase:
     launch_key: str = ""  # empty: its launch never began
     settings: str = ""  # the library's own during this case
     variables: tuple[tuple[str, str], ...] = ()  # planned for a launch that never began
+    out_of_time: bool = False  # the stop rule's own time was up: it was not measured, and did not fail
 
     @classmethod
     def of(cls, row: Result) -> FailedCase:
         """Read a result of a case that did not end well."""
         return cls(
-            row.case_key,
-            row.transport,
-            row.pattern,
-            row.devices,
-            str(row.status),
-            row.reason or "no reason given",
-            row.launch_key,
-            row.case.settings,
+            case_key=row.case_key,
+            transport=row.transport,
+            pattern=row.pattern,
+            devices=row.devices,
+            status=str(row.status),
+            reason=row.reason or "no reason given",
+            launch_key=row.launch_key,
+            settings=row.case.settings,
+            out_of_time=row.evidence.get("stopped_by") == "timeout",
         )
 
 

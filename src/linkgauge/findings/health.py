@@ -10,6 +10,7 @@ from linkgauge.findings.by_setting import told_apart, words
 from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, FailedCase, Measure, keys, median
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
+from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.result import Identity, Observation
@@ -211,10 +212,10 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         "loss",
         "the run",
         f"{len(loud)} of {len(able)} cases{where} are noisy: IQR above 20 % of the median, or p95 above 3 times "
-        f"the median. Their median spread (IQR/median) is {median(m.spread for m in loud):.0%}.",
+        f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.",
         tuple(
             Evidence(
-                f"{m.label} at {size_text(m.size)}: spread (IQR/median) {m.spread:.0%}, "
+                f"{m.label} at {size_text(m.size)}: spread (IQR/median) {percent(m.spread)}, "
                 f"p95 {m.tail:.2g} times the median",
                 (m.case_key,),
             )
@@ -260,12 +261,12 @@ def drifting(facts: Facts) -> Iterable[Finding]:
         "drifting",
         "loss" if way == "slower" and common else "note",
         "the run" if len(kept) > 1 else f"{worst.label} at {size_text(worst.size)}",
-        f"{len(kept)} of {tested} series drift while they are measured, {way} by {share:.0%} "
+        f"{len(kept)} of {tested} series drift while they are measured, {way} by {percent(share)} "
         f"(median){where}; most: {worst.label} at "
-        f"{size_text(worst.size)}, {drift.share:+.0%}.",
-        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {len(m.devices)} {facts.noun}s: {d.share:+.1%} "
-        f"({d.low:+.1%} to "
-        f"{d.high:+.1%})", (m.case_key,)) for m, d in kept[:12]), Evidence("all of them", keys(m for m, _ in kept))),
+        f"{size_text(worst.size)}, {change(drift.share)}.",
+        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {len(m.devices)} {facts.noun}s: {change(d.share, 1)} "
+        f"({change(d.low, 1)} to {change(d.high, 1)})", (m.case_key,)) for m, d in kept[:12]),
+         Evidence("all of them", keys(m for m, _ in kept))),
         0.95,
         "Look at temperature and clocks over time (a 'duration' stop rule shows where it settles); warm up "
         "longer, or compare only what was "
@@ -289,7 +290,7 @@ def multimodal(facts: Facts) -> Iterable[Finding]:
         return
     found.sort(key=lambda item: -item[1].modes[-1].center / item[1].modes[0].center)
     measure, modes = found[0]
-    levels = ", ".join(f"{time_text(m.center)} ({m.share:.0%})" for m in modes.modes)
+    levels = ", ".join(f"{time_text(m.center)} ({percent(m.share)})" for m in modes.modes)
     yield Finding(
         "multimodal",
         "note",

@@ -11,6 +11,7 @@ from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.model.background import LoadCase, Pace, written
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
 from linkgauge.stats.interference import Interference
 
 _LEAST = 1.03  # slow-down that an interval must lie above
@@ -124,7 +125,7 @@ def _what_shares_explain(share: FairShare | None) -> str:
 
 def _evidence(loss: _Loss) -> Evidence:
     found = loss.found
-    kept = [f"{load.kept:.0%}" for load in found.loads if load.kept is not None]
+    kept = [percent(load.kept) for load in found.loads if load.kept is not None]
     keeps = f"; the load keeps {', '.join(kept)} of its rate" if kept else ""
     text = f"{loss.words()}: {time_text(found.alone_ns)} alone, {time_text(found.beside_ns)} beside{keeps}"
     return Evidence(text, (found.case.case_key,))

@@ -16,6 +16,7 @@ from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import ClassRow, class_rows, members_text
 from linkgauge.system.graph import Arc
@@ -241,12 +242,13 @@ def _told(kind: Likeness, link: str, low: list[_Low], judged: int, severity: Sev
     share = "Everything" if len(low) == judged else f"{len(low)} of {judged} ways"
     over = f"over {what}" if link else "of the collectives"
     sentence = (
-        f"{share} {over} is {middle.loss:.0%} below what is known of {kind.system.name}: {middle.words}, where "
+        f"{share} {over} is {percent(middle.loss)} below what is known of {kind.system.name}: {middle.words}, where "
         f"{rate_text(middle.usual)} was measured. All of a class are alike, so no sibling shows it."
     )
     evidence = tuple(
         Evidence(
-            f"{item.words}, {item.loss:.0%} below {rate_text(item.usual)} ({item.row.members[0].entry.share.source})",
+            f"{item.words}, {percent(item.loss)} below {rate_text(item.usual)} "
+            f"({item.row.members[0].entry.share.source})",
             keys(h.measure for h in item.row.members),
         )
         for item in low
@@ -289,10 +291,11 @@ def above_bound(facts: Facts) -> Iterable[Finding]:
         "note",
         one.label,
         f"{one.label} of {size_text(one.size)} on {members_text([one.devices], facts.noun)} reaches "
-        f"{rate_text(one.goodput)}, {share:.0%} more than the links allow "
+        f"{rate_text(one.goodput)}, {percent(share)} more than the links allow "
         f"({bound.rule}: {rate_text(bound.value_bytes_per_s)}).",
         tuple(
-            Evidence(f"{m.label} at {size_text(m.size)}: {s:.0%} above {b.rule}", (m.case_key,)) for s, m, b in above
+            Evidence(f"{m.label} at {size_text(m.size)}: {percent(s)} above {b.rule}", (m.case_key,))
+            for s, m, b in above
         ),
         0.9,
         "The system's rates may be wrong for this machine (linkgauge topology), or part of the data did not take this "

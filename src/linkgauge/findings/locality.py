@@ -12,6 +12,7 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.ways import level_of, placed_pairs
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import percent
 from linkgauge.stats.rank_sum import rank_sum_p_value
 
 _FULL = 16 << 20  # from here on a copy over PCIe is no longer slowed by its start
@@ -43,7 +44,7 @@ def numa_effects(facts: Facts) -> Iterable[Finding]:
                 f"Where devices lie matters to {one.label} at {size_text(one.size)}: {'; '.join(texts)}.",
                 tuple(
                     Evidence(
-                        f"{kind} {_shape_text(shape)}: {median(m.time_ns for m in g) / 1e3:.4g} us over {len(g)} pairs",
+                        f"{kind} {_shape_text(shape)}: {median(m.time_ns for m in g) / 1e3:.4g} µs over {len(g)} pairs",
                         keys(g),
                     )
                     for (kind, shape), g in groups.items()
@@ -179,7 +180,7 @@ def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
             "pcie_below_width",
             "loss",
             "host links of all devices",
-            f"Copies between host and every device reach {median(shares):.0%} of the described link: as if "
+            f"Copies between host and every device reach {percent(median(shares))} of the described link: as if "
             f"1/{parts} of its width or "
             "one generation less were in use.",
             (

@@ -17,14 +17,15 @@ from linkgauge.findings.rule import rule
 from linkgauge.findings.solve import LEAST_SCALE, Slow, solve
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
 from linkgauge.system.remembered import remembered
 
 _WORDS = {
     "link": "link",
-    "port": "port",
+    "port": "port of",
     "pair": "path between",
-    "device": "device",
+    "device": "",
     "nic": "NIC",
     "trunk": "trunk",
     "node": "node",
@@ -354,10 +355,11 @@ def _told(
         worst = max(items, key=lambda item: item.slow.share)
         share = median(item.slow.share for item in items)
         loss = share / (1 + share)
-        subject = f"{_WORDS[kind]} {_place(facts, kind, ends)}"
+        subject = f"{_WORDS[kind]} {_place(facts, kind, ends)}".lstrip()
         directions = sorted({item.element.direction for item in items})
         others = "the other of the two" if worst.known else "its siblings"
-        sentence = f"{subject} is {loss:.0%} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
+        first = subject[:1].upper() + subject[1:]
+        sentence = f"{first} is {percent(loss)} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
         if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
         elif kind == "pair":
@@ -412,16 +414,10 @@ def _passing(items: list[_Seen], tested: int, score: float, share: float) -> boo
 
 
 def _place(facts: Facts, kind: str, ends: tuple[int | str, ...]) -> str:
-    names = facts.wiring.names if facts.wiring else {}
-    words = []
-    for end in ends:
-        if isinstance(end, str):
-            words.append(end)
-        elif len(facts.hosts) > 1:
-            words.append(facts.name_of(end))
-        else:
-            words.append(names.get(end, str(end)))
-    text = " - ".join(words)
+    known = facts.wiring.ordinals if facts.wiring else {}
+    of = [known.get(end, end) if isinstance(end, str) else end for end in ends]
+    words = [end if isinstance(end, str) else facts.name_of(end) for end in of]
+    text = (" and " if kind == "pair" else " - ").join(words)
     if kind in ("device", "port", "host") and isinstance(ends[0], int):
         text += facts.identity_of(ends[0])
     return text

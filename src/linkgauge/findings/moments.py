@@ -21,6 +21,7 @@ from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
 from linkgauge.findings.timeline import Timeline, timeline
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
 from linkgauge.stats.basics import Floats
 from linkgauge.system.remembered import remembered
 
@@ -90,8 +91,9 @@ def slow_from(facts: Facts) -> Iterable[Finding]:
             since = f"from {_at(line, moment.from_ns)} to {_at(line, moment.to_ns)} after the run's first sample"
         severity: Severity = "fault"
         sentence = (
-            f"{whom}{identity} took {moment.share:.0%} longer {since}, in {len(mine)} cases against their siblings; "
-            f"otherwise its cases are as fast as others. Links are judged without what it took part in meanwhile."
+            f"{whom}{identity} took {percent(moment.share)} longer {since}, in {len(mine)} cases against their "
+            f"siblings; otherwise its cases are as fast as others. Links are judged without what it took part in "
+            "meanwhile."
         )
         devices = tuple(facts.devices) if moment.device is None else (moment.device,)
         if facts.are_cores(devices):

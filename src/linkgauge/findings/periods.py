@@ -21,6 +21,7 @@ from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
 from linkgauge.stats.basics import Floats, median, robust_scale
 from linkgauge.stats.spikes import find_spikes
 
@@ -375,10 +376,11 @@ def _within(facts: Facts) -> Iterable[Finding]:
         "the run",
         f"{len(found)} of {tested} series are delayed at a steady period: every {time_text(worst[1])} in "
         f"{worst[0].label} at "
-        f"{size_text(worst[0].size)} ({worst[2]:.1%} of samples, {worst[3]:.2g} times the median).",
+        f"{size_text(worst[0].size)} ({percent(worst[2], 1)} of samples, {worst[3]:.2g} times the median).",
         tuple(
             Evidence(
-                f"{m.label} at {size_text(m.size)}: every {time_text(p)}, {s:.1%} of samples, {h:.2g} times the median",
+                f"{m.label} at {size_text(m.size)}: every {time_text(p)}, {percent(s, 1)} of samples, "
+                f"{h:.2g} times the median",
                 (m.case_key,),
             )
             for m, p, s, h in found[:12]

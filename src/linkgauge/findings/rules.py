@@ -17,6 +17,7 @@ from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
+from linkgauge.model.quantity import percent
 
 _FIRST = (
     "crossing", "moments", "localize", "health", "interference", "collectives", "locality", "known", "ways", "curves",
@@ -92,7 +93,7 @@ def _weighed(finding: Finding) -> Finding:
     weighed = dataclasses.replace(finding, strength=finding.confidence, confidence=sure)
     if finding.severity == "note" or sure >= LEAST:
         return weighed
-    sentence = f"{finding.sentence} Of findings with evidence as strong, {sure:.0%} are right: measure again."
+    sentence = f"{finding.sentence} Of findings with evidence as strong, {percent(sure)} are right: measure again."
     return dataclasses.replace(weighed, severity="note", unsure=True, sentence=sentence)
 
 

@@ -10,6 +10,7 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
 from linkgauge.system.remembered import remembered
 
@@ -70,7 +71,7 @@ def bandwidth_tiers(facts: Facts) -> Iterable[Finding]:
             continue
         one = next(iter(placed.values()))[0]
         texts = [
-            f"{rate_text(rate)}: {rate_text(level_of(g))} ({level_of(g) / rate:.0%})" for rate, g in groups.items()
+            f"{rate_text(rate)}: {rate_text(level_of(g))} ({percent(level_of(g) / rate)})" for rate, g in groups.items()
         ]
         yield Finding(
             "bandwidth_tiers",
@@ -109,7 +110,7 @@ def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
             kernels[p] for p, (m, w) in placed.items() if w.rate == widest and w.kind == "direct" and p in kernels
         ]
         evidence = [
-            Evidence(f"links of {rate_text(r)}: {rate_text(level_of(g))} ({level_of(g) / r:.0%})", keys(g))
+            Evidence(f"links of {rate_text(r)}: {rate_text(level_of(g))} ({percent(level_of(g) / r)})", keys(g))
             for r, g in groups.items()
         ]
         if share > 0.65 or _staged(facts, level, widest) or level < FILLED_SHARE * rates[0]:
@@ -124,7 +125,7 @@ def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
             "copy_engine_cap",
             "loss",
             f"copy engine of {one.pattern}",
-            f"The copy engine cannot fill a wide link: {why}, {share:.0%} of the widest.",
+            f"The copy engine cannot fill a wide link: {why}, {percent(share)} of the widest.",
             tuple(evidence),
             0.95 if alike else 0.85,
             "Copy by kernel instead (transport kernel; HSA_ENABLE_SDMA=0 or HSA_ENABLE_PEER_SDMA=0 on AMD), or "
@@ -246,7 +247,7 @@ def _one_of_k(
                     "loss",
                     f"{mine} {where}",
                     f"{name} of {mine} {where} reaches {fraction} of what {other} reaches on the same way "
-                    f"({ratio:.1%}): one of "
+                    f"({percent(ratio, 1)}): one of "
                     f"{parts} rails, lanes or engines is used.",
                     (
                         Evidence(f"{mine} at {size_text(size)}: {rate_text(level)}", keys(m for _, m in items)),

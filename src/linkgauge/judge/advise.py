@@ -10,6 +10,7 @@ from typing import Any
 from linkgauge.findings.facts import Facts, Measure
 from linkgauge.model.case import DEFAULTS, MECHANISM, held_apart
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
+from linkgauge.model.quantity import change
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.result import Launch
 from linkgauge.model.runtimes import RUNTIMES
@@ -62,12 +63,12 @@ class Advice:
         where = (
             f" at {size_text(self.margin_at)}" if self.margin_at is not None and self.size_from != self.size_to else ""
         )
-        return f"{self.margin:+.0%}{where}"
+        return f"{change(self.margin)}{where}"
 
     @property
     def interval_words(self) -> str:
         """The margin's 95 % interval; empty where there is none."""
-        return "" if self.low is None or self.high is None else f"{self.low:+.0%} to {self.high:+.0%}"
+        return "" if self.low is None or self.high is None else f"{change(self.low)} to {change(self.high)}"
 
 
 @dataclasses.dataclass(frozen=True)

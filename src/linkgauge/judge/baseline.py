@@ -23,6 +23,7 @@ from linkgauge.judge.siblings import CORES_SLOWER
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.background import on_devices
+from linkgauge.model.quantity import change
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, read_json, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
 from linkgauge.stats.prediction import Prediction, predict
@@ -199,12 +200,12 @@ def _judged(
         short = bool(rates[i] <= level) and min(slower, beyond) >= margins[i]
         usual = math.exp(float(found.center[i]))
         limit = usual * math.exp(float(reaches[i]))
-        reason = f"{slower:+.1%} against the middle of {len(entries[i].medians_ns)} runs"
+        reason = f"{change(slower, 1)} against the middle of {len(entries[i].medians_ns)} runs"
         if abs(found.usual_level) >= _MARGIN:
-            reason += f", {math.expm1(found.usual_level):+.1%} of that as all cases of this run"
+            reason += f", {change(math.expm1(found.usual_level), 1)} of that as all cases of this run"
         if short:
             reach = math.expm1(float(reaches[i]))
-            reason += f"; a further run would be below {reach:+.1%} (false-discovery rate {rates[i]:.1g})"
+            reason += f"; a further run would be below {change(reach, 1)} (false-discovery rate {rates[i]:.1g})"
         required, measured, unit = _figures(measure, limit)
         verdicts.append(
             subject.verdict(
@@ -226,8 +227,8 @@ def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: floa
     if found.level <= found.level_limit or slower < margin:
         return []
     reason = (
-        f"{slower:+.1%} in the middle of {len(found.shift)} cases; a further run's would be below "
-        f"{math.expm1(found.level_limit):+.1%}"
+        f"{change(slower, 1)} in the middle of {len(found.shift)} cases; a further run's would be below "
+        f"{change(math.expm1(found.level_limit), 1)}"
     )
     words = "all cases together"
     return [subject.verdict("fail", words, reason, baseline.place, shortfall=slower / (1 + slower))]
@@ -248,12 +249,13 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Cal
         return [], lambda measure: measure.case_key
     ordinals = {uuid: ordinal for ordinal, uuid in there.items()}
     mapping = {ordinal: ordinals.get(uuid, -1) for ordinal, uuid in here.items()}
+    noun = subject.facts.noun
     notes = [
-        f"device {o} ({here[o]}) is not one of the baseline's: its cases are unknown"
+        f"{noun} {o} ({here[o]}) is not one of the baseline's: its cases are unknown"
         for o, t in mapping.items()
         if t < 0
     ]
-    notes += [f"device {o} is the baseline's device {t} (by UUID)" for o, t in mapping.items() if t not in (o, -1)]
+    notes += [f"{noun} {o} is the baseline's {noun} {t} (by UUID)" for o, t in mapping.items() if t not in (o, -1)]
     if not notes:
         return [], lambda measure: measure.case_key
 

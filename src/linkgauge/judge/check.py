@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from linkgauge.errors import UsageError
@@ -24,7 +24,8 @@ from linkgauge.judge.requirements import (
 from linkgauge.judge.siblings import CORES_SLOWER, check_collectives, check_limits, check_siblings
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Checked, Verdict
-from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.patterns import GROUPS, group_of, group_words
+from linkgauge.model.quantity import percent
 from linkgauge.model.shape import read_toml
 from linkgauge.stats.checked import checked_words
 
@@ -85,23 +86,28 @@ def check(
     if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
         notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
     findings = tuple(finding for each in found.values() for finding in each)
-    return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes))), findings, tuple(places))
+    left = [line for subject in subjects for line in _not_measured(subject, len(subjects) > 1)]
+    return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes)), left), findings, tuple(places))
 
 
-_GROUPS: dict[str, Callable[[PatternTraits], bool]] = {
-    "GPU pairs": lambda one: one.ranks == "2",
-    "collectives": lambda one: one.collective,
-    "host copies": lambda one: bool(one.host_ways),
-    "memory": lambda one: one.within_device,
-}
+def _not_measured(subject: Subject, several: bool) -> Iterator[str]:
+    """Yield what the time limit of the run or of its cases left unmeasured, and how to measure it."""
+    facts, of = subject.facts, f" of {subject.name}" if several else ""
+    cut = [one for one in facts.failures if one.out_of_time]
+    if cut:
+        words = ", ".join(dict.fromkeys(facts.failed_words(one) for one in cut))
+        yield f"{len(cut)} case{'s' if len(cut) > 1 else ''}{of} took longer than --max-time allows: {words}"
+    if left := facts.info.get("left"):
+        how = f"linkgauge run --resume {subject.name}"
+        yield f"{left} planned case{'s' if left > 1 else ''}{of}, since the run's time was over: {how}"
 
 
 def _not_judged(subject: Subject, verdicts: Sequence[Verdict]) -> list[str]:
     """Of what was measured the groups of patterns that no verdict is about."""
-    judged = {dict(one.labels).get("pattern", "") for one in verdicts}
-    measured = {measure.pattern for measure in subject.facts.measures}
-    groups = {name: {one for one in measured if belongs(PATTERNS[one])} for name, belongs in _GROUPS.items()}
-    return [name for name, these in groups.items() if these and not judged & these]
+    patterns = ((dict(one.labels).get("pattern"), one.devices) for one in verdicts if not one.weak)
+    judged = {group_of(pattern, devices) for pattern, devices in patterns if pattern}
+    measured = {group_of(measure.pattern, measure.devices) for measure in subject.facts.measures}
+    return [group_words(one, subject.facts.noun) for one in GROUPS if one in measured - judged]
 
 
 def _reads_samples(subject: Subject) -> bool:
@@ -126,7 +132,7 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
         name = f"{kind.system.name} ({kind.words})"
         if held_against(subject.facts, kind.system, tolerance)[0]:
             verdicts, notes, without = check_system(subject, kind.system, tolerance)
-            said = f"Judged by what is known of {name}: {1 - tolerance:.0%} of the shares measured there"
+            said = f"Judged by what is known of {name}: {percent(1 - tolerance)} of the shares measured there"
             more = _not_judged(subject, verdicts)
             said += f"; not judged: {', '.join(more)}." if more else "."
             return verdicts, [said, *notes], without

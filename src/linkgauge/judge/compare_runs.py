@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,15 @@ from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.result import HEADLINE, Result
-from linkgauge.stats.compare import Comparison, Shift, compare_repeats, hierarchical_bootstrap, pool_repeats
+from linkgauge.stats.attempts import counted
+from linkgauge.stats.compare import (
+    LEAST_REPEATS,
+    Comparison,
+    Shift,
+    compare_repeats,
+    hierarchical_bootstrap,
+    pool_repeats,
+)
 from linkgauge.stats.launches import device_noun, shown_transports
 from linkgauge.stats.match import Matched, Repeats, match_runs, repeats_of
 from linkgauge.store.schema import identity_of
@@ -58,6 +67,8 @@ class RunComparison:
     failed: tuple[tuple[str, str], ...]
     only_first: int
     only_second: int
+    few: tuple[int, int] | None = None  # launches of each run, where they are too few to tell any case
+    within: float | None = None  # the smallest shift beyond what the medians' own intervals explain, in the median
 
     def count(self, verdict: str) -> int:
         """Return how many cases have this verdict."""
@@ -112,7 +123,24 @@ def compare_runs(
     )
     pools = _pools(keys, matched, sides, level, margin, dependence, shown, noun)
     notes = (*matched.notes, *_left_out_notes(first, second, matched))
-    return RunComparison(matched.how, notes, cases, pools, failed, len(matched.only_first), len(matched.only_second))
+    repeats = [case.comparison.repeats for case in cases]
+    few = max(repeats) if repeats and max(map(min, repeats)) < LEAST_REPEATS else None
+    within = _within_launches(first, second) if few else None
+    return RunComparison(
+        matched.how, notes, cases, pools, failed, len(matched.only_first), len(matched.only_second), few, within
+    )
+
+
+def _within_launches(first: Run, second: Run) -> float | None:
+    """Return by how much a median must shift to leave both runs' 95 % intervals behind, in the median over the cases.
+
+    It holds what samples of one launch differ by, not what launches do: a real shift may be larger and still chance.
+    """
+    widths: list[dict[str, float]] = []
+    for run in (first, second):
+        widths.append({row.case_key: row.half_width for group in counted(run).measured for row in group})
+    both = [math.hypot(widths[0][key], widths[1][key]) for key in widths[0].keys() & widths[1].keys()]
+    return float(np.median(both)) if both else None
 
 
 def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:

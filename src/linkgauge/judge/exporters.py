@@ -28,6 +28,7 @@ def as_json(checked: Checked, findings: Sequence[Finding]) -> str:
             "unknown": checked.count("unknown"),
             "without_requirement": checked.unrequired,
             "notes": list(checked.notes),
+            "not_measured": list(checked.not_measured),
             "verdicts": [verdict.as_json() for verdict in checked.verdicts],
             "findings": [finding.as_json() for finding in findings],
         },

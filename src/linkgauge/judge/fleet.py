@@ -11,6 +11,7 @@ import numpy as np
 from linkgauge.findings.facts import Measure
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
+from linkgauge.model.quantity import change
 from linkgauge.stats.basics import robust_scale
 
 LEAST_NODES = 4
@@ -170,7 +171,8 @@ def _ranked(subjects: Sequence[Subject], rows: Sequence[tuple[int, str, str, flo
         subject = subjects[index]
         host = subject.host or subject.name
         identity = subject.facts.identity_of(int(name)).strip(" ()") if kind == "device" else ""
-        words = f"{kind} {name} of {host}" if name else host
+        what = subject.facts.noun if kind == "device" else kind
+        words = f"{what} {name} of {host}" if name else host
         result.append(Standing(kind, words, identity, subject.name, math.expm1(value), value / scale, count))
     return result
 
@@ -180,9 +182,8 @@ def check_fleet(found: Sequence[Standing]) -> list[Verdict]:
     verdicts = []
     for one in found:
         identity = f" ({one.identity})" if one.identity and one.kind == "device" else ""
-        reason = (
-            f"its cases take {one.share:+.1%} against its siblings' ({one.score:.1f} deviations, {one.cases} cases)"
-        )
+        how = f"{one.score:.1f} deviations, {one.cases} cases"
+        reason = f"its cases take {change(one.share, 1)} against its siblings' ({how})"
         verdicts.append(
             Verdict("fail" if one.outlier else "pass", f"{one.name}{identity}", reason, "the fleet", one.run,
                     shortfall=max(0.0, one.share / (1 + one.share)) if one.outlier else 0.0)

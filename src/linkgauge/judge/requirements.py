@@ -19,6 +19,7 @@ from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
 from linkgauge.model.shape import Shape, anything, checked, each, one_or_more, only, read_toml, tables, text, whole
 from linkgauge.stats.alike import members_text
 from linkgauge.system import units
@@ -48,8 +49,8 @@ def check_system(
     verdicts = []
     for one in held:
         measure = one.measure
-        seen = f"such machines reach {one.entry.share.value:.1%}, of which {1 - tolerance:.0%} is required"
-        reason = f"{one.goodput / one.nominal:.0%} of {rate_text(one.nominal)} (nominal); {seen}"
+        seen = f"such machines reach {percent(one.entry.share.value, 1)}, of which {percent(1 - tolerance)} is required"
+        reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal); {seen}"
         verdicts.append(
             subject.verdict(
                 "fail" if one.short else "pass", case_words(measure), reason, one.entry.share.source, measure,
@@ -74,18 +75,24 @@ def check_system(
 def finding_verdict(name: str, finding: Finding, source: str, subject: Subject) -> Verdict:
     """Return the shortfall that a finding is to a rule of this name."""
     what = f"{name}: {finding.subject}"
-    return subject.verdict("fail", what, finding.sentence, source, devices=finding.devices, shortfall=finding.effect)
+    return subject.verdict("fail", what, finding.sentence, source, devices=finding.devices, shortfall=finding.effect,
+                           kind="finding")  # fmt: skip
 
 
 def failed_verdicts(subject: Subject, source: str) -> list[Verdict]:
-    """Return a shortfall for each case that did not end well: in `check` these count as 1."""
+    """Return a shortfall for each case that did not end well: in `check` these count as 1.
+
+    What the stop rule's own time ended was not measured: of devices that no case measured it is unknown, else a note.
+    """
+    measured = {device for measure in subject.facts.measures for device in measure.devices}
     return [
         subject.verdict(
-            "fail", f"{subject.facts.failed_words(one)} on {members_text([one.devices], subject.facts.noun)}",
-            f"{one.status}: {one.reason}", source, case_key=one.case_key, devices=one.devices, shortfall=1.0,
-            task=subject.facts.failed_words(one),
+            "unknown" if one.out_of_time else "fail",
+            f"{subject.facts.failed_words(one)} on {members_text([one.devices], subject.facts.noun)}",
+            f"{one.status}: {one.reason}", source, case_key=one.case_key, devices=one.devices,
+            shortfall=float(not one.out_of_time), task=subject.facts.failed_words(one), kind="case",
         )
-        for one in subject.facts.failures
+        for one in subject.facts.failures if not (one.out_of_time and measured.issuperset(one.devices))
     ]  # fmt: skip
 
 
@@ -227,4 +234,4 @@ def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: 
 def _shown(value: float, unit: str) -> str:
     if unit == units.RATE:
         return rate_text(value)
-    return time_text(value) if unit == units.TIME else f"{value:.1%}"
+    return time_text(value) if unit == units.TIME else percent(value, 1)

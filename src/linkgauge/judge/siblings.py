@@ -19,6 +19,7 @@ from linkgauge.findings.naming import case_words, task_words
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import members_text, scope_of_case, stands_out
@@ -198,14 +199,16 @@ def check_siblings(subject: Subject) -> list[Verdict]:
     for one in class_standings(subject.facts):
         source = "its siblings"
         if not one.slow:
-            reason = f"alike within {one.spread:.1%} over {_cases(one.cases)}"
+            reason = f"alike within {percent(one.spread, 1)} over {_cases(one.cases)}"
             verdicts.append(subject.verdict("pass", one.name, reason, source))
         for slow in one.slow:
             devices = tuple(sorted({device for s in slow.members for device in s.devices}))
             count = len(slow.members[0].excesses)
-            reason = f"its cases take {slow.share:+.0%} against those of {one.name} ({_cases(count)} each)"
+            reason = f"its cases take {change(slow.share)} against those of {one.name} ({_cases(count)} each)"
             shortfall = slow.share / (1 + slow.share)
-            verdicts.append(subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall))
+            verdicts.append(
+                subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall, check=one.name)
+            )
     return verdicts
 
 
@@ -251,7 +254,9 @@ def check_limits(subject: Subject) -> list[Verdict]:
         share, (_, one, bound) = float(np.median([share for share, _, _ in found])), found[0]
         short = share < LEAST_OF_BOUND
         name = f"{one.pattern} on {members_text([m.devices for _, m, _ in found], facts.noun)}"
-        reason = f"{one.label} reaches {share:.0%} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
+        reason = (
+            f"{one.label} reaches {percent(share)} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
+        )
         verdicts.append(
             subject.verdict("fail" if short else "pass", name, reason, "its limits", devices=one.devices,
                             shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
@@ -260,25 +265,24 @@ def check_limits(subject: Subject) -> list[Verdict]:
 
 
 def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Verdict]:
-    """Return a verdict for each library's large collective that stays below the least share of what the links allow.
+    """Return a verdict for each library's large collective: whether it reaches the least share of what links allow.
 
-    One that reaches it is not judged by that: without a share that is known of its kind, a slow one may reach it too.
-    Less those whose case is judged already, by its key.
+    Less those whose case is judged already, by its key. A pass is weak: without a share that is known of its kind, a
+    slow one may reach it too.
     """
     verdicts = []
     for share, measure, bound in shares_of_limits(subject.facts):
         if measure.case_key in judged:
             continue
         limit = bound.value_bytes_per_s or 0.0
-        if share / max(1e-9, 1 - measure.half_width) >= LEAST_OF_LIMIT:
-            continue
-        allowed = f"{share:.0%} of {rate_text(limit)}, what the links allow ({bound.rule})"
-        reason = f"{allowed}; {LEAST_OF_LIMIT:.0%} is required"
+        short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
+        allowed = f"{percent(share)} of {rate_text(limit)}, what the links allow ({bound.rule})"
+        reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required"
         verdicts.append(
             subject.verdict(
-                "fail", case_words(measure), reason, "its limits", measure,
+                "fail" if short else "pass", case_words(measure), reason, "its limits", measure,
                 measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
-                shortfall=1 - share / LEAST_OF_LIMIT,
+                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0, weak=not short,
             )
         )  # fmt: skip
     return verdicts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -35,13 +36,16 @@ class Verdict:
     labels: tuple[tuple[str, str], ...] = ()
     task: str = ""
     noun: str = "device"
+    kind: Literal["check", "finding", "case"] = "check"  # the last two are told apart: only faults and failures count
+    check: str = ""  # which check it is of, where several verdicts are of one
+    weak: bool = False  # a pass that says too little to rest a PASS on it alone
 
     def as_json(self) -> dict[str, object]:
         """Return the verdict as plain JSON values."""
         plain = dataclasses.asdict(self)
         plain["devices"] = list(self.devices)
         plain["labels"] = dict(self.labels)
-        del plain["noun"]
+        del plain["noun"], plain["kind"], plain["check"], plain["weak"]
         return plain
 
 
@@ -52,26 +56,43 @@ class Checked:
     verdicts: tuple[Verdict, ...]
     unrequired: int = 0
     notes: tuple[str, ...] = ()
+    not_measured: tuple[str, ...] = ()  # what the time of the run or of its cases did not suffice for
 
     @classmethod
-    def of(cls, verdicts: Sequence[Verdict], unrequired: int = 0, notes: Sequence[str] = ()) -> Checked:
+    def of(
+        cls,
+        verdicts: Sequence[Verdict],
+        unrequired: int = 0,
+        notes: Sequence[str] = (),
+        not_measured: Sequence[str] = (),
+    ) -> Checked:
         """Order the verdicts: what falls short by how far, then what could not be judged, then what holds."""
         order = {"fail": 0, "unknown": 1, "pass": 2}
         return cls(
             tuple(sorted(verdicts, key=lambda v: (order[v.outcome], -v.shortfall, v.run, v.what))),
             unrequired,
             tuple(notes),
+            tuple(not_measured),
         )
 
     def count(self, outcome: Outcome) -> int:
         """Return how many verdicts have this outcome."""
         return sum(verdict.outcome == outcome for verdict in self.verdicts)
 
+    def checks(self) -> Counter[Outcome]:
+        """Return how many checks ended how: every one that was judged, so that its number is the same whatever it gave.
+
+        Without findings and cases that did not end well: there is no number of those that could have been.
+        """
+        ended = {(one.run, one.source, one.check or str(place)): one.outcome
+                 for place, one in enumerate(self.verdicts) if one.kind == "check"}  # fmt: skip
+        return Counter(ended.values())
+
     @property
     def exit_status(self) -> int:
         """1 if something falls short; 3 if something, or everything, could not be judged; else 0."""
         if self.count("fail"):
             return Exit.FAIL
-        if self.count("unknown") or not self.verdicts:
+        if self.count("unknown") or all(verdict.weak for verdict in self.verdicts):
             return Exit.UNKNOWN
         return Exit.DONE

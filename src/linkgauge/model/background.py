@@ -158,9 +158,11 @@ def written(loads: tuple[LoadCase, ...]) -> str:
     return "; ".join(f"{begin} on={'+'.join(devices)}{settings}" for begin, settings, devices in told)
 
 
-def beside_text(loads: str) -> str:
-    """What is said of a case's loads, after its own words; empty without any."""
-    return f", beside {loads}" if loads else ""
+def beside_text(loads: str, shown: Mapping[str, str] | None = None) -> str:
+    """What is said of a case's loads, after its own words; empty without any. `shown`: what screens call transports."""
+    parts = [part.partition(" ") for part in parts_of(loads)]
+    words = "; ".join(f"{(shown or {}).get(name, name)}{blank}{rest}" for name, blank, rest in parts)
+    return f", beside {words}" if words else ""
 
 
 def _written(load: LoadCase) -> tuple[str, str]:

@@ -40,7 +40,7 @@ from linkgauge.model.dimension import (
 )
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.traits import having
-from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORTS
+from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES, TRANSPORTS
 
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
 CADENCES = ("isolated", "streaming", "gated", "barrier")
@@ -142,7 +142,7 @@ class Case:
     # fmt: off
     transport: str = field(metadata=_of(
         Says.HOW, "Mechanisms of 'linkgauge list transports', such as nccl.", _WHAT,
-        one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, TRANSPORT_ALIASES)))
+        one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES)))
     pattern: str = field(metadata=_of(
         Says.WHAT, "Patterns of 'linkgauge list patterns', such as allreduce.", _WHAT,
         one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME, PATTERN_ALIASES)))
@@ -194,7 +194,7 @@ class Case:
     path: str = field(default="", metadata=_of(
         Says.HOW, "Path that the library must take: direct, pcie, host, or default.", _WHAT, WORD, load=False))
     buffer: str = field(default="", metadata=_of(
-        Says.HOW, "Buffers of ccl, ucx and ofi: who allocates and registers them.", _WHAT,
+        Says.HOW, "Buffers of NCCL, UCX and libfabric: who allocates and registers them.", _WHAT,
         one_of(("plain", "allocated", "registered", "symmetric"), blank="plain")))
     algorithm: str = field(default="", metadata=_of(
         Says.HOW, "Algorithm that the library must take, or default.", _WHAT, WORD, load=False))
@@ -247,7 +247,8 @@ class Case:
         later=True, core="", load=False))
     collectives: str = field(default="", metadata=_of(
         Says.HOW, "Mechanism of an application's collectives; that of its messages by default.", _WHAT,
-        one_of(("default", *TRANSPORTS), blank="default"), later=True, load=False))
+        one_of(("default", *TRANSPORTS), "default", TRANSPORT_ALIASES, ("default", *TRANSPORT_NAMES)),
+        later=True, load=False))
     # The library's own during this case, NAME=VALUE NAME=VALUE as it takes them: of searches (linkgauge/tune) alone.
     settings: str = field(default="", metadata={"says": Says.HOW, "core": None, "later": True})
     copies: str = field(default="", metadata=_of(

@@ -114,19 +114,29 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def one_of(choices: Collection[str], blank: str = "") -> Values:
-    """One of the words; `blank` is the word for the canonical empty value, which stored plans hold."""
+def one_of(
+    choices: Collection[str],
+    blank: str = "",
+    aliases: Mapping[str, str] = MappingProxyType({}),
+    named: Collection[str] = (),
+) -> Values:
+    """One of the words; `blank` is the word for the canonical empty value, which stored plans hold.
+
+    `aliases` and `named` as `one_of_or_all` takes them.
+    """
+    told = ", ".join(named or choices)
 
     def parse(item: Any) -> tuple[Value, ...]:
         if blank and item in ("", blank):
             return ("",)
-        if not isinstance(item, str) or item not in choices:
-            raise WrongValueError(f"unknown value {_shown(item)}: expected one of {', '.join(choices)}")
-        return (item,)
+        word = aliases.get(item, item) if isinstance(item, str) else ""
+        if word not in choices:
+            raise WrongValueError(f"unknown value {_shown(item)}: expected one of {told}")
+        return (word,)
 
     listed = "|".join(choices)
     metavar = listed if len(listed) <= _LONGEST_METAVAR else "NAME"
-    return Values(parse, f"one of {', '.join(choices)}", tuple(choices), metavar=metavar)
+    return Values(parse, f"one of {told}", tuple(choices), metavar=metavar)
 
 
 def one_of_or_all(
@@ -134,26 +144,29 @@ def one_of_or_all(
     what: str,
     only_by_name: Collection[str] = (),
     aliases: Mapping[str, str] = MappingProxyType({}),
+    named: Collection[str] = (),
 ) -> Values:
     """One of the words, or `all` of them but those that are meant only where they are named.
 
-    `aliases` are what other tools call some of the words. Underscores and dashes do not count: `all_reduce`.
+    `aliases` are what other tools call some of the words; `named` what people are told in place of `choices`.
+    Underscores and dashes do not count: `all_reduce`.
     """
     joined = {name.replace("_", ""): name for name in choices}
+    told = ", ".join(named or choices)
 
     def parse(item: Any) -> tuple[Value, ...]:
         if item == "all":
             return tuple(choice for choice in choices if choice not in only_by_name)
         if not isinstance(item, str):
-            raise WrongValueError(f"unknown {what} {_shown(item)}: expected all or one of {', '.join(choices)}")
+            raise WrongValueError(f"unknown {what} {_shown(item)}: expected all or one of {told}")
         word = item.replace("-", "_")
         found = word if word in choices else aliases.get(word) or joined.get(word.replace("_", ""))
         if found is None:
             near = nearest(item, [*choices, *aliases])
-            raise WrongValueError(f"unknown {what} {_shown(item)}{near}: expected all or one of {', '.join(choices)}")
+            raise WrongValueError(f"unknown {what} {_shown(item)}{near}: expected all or one of {told}")
         return (found,)
 
-    return Values(parse, f"all or one of {', '.join(choices)}", tuple(choices), metavar="NAMES")
+    return Values(parse, f"all or one of {told}", tuple(choices), metavar="NAMES")
 
 
 def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "a whole number") -> Values:

@@ -25,8 +25,8 @@ def number_of(text: str) -> float:
 
 
 def whole_of(text: str) -> int:
-    """The whole number that a tool's printf wrote; ValueError for all else that int() takes."""
-    if not _WHOLE.fullmatch(text):
+    """The whole number of 64 bits that a tool's printf wrote; ValueError for all else that int() takes."""
+    if not _WHOLE.fullmatch(text) or not -(1 << 63) <= int(text) < 1 << 64:
         raise ValueError(f"{text[:40]!r} is not a whole number")
     return int(text)
 

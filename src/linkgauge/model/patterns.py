@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -430,3 +430,21 @@ def restated_size(pattern: PatternTraits, size_asked: int, ranks: int, datatype:
         what = f"a block of {size_asked} bytes over {ranks} ranks" if pattern.blocks else f"{size_asked} bytes"
         return size_asked, f"{what} holds no whole {datatype} ({element} bytes)"
     return block * parts, ""
+
+
+PAIRS, COLLECTIVES, HOST_COPIES, MEMORY = GROUPS = ("pairs", "collectives", "host copies", "memory")
+
+
+def group_of(pattern: str, devices: Collection[int]) -> str:
+    """The group of GROUPS that a case is of, by which what was not judged or not measured is named; empty for none."""
+    info = PATTERNS[pattern]
+    if info.ranks in ("2", "1 or 2") and len(set(devices)) == 2:
+        return PAIRS
+    if info.algorithm_factor is not None:
+        return COLLECTIVES
+    return HOST_COPIES if info.host_end else MEMORY if info.within_device else ""
+
+
+def group_words(group: str, noun: str) -> str:
+    """A group in words; `noun`: what one of the devices is called."""
+    return f"{noun} pairs" if group == PAIRS else group

@@ -181,16 +181,26 @@ def format_exact_duration(time_ns: int) -> str:
 
 
 def format_duration(time_ns: float) -> str:
-    """A time for reading: `250 us`, `1.5 s`, `2 m 05 s`, `1 h 10 m`."""
+    """A time for reading: `250 µs`, `1.5 s`, `2 m 05 s`, `1 h 10 m`."""
     seconds = time_ns / 1e9
     if seconds >= 3600:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} m"
     if seconds >= 60:
         return f"{int(seconds // 60)} m {int(seconds % 60):02d} s"
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 0.9995:  # what is rounded to 1000 is 1 of the next unit
             return f"{seconds * factor:.3g} {unit}"
     return f"{time_ns:.3g} ns"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share for reading, 1 being all: `87 %`, with one digit `87.3 %`."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def change(share: float, digits: int = 0) -> str:
+    """A change for reading, with its sign: `+3 %`."""
+    return f"{100 * share:+.{digits}f} %"
 
 
 def is_older(version: str, other: str) -> bool:

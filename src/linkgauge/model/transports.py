@@ -6,7 +6,9 @@ This module imports nothing heavy.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Iterable
 
+from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.traits import having
 
 
@@ -117,8 +119,23 @@ EVERY_TRANSPORT = tuple(name for name in TRANSPORTS if name not in NAMED_ALONE)
 TRANSPORT_ALIASES = {"nccl": "ccl", "rccl": "ccl", "oneccl": "ccl"}
 """Names of libraries, by the transport that opens whichever of them is here."""
 
+TRANSPORT_NAMES = tuple(
+    word for name in TRANSPORTS for word in ([a for a, b in TRANSPORT_ALIASES.items() if b == name] or [name])
+)
+"""What people write: the libraries in place of `ccl`, which files hold."""
+
 WITHOUT_GPU = {"copy_engine": "memcpy", "kernel": "vector_copy"}
 """What screens call transports where a processor's core does the copying."""
+
+
+def shown_names(kinds: Collection[str], libraries: Iterable[str] = ()) -> dict[str, str]:
+    """Return what screens call transports, where that is not their name: `ccl` by its library. Files keep the names.
+
+    `kinds`: of the devices; `libraries`: the collective libraries in use, where that is known.
+    """
+    names = dict(WITHOUT_GPU) if {*kinds} == {"host"} else {}
+    used = [*libraries] or [RUNTIMES[kind].ccl.lower() for kind in sorted({*kinds} & {*RUNTIMES}) if RUNTIMES[kind].ccl]
+    return {**names, "ccl": used[0]} if len(used) == 1 else names
 
 
 def transport_shown_as(name: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.model.quantity import format_duration, format_size
+from linkgauge.model.quantity import format_duration, format_size, percent
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
 from linkgauge.peers.catalog import peer_tests
@@ -257,7 +257,6 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
 
 
 _FILE = "ratios.json"
-_FILE_WIDTH = 160  # of a table that goes to a file
 
 
 def named_peer(text: str) -> tuple[str, Path]:
@@ -299,29 +298,27 @@ def write_rows(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> None:
     """The table on the terminal, and below it what was left out, a line for each reason."""
-    from rich.console import Console
-    from rich.table import Table
+    from linkgauge.view.screen import Table, console
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_FILE_WIDTH)
     names = ("test", "ranks", "memory", "size", "Linkgauge, ns", "spread", "peer, ns", "spread", "ratio of", "ratio",
              "95 % interval", "pairs", "verdict")  # fmt: skip
     table = Table(*names, box=None)
     for row in rows:
         table.add_row(
             str(row["test"]), str(row["ranks"]), " to ".join(dict.fromkeys(row["memory"])), format_size(row["size"]),
-            f"{row['ours_ns']:.1f}", f"{row['ours_spread']:.1%}", f"{row['peer_ns']:.1f}", f"{row['peer_spread']:.1%}",
+            f"{row['ours_ns']:.1f}", percent(row["ours_spread"], 1),
+            f"{row['peer_ns']:.1f}", percent(row["peer_spread"], 1),
             row["figure"] + "s", f"{row['ratio']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}", str(row["pairs"]),
             row["verdict"],
         )  # fmt: skip
-    console.print(table)
+    out = console()
+    out.print(table)
     by_reason: dict[str, list[str]] = {}
     for key, reason in left_out.items():
         by_reason.setdefault(reason, []).append(key)
     for reason, keys in by_reason.items():
         more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
-        console.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 def untold(rows: Sequence[dict[str, Any]]) -> str:
@@ -332,6 +329,6 @@ def untold(rows: Sequence[dict[str, Any]]) -> str:
     ours, peers = (max(row[key] for row in wide) for key in ("ours_spread", "peer_spread"))
     return (
         f"{len(wide)} of {len(rows)} rows are undecided: the launches differ too much (IQR/median: Linkgauge's up to "
-        f"{ours:.0%}, the peer's {peers:.0%}); fix: more --iterations, --pairs up to {MAX_PAIRS}, with "
+        f"{percent(ours)}, the peer's {percent(peers)}); fix: more --iterations, --pairs up to {MAX_PAIRS}, with "
         "--mpi also --bind core"
     )

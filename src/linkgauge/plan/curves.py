@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.model.case import LATER_DIMENSIONS, Case, held_apart
-from linkgauge.model.quantity import format_duration, format_size
+from linkgauge.model.quantity import format_duration, format_size, percent
 
 FULL = -1
 """In place of a table's size: the one at which the curve of the same pattern, mechanism and settings is full."""
@@ -165,8 +165,8 @@ class Curves:
             if rise < step.until.gain and known[after].time_ns >= PAST_BEGINNING * known[below[0]].time_ns:
                 return LeftOut(
                     "full",
-                    f"full at {format_size(after)}: goodput {'rose' if rise >= 0 else 'fell'} by {abs(rise):.1%} from "
-                    f"{format_size(before)}",
+                    f"full at {format_size(after)}: goodput {'rose' if rise >= 0 else 'fell'} by "
+                    f"{percent(abs(rise), 1)} from {format_size(before)}",
                     {"curve": step.curve, "full_at": after, "rise": rise},
                 )
         if step.no_room:

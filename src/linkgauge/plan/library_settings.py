@@ -179,7 +179,7 @@ def _ccl(case: Case) -> tuple[Settings, str]:
         if case.path in _NO_CCL_PATH:
             return (), _NO_CCL_PATH[case.path]
         if case.path not in _CCL_PATHS:
-            return (), f"ccl knows no path '{case.path}': expected one of {', '.join(_CCL_PATHS)}"
+            return (), f"the collective library knows no path '{case.path}': expected one of {', '.join(_CCL_PATHS)}"
         settings += _CCL_PATHS[case.path]
     if case.algorithm == _CCL_MESSAGES:
         if case.pattern not in _CCL_MESSAGE_PATTERNS:
@@ -187,10 +187,8 @@ def _ccl(case: Case) -> tuple[Settings, str]:
     elif case.algorithm and not TRANSPORTS["ccl"].by_our_kernels(case.variant):
         name, _, protocol = case.algorithm.partition("+")
         if name.lower() not in _CCL_ALGORITHMS:
-            return (
-                (),
-                f"ccl knows no algorithm '{name}': expected one of {', '.join((*_CCL_ALGORITHMS, _CCL_MESSAGES))}",
-            )
+            known = ", ".join((*_CCL_ALGORITHMS, _CCL_MESSAGES))
+            return (), f"the collective library knows no algorithm '{name}': expected one of {known}"
         settings += (("NCCL_ALGO", name),)
         if protocol:
             settings += (("NCCL_PROTO", protocol),)

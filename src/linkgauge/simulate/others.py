@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from linkgauge.errors import UsageError, nearest
-from linkgauge.model.quantity import parse_size
+from linkgauge.model.quantity import parse_size, percent
 from linkgauge.simulate.traffic import TRAFFIC, Request
 
 _LOAD = re.compile(r"([a-z_]{1,40}):([0-9]{1,9})(?::([0-9A-Za-z.]{1,20}))?")
@@ -69,7 +69,7 @@ class Others:
         if self.share:
             low, high = DRAWN_NODES
             return (
-                f"jobs drawn on {self.share:.0%} of the other nodes, {low} to {high} nodes each, "
+                f"jobs drawn on {percent(self.share)} of the other nodes, {low} to {high} nodes each, "
                 f"{', '.join(BACKGROUND)}; {self.draws} draws"
             )
         named = ", ".join(f"{load.request.pattern} of {load.gpus} GPUs" for load in self.loads)

@@ -4,7 +4,8 @@ A library may not know the variable of a service class, and a network may give e
 proved here, where cards count bytes by priority (run/rank/node_counters.py); the second is what slow-downs beside loads
 are measured for. Of GPUDirect RDMA NCCL says of each channel to another node whether its card reaches the GPU's memory
 itself (run/machine/nccl_log.py), where it is asked (`library_choices`). Of any library the kernel may count what GPU
-memory was registered with the nodes' cards while the case went on (run/rank/peer_memory.py): without, no card reaches it.
+memory was registered with the nodes' cards while the case went on (run/rank/peer_memory.py): without, no card
+reaches it.
 """
 
 from __future__ import annotations

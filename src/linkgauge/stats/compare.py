@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from linkgauge.model.quantity import change, percent
 from linkgauge.stats.basics import Floats, as_series, effective_size
 from linkgauge.stats.rank_sum import rank_sum_p_value
 
@@ -265,12 +266,12 @@ def _judge(
         verdict = "worse" if shift.share > 0 else "better"
         reason = f"{test} test, false-discovery rate {q_value:.2g}"
     elif -margin < shift.low and shift.high < margin:
-        verdict, reason = "same", f"the interval lies within {margin:.1%}"
+        verdict, reason = "same", f"the interval lies within {percent(margin, 1)}"
     else:
         verdict = "cannot tell"
-        reason = f"the interval reaches from {shift.low:+.1%} to {shift.high:+.1%}, and chance explains it"
+        reason = f"the interval reaches from {change(shift.low, 1)} to {change(shift.high, 1)}, and chance explains it"
         if q_value <= level:
-            reason = f"a shift of {shift.share:+.2%} is real but smaller than the margin of {margin:.1%}"
+            reason = f"a shift of {change(shift.share, 2)} is real but smaller than the margin of {percent(margin, 1)}"
     return Comparison(repeats, medians, shift, p_value, q_value, verdict, reason)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.model.place import Place as Place  # what is found here are these
 from linkgauge.model.result import Launch, Rank, Row
-from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
-from linkgauge.model.transports import WITHOUT_GPU
+from linkgauge.model.runtimes import GPU_RUNTIMES
+from linkgauge.model.transports import shown_names
 
 
 def device_noun(launches: Iterable[Launch]) -> str:
@@ -17,16 +17,11 @@ def device_noun(launches: Iterable[Launch]) -> str:
 
 
 def shown_transports(launches: Iterable[Launch]) -> dict[str, str]:
-    """Return what screens call transports, where that is not their name: `ccl` by the library in use.
-
-    Files keep the transports' own names.
-    """
+    """Return what screens call the transports of a run, where that is not their name."""
     known = list(launches)
-    kinds = _kinds(known)
-    names = dict(WITHOUT_GPU) if kinds == {"host"} else {}
-    used = [name for name in ("nccl", "rccl") if any(launch.versions.get(name) for launch in known)]
-    used = used or [RUNTIMES[kind].ccl.lower() for kind in sorted(kinds & {*RUNTIMES}) if RUNTIMES[kind].ccl]
-    return {**names, "ccl": used[0]} if len(used) == 1 else names
+    return shown_names(
+        _kinds(known), [name for name in ("nccl", "rccl") if any(one.versions.get(name) for one in known)]
+    )
 
 
 def _kinds(launches: Iterable[Launch]) -> set[str]:

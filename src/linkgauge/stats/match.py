@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from linkgauge.model.background import on_devices
 from linkgauge.model.result import Launch, Result
 from linkgauge.stats.attempts import Counted
+from linkgauge.stats.launches import device_noun
 
 Key = tuple[str, str]
 
@@ -93,11 +94,12 @@ def match_runs(
         ordinal_of = {uuid: ordinal for ordinal, uuid in there.items()}
         mapping = {ordinal: ordinal_of.get(uuid) for ordinal, uuid in here.items()}
         gone = sorted(ordinal for ordinal, target in mapping.items() if target is None)
-        notes += [f"device {ordinal} of the first run ({here[ordinal]}) is not in the second" for ordinal in gone]
+        noun = device_noun(launches[0])
+        notes += [f"{noun} {ordinal} of the first run ({here[ordinal]}) is not in the second" for ordinal in gone]
         if any(target != ordinal for ordinal, target in mapping.items()):
             renamed = _rename(first, mapping)
             notes += [
-                f"device {ordinal} of the first run is device {target} of the second"
+                f"{noun} {ordinal} of the first run is {noun} {target} of the second"
                 for ordinal, target in sorted(mapping.items())
                 if target is not None and target != ordinal
             ]

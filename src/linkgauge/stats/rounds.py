@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from linkgauge.model.quantity import percent
 from linkgauge.model.result import Measured
 from linkgauge.stats import series
 from linkgauge.stats.attempts import counted
@@ -165,7 +166,7 @@ def _beside(repeat: int, shares: Mapping[int, CoreShares]) -> str:
             continue
         mine, middle = getattr(shares[repeat], name), median(usual)
         if mine > middle + max(_LEAST_CORES, _FAR * robust_scale(usual)):
-            told.append(f"{words} {mine:.0%} of its cores, else {middle:.0%}")
+            told.append(f"{words} {percent(mine)} of its cores, else {percent(middle)}")
     return " and ".join(told)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from linkgauge.errors import FORMER_PATTERNS
 
+INFO = {"asked": "requested"}
+"""Keys of run.json, in folders of format 3 too."""
 COLUMNS = {"beside": "background", "stop_relative_half_width": "ci_width", "stop_time_ns": "max_time_ns"}
 _IN_LOADS = re.compile(rf"(?<= )(?:{'|'.join(FORMER_PATTERNS)})(?= )")  # TRANSPORT PATTERN SIZE
 WORDS: dict[str, Callable[[str], str]] = {

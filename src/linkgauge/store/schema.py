@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.errors import RunFolderError
 from linkgauge.model.case import Case
 from linkgauge.model.result import Identity
+from linkgauge.store import older
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +51,7 @@ def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:
             f"{where}: run folder of format {version}, newer than {FORMAT_VERSION}, which this Linkgauge reads: "
             "install a newer Linkgauge"
         )
-    migrated = {**info, "format_version": FORMAT_VERSION}
+    migrated = {older.INFO.get(key, key): value for key, value in info.items()} | {"format_version": FORMAT_VERSION}
     if version < FIRST_OF_THESE_KEYS:  # what is written into it later does not change the keys that are there
         migrated.setdefault("keys_of_format", version)
     for step in range(version, FORMAT_VERSION):

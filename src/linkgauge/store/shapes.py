@@ -22,7 +22,7 @@ from linkgauge.model.shape import (
     text,
     whole,
 )
-from linkgauge.store import schema
+from linkgauge.store import older, schema
 from linkgauge.system.switches import MOST_SWITCHES
 
 OBJECT = table({})
@@ -33,13 +33,14 @@ NUMBER_OF_LAUNCH = whole(-1, (1 << 31) - 1)
 WEIGHT = number(1e-6, 1e6)
 
 _FELL_BACK = table(dict.fromkeys(("mpi", "title", "reason", "taken", "when"), text))
+_REQUESTED = table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)})
 INFO = table(
     {
         "format": one_of((schema.FORMAT,)),
         "format_version": whole(1),
         "keys_of_format": whole(1),
         "id": text,
-        "asked": table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)}),
+        **dict.fromkeys(("requested", *older.INFO), _REQUESTED),
         "machine": OBJECT,
         "devices": table(
             {

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from linkgauge.model.quantity import change, percent
 from linkgauge.stats.checked import checks_for
 from linkgauge.stats.compare import Shift
 from linkgauge.stats.paired import p_of_less, paired_shift
@@ -198,16 +199,17 @@ def _judged(
     if not problem and lost:
         problem = f"{lost[0]} mostly has no time with it"
     if not problem and p_value > LEVEL:
-        problem = f"a gain above {LEAST_GAIN:.0%} may be chance (p = {p_value:.2g}, needed {LEVEL:g})"
+        problem = f"a gain above {percent(LEAST_GAIN)} may be chance (p = {p_value:.2g}, needed {LEVEL:g})"
     if not problem and worse:
         case = max(worse, key=lambda name: worse[name].share)
-        problem = f"it makes {case} slower by {worse[case].share:.1%}, {allowed:.0%} is allowed"
+        problem = f"it makes {case} slower by {percent(worse[case].share, 1)}, {percent(allowed)} is allowed"
     if not problem and unsure:
         case = max(unsure, key=lambda name: unsure[name].high)
         one = unsure[case]
         problem = (
-            f"whether {case} becomes slower is not known: {one.share:+.1%} ({one.low:+.1%} to {one.high:+.1%}), and at "
-            f"most {widest:.1%} may be left open: give a longer --time-limit, or a quieter machine"
+            f"whether {case} becomes slower is not known: {change(one.share, 1)} "
+            f"({change(one.low, 1)} to {change(one.high, 1)}), and at most {percent(widest, 1)} "
+            "may be left open: give a longer --time-limit, or a quieter machine"
         )
     contributions = {name: paired_shift(_means(some)) for name, some in without.items() if some}
     checked: Counter[str] = Counter()

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping
 from shlex import quote
 
-from linkgauge.model.quantity import format_duration
+from linkgauge.model.quantity import change, format_duration, percent
 from linkgauge.plan.environment import shown as without_secrets
 from linkgauge.stats.checked import MISSED, checks_for, missed_rate
 from linkgauge.stats.compare import Shift
@@ -99,11 +99,13 @@ def _answer(found: Found, subject: str, than: str) -> str:
 
 
 def _less(shift: Shift) -> str:
-    return f"{-shift.share:.1%} less time ({-shift.high:.1%} to {-shift.low:.1%})"
+    return f"{percent(-shift.share, 1)} less time ({percent(-shift.high, 1)} to {percent(-shift.low, 1)})"
 
 
 def _percent(shift: Shift | None) -> str:
-    return "no time" if shift is None else f"{shift.share:+.1%} ({shift.low:+.1%} to {shift.high:+.1%})"
+    return (
+        "no time" if shift is None else f"{change(shift.share, 1)} ({change(shift.low, 1)} to {change(shift.high, 1)})"
+    )
 
 
 def _confirmed(one: Confirmed, choice: Choice, found: Found, chosen: Chosen) -> list[str]:
@@ -131,8 +133,8 @@ def _confirmed(one: Confirmed, choice: Choice, found: Found, chosen: Chosen) -> 
         lines.append(f"  read: {told}{gives}{risk}")
     lines += _effects(chosen)
     lines.append(
-        f"  a gain above {LEAST_GAIN:.0%} on launches that chose nothing: p = {one.p_value:.2g} where {LEVEL:g} is "
-        f"needed ({LOOKS} candidates may be confirmed)"
+        f"  a gain above {percent(LEAST_GAIN)} on launches that chose nothing: p = {one.p_value:.2g} where {LEVEL:g} "
+        f"is needed ({LOOKS} candidates may be confirmed)"
     )
     lines += _data(one)
     return [*lines, ""]
@@ -148,8 +150,8 @@ def _data(one: Confirmed) -> list[str]:
     return [
         f"  data: right in {total:,} of {total:,} operations checked, {least:,} or more of each case, each with new "
         "data",
-        f"  a fault in {rate:.2g} of a case's operations would have been found with a probability of {1 - MISSED:.0%}; "
-        f"a rarer one may be missed{more}",
+        f"  a fault in {rate:.2g} of a case's operations would have been found with a probability of "
+        f"{percent(1 - MISSED)}; a rarer one may be missed{more}",
     ]
 
 
@@ -171,14 +173,14 @@ def _tried(found: Found, choice: Choice) -> list[str]:
     lines = [
         f"Settings that change the time: {changing}",
         f"Tried, time against the default ({record.count(DEFAULT)} measurements of it, noise of one "
-        f"{record.noise():.1%}; minus is faster):",
+        f"{percent(record.noise(), 1)}; minus is faster):",
     ]
     best = found.best.config if found.best else None
     known = sorted(record.known(), key=lambda config: record.effect(config).change)
     for config in known[:_MOST_REJECTED]:
         if config != best:
             effect = record.effect(config)
-            lines.append(f"  {math.expm1(effect.change):+7.1%}  {effect.launches:3} times  {shown(config)}")
+            lines.append(f"  {change(math.expm1(effect.change), 1):>8}  {effect.launches:3} times  {shown(config)}")
     if len(known) > _MOST_REJECTED:
         lines.append(f"  and {len(known) - _MOST_REJECTED} slower ones")
     if record.default_bad and record.launched:

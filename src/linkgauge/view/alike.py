@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from linkgauge.model.quantity import change
 from linkgauge.model.result import Measured, Rank
 from linkgauge.stats.alike import CaseClasses, ClassRow, class_rows, members_text, stands_out
 from linkgauge.stats.launches import device_noun, launch_devices, shown_transports
@@ -138,7 +139,7 @@ class Members:
         for one in self._classes:
             for row, share in zip(one.odd, one.shares, strict=True):
                 name = members_text([row.devices], self._noun)
-                yield f"{name}, {self._label(row)} at {size_text(row.size)}: {share:+.0%} in speed"
+                yield f"{name}, {self._label(row)} at {size_text(row.size)}: {change(share)} in speed"
 
     def _range(self, row: Measured, text: Callable[[Measured], str], step: int = 1) -> str:
         """Return the range of a figure over the members that are alike; of one that falls with the time step is -1."""

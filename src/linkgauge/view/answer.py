@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.model.case import MECHANISM, held_apart, values_of
@@ -18,8 +17,19 @@ from linkgauge.model.result import Measured
 from linkgauge.stats.alike import numbers_text
 from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.limits import LimitLine, Limits
-from linkgauge.view.reached import BOTH_WAYS, ONE_WAY, FullPairs, NodeRates, full_pairs, node_rates
+from linkgauge.view.reached import (
+    AS_GOOD,
+    BOTH_WAYS,
+    ONE_WAY,
+    FullPairs,
+    NodeRates,
+    best_of_each,
+    full_pairs,
+    labels_of,
+    node_rates,
+)
 from linkgauge.view.results import Results, is_pair
+from linkgauge.view.screen import Table
 from linkgauge.view.units import percents, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
@@ -27,7 +37,6 @@ if TYPE_CHECKING:
 
 MOST_TASKS = 15
 """Rows of the first screen's tables; a line below them names what they leave out."""
-_AS_GOOD = 0.97
 _WAYS = {"pingpong": "one way", "unidirectional": "one way", "bidirectional": "both ways"}
 _USUAL = {pattern: f"{source} to {target} memory" for pattern, (source, target) in USUAL_MEMORY.items()}
 # What is asked of a machine first; other patterns stand behind them where there are too many.
@@ -39,7 +48,10 @@ _FIRST = (
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """One figure of alike devices or pairs: their rows by one mechanism at one size, and who differs among them."""
+    """One figure of alike devices or pairs: of each its best row, and who differs among them.
+
+    They are by one mechanism at one size, but where another is better for one of them.
+    """
 
     rows: tuple[Measured, ...]
     values: tuple[float, ...]
@@ -59,9 +71,10 @@ class Best:
         return all(row.ranks == 1 for row in self.rows)
 
     @property
-    def size(self) -> int:
-        """The size of all rows."""
-        return int(self.rows[0].size)
+    def sizes(self) -> str:
+        """The size of the rows, or their range."""
+        sizes = {row.size for row in self.rows}
+        return range_text(size_text(min(sizes)), size_text(max(sizes)))
 
     @property
     def low(self) -> float:
@@ -215,7 +228,8 @@ def _best(
 ) -> Best:
     """Return the best figure by one mechanism at one size; of two that are as good, the one of more devices or pairs.
 
-    What a mechanism gives is its median over those that were measured by it.
+    What a mechanism gives is its median over those that were measured by it. Where another is better for one of them by
+    more than chance, that one's figure is by the other.
     """
     groups: dict[tuple[Any, ...], dict[Devices, Measured]] = {}
     for row in sorted(rows, key=lambda row: row.effective_samples, reverse=True):
@@ -223,14 +237,15 @@ def _best(
         own.setdefault(row.devices, row)
     middles = {key: statistics.median(map(figure, own.values())) for key, own in groups.items()}
     top = better(middles.values())
-    near = [key for key, value in middles.items() if min(value, top) >= _AS_GOOD * max(value, top)]
+    near = [key for key, value in middles.items() if min(value, top) >= AS_GOOD * max(value, top)]
     most = max(len(groups[key]) for key in near)
     key = better((key for key in near if len(groups[key]) == most), key=lambda key: middles[key])
-    chosen = tuple(groups[key][devices] for devices in sorted(groups[key]))
+    each = best_of_each(groups[key], groups.values(), figure, better)
+    chosen = tuple(each[devices] for devices in sorted(each))
     values = tuple(map(figure, chosen))
     outside = apart([1 / value if better is min else value for value in values], chosen)
     named = tuple((chosen[place].devices, values[place]) for place in outside)
-    return Best(chosen, values, key[0], together(groups[key], kinds.devices, kinds.noun), named)
+    return Best(chosen, values, labels_of(results, chosen), together(groups[key], kinds.devices, kinds.noun), named)
 
 
 TASK_NOTE = (
@@ -265,7 +280,7 @@ def task_words(task: TaskAnswer, unit: str) -> TaskWords:
     """Return a task's row; empty words for what it does not have."""
     fast, wide = task.fastest, task.widest
     latency = range_text(time_text(fast.low), time_text(fast.high)) + _whose(fast, task)
-    timed = (task.name, task.brief_name, latency, fast.label, size_text(fast.size))
+    timed = (task.name, task.brief_name, latency, fast.label, fast.sizes)
     if wide is None:
         return TaskWords(*timed)
     share = limit = ""
@@ -277,7 +292,7 @@ def task_words(task: TaskAnswer, unit: str) -> TaskWords:
         algbw=_rates(wide, unit, task.algorithm_factor) if task.algorithm_factor else "",
         peak=_rates(wide, unit, task.peak_factor) + _whose(wide, task),
         peak_mechanism=wide.label,
-        peak_size=size_text(wide.size),
+        peak_size=wide.sizes,
         share=share,
         limit=limit,
     )
@@ -354,14 +369,16 @@ def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Tabl
             text = "\n".join(heading.rsplit(" ", 1)) if narrow else heading
             table.add_column(text, justify="left" if left else "right", overflow="fold", vertical="bottom")
         for one in words:
-            table.add_row(*(Text(_dashed(cell(one)) if narrow else cell(one)) for _, _, cell in shown))
+            table.add_row(
+                *(Text(_dashed(cell(one)) if narrow and at else cell(one)) for at, (_, _, cell) in enumerate(shown))
+            )
         tables.append(table)
     return tables
 
 
 def _dashed(cell: str) -> str:
-    """Return a range as a narrow cell has room for it: `85-87 %`."""
-    return re.sub(r"(?<=\d) to (?=\d)", "-", cell)
+    """Return a range as a narrow cell has room for it: `85-87 %`; of several mechanisms that they are."""
+    return "several" if ", " in cell and cell[0].isalpha() else re.sub(r"(?<=\d) to (?=\d)", "-", cell)
 
 
 class FirstLook:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.apps.catalog import label
@@ -17,6 +16,7 @@ from linkgauge.stats.step_times import KINDS, RankSteps, Span, busiest, step_tim
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
+from linkgauge.view.screen import Table
 from linkgauge.view.units import size_text, time_text
 
 KIND_WORDS = {"host_to_device": "to device", "device_to_host": "to host", "within_device": "within device"}

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.errors import LinkgaugeError, UsageError
@@ -23,6 +22,7 @@ from linkgauge.system.model import System
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
+from linkgauge.view.screen import Table
 from linkgauge.view.units import digits, range_text, size_text, time_text
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.model.case import held_apart, values_of
@@ -23,6 +22,7 @@ from linkgauge.stats.curves import BlockFigures, SizeFigures, block_figures, siz
 from linkgauge.stats.derived import Figure
 from linkgauge.stats.overlap import overlaps
 from linkgauge.view.results import Results
+from linkgauge.view.screen import Table
 from linkgauge.view.units import range_text, rate_text, size_text, time_text
 
 _MOST_STRETCHES = 4

@@ -9,6 +9,7 @@ from pathlib import Path
 from linkgauge.judge.check import CheckResult
 from linkgauge.judge.fleet import LEAST_SHARE, Cell, Moment, Standing, cells, moments
 from linkgauge.judge.subjects import Subject
+from linkgauge.model.quantity import percent
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
@@ -145,7 +146,7 @@ def _apart(result: CheckResult) -> str:
         return "These runs share no case that four of them measured: nothing can be held side by side."
     if not apart:
         return "No node, device or pair stands apart from its siblings."
-    named = ", ".join(f"{one.name} by {one.share:.1%}" for one in apart[:_MOST_NAMED])
+    named = ", ".join(f"{one.name} by {percent(one.share, 1)}" for one in apart[:_MOST_NAMED])
     more = f" and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
     return f"Slower than their siblings: {named}{more}."
 
@@ -209,6 +210,11 @@ def _drift(
     )
 
 
+def _three(value: float) -> float:
+    """Return a number with three digits, as tables have them; a number still, by which rows are sorted."""
+    return float(f"{value:.3g}")
+
+
 def _standings(page: Page, standings: Sequence[Standing]) -> None:
     if not standings:
         return
@@ -216,7 +222,7 @@ def _standings(page: Page, standings: Sequence[Standing]) -> None:
     columns = [("name", True), ("kind", True), ("slower, %", False), ("deviations", False), ("cases", False),
                ("identity", True), ("run", True)]  # fmt: skip
     rows = [
-        (one.name, one.kind, charts.short(100 * one.share), charts.short(one.score), one.cases, one.identity, one.run)
+        (one.name, one.kind, _three(100 * one.share), _three(one.score), one.cases, one.identity, one.run)
         for one in standings
     ]
     page.table(columns, rows)

@@ -30,7 +30,7 @@ from linkgauge.view.paper_rows import (
     size_words,
     varying,
 )
-from linkgauge.view.units import RATE_UNITS, count_text
+from linkgauge.view.units import RATE_UNITS, count_text, unit_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -86,7 +86,7 @@ class Drawing:
     def quantity(self) -> str:
         """What the values are, as an axis heads it."""
         both = ", counted both ways" if self.picture.counts != 1 else ""
-        return f"{self.picture.y} ({self.unit}{both})"
+        return f"{self.picture.y} ({unit_text(self.unit)}{both})"
 
     @property
     def measured(self) -> list[Point]:

@@ -12,7 +12,7 @@ from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.view.paper_points import PUBLISHED, Drawing
 from linkgauge.view.reproduce import Effect
 from linkgauge.view.terminal import table_of, text_of
-from linkgauge.view.units import digits
+from linkgauge.view.units import digits, unit_text
 
 
 def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[LeftOut]) -> None:
@@ -23,7 +23,7 @@ def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[Le
         table = table_of("figure", "covers", "plan", "nodes", "what")
         for one in mine:
             counts = "; on 2, 3, ... devices" if one.ranks == "each" else ""
-            what = text_of(f"{one.load().description} {one.estimator} in {one.unit}{counts}")
+            what = text_of(f"{one.load().description} {one.estimator} in {unit_text(one.unit)}{counts}")
             table.add_row(one.name, ", ".join(one.covers), one.plan, str(one.nodes), what)
         out.print(table)
         for other in left_out:
@@ -46,7 +46,9 @@ def print_pictures(out: Console, pictures: Sequence[tuple[Path | None, str]]) ->
 
 def print_numbers(out: Console, figure: Figure) -> None:
     """Print a figure's check numbers."""
-    out.print(text_of(f"{figure.name} ({figure.title}), {figure.estimator} in {figure.unit}; the paper:", "bold"))
+    out.print(
+        text_of(f"{figure.name} ({figure.title}), {figure.estimator} in {unit_text(figure.unit)}; the paper:", "bold")
+    )
     for text in figure.numbers:
         out.print(text_of("  " + text))
 

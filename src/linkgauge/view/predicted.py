@@ -19,6 +19,7 @@ from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
 from linkgauge.expect.sureness import Ends, Sureness
 from linkgauge.expect.under_way import OverlapTime
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import change, percent
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.view.results import Results
 from linkgauge.view.units import time_text
@@ -213,10 +214,9 @@ def print_predictions(
     without the change that `found` supposes, which then stand beside instead of what was measured. `shown`: what the
     run's transports are called.
     """
-    from rich.table import Table
     from rich.text import Text
 
-    from linkgauge.view.terminal import console
+    from linkgauge.view.screen import Table, console
 
     out = console()
     known = [(one, before) for one, before in zip(found, as_it_is or found, strict=True)
@@ -249,7 +249,7 @@ def print_predictions(
         if as_it_is is not None:
             cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
         if told and one.error is not None and one.measured_ns:
-            compared = f"{one.error:+.0%}" if bound_of is None else f"{one.measured_ns / time_ns:.1f}x"
+            compared = change(one.error) if bound_of is None else f"{one.measured_ns / time_ns:.1f}x"
             cells += [time_text(one.measured_ns), compared]
         elif told:
             cells += ["", ""]
@@ -274,8 +274,8 @@ def print_predictions(
         ratios = statistics.median(math.exp(abs(math.log(1 + error))) for error in errors)
         middle, most = statistics.median(map(abs, errors)), max(map(abs, errors))
         out.print(
-            f"{len(errors)} of {len(found)} predicted and measured: error {middle:.0%} in the "
-            f"median, {most:.0%} at most; off by a factor of {ratios:.2f} in the median"
+            f"{len(errors)} of {len(found)} predicted and measured: error {percent(middle)} in the "
+            f"median, {percent(most)} at most; off by a factor of {ratios:.2f} in the median"
         )
 
 
@@ -286,8 +286,8 @@ def _doubt_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[
     if not sure:
         return []
     widths = [(one.high_ns - one.low_ns) / 2 / one.high_ns for one in sure if one.high_ns]
-    lines = [f"by the ends of the curves' intervals: {statistics.median(widths):.0%} more or less in the median, "
-             f"{max(widths):.0%} at most"] if widths else []  # fmt: skip
+    lines = [f"by the ends of the curves' intervals: {percent(statistics.median(widths))} more or less in the median, "
+             f"{percent(max(widths))} at most"] if widths else []  # fmt: skip
     causes: dict[tuple[str, str], list[str]] = {}
     for one in found:
         for kind, why in one.sure.doubts.items() if one.sure is not None else ():
@@ -334,7 +334,7 @@ def _shared_lines(found: Sequence[Prediction]) -> list[str]:
 
 
 def _change(one: Prediction, ns: float | None) -> str:
-    return "" if one.predicted is None or ns is None else f"{ns / one.predicted.time_ns - 1:+.0%}"
+    return "" if one.predicted is None or ns is None else change(ns / one.predicted.time_ns - 1)
 
 
 def _longer(whole: float, lost: float) -> str:

@@ -83,10 +83,9 @@ def order(found: Sequence[ByWay]) -> tuple[int, int, int]:
 
 def print_by_ways(found: Sequence[ByWay], published: Published) -> None:
     """Print a table, a row an application and way, with differences to the last way, and how orders compare."""
-    from rich.table import Table
     from rich.text import Text
 
-    from linkgauge.view.terminal import console
+    from linkgauge.view.screen import Table, console
 
     out = console()
     last = published.ways[-1].name

@@ -32,7 +32,6 @@ Place = TypeVar("Place")
 ONE_WAY = ("unidirectional", "pingpong")
 BOTH_WAYS = ("bidirectional",)
 _LEAST_SAMPLES = 6
-_RATE = "goodput_bytes_per_s"
 _APART = held_apart("size", "devices", *MECHANISM)
 
 
@@ -74,8 +73,8 @@ class FullPairs:
 
     @property
     def label(self) -> str:
-        """The mechanism's name."""
-        return self._results.label(self._first)
+        """The names of the mechanisms."""
+        return labels_of(self._results, (self.rows[pair] for pair in sorted(self.rows)))
 
     @functools.cached_property
     def devices(self) -> list[int]:
@@ -167,7 +166,8 @@ def full_pairs(results: Results, limits: Limits, kinds: Kinds, patterns: tuple[s
 def fullest(results: Results, rows: Iterable[Measured], place: Callable[[Measured], Place]) -> dict[Place, Measured]:
     """Return a row for each place, of one mechanism and task and of the largest size that has the most places.
 
-    Of several mechanisms with as many places the one of the highest median goodput; empty where there is no goodput.
+    Of several mechanisms with as many places the one of the highest median goodput, and for a place where another is
+    better at that size, that one; empty where there is no goodput.
     """
     groups: dict[tuple[Any, ...], dict[int, dict[Place, Measured]]] = {}
     for row in sorted(rows, key=lambda row: row.effective_samples, reverse=True):
@@ -182,7 +182,42 @@ def fullest(results: Results, rows: Iterable[Measured], place: Callable[[Measure
     def rank(own: dict[Place, Measured]) -> tuple[int, float]:
         return (len(own), statistics.median(row.goodput for row in own.values()))
 
-    return max(found, key=rank, default={})
+    chosen = max(found, key=rank, default={})
+    size = next((row.size for row in chosen.values()), None)
+    return best_of_each(
+        chosen, (sizes[size] for sizes in groups.values() if size in sizes), lambda row: row.goodput, max
+    )
+
+
+AS_GOOD = 0.97
+"""From this share on one figure is as good as another: chance makes one the better."""
+
+
+def best_of_each(
+    chosen: Mapping[Place, Measured],
+    others: Iterable[Mapping[Place, Measured]],
+    figure: Callable[[Measured], float],
+    better: Callable[..., Any],
+) -> dict[Place, Measured]:
+    """Return the row of each place: the chosen one, or the best of all where that is better by more than chance.
+
+    `figure`: what is compared; `better`: max or min.
+    """
+    best = dict(chosen)
+    for own in others:
+        for place in chosen.keys() & own.keys():
+            best[place] = better(best[place], own[place], key=figure)
+
+    def kept(place: Place) -> Measured:
+        ends = sorted((figure(chosen[place]), figure(best[place])))
+        return chosen[place] if ends[0] >= AS_GOOD * ends[1] else best[place]
+
+    return {place: kept(place) for place in chosen}
+
+
+def labels_of(results: Results, rows: Iterable[Measured]) -> str:
+    """Return the mechanisms of some rows, each once."""
+    return ", ".join(dict.fromkeys(results.label(row) for row in rows))
 
 
 def percent_up(share: float) -> int:

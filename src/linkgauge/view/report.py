@@ -323,7 +323,7 @@ def _skipped(page: Page, results: Results) -> None:
 
 def _machine(page: Page, run: Run) -> None:
     page.heading(2, "Machine and settings", "machine")
-    for section in ("machine", "versions", "settings", "clock", "asked"):
+    for section in ("machine", "versions", "settings", "clock", "requested"):
         if values := run.info.get(section):
             page.heading(3, section)
             page.facts(

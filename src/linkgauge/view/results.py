@@ -66,7 +66,7 @@ class Results:
         self.others: list[Result] = counted.others
         self._environments = _environments(run)
         self.crossings = crossings(run)
-        self._shown = shown_transports(run.launched)
+        self.shown_names = shown_transports(run.launched)
 
     @functools.cached_property
     def switches(self) -> Switches | None:
@@ -80,7 +80,7 @@ class Results:
 
     def shown(self, transport: str) -> str:
         """Return what screens call a transport: `nccl` of ccl, by the library in use."""
-        return self._shown.get(transport, transport)
+        return self.shown_names.get(transport, transport)
 
     def keep_pattern(self, pattern: str) -> None:
         """Leave out the rows of all other patterns. UsageError where the run has none of this one."""

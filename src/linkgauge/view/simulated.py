@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linkgauge.model.quantity import change, percent
 from linkgauge.simulate.answer import Answer
 from linkgauge.simulate.study import LIMITS, Study, WhatIf
 from linkgauge.view import charts
@@ -31,7 +32,7 @@ def _time(seconds: float) -> str:
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
         if seconds * factor >= 1:
             return f"{seconds * factor:.4g} {unit}"
-    return f"{seconds * 1e6:.4g} us"
+    return f"{seconds * 1e6:.4g} µs"
 
 
 def title_of(found: Study) -> str:
@@ -73,7 +74,7 @@ def _binding(one: Answer) -> str:
 
 def print_study(console: Console, found: Study, unit: str) -> None:
     """Print curves, what binds, other placements, one more link, and the limits."""
-    from rich.table import Table
+    from linkgauge.view.screen import Table
 
     console.print(title_of(found))
     table = Table(box=None, pad_edge=False, padding=(0, 2))
@@ -102,13 +103,13 @@ def print_study(console: Console, found: Study, unit: str) -> None:
     if len(most[0].bindings) > 1 or len(most) > 1:
         console.print(f"Links at {most[0].gpus} GPUs, the fullest of each class, as a share of the time:")
         for one in most:
-            shares = ", ".join(f"{b.name} {b.share:.0%}" for b in one.bindings)
+            shares = ", ".join(f"{b.name} {percent(b.share)}" for b in one.bindings)
             console.print(f"  {one.rule}: {shares}")
     for words, listed in (("Elsewhere placed", found.placements), ("One more link of a kind, everywhere", found.links)):
         if listed:
             console.print(f"{words}, at {most[0].gpus} GPUs ({unit} a GPU):")
-            for change in listed:
-                console.print(f"  {change.change}: {_changed(change, most, unit)}")
+            for asked in listed:
+                console.print(f"  {asked.change}: {_changed(asked, most, unit)}")
     for line in beside_words(found, unit):
         console.print(line)
     for line in remarks(found):
@@ -121,7 +122,7 @@ def beside_words(found: Study, unit: str) -> list[str]:
         return []
     lines = [f"Beside {found.beside}, at {found.curves[-1][0].gpus} GPUs ({unit} a GPU):"]
     for one in found.shares:
-        now = f"{_rate(one.beside, unit)} of {_rate(one.alone, unit)} alone ({one.beside / one.alone:.0%})"
+        now = f"{_rate(one.beside, unit)} of {_rate(one.alone, unit)} alone ({percent(one.beside / one.alone)})"
         if one.quantiles is not None:
             low, _, high = one.quantiles
             now += f"; 5th to 95th percentile of draws {_rate(low, unit)} to {_rate(high, unit)}"
@@ -129,12 +130,12 @@ def beside_words(found: Study, unit: str) -> list[str]:
     return lines
 
 
-def _changed(change: WhatIf, now: Sequence[Answer], unit: str) -> str:
+def _changed(asked: WhatIf, now: Sequence[Answer], unit: str) -> str:
     before = {one.rule: one.goodput for one in now}
     parts = []
-    for rule, value in change.goodput.items():
+    for rule, value in asked.goodput.items():
         ratio = value / before[rule] - 1
-        parts.append(f"{rule} {_rate(value, unit)}" + ("" if abs(ratio) < 5e-4 else f" ({ratio:+.1%})"))
+        parts.append(f"{rule} {_rate(value, unit)}" + ("" if abs(ratio) < 5e-4 else f" ({change(ratio, 1)})"))
     return ", ".join(parts)
 
 
@@ -236,7 +237,7 @@ def _section(made: Page, curves: Curves, unit: str, number: int, several: bool) 
          ("shares of the time by class", True)],
         [
             (str(one.gpus), one.rule, _time(one.seconds), _rate(one.goodput, unit), _binding(one),
-             ", ".join(f"{b.name} {b.share:.0%}" for b in one.bindings))
+             ", ".join(f"{b.name} {percent(b.share)}" for b in one.bindings))
             for row in found.curves
             for one in row
         ],
@@ -259,7 +260,7 @@ def _section(made: Page, curves: Curves, unit: str, number: int, several: bool) 
 
 def print_mixes(console: Console, found: Sequence[Mix], unit: str) -> None:
     """Print Fig. 12's mixes: what is left of the victim by placement, aggressor and rule."""
-    from rich.table import Table
+    from linkgauge.view.screen import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     for name in ("placement", "aggressor", "rule"):

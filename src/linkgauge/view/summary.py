@@ -212,7 +212,7 @@ def print_first_screen(look: FirstLook, findings: Sequence[Finding], console: Co
     """Print the sentence and verdict, the peaks, the findings, what failed, and what the verdict does not cover."""
     print_head(look, findings, console, unit)
     results = look.results
-    watched = rounds_parts(results) if results.run.info.get("asked", {}).get("every_s") else []
+    watched = rounds_parts(results) if results.run.info.get("requested", {}).get("every_s") else []
     parts = [*interference_lines(results), *application_tables(results), *watched]
     parts += [findings_table(findings)] if findings else []
     for part in [*parts, *status_tables(results)]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.apps import catalog
@@ -26,6 +25,7 @@ from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, o
 from linkgauge.view.judged import by_kind
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
+from linkgauge.view.screen import Table
 from linkgauge.view.units import count_text, digits, range_text, rate_text, size_text
 
 BEST, NEAR = "*", "≈"
@@ -194,12 +194,13 @@ def matrix_tables(results: Results, unit: str, limits: Limits | None = None) -> 
         text = rate_text(row.goodput_bytes_per_s, unit)
         bound = limits.limit_of(row) if limits is not None else None
         limit = bound.goodput_bytes_per_s if bound is not None else None
-        return f"{text} {row.goodput_bytes_per_s / limit:.0%}" if limit and row.goodput_bytes_per_s else text
+        rate = row.goodput_bytes_per_s
+        return f"{text} {100 * rate / limit:.0f}" if limit and rate else text
 
     for family, group in results.matrix_families().items():
         latency = (group[0], "latency, µs", lambda row: digits(row.latency_ns / 1e3))
         bounded = limits is not None and any(limits.limit_of(row) for row in group[-1][1])
-        goodput = (group[-1], f"goodput, {unit}" + (", % of limit" if bounded else ""), rate_and_share)
+        goodput = (group[-1], f"goodput, {unit}" + (" and % of limit" if bounded else ""), rate_and_share)
         shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0].size >= 1 << 16 else latency]
         for (first, rows), name, text in shown:
             yield _matrix(f"{family} · {size_text(first.size)} · {name}", rows, text)
@@ -221,21 +222,13 @@ def status_tables(results: Results) -> Iterator[RenderableType]:
     """Yield what did not end well, case by case, and what was skipped, by reason."""
     wrong = [row for row in results.others if row.status != "skipped"]
     if wrong:
-        table = Table(title="failed", title_justify="left", title_style="bold red", box=None, pad_edge=False)
-        for name in ("status", "case", "reason"):
-            table.add_column(name, overflow="fold")
-        for row in wrong:
-            table.add_row(Text(str(row.status), style="red"), Text(case_text(row, results)), Text(row.reason))
-        yield table
+        words = [f"{row.status}: {case_text(row, results)}: {row.reason or 'no reason was given'}" for row in wrong]
+        yield Group(Text("failed", style="bold red"), *map(_indented, words))
     skipped = [row for row in results.others if row.status == "skipped" and not left_out_of(row.evidence)]
     if skipped:
-        table = Table(title="skipped", title_justify="left", title_style="bold", box=None, pad_edge=False)
-        table.add_column("cases", justify="right")
-        table.add_column("transport", overflow="fold")
-        table.add_column("reason", overflow="fold")
-        for count, transports, reason in skip_reasons(skipped):
-            table.add_row(str(count), Text(", ".join(map(results.shown, transports))), Text(reason))
-        yield table
+        words = [f"{count_text(count, 'case')} by {', '.join(map(results.shown, transports))}: {reason}"
+                 for count, transports, reason in skip_reasons(skipped)]  # fmt: skip
+        yield Group(Text("skipped", style="bold"), *map(_indented, words))
 
 
 def skip_reasons(skipped: Sequence[Result]) -> list[tuple[int, list[str], str]]:
@@ -285,7 +278,7 @@ def case_text(row: Result, results: Results) -> str:
         return f"{name} {catalog.label(row.case.app)}, {devices_text(row.devices, noun=noun)}"
     where = devices_text(row.devices, row.pattern, noun)
     pattern = " ".join(filter(None, (row.pattern, row.case.distribution)))
-    return f"{name} {pattern} {size_text(row.size)}, {where}{beside_text(row.case.background)}"
+    return f"{name} {pattern} {size_text(row.size)}, {where}{beside_text(row.case.background, results.shown_names)}"
 
 
 def counts_line(results: Results) -> Text:

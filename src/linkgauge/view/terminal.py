@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from linkgauge.errors import Exit
@@ -18,10 +18,12 @@ from linkgauge.judge.compare_runs import RunComparison
 from linkgauge.judge.exporters import clean
 from linkgauge.judge.fleet import Standing
 from linkgauge.judge.verdicts import Checked, Outcome, Verdict
+from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.judged import by_kind
+from linkgauge.view.screen import Table
 from linkgauge.view.units import count_text
 
 _STYLES = {
@@ -36,12 +38,6 @@ _WORDS = ("why", "verdict", "what", "plan", "use", "next is slower by", "export"
 
 
 _WIDE = 118  # columns of a terminal
-
-
-def console() -> Console:
-    """Return a console for tables; wide enough that a pipe gets whole lines."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=max(160, found.width))
 
 
 def text_of(value: str, style: str = "") -> Text:
@@ -70,7 +66,7 @@ def print_findings(
         count = f" ({len(kind)})" if len(kind) > 1 else ""
         out.print(Text(f"{first.severity:<5} ", style=_STYLES[first.severity]) + Text(f"{first.rule}{count}", "bold"))
         for finding in kind:
-            sure = "" if first.severity == "note" else f" ({finding.confidence:.0%} sure)"
+            sure = "" if first.severity == "note" else f" ({percent(finding.confidence)} sure)"
             _indented(out, text_of(f"{finding.sentence}{sure}"))
             if first.severity != "note":
                 for item in finding.evidence[:evidence]:
@@ -112,6 +108,8 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     out.print(text_of(f"{names[1]} against {names[0]}: {found.how}. Shifts are of times: + is slower."))
     for note in found.notes:
         out.print(text_of(note))
+    if found.few:
+        out.print(text_of(_too_few(found)))
     counts = ", ".join(f"{found.count(v)} {v}" for v in ("worse", "better", "same", "cannot tell"))
     out.print(text_of(f"{len(found.cases)} cases: {counts}."))
     if found.only_first or found.only_second:
@@ -126,7 +124,7 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
         for pool in pools:
             table.add_row(text_of(pool.name), str(pool.cases), *_shift(pool.comparison))
         out.print(table)
-        for why in dict.fromkeys(pool.comparison.reason for pool in pools if pool.comparison.reason):
+        for why in () if found.few else dict.fromkeys(p.comparison.reason for p in pools if p.comparison.reason):
             of = ", ".join(pool.name for pool in pools if pool.comparison.reason == why)
             out.print(text_of(f"{of}: {why}", "dim"))
         out.print()
@@ -141,22 +139,38 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
         return
     resampled = any(case.bootstrap for case in told)
     reasons = {case.comparison.reason for case in told}
-    alike = len(told) > 1 and len(reasons) == 1  # said once
+    alike = bool(found.few) or (len(told) > 1 and len(reasons) == 1)  # said once
     columns = ["case", "before", "after", "verdict", "shift", "95 % interval"]
     columns += ["bootstrap"] if resampled else []
     table = table_of(*columns, *([] if alike else ["why"]))
     for case in told[:limit]:
         a, b = (time_text(v) if math.isfinite(v) else "-" for v in case.comparison.median_ns)
         boot = (
-            [f"{case.bootstrap.low:+.1%} to {case.bootstrap.high:+.1%}" if case.bootstrap else ""] if resampled else []
+            [f"{change(case.bootstrap.low, 1)} to {change(case.bootstrap.high, 1)}" if case.bootstrap else ""]
+            if resampled
+            else []
         )
         reason = [] if alike else [text_of(case.comparison.reason)]
         table.add_row(text_of(case.words), a, b, *_shift(case.comparison), *boot, *reason)
     out.print(table)
-    if alike and (common := reasons.pop()):
+    if alike and not found.few and (common := reasons.pop()):
         out.print(text_of(f"Each of these: {common}", "dim"))
     if len(told) > limit:
         out.print(Text(f"and {len(told) - limit} more (--limit, --json)", style="dim"))
+
+
+def _too_few(found: RunComparison) -> str:
+    """Return what was compared, which difference could have shown, and what would tell more."""
+    assert found.few is not None
+    first, second = found.few
+    counts = (
+        f"{first} and {second} launches" if first != second else "one launch" if first == 1 else f"{first} launches"
+    )
+    could = "" if found.within is None else f" A shift below {percent(found.within, 1)} is lost in the samples' spread."
+    return (
+        f"Compared: {count_text(len(found.cases), 'case')}, {counts} a run: too few to tell a change from chance."
+        f"{could} To tell: linkgauge run --repeat {LEAST_REPEATS}, for both runs."
+    )
 
 
 def _shift(comparison: Comparison) -> tuple[Text, str, str]:
@@ -171,7 +185,7 @@ def _shift(comparison: Comparison) -> tuple[Text, str, str]:
 
 def _percent(share: float) -> str:
     """Return a share with its sign, in percent with a digit behind the point below 10 %: `+0.3%`, `+28%`."""
-    return f"{share:+.1%}" if abs(share) < 0.0995 else f"{share:+.0%}"
+    return change(share, 1) if abs(share) < 0.0995 else change(share)
 
 
 def table_of(*columns: str) -> Table:
@@ -192,6 +206,8 @@ def print_check(out: Console, checked: Checked, standings: Sequence[Standing], l
     style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
     word, _, counts = verdict_words(checked).partition(":")
     out.print(Text(word, style=style) + Text(f":{counts}."))
+    for line in checked.not_measured:
+        out.print(text_of(f"Not measured: {line}."))
     # Of a healthy machine two lines; how much data was checked is in the JSON.
     for note in checked.notes[:1] if checked.exit_status == Exit.DONE else checked.notes:
         out.print(text_of(note))
@@ -233,14 +249,23 @@ def _short_words(group: Sequence[Verdict], checked: Checked) -> str:
 
 
 def _counts(checked: Checked) -> str:
-    """Return how many checks ended how, those of the verdict first: `6 of 14 checks failed, 8 passed`."""
+    """Return how many checks ended how, those of the verdict first: `6 of 14 checks failed, 8 passed; 1 fault`."""
     outcomes: dict[Outcome, str] = {"fail": "failed", "unknown": "unknown", "pass": "passed"}
-    counts = {word: checked.count(name) for name, word in outcomes.items()}
-    judged = sum(counts.values())
-    if not judged:
+    ended = checked.checks()
+    judged = ended.total()
+    parts = [(word, ended[name]) for name, word in outcomes.items() if ended[name]]
+    told = [f"{count} of {count_text(judged, 'check')} {word}" if not place else f"{count} {word}"
+            for place, (word, count) in enumerate(parts)]  # fmt: skip
+    others = Counter((one.kind, one.outcome) for one in checked.verdicts if one.kind != "check")
+    faults, failed, unmeasured = (others[one] for one in (("finding", "fail"), ("case", "fail"), ("case", "unknown")))
+    beside = [count_text(faults, "fault")] if faults else []
+    beside += [f"{count_text(failed, 'case')} failed"] if failed else []
+    beside += [f"{count_text(unmeasured, 'case')} not measured"] if unmeasured else []
+    text = "; ".join([*([", ".join(told)] if told else []), *beside])
+    if not text:
         return "no case has a requirement"
-    (first, count), *others = ((word, count) for word, count in counts.items() if count)
-    text = ", ".join([f"{count} of {count_text(judged, 'check')} {first}", *(f"{n} {word}" for word, n in others)])
+    if checked.verdicts and all(one.weak for one in checked.verdicts):
+        text += ", which alone says too little"
     return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")
 
 
@@ -288,7 +313,7 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
         table.add_row(
             text_of(one.name, style),
             one.kind,
-            f"{one.share:+.1%}",
+            change(one.share, 1),
             f"{one.score:.1f}",
             str(one.cases),
             text_of(one.identity),
@@ -327,6 +352,8 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
     out.print(table)
     if "next is slower by" in filled:
         note = "Slower by: percent of time, at the size of the range where it is most"
-        out.print(text_of(f"{note} (95 % interval)." if wide else f"{note}.", "dim"))
+        out.print(
+            text_of(f"{note} (95 % interval)." if wide else f"{note}. That size and its interval: --json.", "dim")
+        )
     for name, why in absent:
         out.print(text_of(f"Not measured: {name} ({why})."))

@@ -9,6 +9,7 @@ from typing import Any
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.health import is_error_counter
 from linkgauge.judge.check import CheckResult
+from linkgauge.model.quantity import percent
 from linkgauge.model.result import Launch
 from linkgauge.model.shape import clean
 from linkgauge.view.answer import FirstLook, task_words
@@ -31,7 +32,7 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
     lines += [f"- {_plain(one)}" for one in failed[:_FAILED]]
     lines += [f"- and {len(failed) - _FAILED} more: `linkgauge check RUN`"] * (len(failed) > _FAILED)
     for finding in alarms:
-        lines += ["", f"**{finding.rule}** ({finding.confidence:.0%} sure): {_plain(finding.sentence)}", ""]
+        lines += ["", f"**{finding.rule}** ({percent(finding.confidence)} sure): {_plain(finding.sentence)}", ""]
         lines += [f"- Evidence: {_plain(item.text)}" for item in finding.evidence[:3]]
         lines += [f"- Fix: {_plain(finding.fix)}"]
     lines += ["", "## Devices", "", *_devices(info, facts)]
@@ -58,7 +59,7 @@ _VERSIONS = ("linkgauge", "cuda runtime", "hip runtime", "sycl runtime")
 
 
 def _plan(info: dict[str, Any]) -> str:
-    return str(dict(info.get("asked") or {}).get("plan") or "unknown")
+    return str(dict(info.get("requested") or {}).get("plan") or "unknown")
 
 
 def _libraries(launches: Sequence[Launch]) -> list[str]:

@@ -20,6 +20,11 @@ def rate_unit(text: str) -> str:
     return text
 
 
+def unit_text(unit: str) -> str:
+    """Return a unit as screens write it: `us`, a key of plans and files, as `µs`."""
+    return "µs" if unit == "us" else unit
+
+
 def size_text(size_bytes: int) -> str:
     """Return a size with a binary prefix: `8 B`, `64 KiB`, `1.5 MiB`."""
     for name, unit in _BINARY:

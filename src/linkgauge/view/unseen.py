@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import COLLECTIVES, GROUPS, HOST_COPIES, MEMORY, PAIRS, group_of, group_words
 from linkgauge.model.result import Launch
 from linkgauge.stats.launches import device_noun
 
@@ -62,14 +62,9 @@ def _without_case(
     cases: Sequence[tuple[str, Sequence[int]]], devices: Collection[int], launches: Sequence[Launch]
 ) -> Iterator[str]:
     noun = device_noun(launches)
-    patterns = [PATTERNS[name] for name in {name for name, _ in cases}]
-    if len(devices) > 1:
-        if not any(PATTERNS[name].ranks in ("2", "1 or 2") and len(set(own)) == 2 for name, own in cases):
-            yield f"{noun} pairs"
-        if not any(one.algorithm_factor is not None for one in patterns):
-            yield "collectives"
-    if noun == "GPU" and not any(one.host_end for one in patterns):
-        yield "host copies"
+    expected = {*((PAIRS, COLLECTIVES) if len(devices) > 1 else ()), *((HOST_COPIES, MEMORY) if noun == "GPU" else ())}
+    measured = {group_of(name, own) for name, own in cases}
+    yield from (group_words(one, noun) for one in GROUPS if one in expected - measured)
 
 
 def _not_observed(launches: Sequence[Launch], observed: Collection[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from linkgauge.exchange.nccl_table import MIXED, Figures, NcclTable
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_UNREAD_PROGRAMS, nccl_version
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line
-from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.transports import TRANSPORTS, transport_shown_as
 
 # Where a log was pasted, the # of its comments may be lost: no line is known by it.
 _STARTING = re.compile(r"#?\s*Collective test starting:\s*(\S+)")
@@ -121,8 +121,8 @@ class _Reading:
 
     def ours(self, _: Line, match: re.Match[str]) -> None:
         """The line of a table that Linkgauge wrote in this form: its transport and, of ccl, the library's version."""
-        if match[1] in TRANSPORTS:
-            self.table.transport = match[1]
+        if (transport := transport_shown_as(match[1])) in TRANSPORTS:
+            self.table.transport = transport
             self.versions |= {"nccl": match[2]} if match[2] else {}
 
     def devices(self, line: Line, _: re.Match[str]) -> None:

@@ -151,8 +151,9 @@ def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints)
     sizeless = info.size_means == "-"
     try:
         size, figure = 0 if sizeless else whole_of(tokens[test.columns.index("Size")]), number_of(tokens[at])
+        iterations = _iterations(tokens, test.columns)
     except ValueError:
-        log.problem(number, f"not a size and a figure: {text[:80]!r}")
+        log.problem(number, f"not a size, a figure and a count: {text[:80]!r}")
         return
     if (size <= 0 and not sizeless) or not 0 < figure < float("inf"):
         log.problem(number, f"no case: size {size}, figure {figure}")
@@ -180,7 +181,6 @@ def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints)
         arrival="free", window=window, source_memory=test.source, target_memory=test.target,
         datatype=test.datatype or ("float32" if info.reduces else "int8"),
     )  # fmt: skip
-    iterations = _iterations(tokens, test.columns)
     told: dict[str, Any] = {"evidence": evidence, "operations": iterations if iterations > 1 else None}
     times = ((time_ns * iterations, iterations),)
     looked = "Validation" in test.columns
@@ -190,8 +190,7 @@ def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints)
 
 def _iterations(tokens: list[str], columns: list[str]) -> int:
     """Return how many operations a figure is the mean of, where the row says it (-f); otherwise 1."""
-    count = tokens[columns.index("Iterations")] if "Iterations" in columns else ""
-    return max(1, int(count)) if count.isdecimal() else 1
+    return max(1, whole_of(tokens[columns.index("Iterations")])) if "Iterations" in columns else 1
 
 
 Reader("OSU's MPI and NCCL tests", re.compile(r"\s*#?\s*OSU (?:MPI|NCCL|RCCL)"), read_text).register()

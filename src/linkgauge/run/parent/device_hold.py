@@ -73,12 +73,15 @@ def held(
             note(f"{other}: waiting at most {until - now:.0f} s more; Ctrl-C ends")
         time.sleep(min(_LOOKED_EVERY_S, max(until - now, 0.0)))
     words = json.dumps({"folder": str(folder.resolve())}).encode()
-    for each in sockets.values():
-        threading.Thread(target=_answer, args=(each, words), daemon=True).start()
+    answering = [threading.Thread(target=_answer, args=(each, words), daemon=True) for each in sockets.values()]
+    for thread in answering:
+        thread.start()
     try:
         yield
     finally:
         _close(sockets)
+        for thread in answering:  # the kernel keeps the name while one waits in accept
+            thread.join(_ANSWER_S)
 
 
 def _names(devices: DeviceSet | None) -> dict[str, str]:

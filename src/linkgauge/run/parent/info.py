@@ -124,7 +124,7 @@ def run_info(
 ) -> dict[str, Any]:
     """The first content of run.json."""
     return {
-        "asked": {"command": stored_command(arguments), "plan": plan_name, **asked},
+        "requested": {"command": stored_command(arguments), "plan": plan_name, **asked},
         "machine": machine(),
         "devices": {
             "kind": devices.kind,

@@ -1,7 +1,8 @@
 """What NCCL chose for the cases of a run, asked of it in launches of their own after the measured ones.
 
 NCCL tells it in its log only (run/machine/nccl_log.py), and writing that takes time. So a case is done once more,
-untimed, in a launch that differs by the log alone, and the answer becomes part of the measured row's evidence, as `chosen`.
+untimed, in a launch that differs by the log alone. The answer becomes part of the measured row's evidence, as
+`chosen`.
 """
 
 from __future__ import annotations

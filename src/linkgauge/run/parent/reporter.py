@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
+from collections.abc import Mapping
 from typing import TextIO
 
 from linkgauge.apps.catalog import label
@@ -17,18 +18,21 @@ from linkgauge.plan.curves import FULL
 _PLAIN_EVERY_S = 5.0
 
 
-def case_text(case: Case) -> str:
-    """A case in a few words: `kernel pingpong 64KiB 0-1`, `mpi halo shift:2 8MiB 8 ranks`."""
+def case_text(case: Case, shown: Mapping[str, str] | None = None) -> str:
+    """A case in a few words: `kernel pingpong 64KiB 0-1`, `mpi halo shift:2 8MiB 8 ranks`.
+
+    `shown`: what screens call transports, where that is not their name.
+    """
     devices = f"{case.devices[0]}-{case.devices[-1]}" if len(case.devices) == 2 else f"{len(case.devices)} ranks"
     if len(case.devices) == 1:
         devices = f"on {case.devices[0]}"
-    transport = f"{case.transport}/{case.variant}" if case.variant else case.transport
+    transport = (shown or {}).get(case.transport, case.transport) + (f"/{case.variant}" if case.variant else "")
     if PATTERNS[case.pattern].scripted:
         collectives = f" collectives={case.collectives}" if case.collectives else ""
         return f"{transport}{collectives} {label(case.app)} {devices}"
     size = "full" if case.size_asked == FULL else format_size(case.size_asked)
     pattern = f"{case.pattern} {case.distribution}" if case.distribution else case.pattern
-    return f"{transport} {pattern} {size} {devices}{beside_text(case.background)}"
+    return f"{transport} {pattern} {size} {devices}{beside_text(case.background, shown)}"
 
 
 @dataclasses.dataclass
@@ -45,6 +49,7 @@ class RunState:
     best_goodput: float = 0.0
     failed: int = 0
     skipped: int = 0
+    shown: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what transports are called
 
     def time_left_s(self, now: float) -> float:
         """What is left, the estimate corrected by how long the cases so far have really taken; within the limit."""
@@ -80,6 +85,10 @@ class Reporter:
     def begin(self, case: Case) -> None:
         """A case begins."""
 
+    def text(self, case: Case) -> str:
+        """A case in a few words, its transport as screens call it."""
+        return case_text(case, self.state.shown)
+
     def look(self) -> None:
         """Some five times a second; a display must do nothing here that takes time from the ranks."""
 
@@ -91,9 +100,9 @@ class Reporter:
             state.skipped += 1
         elif status != "ok":
             state.failed += 1
-            self.problem(f"{case_text(case)}: {status}: {reason}")
+            self.problem(f"{self.text(case)}: {status}: {reason}")
         if goodput is not None and goodput > state.best_goodput:
-            state.best_goodput, state.best = goodput, f"{goodput / 1e9:.3g} GB/s ({case_text(case)})"
+            state.best_goodput, state.best = goodput, f"{goodput / 1e9:.3g} GB/s ({self.text(case)})"
         self.shown(case)
 
     def shown(self, case: Case) -> None:
@@ -104,7 +113,7 @@ class Reporter:
             self._said_at = now
             self.note(
                 f"{state.cases_done}/{state.cases_total} cases, about {format_duration(state.time_left_s(now) * 1e9)} "
-                f"left; {case_text(case)}; best {state.best}"
+                f"left; {self.text(case)}; best {state.best}"
             )
 
     def stop(self) -> None:

@@ -19,6 +19,7 @@ from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.background import LoadCase, own_launches
 from linkgauge.model.case import Case
+from linkgauge.model.transports import shown_names
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, case_s
@@ -122,9 +123,11 @@ class Runner:
         estimated = sum(case_s(entry.case, self._machine) for one in self._pending for entry in one.entries.values())
         limit = self._prepared.time_limit
         ends_at = None if limit is None else limit.last_end
-        self._reporter.start(
-            RunState(self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at)
+        shown = shown_names({self._devices.kind})
+        state = RunState(
+            self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at, shown=shown
         )
+        self._reporter.start(state)
         ending = {signal.SIGINT, signal.SIGTERM, *interrupts.heeded()}
         previous = {number: signal.signal(number, self._on_signal) for number in ending}
         previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_last_wait)

@@ -1,0 +1,88 @@
+"""The width of what commands print, and tables that keep to it: known here alone.
+
+The width is COLUMNS, else the terminal's; where nothing is printed on a terminal, lines are as long as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table as WrappingTable
+from rich.text import Text
+
+_WHOLE_LINES = 10_000
+
+
+def screen_width() -> int | None:
+    """Return how many columns there are: None for what rich finds by itself, COLUMNS or the terminal."""
+    if os.environ.get("COLUMNS", "").isdecimal() or Console().is_terminal:
+        return None
+    return _WHOLE_LINES
+
+
+def console() -> Console:
+    """Return a console on standard output."""
+    return Console(highlight=False, width=screen_width())
+
+
+class Table(WrappingTable):
+    """A table that neither wraps a row nor drops a column.
+
+    Where it is wider than the screen, each row's first cell gets a line of its own; where the rest is too wide too,
+    each cell does, behind its heading.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table as it fits."""
+        if self.__rich_measure__(console, options.update_width(_WHOLE_LINES)).maximum <= options.max_width:
+            yield from super().__rich_console__(console, options)
+            return
+        if self.title:
+            yield _text(console, self.title, self.title_style or "")
+        heads = [_text(console, column.header, self.header_style or "") for column in self.columns]
+        for head in heads:
+            head.plain = head.plain.replace("\n", " ")
+        rows = list(zip(*([_text(console, cell) for cell in column.cells] for column in self.columns), strict=True))
+        widths = [max(one.cell_len for one in column) for column in zip(heads, *rows, strict=True)]
+        if len(heads) > 1 and 2 * len(widths) + sum(widths[1:]) <= options.max_width:
+            yield from self._under_each_other(heads, rows, widths, options.max_width)
+        else:
+            yield from _as_list(console, heads, rows, options.max_width)
+
+    def _under_each_other(
+        self, heads: list[Text], rows: list[tuple[Text, ...]], widths: list[int], width: int
+    ) -> Iterator[Text]:
+        for row in (tuple(heads), *rows):
+            if row[0].plain:
+                yield from row[0].wrap(Console(width=width), width)
+            if not any(cell.plain for cell in row[1:]):
+                continue
+            line = Text()
+            for cell, column, room in zip(row[1:], self.columns[1:], widths[1:], strict=True):
+                padded = cell.copy()
+                padded.align("right" if column.justify == "right" else "left", room)
+                line += Text("  ") + padded
+            line.rstrip()
+            yield line
+
+
+def _as_list(console: Console, heads: list[Text], rows: list[tuple[Text, ...]], width: int) -> Iterator[Text]:
+    for row in rows:
+        if row[0].plain:
+            yield from row[0].wrap(console, width)
+        for head, cell in zip(heads[1:], row[1:], strict=True):
+            if cell.plain:
+                words = (head + Text(": ") if head.plain else Text()) + cell
+                for number, line in enumerate(words.wrap(console, width - 4)):
+                    line.rstrip()
+                    yield Text("    " if number else "  ") + line
+
+
+def _text(console: Console, cell: object, style: object = "") -> Text:
+    """Return a cell or heading as text."""
+    found = cell.copy() if isinstance(cell, Text) else console.render_str(str(cell))
+    if style:
+        found.stylize(style)  # type: ignore[arg-type]
+    return found

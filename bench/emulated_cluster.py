@@ -289,18 +289,20 @@ def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]
 
     Of large messages the medians' mean of both ways, of small ones the least.
     """
+    from linkgauge.model.result import Measured
     from linkgauge.stats.distance import from_rows
     from linkgauge.stats.launches import Places
-    from linkgauge.stats.summary import summarize
+    from linkgauge.stats.summary import results_of
 
-    places, told = Places(measured.launches.to_pylist()), {}
+    places, told = Places(measured.launched), {}
     for pattern, figure in PAIRS_BY.items():
-        rows = [row for row in summarize(measured).to_pylist() if (row["lane"], row["pattern"]) == (-1, pattern)]
+        rows = [row for row in results_of(measured)
+                if isinstance(row, Measured) and row.is_headline and row.pattern == pattern]  # fmt: skip
         found = from_rows(rows, places)
         took: dict[str, list[float]] = {}
         for row in rows:
             pair = "-".join(sorted(place.node for place in places.of_row(row)))
-            took.setdefault(pair, []).append(row[figure] / 1e6)
+            took.setdefault(pair, []).append(getattr(row, figure) / 1e6)
         right = sum(found is not None and found.distance(*pair) == layout.distance(*pair)
                     for pair in itertools.combinations(layout.nodes, 2))  # fmt: skip
         average = min if figure == "min_ns" else statistics.fmean

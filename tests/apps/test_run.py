@@ -38,7 +38,7 @@ def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) ->
     rows = list(found.rows())
     measured = {(row.case.app.label, row.case.transport) for row in rows if row.status == "ok"}
     assert measured == {(name, transport) for name in names for transport in transports}
-    assert all(row.record["verified"] for row in rows)
+    assert all(row.verified for row in rows)
     assert "where its busiest rank's time went" in said
     assert f"{len(names)} applications measured" in said
     told = step_times(found)
@@ -130,7 +130,7 @@ def test_copies_and_stand_in_kernels_by_kernel(tmp_path: Path) -> None:
     assert {(row.case.app.label, row.case.copies) for row in rows} == {
         (app, by) for app in ("hit n=16", "dff kernel=4096 n=16") for by in ("", "kernel")
     }
-    assert all(row.status == "ok" and row.record["verified"] for row in rows)
+    assert all(row.status == "ok" and row.verified for row in rows)
     uncopied = programs("mtc options=64", 2)
     uncopied[0]["steps"][0][3] //= 2
     assert [one["verified"] for one in measured_in_threads(uncopied, copies="kernel")] == [False, False]

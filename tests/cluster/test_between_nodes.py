@@ -88,7 +88,7 @@ def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> No
         ("n0", 0), ("n0", 1), ("n1", 0), ("n1", 1)]  # fmt: skip
     rows = list(run.rows())
     assert {row.status for row in rows} == {"ok"}
-    assert all(row.record["verified"] for row in rows)
+    assert all(row.verified for row in rows)
     assert {(row.case.devices, row.case.devices_per_node) for row in rows} == {((0, 2), 2), ((0, 1, 2, 3), 2)}
     assert [one["host"] for one in run.info["nodes"]] == ["n0", "n1"]
 
@@ -99,7 +99,7 @@ def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> No
     payload = 0  # the shapers', who know nothing of linkgauge: nothing crossed that was not asked for
     for row in rows:
         nodes = [f"n{row.case.node_of(device)}" for device in row.case.devices]
-        payload += must_cross(row.case, nodes) * int(row.record["operations_total"])
+        payload += must_cross(row.case, nodes) * int(row.operations_total)
     moved = [cluster.carried(node) - before[node] for node in cluster.layout.nodes]
     assert payload <= sum(one.sent for one in moved) <= 1.1 * payload + (2 << 20)
     assert [left_on(cluster, node) for node in (*cluster.layout.nodes, "login")] == [[], [], []]
@@ -320,7 +320,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         assert skipped
         for row in skipped:
             assert at in row.case.devices
-            assert json.loads(row.record["evidence"])["node_left_out"] == lost
+            assert row.evidence["node_left_out"] == lost
         rest = [row for row in rows if row.case.devices in ((a, b) for a in range(3) for b in range(3))
                 and at not in row.case.devices]  # fmt: skip
         assert {row.status for row in rest} == {"ok"}

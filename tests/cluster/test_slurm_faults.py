@@ -92,7 +92,7 @@ def test_a_step_that_is_stopped_on_a_node_loses_no_case_before_it_and_a_resumed_
     out = slurm.cluster.folder / "run"
     code, said = in_a_job(slurm, out, lambda cluster: signaled(cluster, "STOP"))
     assert code == 4, said
-    found = [(str(row.status), row.record["reason"]) for row in load(out).rows()]
+    found = [(str(row.status), row.reason) for row in load(out).rows()]
     statuses = [one for one, _ in found]
     assert len({"hung", "timeout", "crashed"} & {*statuses}) == 1, (found, said)
     assert "ok" in statuses, (found, said)
@@ -111,7 +111,7 @@ def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_ha
     out = slurm.cluster.folder / "run"
     code, said = in_a_job(slurm, out, lambda cluster: signaled(cluster, "KILL"))
     assert code == 4, said
-    found = [(str(row.status), row.record["reason"]) for row in load(out).rows()]
+    found = [(str(row.status), row.reason) for row in load(out).rows()]
     statuses = [one for one, _ in found]
     assert statuses.count("crashed") == 1, (found, said)
     assert "ok" in statuses, (found, said)

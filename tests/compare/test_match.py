@@ -6,20 +6,23 @@ import json
 from typing import Any
 
 from linkgauge.model.case import Case
+from linkgauge.model.result import Launch, Result
 from linkgauge.stats.match import match_runs, repeats_of
+from results import launches_of, result_of
 
 
 def row(
     case: Case, repeat: int = 0, attempt: int = 0, median: float | None = 1.0, status: str = "ok", key: str = "x"
-) -> dict[str, Any]:
-    return {
-        **case.dimensions(), "case_key": case.case_key, "launch_key": key, "repeat": repeat, "attempt": attempt,
-        "planned_launch": ord(key or "x"), "median_ns": median, "status": status,
-    }  # fmt: skip
+) -> Result:
+    return result_of(
+        {**case.dimensions(), "launch_key": key, "repeat": repeat, "attempt": attempt,
+         "planned_launch": ord(key or "x"), "median_ns": median, "status": status}
+    )  # fmt: skip
 
 
-def launch(host: str, uuids: list[str]) -> list[dict[str, Any]]:
-    return [{"ranks": [{"host": host, "device_uuid": uuid, "device_ordinal": i} for i, uuid in enumerate(uuids)]}]
+def launch(host: str, uuids: list[str], **more: Any) -> list[Launch]:
+    ranks = [{"host": host, "device_uuid": uuid, "device_ordinal": i} for i, uuid in enumerate(uuids)]
+    return launches_of([{"ranks": ranks, **more}])
 
 
 PAIR = Case("copy_engine", "unidirectional", 1024, 1024, (0, 1))
@@ -89,9 +92,9 @@ def test_another_launch_key_is_another_case() -> None:
 
 
 def test_launches_that_differ_are_said_where_nothing_else_does() -> None:
-    def of(key: str, **contents: Any) -> list[dict[str, Any]]:
+    def of(key: str, **contents: Any) -> list[Launch]:
         extra = json.dumps({"launch_key_contents": {"mode": "processes", "ranks": 2, "env": {}, **contents}})
-        return [{"launch_key": key, "extra": extra, **launch("h", ["A", "B"])[0]}]
+        return launch("h", ["A", "B"], launch_key=key, extra=extra)
 
     first = repeats_of([row(PAIR), row(OTHER)])
     second = repeats_of([row(PAIR, key="y")])
@@ -104,6 +107,6 @@ def test_launches_that_differ_are_said_where_nothing_else_does() -> None:
     # Nothing to say of cases that the other run lacks, nor of launches alike; what is not stored stops nothing.
     assert match_runs(first, repeats_of([row(PAIR)]), of("x"), of("x")).notes == ()
     for lacking in (None, "{}", '{"launch_key_contents": null}', '{"launch_key_contents": {"env": null}}'):
-        odd = [{"launch_key": "y", "extra": lacking, "ranks": []}]
+        odd = launches_of([{"launch_key": "y", "extra": lacking, "ranks": []}])
         (note,) = match_runs(first, second, of("x"), odd).notes
         assert "1 case of both runs not compared" in note

@@ -22,6 +22,7 @@ from linkgauge.model.case import DEFAULTS, Case, Loads
 from linkgauge.stats.interference import Interference, LoadRate
 from linkgauge.stats.interference import SlowDown as Measured
 from linkgauge.system import catalog
+from results import measured_of
 
 SIZES = [1 << k for k in range(0, 25, 2)]
 LATENCY, GAP, HALF = 1000.0, 300.0, 500.0
@@ -60,7 +61,7 @@ def curves(transport: str = "mpi", begun_ns: float | None = None, behind_ns: flo
         rows += [row("allreduce", size, begun_ns, transport=transport, variant=BEGUN) for size in SIZES]
     if behind_ns is not None:
         rows += [row("allreduce", size, behind_ns, transport=transport, cadence="barrier") for size in (64, 4096)]
-    return CurvesOfRun(rows)
+    return CurvesOfRun(measured_of(rows))
 
 
 def predicted(
@@ -301,7 +302,7 @@ def test_a_prediction_says_why_it_may_be_off(ends: tuple[float, ...], falls: boo
     def again(by: Curves) -> Predicted:
         return predict(program_of(file, {}, 2), by, Mechanism("mpi", "mpi"))
 
-    sure = Ends(rows).sureness(again, again(CurvesOfRun(rows)))
+    sure = Ends(measured_of(rows)).sureness(again, again(CurvesOfRun(measured_of(rows))))
     assert (sure.low_ns, sure.high_ns) == pytest.approx((1000 + 1000 * ends[0], 1000 + 1000 * ends[1]))
     assert sure.doubts == ({"host_to_device": doubt} if doubt else {})
 
@@ -396,7 +397,7 @@ def test_a_stand_in_kernel_takes_the_time_of_as_many_blocks(blocks: int, ns: flo
             for size in SIZES for of, time in ((16, 3000.0), (0, 1000.0))]  # fmt: skip
     file = applications.parse('description = "x"\nstep = [ { work = 1024, queue = "q" } ]', "made")
     by = Mechanism("mpi", "mpi", copies="kernel", blocks=blocks)
-    assert predict(program_of(file, {}, 2), CurvesOfRun(rows), by).time_ns == pytest.approx(ns)
+    assert predict(program_of(file, {}, 2), CurvesOfRun(measured_of(rows)), by).time_ns == pytest.approx(ns)
 
 
 def test_slow_downs_are_by_mechanism_and_blocks() -> None:
@@ -421,7 +422,7 @@ def test_buffers_copied_in_turn_are_a_copy_as_large_as_all_of_them() -> None:
     # A cache holds 64 KiB: beyond, a byte takes four times as long.
     cached = [row("host_to_device", size, HALF + size / 2 * (1 if size <= 65536 else 4), 1, transport="copy_engine")
               for size in SIZES]  # fmt: skip
-    by = CurvesOfRun(cached)
+    by = CurvesOfRun(measured_of(cached))
     copies = '{ copy = "host_to_device", bytes = 65536, when = "rank == 0" },'
     assert predicted(copies, by=by).time_ns == pytest.approx(HALF + 65536 / 2)
     in_turn = predicted(copies * 16, by=by).time_ns
@@ -434,7 +435,9 @@ def test_copies_by_kernel_take_their_curve() -> None:
     rows = [row("host_to_device", size, HALF / 5 + size, 2, transport="kernel") for size in SIZES]
     file = applications.parse('description = "x"\nstep = [ { copy = "host_to_device", bytes = 4096 } ]', "made")
     by = Mechanism("mpi", "mpi", copies="kernel")
-    assert predict(program_of(file, {}, 2), CurvesOfRun(rows), by).time_ns == pytest.approx(HALF / 5 + 4096)
+    assert predict(program_of(file, {}, 2), CurvesOfRun(measured_of(rows)), by).time_ns == pytest.approx(
+        HALF / 5 + 4096
+    )
 
 
 def test_a_skewed_matrix_is_as_long_as_its_fullest_rank() -> None:
@@ -465,5 +468,6 @@ def test_a_run_of_collectives_alone_has_curves_of_their_transports() -> None:
     rows = [{"transport": "ccl", "pattern": "allreduce", "median_ns": 5.0},
             {"transport": "kernel", "pattern": "local_copy", "median_ns": 5.0},
             {"transport": "mpi", "pattern": "allgather", "median_ns": None}]  # fmt: skip
-    assert known_transports(rows) == ["ccl"]
-    assert known_transports([*rows, {"transport": "mpi", "pattern": "pingpong", "median_ns": 5.0}]) == ["mpi"]
+    assert known_transports(measured_of(rows)) == ["ccl"]
+    rows.append({"transport": "mpi", "pattern": "pingpong", "median_ns": 5.0})
+    assert known_transports(measured_of(rows)) == ["mpi"]

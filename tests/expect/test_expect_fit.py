@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from linkgauge.expect.fit import hockney, identifies, loggp
 from linkgauge.expect.fits_of_run import as_data, sweeps_of
+from results import results_of
 
 SIZES = [2**k for k in range(25)]
 
@@ -146,7 +147,7 @@ def test_sweeps_of_a_run() -> None:
         row("pingpong", 1 << 30, None),
         row("pointer_chase", 64, 500.0),
     ]
-    found = {str(sweep.dimensions["pattern"]): sweep for sweep in sweeps_of(rows)}
+    found = {str(sweep.dimensions["pattern"]): sweep for sweep in sweeps_of(results_of(rows))}
     assert set(found) == {"pingpong", "unidirectional", "allreduce"}
     assert found["pingpong"].fit.pieces[0].latency.value == pytest.approx(3000)
     assert found["unidirectional"].fit.pieces[0].latency.value == pytest.approx(400)

@@ -20,6 +20,7 @@ from linkgauge.system.dump import to_data
 from linkgauge.view.limits import Limits
 from linkgauge.view.report import report_html
 from linkgauge.view.results import Results
+from results import launches_of
 from synthetic import make_case, make_run
 
 LARGE = 1 << 28
@@ -61,14 +62,14 @@ def within(tmp_path: Path) -> Any:
 def test_only_cases_inside_a_node_are_held_to_its_links(without: Any, tmp_path: Path) -> None:
     one = run_on(tmp_path / "one", "hgx-h200-4", "aaaa")
     alone, several = Limits(one), Limits(without)
-    known = {row["case_key"]: alone.of(row) for row in Results(one).rows}
+    known = {row.case_key: alone.of(row) for row in Results(one).rows}
     assert all(known.values())
     for row in Results(without).rows:
         # Ports are of pairs inside a node only, so those alone may be achieved.
-        of_rules = [line for line in known[row["case_key"]] if line.kind != "measured"]
-        expected = of_rules if lies_inside(row["devices"]) else []
-        assert [line for line in several.of(row) if line.kind != "measured"] == expected, row["devices"]
-        assert several.of(row) or not lies_inside(row["devices"])
+        of_rules = [line for line in known[row.case_key] if line.kind != "measured"]
+        expected = of_rules if lies_inside(row.devices) else []
+        assert [line for line in several.of(row) if line.kind != "measured"] == expected, row.devices
+        assert several.of(row) or not lies_inside(row.devices)
     assert alone.notes == []
 
 
@@ -87,14 +88,14 @@ def test_a_described_network_bounds_what_lies_on_several_nodes(within: Any) -> N
     bundle = sum(nic.port_rate.value for nic in load("leonardo-booster").of_kind("nic"))
     for row in Results(within).rows:
         rules = {line.rule: line.goodput_bytes_per_s for line in limits.of(row)}
-        if lies_inside(row["devices"]):
+        if lies_inside(row.devices):
             assert rules
             assert not any(rule.startswith("nic_") for rule in rules)
         else:
             assert rules["nic_bundle"] == pytest.approx(bundle)
             assert "max_flow" not in rules
             assert "port" not in rules
-    (both,) = (row for row in Results(within).rows if row["pattern"] == "allreduce")
+    (both,) = (row for row in Results(within).rows if row.pattern == "allreduce")
     rules = {line.rule: line.goodput_bytes_per_s for line in limits.of(both)}
     assert rules["allreduce_node_bytes"] == pytest.approx(bundle)  # 2 nodes: 2 C / 2
     assert limits.notes == []
@@ -110,7 +111,7 @@ def test_expect_says_which_cases_lie_on_how_many_nodes(within: Any, capsys: pyte
 
 def test_unlike_nodes_have_no_rule(tmp_path: Path) -> None:
     limits = Limits(run := run_on(tmp_path / "run", "leonardo-booster", "aaab"))
-    (both,) = (row for row in Results(run).rows if row["pattern"] == "allreduce")
+    (both,) = (row for row in Results(run).rows if row.pattern == "allreduce")
     assert limits.of(both) == []
     (note,) = limits.notes
     assert "no rule is of nodes with unlike numbers of ranks (1 on 1, 3 on 1)" in note
@@ -141,12 +142,14 @@ def ranks(*places: tuple[str, int]) -> list[dict[str, Any]]:
 
 def test_each_rank_is_where_its_launch_put_it() -> None:
     known = Places(
-        [
-            {"launch": 0, "ranks": ranks(("a", 0), ("b", 0), ("a", 1), ("b", 1))},  # two ranks a device, in turn
-            {"launch": 1, "ranks": ranks(("a", 2), ("b", 3))},
-            {"launch": 2, "ranks": None},
-            {"launch": 3, "ranks": ranks(("a", 0), ("b", 0))},
-        ]
+        launches_of(
+            [
+                {"launch": 0, "ranks": ranks(("a", 0), ("b", 0), ("a", 1), ("b", 1))},  # two ranks a device, in turn
+                {"launch": 1, "ranks": ranks(("a", 2), ("b", 3))},
+                {"launch": 2, "ranks": None},
+                {"launch": 3, "ranks": ranks(("a", 0), ("b", 0))},
+            ]
+        )
     )
     assert known.of(0, (0, 1)) == (("a", 0), ("a", 1))
     assert known.of(0, (0, 0)) == (("a", 0), ("b", 0))
@@ -157,5 +160,5 @@ def test_each_rank_is_where_its_launch_put_it() -> None:
 
 
 def test_devices_that_no_two_hosts_have_alike_keep_their_numbers() -> None:
-    assert set(launch_devices([{"ranks": ranks(("a", 2), ("b", 3))}])) == {2, 3}
-    assert set(launch_devices([{"ranks": ranks(("a", 0), ("b", 0))}])) == {0, 1}
+    assert set(launch_devices(launches_of([{"ranks": ranks(("a", 2), ("b", 3))}]))) == {2, 3}
+    assert set(launch_devices(launches_of([{"ranks": ranks(("a", 0), ("b", 0))}]))) == {0, 1}

@@ -16,13 +16,15 @@ from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.interference import Interference, LoadRate
 from linkgauge.stats.launches import Places
 from linkgauge.system.switches import of_text
+from results import launches_of
 
 MB = 1e6
 
 
 def network(layout: Layout, text: str | None = None) -> Network:
     ranks = [{"rank": k, "host": node, "device_ordinal": 0} for k, node in enumerate(layout.nodes)]
-    return Network(of_text(text or layout.fabric_file(), "by hand"), Places([{"launch": 0, "ranks": ranks}]))
+    places = Places(launches_of([{"launch": 0, "ranks": ranks}]))
+    return Network(of_text(text or layout.fabric_file(), "by hand"), places)
 
 
 def case(pattern: str, devices: tuple[int, ...], size: int = 1 << 20, **more: object) -> Case:

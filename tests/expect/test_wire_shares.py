@@ -11,6 +11,7 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.expect import limits
 from linkgauge.expect.wire_shares import BOTH_WAYS, INTO, ONE_WAY, OUT, WireShare, counted_share, shares_of
+from results import observation_of, result_of, results_of
 
 _COLUMNS = ("case_key", "launch", "repeat", "attempt", "rank", "subject", "moment", "name", "value")
 
@@ -19,7 +20,7 @@ _COLUMNS = ("case_key", "launch", "repeat", "attempt", "rank", "subject", "momen
 def recorded() -> list[WireShare]:
     data = json.loads(Path(__file__).with_name("h200_counters.json").read_text(encoding="utf-8"))
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in data["observations"]]
-    return shares_of(data["cases"], rows)
+    return shares_of(results_of(data["cases"]), map(observation_of, rows))
 
 
 def share(found: list[WireShare], transport: str, pattern: str, direction: str) -> float:
@@ -117,13 +118,13 @@ def counters(**ends: tuple[float, float]) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_what_counters_do_not_show_is_not_said(row: dict[str, Any], seen: list[dict[str, Any]]) -> None:
-    assert shares_of([row], seen) == []
+    assert shares_of([result_of(row)], map(observation_of, seen)) == []
 
 
 def test_a_counter_of_32_bits_that_wrapped_once() -> None:
     row = case_row(pattern="device_to_host", devices=[0])
     raw = (1 << 20) * 1000 * 152 / 128
-    (found,) = shares_of([row], counters(pcie_tx_bytes=(4e9, (4e9 + raw) % 2**32)))
+    (found,) = shares_of([result_of(row)], map(observation_of, counters(pcie_tx_bytes=(4e9, (4e9 + raw) % 2**32))))
     assert (found.link_kind, found.direction) == ("pcie", OUT)
     assert found.share == pytest.approx(128 / 152)
 

@@ -135,7 +135,7 @@ def run(triples: list[Triple], folder: Path, mpi: str = "", library: str = "", m
 
 def check_evidence(triple: Triple, row: Any) -> list[str]:
     """What is missing from a faulted case's record."""
-    evidence = json.loads(row.record["evidence"] or "{}")
+    evidence = row.evidence
     wrong = []
     signals = {"kill": signal.SIGKILL, "segv": signal.SIGSEGV}
     if triple.fault.kind in signals and evidence.get("signal") != signals[triple.fault.kind]:

@@ -125,7 +125,7 @@ def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
     assert place.reason in str(rows[FAULTED].reason)
     others = {size: row for size, row in rows.items() if size != FAULTED}
     assert {size: row.status for size, row in others.items()} == dict.fromkeys(set(SIZES) - {FAULTED}, "ok"), said
-    assert all(row.record["verified"] for row in others.values())
+    assert all(row.verified for row in others.values())
     assert done.returncode == 4, said
     assert left_behind(tmp_path) == []
     assert new_shared_memory(before) == set()

@@ -200,7 +200,7 @@ def check_whole(path: Path) -> None:
     """Each completed case has its samples, once, and was verified."""
     run = load(path)
     ok = {row.identity for row in run.rows() if row.status == "ok"}
-    assert all(row.record["verified"] for row in run.rows() if row.status == "ok")
+    assert all(row.verified for row in run.rows() if row.status == "ok")
     table = run.samples.select(["case_key", "launch", "repeat", "attempt", "sample", "rank", "lane", "phase"])
     seen = collections.Counter(
         (row["case_key"], row["launch"], row["repeat"], row["attempt"], row["rank"], row["lane"], row["sample"])

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from planting import BEGINS_NS, LASTS_NS, MIB, SWEEP, World
 
-from linkgauge.findings.facts import Facts, Observation
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding
-from linkgauge.findings.read import measures_of
 from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import pattern
 from linkgauge.system import catalog
 from linkgauge.system.model import System
 from linkgauge.system.shipped import nodes
+from results import launches_of, measures_of, observation_of
 
 Right = Callable[[Finding], bool]
 SYSTEMS = tuple(name for name in nodes() if name != "gb200-nvl72")  # 5112 pairs: one variant, not many
@@ -46,8 +46,8 @@ def facts_of(world: World) -> Facts:
 
     return MadeUp(
         measures_of(world.rows),
-        observations=[Observation.of(row) for row in world.observations],
-        launches=world.launches(),
+        observations=list(map(observation_of, world.observations)),
+        launches=launches_of(world.launches()),
         system=world.system,
         samples=Samples(series),
     )
@@ -55,9 +55,10 @@ def facts_of(world: World) -> Facts:
 
 def made_of_cores(facts: Facts) -> None:
     """Make all devices of `facts` host devices."""
-    for launch in facts.launches:
-        for rank in launch["ranks"]:
-            rank["device_kind"] = "host"
+    facts.launches = [
+        dataclasses.replace(launch, ranks=tuple(dataclasses.replace(rank, device_kind="host") for rank in launch.ranks))
+        for launch in facts.launches
+    ]
     facts.__dict__.pop("devices", None)
 
 

@@ -9,9 +9,10 @@ import causes
 import pytest
 
 from linkgauge.findings.collectives import straggler
-from linkgauge.findings.facts import Facts, Observation
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.run.machine.observe import clock_rows
+from results import observation_of
 
 SEEDS = (1, 4, 9)
 
@@ -19,8 +20,11 @@ SEEDS = (1, 4, 9)
 def spread(facts: Facts, wrong_ns: float, *, within_ns: float = 0.0, drift_ns: float = 0.0, told: bool = True) -> Facts:
     """The same run with one device a node, whose clocks are hours apart and known to `wrong_ns`, for a time to
     `within_ns`."""
-    launches: list[dict[str, Any]] = [
-        {**launch, "ranks": [{**rank, "host": f"n{rank['rank']}", "device_ordinal": 0} for rank in launch["ranks"]]}
+    launches = [
+        dataclasses.replace(
+            launch,
+            ranks=tuple(dataclasses.replace(rank, host=f"n{rank.rank}", device_ordinal=0) for rank in launch.ranks),
+        )
         for launch in facts.launches
     ]
     rows: list[dict[str, Any]] = []
@@ -50,7 +54,7 @@ def spread(facts: Facts, wrong_ns: float, *, within_ns: float = 0.0, drift_ns: f
 
     return Facts(
         facts.measures,
-        observations=[Observation.of(row) for row in rows],
+        observations=list(map(observation_of, rows)),
         launches=launches,
         system=facts.system,
         samples=Samples(series),

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 from findings.test_held_apart import rows_of
 from linkgauge.findings.facts import Facts, FailedCase
 from linkgauge.findings.health import failed_cases
-from linkgauge.findings.read import measures_of
+from linkgauge.model.result import Launch
 from linkgauge.model.worded import LibrarySettings
+from results import measures_of
 
 VARIABLES: dict[str, dict[str, str]] = {
     "plain": {}, "fast": {"UCX_TLS": "fast"}, "other": {"UCX_RNDV_THRESH": "8"},
     "both": {"UCX_TLS": "fast", "UCX_RNDV_THRESH": "8"},
 }  # fmt: skip
-LAUNCHES = [{"launch": place, "launch_key": key, "env": json.dumps(env), "ranks": []}
-            for place, (key, env) in enumerate(VARIABLES.items())]  # fmt: skip
+LAUNCHES = [Launch(place, key, env=env) for place, (key, env) in enumerate(VARIABLES.items())]
 BAD = FailedCase("k", "mpi", "allreduce", tuple(range(8)), "corrupt", "1 wrong bytes", "fast")
 
 

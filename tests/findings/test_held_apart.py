@@ -12,15 +12,16 @@ import pytest
 from linkgauge.findings.curves import crossing_points, small_message_overhead
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.naming import labels_of
-from linkgauge.findings.read import HEADLINE, measures_of
 from linkgauge.judge.advise import advise
 from linkgauge.judge.compare_runs import compare_runs
 from linkgauge.model.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, held_apart
+from linkgauge.model.result import HEADLINE, Measured
 from linkgauge.stats import series
 from linkgauge.stats.curves import size_figures
 from linkgauge.store.run import load
 from linkgauge.view.reached import fullest
 from linkgauge.view.results import Results
+from results import measures_of, results_of
 from synthetic import make_case, make_run
 
 DEVICES = tuple(range(8))
@@ -60,6 +61,11 @@ def rows_of(times: Sequence[float], **settings: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def changed(row: Measured, **dimensions: Any) -> Measured:
+    """The same result of another case."""
+    return dataclasses.replace(row, case=dataclasses.replace(row.case, **dimensions))
+
+
 SLOW_START = (9e3, 9e3, 1e4, 2e4, 2e5)
 QUICK_START = (3e3, 4e3, 1e4 + 900, 6e4, 8e5)
 
@@ -93,7 +99,7 @@ def test_what_differs_in_its_mechanism_is_never_taken_for_one(name: str) -> None
 @pytest.mark.parametrize("name", CHANGED)
 def test_curves_and_labels_are_of_one_case_over_sizes(name: str) -> None:
     rows = [*rows_of(SLOW_START), *rows_of(QUICK_START, **{name: other(name)})]
-    assert len(size_figures(rows)) == 2
+    assert len(size_figures(results_of(rows))) == 2
     measures = measures_of(rows)
     assert len(Facts(measures).sweeps) == 2
     assert len({labels_of(measure) for measure in measures}) == len(rows)
@@ -103,9 +109,9 @@ def test_curves_and_labels_are_of_one_case_over_sizes(name: str) -> None:
 def test_a_matrix_of_pairs_is_of_one_task(name: str, tmp_path: Path) -> None:
     results = Results(load(make_run(tmp_path / "r", cases=[make_case("kernel", "pingpong", 1 << 20)], samples=10)))
     first = results.rows[0]
-    second = {**first, "devices": [1, 0]}
-    assert len(fullest(results, [first, second], lambda one: tuple(one["devices"]))) == 2
-    assert len(fullest(results, [first, {**second, name: other(name)}], lambda one: tuple(one["devices"]))) == 1
+    second = changed(first, devices=(1, 0))
+    assert len(fullest(results, [first, second], lambda one: one.devices)) == 2
+    assert len(fullest(results, [first, changed(second, **{name: other(name)})], lambda one: one.devices)) == 1
 
 
 def test_every_dimension_is_held_apart_but_those_compared() -> None:
@@ -122,12 +128,12 @@ def test_a_title_says_what_is_not_as_by_default(name: str, tmp_path: Path) -> No
     case = make_case("kernel", "allreduce", 1 << 20)
     results = Results(load(make_run(tmp_path / "r", cases=[case], samples=10)))
     row = results.rows[0]
-    changed = {**row, name: other(name)}
+    another = changed(row, **{name: other(name)})
     if name in MECHANISM:
-        results = results.only([row, changed])
-        assert results.label(row) != results.label(changed)
+        results = results.only([row, another])
+        assert results.label(row) != results.label(another)
     else:
-        assert results.title(row) != results.title(changed)
+        assert results.title(row) != results.title(another)
 
 
 def test_two_groups_of_four_do_not_compete_with_one_of_eight(tmp_path: Path) -> None:
@@ -141,7 +147,7 @@ def test_two_groups_of_four_do_not_compete_with_one_of_eight(tmp_path: Path) -> 
         return (1e4 + case.size / 100) * (0.5 if case.groups == 2 else 1) * (1.5 if case.transport == "ccl" else 1)
 
     results = Results(load(make_run(tmp_path / "r", cases=cases, samples=40, time_ns=times)))
-    assert sorted(len({row["groups"] for row in rows}) for _, rows in results.panels) == [1, 1]
+    assert sorted(len({row.case.groups for row in rows}) for _, rows in results.panels) == [1, 1]
     from linkgauge.findings.read import facts_of
 
     said = advise(facts_of(load(tmp_path / "r")))

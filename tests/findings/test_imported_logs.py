@@ -35,8 +35,8 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
 def test_by_a_systems_wires_a_quarter_of_what_is_usual_falls_short(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
-    # At 40 % of the limit or more it passes, on which no PASS rests: without a known share that says too little. So of a machine with
-    # the links of HGX H100 of which no share of an allreduce is known.
+    # At 40 % of the limit or more it passes, on which no PASS rests: without a known share that says too little. So of
+    # a machine with the links of HGX H100 of which no share of an allreduce is known.
     system = tmp_path / "unknown.toml"
     system.write_text(
         'name = "unknown"\nsource = "test"\nbased_on = "hgx-h100-8"\n[[device]]\nname = "gpu0..7"\nmodel = "GPU"\n'

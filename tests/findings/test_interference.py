@@ -24,6 +24,7 @@ from linkgauge.model.case import Case, LoadCase, Loads
 from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.interference import Interference, LoadRate, SlowDown, slow_down
 from linkgauge.system import catalog
+from results import launches_of
 
 M = 256 << 20
 WINDOWS = [0, 1, 3, 7, 12, 17, 22, 27, 32, 38, 45, 54, 64, 76, 91]
@@ -182,8 +183,8 @@ def test_a_loss_of_host_devices_is_a_note(kind: Callable[[np.random.Generator], 
     found = seen(rng, dataclasses.replace(planted, factor=2.0))
     assert rules.apply(Facts([], interferences=lambda: [found]), only=["interference"]) == []
     ranks = [{"rank": r, "host": "one", "device_ordinal": r, "device_kind": "host"} for r in range(8)]
-    findings = rules.apply(Facts([], launches=[{"launch": 0, "ranks": ranks}], interferences=lambda: [found]),
-                           only=["interference"])  # fmt: skip
+    facts = Facts([], launches=launches_of([{"launch": 0, "ranks": ranks}]), interferences=lambda: [found])
+    findings = rules.apply(facts, only=["interference"])
     assert [(f.rule, f.severity) for f in findings] == [("slowed_by_engines", "note")]
     assert "cores and memory" in findings[0].subject
 

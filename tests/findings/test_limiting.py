@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from linkgauge.app.cli import run_command
 from linkgauge.findings import judge
 from linkgauge.findings.limiting import limiting
+from linkgauge.model.result import Launch
 from linkgauge.store.run import load
 from synthetic import make_case, make_run
 
-MPICH = [{"mpi": '{"vendor": "mpich"}', "env": "{}"}]
 
-
-def said(settings: dict[str, str], *transports: str, env: str = "{}") -> list[str]:
-    return [name for name, _ in limiting({"settings": settings}, [{**MPICH[0], "env": env}], transports)]
+def said(settings: dict[str, str], *transports: str, env: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    launch = Launch(mpi={"vendor": "mpich"}, env=env)
+    return [name for name, _ in limiting({"settings": settings}, [launch], transports)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_a_variable_of_a_library_that_was_not_used_is_no_news() -> None:
 
 
 def test_what_every_launch_was_given_counts_too() -> None:
-    assert said({}, "ccl", env='{"NCCL_ALGO": "Ring"}') == ["NCCL_ALGO=Ring"]
+    assert said({}, "ccl", env={"NCCL_ALGO": "Ring"}) == ["NCCL_ALGO=Ring"]
 
 
 def test_it_is_on_the_first_screen_and_a_note_with_its_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from linkgauge.findings import rules
-from linkgauge.findings.facts import Facts, Observation
+from linkgauge.findings.facts import Facts
 from linkgauge.run.machine import observe
 from linkgauge.run.machine.observe import Observer, Value
+from results import observation_of
 from scripted_reader import ScriptedReader
 
 FIELDS = {field.name: field.unit for field in (*observe._FIELDS, *observe._LINK_FIELDS)}
@@ -29,7 +30,7 @@ def facts_of(before: Mapping[str, float], after: Mapping[str, float], monkeypatc
     observer.look("after", 0)
     identity = {"case_key": "k", "launch": 0, "repeat": 0, "attempt": 0}
     rows: list[dict[str, Any]] = [{**identity, **row} for row in observer.taken()]
-    return Facts([], observations=[Observation.of(row) for row in rows])
+    return Facts([], observations=list(map(observation_of, rows)))
 
 
 def alarms(before: Mapping[str, float], after: Mapping[str, float], monkeypatch: pytest.MonkeyPatch) -> list[str]:

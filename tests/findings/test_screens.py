@@ -19,7 +19,7 @@ from approved import approve, plain
 from fake_readers import GPU, FakeReaders, changed
 from linkgauge.app import cli
 from linkgauge.app.demo import copy_stored
-from linkgauge.model.case import Case
+from linkgauge.model.case import Case, Loads
 from linkgauge.model.transports import shown_names
 from linkgauge.run.parent.reporter import Reporter, RunState
 
@@ -128,7 +128,9 @@ def test_no_screen_says_ccl(words: tuple[str, ...], capsys: pytest.CaptureFixtur
 
 
 def test_progress_names_the_library_of_the_devices() -> None:
-    case = Case("ccl", "allreduce", size_asked=8, size=8, devices=(0, 1), background="ccl alltoall 8 on=0,1")
+    case = Case(
+        "ccl", "allreduce", size_asked=8, size=8, devices=(0, 1), background=Loads.of_text("ccl alltoall 8 on=0,1")
+    )
     stream = io.StringIO()
     reporter = Reporter(stream)
     reporter.start(RunState(1, shown=shown_names({"cuda"})))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 
 import pytest
@@ -114,9 +113,9 @@ def test_no_room_is_said_where_the_curve_has_not_ended_before() -> None:
     full = walked(measured(8_000, 394e9))[0].left_out(step, 16 << 30)
     assert full is not None
     assert full.why == "full"
-    assert left_out_of(json.dumps(full.evidence())) == "full"
-    assert left_out_of('{"left_out": {"why": "time"}}') == "time"
-    assert [left_out_of(other) for other in (None, "", "{}")] == [""] * 3
+    assert left_out_of(full.evidence()) == "full"
+    assert left_out_of({"left_out": {"why": "time"}}) == "time"
+    assert left_out_of({}) == ""
 
 
 @given(st.permutations(SIZES), st.floats(2e3, 5e4), st.floats(5e9, 1e12))

@@ -216,7 +216,7 @@ def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
     assert found[4096][0] == status, found
     assert found[4096][1].startswith(f"load 1 ({texts[0]}): ")
     assert said in found[4096][1]
-    evidence = {row.case.size: json.loads(row.record["evidence"] or "{}") for row in run.rows()}
+    evidence = {row.case.size: row.evidence for row in run.rows()}
     assert [one["load"] for one in evidence[4096]["loads"]] == [1]
     if status == "disturbed":  # what was measured is kept
         assert phases(run)["sample"] >= 12

@@ -59,7 +59,7 @@ def test_every_pattern_is_verified_and_the_version_is_stored(tmp_path: Path) -> 
     }  # fmt: skip
     assert status == 0
     loaded = load(tmp_path / "run")
-    assert all(row.record["verified"] for row in loaded.rows())
+    assert all(row.verified for row in loaded.rows())
     (launch,) = loaded.launches.to_pylist()
     versions = json.loads(launch["versions"])
     assert versions["nccl"] == "2.28.9"
@@ -89,7 +89,7 @@ def test_an_application_is_one_graph(tmp_path: Path, how: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = load(tmp_path / "one").rows()
     assert row.status == "ok"
-    assert row.record["verified"]
+    assert row.verified
     for app, by, why in (("steps", "copy_engine", "collectives by copy_engine are the host's"),
                          ("messages", "ccl", "messages are the host's")):  # fmt: skip
         done = linkgauge(*words, "--out", app, "--app", f"./{app}.toml", "--collectives", by, cwd=tmp_path)
@@ -118,8 +118,8 @@ def test_groups_have_a_communicator_each_side_by_side(tmp_path: Path) -> None:
     assert status == 0
     assert {status for _, status, _ in cases} == {"ok"}, cases
     rows = list(load(tmp_path / "run").rows())
-    assert all(row.record["verified"] for row in rows)
-    lanes = {(row.case.pattern, row.case.groups): row.record["lanes"] for row in rows}
+    assert all(row.verified for row in rows)
+    lanes = {(row.case.pattern, row.case.groups): list(row.lanes) for row in rows}
     for pattern in ("allreduce", "alltoall", "gather", "ring_shift"):
         assert (lanes[pattern, 1], lanes[pattern, 2]) == (["all"], ["0-1", "2-3"])
     assert lanes["pairs_pingpong", 1] == lanes["pairs_unidirectional", 1] == ["0->1", "2->3"]
@@ -146,7 +146,7 @@ def test_what_the_library_chose_is_asked_in_launches_that_are_not_part_of_the_ru
     loaded = load(tmp_path / "run")
     rows = list(loaded.rows())
     assert len(rows) == len(cases) == 2 * 2 * 2 * len(cadences) * repeats
-    chosen = {(row.case.pattern, json.loads(row.record["evidence"]).get("chosen", {}).get("algorithm")) for row in rows}
+    chosen = {(row.case.pattern, row.evidence.get("chosen", {}).get("algorithm")) for row in rows}
     assert chosen == {("allreduce", "RING"), ("alltoall", None)}  # of alltoall no version tells
     # The launches that wrote a log left nothing else: no launch, no times, no file.
     launches = loaded.launches.to_pylist()
@@ -199,7 +199,7 @@ def test_what_the_log_says_was_chosen_is_observed(tmp_path: Path) -> None:
         (pattern, name) for pattern in ("allreduce", "allgather")
         for name in ("algorithm RING", "protocol LL128", "channels 4", "multicast")
     }  # fmt: skip
-    operations = {row.case_key: row.record["operations_total"] for row in loaded.rows()}
+    operations = {row.case_key: row.operations_total for row in loaded.rows()}
     assert all(row["value"] == (0 if row["name"] == "multicast" else operations[row["case_key"]]) for row in rows)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from linkgauge.findings.read import facts_of
+from linkgauge.model.result import Row
 from linkgauge.stats.summary import summarize
-from linkgauge.store.run import Row, Run, load
+from linkgauge.store.run import Run, load
 from linkgauge.view.results import Results, is_pair
 from program import linkgauge
 from thorough import thorough
@@ -44,7 +45,7 @@ def measured(tmp_path: Path, plan: str, threads: bool, *flags: str) -> tuple[Run
     run = load(tmp_path / "run")
     rows = [row for row in run.rows() if row.status != "skipped"]
     assert {row.status for row in rows} == {"ok"}
-    assert all(row.record["verified"] for row in rows)
+    assert all(row.verified for row in rows)
     return run, rows
 
 
@@ -82,10 +83,10 @@ def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_on
     for row in rows:
         lanes = {one["lane"]: one for one in summary if one["case_key"] == row.case_key}
         window, size = row.case.window, row.case.size
-        assert row.record["lanes"] == (
+        assert list(row.lanes) == (
             ["0->1", "1->0", "2->3", "3->2"] if row.case.pattern == "pairs_bidirectional" else ["0->1", "2->3"]
         )
-        assert set(lanes) == {-1, *range(len(row.record["lanes"]))}
+        assert set(lanes) == {-1, *range(len(list(row.lanes)))}
         assert lanes[-1]["lane_name"] == "sum"
         # Each lane by its own time, the sum by the slowest of them.
         payload = 2 * size if row.case.pattern == "pairs_pingpong" else window * size
@@ -93,7 +94,7 @@ def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_on
             moved = payload * (len(lanes) - 1 if lane == -1 else 1)
             assert one["goodput_bytes_per_s"] == pytest.approx(moved / one["median_ns"] * 1e9)
         assert lanes[-1]["median_ns"] >= max(one["median_ns"] for lane, one in lanes.items() if lane >= 0) * 0.999
-        assert row.record["bytes_total"] == payload * (len(lanes) - 1)
+        assert row.bytes_total == payload * (len(lanes) - 1)
 
     assert not any(is_pair(row) for row in Results(run).rows)
     assert not facts_of(run).pair_sets
@@ -125,7 +126,7 @@ def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_pat
         groups, m, pattern = row.case.groups, row.case.size, row.case.pattern
         n = 4 // groups
         assert m % n == 0  # blocks are cut for the ranks of a group
-        assert row.record["lanes"] == (["0-1", "2-3"] if groups == 2 else ["all"])
+        assert list(row.lanes) == (["0-1", "2-3"] if groups == 2 else ["all"])
         assert set(lanes) == ({-1, 0, 1} if groups == 2 else {-1})
         payload = {"alltoall": (n - 1) * m, "one_to_all": (n - 1) * m}.get(pattern, m)
         bus = {"allreduce": 2 * (n - 1) / n, "allgather": (n - 1) / n}.get(pattern, 1)
@@ -137,7 +138,7 @@ def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_pat
         assert all(lanes[-1]["median_ns"] >= one["median_ns"] * 0.999 for one in lanes.values())
         (measure,) = (m for m in facts.measures if m.case_key == row.case_key)
         assert measure.bus == pytest.approx(lanes[-1]["busbw_bytes_per_s"])
-    total = {row.case.groups: row.record["bytes_total"] for row in rows if row.case.pattern == "alltoall"}
+    total = {row.case.groups: row.bytes_total for row in rows if row.case.pattern == "alltoall"}
     assert total == {1: 4 * 3 * 61440, 2: 2 * 2 * 61440}
     shown = linkgauge("show", "run", "--all", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr

@@ -14,9 +14,10 @@ from linkgauge.judge.baseline import check_baseline, make_baseline, read_baselin
 from linkgauge.judge.compare_runs import compare_runs
 from linkgauge.judge.left_out import left_out_keys
 from linkgauge.judge.subjects import Subject
+from linkgauge.model.result import Row
 from linkgauge.run.parent.prepare import known_curves, resumed_pending
 from linkgauge.run.parent.prepared import read_launches
-from linkgauge.store.run import Row, load
+from linkgauge.store.run import load
 
 PLAN = """
 repeat = {repeat}
@@ -67,7 +68,7 @@ def test_sizes_beyond_a_full_curve_are_left_out_and_pairs_are_measured_where_it_
     info = load(run.path).info
     assert info["left"] == 0
     assert info["counts"] == {"ok": 2 * (6 + 5), "skipped": 2}
-    evidence = {row.case.size: json.loads(row.record["evidence"]) for row in load(run.path).rows()
+    evidence = {row.case.size: row.evidence for row in load(run.path).rows()
                 if row.case.transport == "kernel"}  # fmt: skip
     assert evidence[256 * MIB]["left_out"]["full_at"] == 32 * MIB
     assert evidence[32 * MIB]["curve"]["id"] == evidence[256 * MIB]["left_out"]["curve"]
@@ -135,7 +136,7 @@ def test_what_one_run_left_out_is_not_missed_in_it(
     keys = [{row.case_key for row in load(one.path).rows() if row.status == "ok"} for one in (fast, faster)]
     assert keys[1] - keys[0]
     assert keys[0] - keys[1]  # the matrices, at another size
-    left_out = [left_out_keys(load(one.path).cases.to_pylist()) for one in (fast, faster)]
+    left_out = [left_out_keys(load(one.path).rows()) for one in (fast, faster)]
     assert keys[1] - keys[0] <= left_out[0]
     assert keys[0] - keys[1] <= left_out[1]
     assert not left_out[0] & keys[0]

@@ -52,7 +52,7 @@ def test_every_pattern_runs_verified_on_every_transport_that_supports_it(
     assert done.returncode == 0, done.stderr + done.stdout
     rows = list(load(tmp_path / "run").rows())
     assert {row.status for row in rows} == {"ok", "skipped"}
-    assert all(row.record["verified"] for row in rows if row.status == "ok")
+    assert all(row.verified for row in rows if row.status == "ok")
     assert all(row.reason for row in rows if row.status == "skipped")
     transports = {"staging", "copy_engine", "kernel"} | (set() if threads else {"mpi"})
     measured = {(row.case.transport, row.case.pattern) for row in rows if row.status == "ok"}
@@ -108,7 +108,7 @@ def test_a_corrupted_case_is_caught_also_when_only_the_final_operation_is_wrong(
     rows = {row.case.transport: row for row in load(run.path).rows()}
     assert rows["kernel"].status == "ok"
     assert rows["mpi"].status == "corrupt"
-    evidence = json.loads(rows["mpi"].record["evidence"])
+    evidence = rows["mpi"].evidence
     assert {"first_bad_offset", "expected", "found", "bad_bytes"} <= set(evidence["verify"])
     assert "expected" in str(rows["mpi"].reason)
 

@@ -64,7 +64,7 @@ def test_every_pattern_between_processes_is_verified_without_an_ipc_handle(tmp_p
     assert refused == {("copy_engine", "flag_pingpong", "flag_pingpong is between kernels; its transport is kernel")}, (
         refused
     )
-    assert all(row.record["verified"] for row in rows if row.status == "ok")
+    assert all(row.verified for row in rows if row.status == "ok")
     assert {row.case.handles for row in rows} == {"fabric"}
     # Without, the handle that was made to fail is the one that is taken.
     (tmp_path / "plain").mkdir()
@@ -141,6 +141,6 @@ def test_between_nodes_they_reach_where_other_handles_do_not(tmp_path: Path, han
     others = [row for row in rows if row.case.pattern != "pointer_chase"]
     assert {str(row.status) for row in others} == {status}, [row.reason for row in others]
     if status == "ok":
-        assert all(row.record["verified"] for row in others)
+        assert all(row.verified for row in others)
     else:
         assert all("--handles fabric" in row.reason for row in others), [row.reason for row in others]

@@ -97,7 +97,7 @@ def test_device_memory_goes_through_the_library_with_one_rank_a_device_and_two(
     assert all("put" in str(reason) or "one-sided" in str(reason) for _, reason in skipped), skipped
     measured = [row for row in rows if row.status == "ok"]
     assert len(measured) + len(skipped) == len(rows)
-    assert all(row.record["verified"] for row in measured)
+    assert all(row.verified for row in measured)
     shared = {(row.case.transport, row.case.pattern): row.case.devices for row in measured
               if row.case.ranks_per_device == 2}  # fmt: skip
     for transport in ("mpi", "staging"):

@@ -160,7 +160,7 @@ def test_a_kernel_that_is_wrong_only_in_its_last_iteration_is_corrupt(tmp_path: 
     [(_, _, case_status, reason)] = cases
     assert case_status == "corrupt"
     [row] = load(tmp_path / "run").rows()
-    found = json.loads(row.record["evidence"])["verify"]
+    found = row.evidence["verify"]
     assert found["rank"] == 1  # who received
     assert found["bad_bytes"] == 1
     assert found["first_bad_offset"] == (64 << 10) - 1
@@ -169,7 +169,7 @@ def test_a_kernel_that_is_wrong_only_in_its_last_iteration_is_corrupt(tmp_path: 
     values = f"expected {found['expected']:#x}, found {found['found']:#x}"
     assert all(shown in reason for shown in ("1 wrong bytes", "offset 65535", values))
     # Everything before was right: all that was to be timed is there, and none of it counts as a result.
-    assert row.record["verified"] is False
+    assert row.verified is False
 
 
 def test_a_device_that_a_launch_hides_fails_its_cases_and_the_next_launch_is_measured(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_copies_through_a_third_device_are_measured_and_verified(tmp_path: Path,
     assert status == 0
     measured = [case for case in cases if case[2] == "ok"]
     assert len(measured) == 2 * 3 * 2 * 2 * 2  # transports, patterns, variants, initiators; devices 0 and 2, both ways
-    assert all(row.record["verified"] for row in load(tmp_path / "run").rows() if row.status == "ok")
+    assert all(row.verified for row in load(tmp_path / "run").rows() if row.status == "ok")
     reasons = {reason for _, _, status, reason in cases if status == "skipped"}
     assert reasons == {
         "device 1 is an end of the copy itself; via names a third device",
@@ -367,7 +367,7 @@ def test_pairs_of_gpus_are_measured_side_by_side(tmp_path: Path, threads: bool) 
     assert {status for (transport, _), (status, _) in found.items() if transport == "ccl"} == {"skipped"}
     for row in load(tmp_path / "run").rows():
         if row.status == "ok":
-            assert len(row.record["lanes"]) == (4 if row.case.pattern == "pairs_bidirectional" else 2)
+            assert len(list(row.lanes)) == (4 if row.case.pattern == "pairs_bidirectional" else 2)
 
 
 ALLREDUCES = """
@@ -403,7 +403,7 @@ def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool) -> 
     assert len(rows) == (22 if threads else 16)
     # What was chosen by measuring is stored with the case, and nothing where there was no choice.
     for row in rows:
-        chosen = json.loads(row.record["evidence"] or "{}").get("chosen", {})
+        chosen = row.evidence.get("chosen", {})
         pushed = row.case.algorithm == "one_shot" and row.case.variant == "" and row.case.size <= 64 << 10
         assert (chosen.get("completion") in ("flag", "driver")) == pushed, (row.case, chosen)
         grids = row.case.size > 64 << 10 and (row.case.algorithm, row.case.variant) in (
@@ -458,7 +458,7 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
         for row in rows
         if row.status == "ok"
     }
-    assert all(row.record["verified"] for row in measured.values())
+    assert all(row.verified for row in measured.values())
     for transport in ("copy_engine", "kernel"):
         for cadence in ("isolated", "gated"):
             for pattern, lane in (
@@ -467,14 +467,12 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
                 ("host_device_bidirectional", "host<->2"),
             ):
                 row = measured[transport, pattern, cadence, (0, 1, 2)]
-                assert row.record["lanes"][2] == lane
-                assert row.record["bytes_total"] == 3 * (64 << 10) * (
-                    2 if pattern == "host_device_bidirectional" else 1
-                )
+                assert list(row.lanes)[2] == lane
+                assert row.bytes_total == 3 * (64 << 10) * (2 if pattern == "host_device_bidirectional" else 1)
                 assert (transport, pattern, cadence, (1,)) in measured
     for device in range(3):
         row = measured["copy_engine", "bidirectional", "isolated", (device,)]
-        assert row.record["lanes"] == ["0<->0"]
+        assert list(row.lanes) == ["0<->0"]
         assert ("kernel", "bidirectional", "isolated", (device,)) in measured
 
     [sums] = [
@@ -511,8 +509,8 @@ batch = 3
     for row in load(tmp_path / "run").rows():
         if row.status == "ok":
             lane = "host->0" if row.case.pattern == "host_to_device_contended" else "0->host"
-            assert row.record["lanes"] == [lane]
-            assert row.record["bytes_total"] == 64 << 10
+            assert list(row.lanes) == [lane]
+            assert row.bytes_total == 64 << 10
     # One rank's times, and a goodput of its bytes alone.
     for one in summarize(load(tmp_path / "run")).to_pylist():
         if one["status"] == "ok":
@@ -534,9 +532,9 @@ clock = "event"
     assert status == 0
     assert {(case.source_memory, case.ranks) for case, _, _ in cases} == {("device", 1), ("device", 2), ("pinned", 1)}
     for row in load(tmp_path / "run").rows():
-        assert row.record["verified"]
+        assert row.verified
         # The operations before and after, and one of warm-up and five timed, of a million loads over 4 multiprocessors.
-        assert row.record["operations_total"] == 2 + 6 * 1_000_000
+        assert row.operations_total == 2 + 6 * 1_000_000
 
 
 def test_every_test_of_nvbandwidth_has_a_case_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

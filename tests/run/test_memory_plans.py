@@ -28,7 +28,7 @@ def test_the_memory_plan_runs_on_host_devices(tmp_path: Path) -> None:
         managed = "managed" in (row.case.source_memory, row.case.target_memory)
         assert (row.status == "skipped") == managed, row.reason
         assert not managed or "host devices have no managed memory" in row.reason
-        assert managed or row.record["verified"]
+        assert managed or row.verified
     streams = [row.case for row in rows if row.case.pattern == "host_stream"]
     assert {case.variant for case in streams} == {"copy", "read", "write"}
     assert {(case.cpu_node, case.source_node) for case in streams} >= {(0, 0)}

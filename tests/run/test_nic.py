@@ -50,12 +50,12 @@ def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path, transport: str, t
     run = measured(tmp_path, "--plan", "plan.toml", "--devices", "host:3", *(["--threads"] if threads else []))
     rows = list(run.rows())
     assert {row.case.variant for row in rows} == {"tag", "put", "get"}
-    assert {(row.status, row.record["verified"]) for row in rows} == {("ok", True)}
+    assert {(row.status, row.verified) for row in rows} == {("ok", True)}
     (launch,) = run.launches.to_pylist()
     versions = json.loads(launch["versions"])
     assert Path(versions[f"{transport} file"]).name.startswith(NIC_LIBRARIES[transport].file)
     for row in rows:
-        chosen = json.loads(row.record["evidence"])["chosen"]
+        chosen = row.evidence["chosen"]
         assert chosen[transport] == versions[transport]
         tells = transport != "ucx" or tuple(map(int, versions["ucx"].split(".")))[1] >= 14
         if row.case.ranks > 1 and tells:

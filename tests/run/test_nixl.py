@@ -49,13 +49,13 @@ def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr + done.stdout
     run = load(tmp_path / "run")
     rows = list(run.rows())
-    assert {(row.status, row.record["verified"]) for row in rows} == {("ok", True)}
+    assert {(row.status, row.verified) for row in rows} == {("ok", True)}
     (launch,) = run.launches.to_pylist()
     versions = json.loads(launch["versions"])
     assert Path(versions["nixl file"]).name == "libnixl_capi.so"
     assert transports.nic_version("nixl").version == versions["nixl"]
     for row in rows:
-        chosen = json.loads(row.record["evidence"]).get("chosen", {})
+        chosen = row.evidence.get("chosen", {})
         assert chosen.get("backend") == "UCX", row.case
         assert chosen.get("descriptors") == ("32 a message" if row.case.chunk else None)
 

@@ -97,7 +97,7 @@ def test_a_rank_that_stops_on_another_node_is_hung(tmp_path: Path, monkeypatch: 
     fault = {"planter": str(PLANTER), "folder": str(tmp_path), "faults": [planted]}
     stopped, other = run_outside(tmp_path, monkeypatch, '["8", "1KiB"]', ms=500, fault=fault)
     assert (stopped.status, other.status) == ("hung", "ok"), (stopped.reason, other.reason)
-    ranks = json.loads(stopped.record["evidence"])["ranks"]
+    ranks = stopped.evidence["ranks"]
     assert [rank["state"] for rank in ranks] == ["on another node"] * 2
 
 

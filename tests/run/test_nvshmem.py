@@ -68,7 +68,7 @@ def rows_of(cwd: Path, plan: str, *words: str, samples: tuple[str, ...] = FEW, *
 
 
 def chosen(row: Any) -> dict[str, str]:
-    found: dict[str, str] = json.loads(row.record["evidence"]).get("chosen", {})
+    found: dict[str, str] = row.evidence.get("chosen", {})
     return found
 
 
@@ -84,9 +84,7 @@ def test_every_pattern_is_verified_by_each_variant(tmp_path: Path) -> None:
         (name, way) for name in PATTERNS_BY_STEPS for way in VARIANTS
         if name != "flag_pingpong" or way in DEVICE_VARIANTS
     }  # fmt: skip
-    assert all(
-        row.record["verified"] and chosen(row)["ways"] == "a peer's memory" for row in rows if row.status == "ok"
-    )
+    assert all(row.verified and chosen(row)["ways"] == "a peer's memory" for row in rows if row.status == "ok")
     (launch,) = load(tmp_path / "run").launches.to_pylist()
     versions = json.loads(launch["versions"])
     assert (versions["nvshmem"], Path(versions["nvshmem file"])) == ("3.8.0", FILE)
@@ -114,7 +112,7 @@ def test_latency_from_inside_kernels_is_measured_beside_that_of_our_flag(tmp_pat
     rows = rows_of(tmp_path, "".join(plan.format(*way) for way in ways), LINKGAUGE_STAND_IN="devices=2")
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
     assert {row.case.variant for row in rows if row.case.transport == "nvshmem"} == set(by_put)
-    assert all(row.record["verified"] for row in rows)
+    assert all(row.verified for row in rows)
     assert all(chosen(row)["ways"] == "a peer's memory" for row in rows if row.case.transport == "nvshmem")
 
 
@@ -139,7 +137,7 @@ def test_every_collective_of_its_own_is_verified_by_the_host_and_by_a_kernel(tmp
     plan += collectives('clock = "event"\ncadence = ["isolated", "streaming", "gated"]', "allgather")
     rows = rows_of(tmp_path, plan, samples=FEWEST)
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
-    assert all(row.record["verified"] for row in rows)
+    assert all(row.verified for row in rows)
     found = {(row.case.pattern, row.case.variant) for row in rows}
     assert found == {(name, variant) for name in OF_ITS_OWN for variant in COLLECTIVE_VARIANTS}
     assert {chosen(row)["ways"] for row in rows} == {"a peer's memory"}
@@ -155,7 +153,7 @@ def test_collectives_reduce_every_datatype_that_nvshmem_has_by_every_operation(t
     # Two ranks reduce by the same table of types and operations as more, which wait for each other on a small machine.
     rows = rows_of(tmp_path, plan, samples=FEWEST, LINKGAUGE_STAND_IN="devices=2")
     measured = {(row.case.pattern, row.case.variant, row.case.datatype, row.case.op) for row in rows
-                if row.status == "ok" and row.record["verified"]}  # fmt: skip
+                if row.status == "ok" and row.verified}  # fmt: skip
     assert measured == {
         (name, way, datatype, op) for way in COLLECTIVE_VARIANTS for datatype in DATATYPES
         for name, ops in (("allreduce", ("sum", "prod", "min", "max")), ("reduce_scatter", ("sum",))) for op in ops
@@ -176,7 +174,7 @@ def test_collectives_of_some_of_a_launchs_ranks_are_by_teams_and_others_are_refu
     assert set(refused) == {(0, 1, 3)}, refused
     assert "in rising order, all as far apart; ranks 0, 1, 3 of the launch are not" in refused[0, 1, 3]
     measured = {(row.case.pattern, row.case.devices, row.case.groups, row.case.variant) for row in rows
-                if row.status == "ok" and row.record["verified"]}  # fmt: skip
+                if row.status == "ok" and row.verified}  # fmt: skip
     wanted = {("allreduce", tuple(one), 1) for one in sets} | {("allgather", (1, 3), 1)}
     wanted |= {("alltoall", (0, 1, 2, 3, 4, 5), 3), ("broadcast", (0, 1, 2, 3, 4, 5), 2)}
     assert measured == {(*one, variant) for one in wanted for variant in COLLECTIVE_VARIANTS}
@@ -251,7 +249,7 @@ def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path:
     found = {row.case.datatype: row for row in rows}
     assert found["float32"].status == "failed"
     assert "nvshmemx_float_sum_reduce_on_stream failed with NVSHMEM status (7)" in found["float32"].reason
-    assert set(json.loads(found["float32"].record["evidence"])) == {"ranks"}  # ended by itself: no stacks were taken
+    assert set(found["float32"].evidence) == {"ranks"}  # ended by itself: no stacks were taken
     assert (found["int32"].status, found["int32"].reason) == ("ok", "")
 
 
@@ -408,7 +406,7 @@ def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) 
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
     launches = load(tmp_path / "run").launches.to_pylist()
     derived = {one["launch"]: json.loads(one["extra"])["derived_env"] for one in launches}
-    told = {row.case.background: derived[row.record["launch"]] for row in rows}
+    told = {row.case.background: derived[row.launch] for row in rows}
     assert told.pop("") == {}
     assert [*told.values()] == [ASKED_ENV] * len(VARIANTS_OF_A_LOAD)
 

@@ -214,7 +214,7 @@ def test_a_run_stores_them_with_its_cases(run_plan: Any, monkeypatch: pytest.Mon
     assert len(rows) == sum(2 * 2 * row.case.ranks for row in measured)
     assert {(row["rank"], row["subject"]) for row in rows} == {(0, "host:0"), (1, "host:1")}
     for row in measured:
-        evidence = json.loads(row.record["evidence"] or "{}")
+        evidence = row.evidence
         assert evidence["errors_rose"]["host:0"]["ecc_corrected_errors"] == 1
         assert evidence["throttled"]["host:1"] == ["power cap"]
     (launch,) = loaded.launches.to_pylist()

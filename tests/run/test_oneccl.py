@@ -54,7 +54,7 @@ def test_every_pattern_is_verified(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     loaded = load(tmp_path / "run")
     rows = list(loaded.rows())
-    assert {row.case.pattern for row in rows if row.status == "ok" and row.record["verified"]} == {*PATTERNS}
+    assert {row.case.pattern for row in rows if row.status == "ok" and row.verified} == {*PATTERNS}
     (skipped,) = (row for row in rows if row.status != "ok")
     assert "no average" in (skipped.reason or "")
     (launch,) = loaded.launches.to_pylist()

@@ -26,7 +26,7 @@ def test_the_plan_measures_each_mechanism_beside_computation_and_computation_bes
     run = load(tmp_path / "run")
     rows = list(run.rows())
     assert {str(row.status) for row in rows} == {"ok"}
-    assert all(row.record["verified"] for row in rows)
+    assert all(row.verified for row in rows)
     measured = {(row.case.transport, row.case.pattern) for row in rows}
     assert measured == {("copy_engine", "unidirectional"), ("kernel", "unidirectional"), ("kernel", "allreduce"),
                         ("kernel", "gemm"), ("kernel", "local_copy")}  # fmt: skip

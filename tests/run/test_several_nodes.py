@@ -85,7 +85,7 @@ def test_the_ranks_are_on_several_nodes(across: Any) -> None:
     # None shares its node's cores with the others.
     assert all(rank["cores"] == sorted(os.sched_getaffinity(0)) for rank in launch["ranks"])
     assert {row.status for row in across.rows()} == {"ok"}
-    assert all(row.record["verified"] for row in across.rows())
+    assert all(row.verified for row in across.rows())
 
 
 def test_the_offset_of_each_clock_is_stored_and_true_within_its_uncertainty(across: Any) -> None:

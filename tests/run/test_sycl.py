@@ -60,7 +60,7 @@ def ran(cwd: Path, plan: str, sycl: str, *words: str, **variables: str) -> tuple
     reasons = {}
     for row in load(cwd / "run").rows():
         if row.status == "ok":
-            assert row.record["verified"]
+            assert row.verified
         reasons[row.case.transport, row.case.pattern, row.case.source_memory, row.case.clock] = row.reason or ""
     return done.returncode, reasons
 

@@ -9,28 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 
+from linkgauge.model.case import Case
+from linkgauge.model.result import Launch
 from linkgauge.stats.alike import CaseClasses, class_rows, members_text, stands_out
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
+from results import case_of, launches_of
 
 PAIRS = list(itertools.permutations(range(4), 2))
 
 
-def launches(memory_nodes: Sequence[int], hosts: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def launches(memory_nodes: Sequence[int], hosts: Sequence[str] | None = None) -> list[Launch]:
     hosts = hosts or ["n0"] * len(memory_nodes)
     counts: dict[str, int] = {}
     ranks = []
     for rank, (node, host) in enumerate(zip(memory_nodes, hosts, strict=True)):
         ordinal = counts[host] = counts.get(host, -1) + 1
         ranks.append({"rank": rank, "host": host, "device_ordinal": ordinal, "memory_node": node})
-    return [{"launch_key": "k", "ranks": ranks}]
+    return launches_of([{"launch_key": "k", "ranks": ranks}])
 
 
-def case(
-    devices: Sequence[int], pattern: str = "unidirectional", transport: str = "copy_engine", **more: Any
-) -> dict[str, Any]:
-    return {"pattern": pattern, "transport": transport, "devices": list(devices), **more}
+def case(devices: Sequence[int], pattern: str = "unidirectional", transport: str = "copy_engine", **more: Any) -> Case:
+    return case_of({"pattern": pattern, "transport": transport, "devices": devices, **more})
 
 
 @pytest.mark.parametrize("sigma", [0.001, 0.01, 0.05])
@@ -71,20 +72,20 @@ def test_a_wide_interval_or_a_small_difference_names_nobody() -> None:
 
 
 def test_a_row_has_the_range_of_those_that_are_alike() -> None:
-    cases = [case(pair) | {"rate": 390.0 + pair[1] if pair != (1, 3) else 290.0} for pair in PAIRS]
+    rates = {pair: 390.0 + pair[1] if pair != (1, 3) else 290.0 for pair in PAIRS}
     classes = CaseClasses(catalog.load("hgx-h200-8"), launches([0] * 4))
     rows = class_rows(
-        cases,
+        map(case, PAIRS),
         key=classes.of,
-        devices=lambda c: c["devices"],
-        value=lambda c: c["rate"],
+        devices=lambda c: c.devices,
+        value=lambda c: rates[c.devices],
         half_width=lambda c: 0.002,
     )
     assert len(rows) == 1
     row = rows[0]
     assert row.name == "all pairs of 0 to 3"
     assert (row.low, row.high, row.middle) == (390.0, 393.0, 391.0)
-    assert [c["devices"] for c in row.odd] == [[1, 3]]
+    assert [c.devices for c in row.odd] == [(1, 3)]
     assert row.shares == (pytest.approx(290 / 391 - 1),)
     assert not row.alike
     assert len(row.members) == 12
@@ -100,7 +101,7 @@ def test_what_has_no_value_is_left_out() -> None:
     )
 
 
-def keys(classes: CaseClasses, cases: list[dict[str, Any]]) -> int:
+def keys(classes: CaseClasses, cases: list[Case]) -> int:
     return len({classes.of(one) for one in cases})
 
 

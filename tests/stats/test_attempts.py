@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,13 +10,15 @@ import pytest
 from linkgauge.exchange.export import export
 from linkgauge.findings.read import facts_of
 from linkgauge.judge.subjects import load_subjects
+from linkgauge.model.result import Result
 from linkgauge.stats.attempts import counted, last_attempts
 from linkgauge.stats.match import repeats_of
-from linkgauge.stats.summary import summarize
+from linkgauge.stats.summary import results_of
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import Run, load
 from linkgauge.view.results import Results
+from results import result_of
 from synthetic import make_run, usual_cases
 
 CASES = usual_cases()[:3]
@@ -42,8 +43,8 @@ def retried(path: Path, status: str) -> Run:
     return load(path)
 
 
-def row(planned: int, attempt: int, status: str | None, repeat: int = 0) -> dict[str, Any]:
-    return {"case_key": "a", "planned_launch": planned, "repeat": repeat, "attempt": attempt, "status": status}
+def row(planned: int, attempt: int, status: str | None, repeat: int = 0) -> Result:
+    return result_of({"planned_launch": planned, "repeat": repeat, "attempt": attempt, "status": status})
 
 
 def test_the_last_attempt_counts_whichever_launch_made_it_and_one_without_a_status_never() -> None:
@@ -75,20 +76,19 @@ def test_every_reader_takes_the_retry_and_nothing_of_what_it_replaced(tmp_path: 
     assert not facts.failures
     assert [len(m.identities) for m in facts.measures if m.case_key == key] == [1]
     assert next(m for m in facts.measures if m.case_key == key).identities[0][1:] == (1, 0, 1)
-    rows = [one for one in summarize(run).to_pylist() if one["lane"] == -1]
-    repeats = {name: entry for (name, _), entry in repeats_of(rows).items()}
+    repeats = {name: entry for (name, _), entry in repeats_of(results_of(run)).items()}
     assert not repeats[key].failures
     assert len(repeats[key].median_ns) == 1
     results = Results(run)
     assert not results.others
-    assert [one["repeats"] for one in results.rows if one["case_key"] == key] == [1]
+    assert [one.repeats for one in results.rows if one.case_key == key] == [1]
     assert not load_subjects([run.path])[0].facts.failures
 
 
 def test_an_export_and_a_comparison_take_the_retry_alone(tmp_path: Path) -> None:
     run = retried(tmp_path / "run", "ok")
     assert sum(line[:1].isdigit() for line in export(run, "osu").splitlines()) == len(CASES)
-    repeats = {name: entry for (name, _), entry in repeats_of(summarize(run).to_pylist()).items()}
+    repeats = {name: entry for (name, _), entry in repeats_of(results_of(run)).items()}
     assert repeats[CASES[0].case_key].identities == {(1, 0, 1)}
     assert repeats[CASES[1].case_key].identities == {(0, 0, 0)}
     assert sorted(len(group) for group in counted(run).measured) == [1] * len(CASES)

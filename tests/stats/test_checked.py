@@ -23,9 +23,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_is_counted_and_said(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [row.record for row in load(run).rows() if row.status == "ok"]
+    rows = [row for row in load(run).rows() if row.status == "ok"]
     found = operations_checked(load(run))
-    assert found == {"checked": 2 * len(rows), "all": sum(row["operations_total"] for row in rows)}
+    assert found == {"checked": 2 * len(rows), "all": sum(row.operations_total or 0 for row in rows)}
     words = f"ata checked in {found['checked']:,} of {found['all']:,} operations"
     cli.run_command(["check", str(run)])
     assert f"D{words}; --verify N checks N more of each case" in " ".join(capsys.readouterr().out.split())

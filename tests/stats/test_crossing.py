@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.model.case import Case, Loads
 from linkgauge.model.patterns import PATTERNS, pair_bytes, restated_size
+from linkgauge.model.result import Row
 from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.asked_effects import class_effect, priority_of
 from linkgauge.stats.crossing import LEAST_BYTES, Crossing, crossings_of, must_cross
 from linkgauge.stats.launches import Places
 from linkgauge.view.between import between_lines, class_lines
+from results import launches_of, observation_of
 
 BETWEEN = [name for name, traits in PATTERNS.items()
            if not traits.latency_only and (traits.collective or traits.ranks in ("2", "pairs"))]  # fmt: skip
@@ -76,14 +76,15 @@ def counted(
     bytes_of = {(rank, card, ""): moved for (rank, card), moved in sent.items()}
     bytes_of |= {(rank, card, f"_priority_{at}"): moved for (rank, card, at), moved in (priorities or {}).items()}
     identity = {"case_key": case.case_key, "launch": 0, "repeat": 0, "attempt": 0}
-    row: dict[str, Any] = {**identity, **case.dimensions(), "status": "ok", "operations_total": operations}
+    row = Row(case=case, case_key=case.case_key, status="ok", operations_total=operations)
     rows = [
         {**identity, "rank": rank, "subject": f"nic {card}", "name": name + of, "moment": moment, "value": 5e12 + value}
         for (rank, card, of), moved in bytes_of.items()
         for name in ("nic_sent", "nic_received")
         for moment, value in (("before", 0), ("after", moved))
     ]
-    found = crossings_of([row], rows, Places([{"launch": 0, "ranks": RANKS}]))
+    places = Places(launches_of([{"launch": 0, "ranks": RANKS}]))
+    found = crossings_of([row], map(observation_of, rows), places)
     return next(iter(found.values()), None)
 
 

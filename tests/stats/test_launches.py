@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,12 +12,14 @@ from hypothesis import strategies as st
 import linkgauge
 from linkgauge.app.cli import run_command
 from linkgauge.findings.read import facts_of
+from linkgauge.model.result import Launch
 from linkgauge.stats.launches import Place, Places, launch_devices, launch_names
+from results import launches_of
 from synthetic import make_case, make_run
 
 
-def launch(key: str, library: str = "", **env: str) -> dict[str, Any]:
-    return {"launch_key": key, "mpi": json.dumps({"name": library} if library else {}), "env": json.dumps(env)}
+def launch(key: str, library: str = "", **env: str) -> Launch:
+    return Launch(launch_key=key, mpi={"name": library} if library else {}, env=env)
 
 
 def test_only_what_differs_is_named() -> None:
@@ -40,8 +41,10 @@ def test_only_what_differs_is_named() -> None:
 def test_launches_alike_in_all_that_is_stored_are_told_by_their_keys() -> None:
     names = launch_names([launch("aaaaaaaa", "mpich-5"), launch("bbbbbbbb", "mpich-5")], ["aaaaaaaa", "bbbbbbbb"])
     assert names == {"aaaaaaaa": "launch aaaaaa", "bbbbbbbb": "launch bbbbbb"}
-    odd = [{"launch_key": "a", "mpi": None, "env": None}, {"launch_key": "b", "mpi": None, "env": None}]
-    assert launch_names(odd, "ab") == {"a": "launch a", "b": "launch b"}
+    assert launch_names(launches_of([{"launch_key": "a"}, {"launch_key": "b"}]), "ab") == {
+        "a": "launch a",
+        "b": "launch b",
+    }
     assert launch_names([], "ab") == {"a": "launch a", "b": "launch b"}
 
 
@@ -69,11 +72,15 @@ def test_a_launch_without_some_nodes_has_its_cases_in_the_places_of_the_whole_on
     gone = data.draw(st.sets(st.integers(0, nodes - 1), min_size=1, max_size=nodes - 1))
     left = [node for node in range(nodes) if node not in gone]
     numbers = [node * devices + device for node in left for device in range(devices) for _ in range(shared)]
-    part = {"launch": 1, "ranks": ranks(left), "extra": json.dumps({"places": numbers})}
-    whole = {"launch": 0, "ranks": ranks(list(range(nodes))), "extra": "{}"}
+    part, whole = launches_of(
+        [
+            {"launch": 1, "ranks": ranks(left), "extra": json.dumps({"places": numbers})},
+            {"launch": 0, "ranks": ranks(list(range(nodes))), "extra": "{}"},
+        ]
+    )
     case = data.draw(st.lists(st.sampled_from(sorted(set(numbers))), min_size=1, max_size=4, unique=True))
     wanted = [Place(f"n{number // devices}", number % devices) for number in case]
     assert list(Places([whole, part]).of(1, case)) == wanted
     for launches in ([whole, part], [part]):
         known = launch_devices(launches)
-        assert [Place(str(known[n]["host"]), int(str(known[n]["device_ordinal"]))) for n in case] == wanted
+        assert [Place(known[n].host, known[n].device_ordinal) for n in case] == wanted

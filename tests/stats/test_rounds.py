@@ -9,6 +9,7 @@ import pytest
 
 from linkgauge.stats.rounds import CoreShares, OverRounds, _trend, over_rounds, slow_rounds
 from linkgauge.store.run import load
+from results import result_of
 from synthetic import make_run, pair_cases
 
 ROUNDS = 24
@@ -21,7 +22,7 @@ def watched(slow: dict[tuple[str, int], float], seed: int = 0, sigma: float = 0.
     for a in range(4):
         for b in range(4):
             key = f"{a}{b}"
-            row: dict[str, Any] = {"case_key": key, "devices": [a, b] if a != b else [a]}
+            row = result_of({"case_key": key, "devices": [a, b] if a != b else [a], "median_ns": 1.0})
             times = 1000.0 * (1 + a) * rng.lognormal(0, sigma, ROUNDS)
             times *= [slow.get((key, number), 1.0) for number in range(ROUNDS)]
             began = np.arange(ROUNDS) * 3e11 + rng.uniform(0, 1e9)

@@ -14,8 +14,8 @@ import linkgauge
 from linkgauge.errors import RunFolderError
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.stats.series import HEADLINE
-from linkgauge.stats.summary import STATISTICS, summarize, summary_schema
+from linkgauge.model.result import FIGURES, HEADLINE
+from linkgauge.stats.summary import summarize, summary_schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from synthetic import Noise, make_case, make_run
@@ -208,7 +208,7 @@ def test_a_rank_without_samples_gives_no_number(tmp_path: Path) -> None:
     kept = columns["rank"] != 3
     case = make_case("ccl", "allreduce", 4096)
     row = write(tmp_path / "run", case, {name: values[kept] for name, values in columns.items()}, ("a",) * 4)
-    assert all(row[name] is None for name in STATISTICS)
+    assert all(row[name] is None for name in FIGURES)
 
 
 def test_lanes_and_their_sum(tmp_path: Path) -> None:

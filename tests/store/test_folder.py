@@ -139,7 +139,7 @@ def test_only_the_parents_word_is_a_status(tmp_path: Path) -> None:
     folder.status_journal().append("status", told | {"status": "hung", "reason": "no heartbeat for 10 s"})
     folder.compact(finish=True)
     (row,) = linkgauge.load(folder.path).rows()
-    assert (row.status, row.reason, row.record["verified"]) == ("hung", "no heartbeat for 10 s", True)
+    assert (row.status, row.reason, row.verified) == ("hung", "no heartbeat for 10 s", True)
     assert folder.confirm_unjudged() == 0
     folder.close()
 

@@ -15,7 +15,7 @@ import linkgauge
 from linkgauge.errors import UsageError
 from linkgauge.exchange.importers import Hints, import_files, read_log
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.stats.series import HEADLINE
+from linkgauge.model.result import HEADLINE
 from linkgauge.stats.summary import summarize
 from thorough import most
 

@@ -14,7 +14,7 @@ from linkgauge.errors import UsageError
 from linkgauge.exchange.imported import ImportedLog
 from linkgauge.exchange.importers import Hints, explain, import_files, known_tools, read_log
 from linkgauge.exchange.other_names import NCCL_PROGRAMS
-from linkgauge.stats.series import HEADLINE
+from linkgauge.model.result import HEADLINE
 from linkgauge.stats.summary import summarize
 from store.nccl_logs import FACTORS, nccl_log
 

@@ -16,6 +16,7 @@ from linkgauge.model.case import Case
 from linkgauge.store.run import load
 from linkgauge.view import charts_at_once
 from linkgauge.view.results import Results
+from results import result_of
 from synthetic import make_run
 
 NODES = (0, 1, 2, 3)
@@ -30,7 +31,7 @@ ROUNDS = [Case("mpi", "pairs_unidirectional", 1 << 20, 1 << 20, order, window=4,
 def sets_of(path: Path, cases: list[Case]) -> dict[str, dict[tuple[int, int], float]]:
     run = load(make_run(path, cases=cases, samples=20, hosts=["n0", "n1", "n2", "n3"]))
     found = charts_at_once.all_at_once(Results(run))
-    return {kind: {tuple(row["devices"]): row["goodput_bytes_per_s"] for row in rows} for kind, rows in found}
+    return {kind: {row.devices: row.goodput for row in rows} for kind, rows in found}
 
 
 def test_shifts_and_rounds_are_matrices_of_all_ordered_pairs(tmp_path: Path) -> None:
@@ -67,8 +68,8 @@ def test_they_are_plotted_and_in_the_report(figure: str, tmp_path: Path, capsys:
 
 def test_the_ends_of_a_lane_are_the_devices_of_its_ranks() -> None:
     """`devices` has an entry a rank, also where a device has several ranks."""
-    row = {"pattern": "pairs_unidirectional", "lane_name": "2->3", "devices": [0, 0, 1, 2], "ranks_per_device": 2,
-           "goodput_bytes_per_s": 1.0}  # fmt: skip
+    row = result_of({"pattern": "pairs_unidirectional", "lane_name": "2->3", "devices": [0, 0, 1, 2],
+                     "ranks_per_device": 2, "goodput_bytes_per_s": 1.0})  # fmt: skip
     results: Any = SimpleNamespace(lanes=[row])
     ((_, _, one),) = charts_at_once._rounds(results)
-    assert one["devices"] == [1, 2]
+    assert one.devices == (1, 2)

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from cluster.layout import Layout
+from linkgauge.model.result import Result
 from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.crossing import NETWORK, Crossing
 from linkgauge.stats.summary import summarize
@@ -22,6 +22,7 @@ from linkgauge.system.switches import of_text
 from linkgauge.view import charts, charts_pairs
 from linkgauge.view.between import card_lines, distance_lines, places_line
 from linkgauge.view.results import Results
+from results import launches_of, result_of
 from synthetic import Noise, make_case, make_run
 
 LAYOUT = Layout(((2, 2), (2, 2)))
@@ -81,7 +82,7 @@ def test_pairs_that_are_unlike_far_are_never_one_row(tmp_path: Path) -> None:
     results = Results(run_of(tmp_path / "run"))
     kinds: dict[Any, set[str]] = {}
     for row in results.rows:
-        kinds.setdefault(results.kinds.key(row), set()).add(row["distance"])
+        kinds.setdefault(results.kinds.key(row), set()).add(row.distance)
     assert all(len(found) == 1 for found in kinds.values())
 
 
@@ -130,8 +131,8 @@ def test_which_cards_each_devices_messages_went_over_is_told_where_nodes_have_se
     def crossed(key: str, cards: dict[str, tuple[int, int]]) -> Crossing:
         return Crossing((key, 0, 0, 0), NETWORK, 1 << 21, 1 << 21, {"n0": cards, "n1": cards})
 
-    def row(key: str, devices: list[int], transport: str = "mpi") -> dict[str, Any]:
-        return {"case_key": key, "launch": 0, "repeat": 0, "attempt": 0, "devices": devices, "transport": transport}
+    def row(key: str, devices: list[int], transport: str = "mpi") -> Result:
+        return result_of({"case_key": key, "devices": devices, "transport": transport})
 
     half = 1 << 20
     moved = {
@@ -140,7 +141,7 @@ def test_which_cards_each_devices_messages_went_over_is_told_where_nodes_have_se
         "c": {"mlx5_0": (half, half), "mlx5_1": (half, half)},
     }
     rows = [row("a", [0, 2]), row("b", [1, 3]), row("c", [0, 1, 2, 3]), row("a", [0, 2], "ucx")]
-    run = SimpleNamespace(launches=pa.Table.from_pylist([launch]))
+    run = SimpleNamespace(launched=launches_of([launch]))
     crossings = {(key, 0, 0, 0): crossed(key, cards) for key, cards in moved.items()}
     results = SimpleNamespace(run=run, rows=rows, crossings=crossings, shown=str)
     assert card_lines(results) == ["cards by mpi: device 0: mlx5_0; device 1: mlx5_1"]  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -14,12 +15,12 @@ import pytest
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.store.run import Run, load
 from linkgauge.view import charts, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row
 from synthetic import make_case, make_run
 
 GB = 1e9
@@ -28,7 +29,7 @@ GB = 1e9
 class TenGigabytes(Limits):
     """A system on which everything is bounded by 10 GB/s."""
 
-    def of(self, row: Row) -> list[LimitLine]:
+    def of(self, row: Measured) -> list[LimitLine]:
         return [
             LimitLine("max_flow", "upper bound", 10e9, None, ""),
             LimitLine("payload_share", "typical", 9e9, 5e3, ""),
@@ -43,16 +44,14 @@ def values(chart: Any, **required: Any) -> list[dict[str, Any]]:
     return list(max(fitting, key=len))
 
 
-def times_ns(run: Run, row: Row) -> np.ndarray[Any, Any]:
+def times_ns(run: Run, row: Measured) -> np.ndarray[Any, Any]:
     """The time of each iteration of a row's launch, by the definition, written once more with plain numpy."""
     table = run.samples.to_pylist()
-    mine = [
-        s for s in table if s["case_key"] == row["case_key"] and s["launch"] == row["launch"] and s["phase"] == "sample"
-    ]
+    mine = [s for s in table if s["case_key"] == row.case_key and s["launch"] == row.launch and s["phase"] == "sample"]
     numbers = sorted({s["sample"] for s in mine})
-    if row["pattern"] in ("pingpong", "unidirectional"):
+    if row.pattern in ("pingpong", "unidirectional"):
         return np.array([s["ns"] for s in mine if s["rank"] == 0], float)
-    if row["pattern"] == "bidirectional":
+    if row.pattern == "bidirectional":
         return np.array([max(s["ns"] for s in mine if s["sample"] == n) for n in numbers], float)
     ends = [max(s["start_ns"] + s["ns"] - s["scheduled_ns"] for s in mine if s["sample"] == n) for n in numbers]
     return np.array(ends, float)
@@ -69,21 +68,21 @@ PAYLOAD = {
 
 @pytest.mark.parametrize("pattern", list(PAYLOAD))
 def test_goodput_and_latency_come_from_the_timekeepers(rich: Results, rich_run: Run, pattern: str) -> None:
-    first, rows = next(panel for panel in rich.panels if panel[0]["pattern"] == pattern)
+    first, rows = next(panel for panel in rich.panels if panel[0].pattern == pattern)
     drawn = values(charts_curves.goodput_over_size(rich, rows, "GB/s"), fields=("goodput", "size"))
     slow = values(charts_curves.latency_over_size(rich, rows, "GB/s"), fields=("median", "size"))
-    row = max(rows, key=lambda r: (r["size"], r["transport"] == "ccl"))
+    row = max(rows, key=lambda r: (r.size, r.transport == "ccl"))
     # Two launches are one point: the median of their medians.
-    medians = [np.median(times_ns(rich_run, dict(row, launch=launch))) for launch in (0, 1)]
+    medians = [np.median(times_ns(rich_run, dataclasses.replace(row, launch=launch))) for launch in (0, 1)]
     time = float(np.median(medians))
-    point = next(d for d in drawn if d["size"] == row["size"] and d["mechanism"] == rich.label(row))
-    assert point["goodput"] == pytest.approx(PAYLOAD[pattern](row["size"], row["ranks"]) / time * 1e9 / GB, rel=5e-3)
+    point = next(d for d in drawn if d["size"] == row.size and d["mechanism"] == rich.label(row))
+    assert point["goodput"] == pytest.approx(PAYLOAD[pattern](row.size, row.ranks) / time * 1e9 / GB, rel=5e-3)
     assert point["goodput_q1"] <= point["goodput"] <= point["goodput_q3"]
-    point = next(d for d in slow if d["size"] == row["size"] and d["mechanism"] == rich.label(row))
+    point = next(d for d in slow if d["size"] == row.size and d["mechanism"] == rich.label(row))
     half = 2 if pattern == "pingpong" else 1
     assert point["median"] == pytest.approx(time / half / 1e3, rel=5e-3)
     assert point["q1"] <= point["median"] <= point["q3"]
-    assert first["pattern"] == pattern
+    assert first.pattern == pattern
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_a_logarithmic_axis_has_numbers_however_little_it_spans(factor: float) -
 def test_a_chart_has_one_limit_line_and_the_other_limits_where_it_is_pointed_at(rich: Results, rich_run: Run) -> None:
     for _, rows in rich.panels:
         limits = TenGigabytes(rich_run)
-        factor = PATTERNS[rows[0]["pattern"]].shown_factor(rows[0]["ranks"])
+        factor = PATTERNS[rows[0].pattern].shown_factor(rows[0].ranks)
         chart = charts_curves.rate_over_size(rich, rows, "Gb/s", limits)
         (limit,) = values(chart, fields=("value", "others"))
         assert limit["value"] == pytest.approx(80 * factor)
@@ -134,24 +133,24 @@ def test_a_chart_has_one_limit_line_and_the_other_limits_where_it_is_pointed_at(
 
 def test_busbw_is_that_of_nccl_tests(rich: Results) -> None:
     for first, rows in rich.panels:
-        if first["pattern"] not in ("allreduce", "alltoall"):
+        if first.pattern not in ("allreduce", "alltoall"):
             with pytest.raises(UsageError, match="has no busbw"):
                 charts_curves.busbw_over_size(rich, rows, "GB/s")
             continue
         drawn = values(charts_curves.busbw_over_size(rich, rows, "GB/s"), fields=("goodput", "mechanism"))
         for row in rows:
-            dot = next(one for one in drawn if (one["size"], one["mechanism"]) == (row["size"], rich.label(row)))
-            assert dot["goodput"] == pytest.approx(row["busbw_bytes_per_s"] / GB, rel=1e-4)
+            dot = next(one for one in drawn if (one["size"], one["mechanism"]) == (row.size, rich.label(row)))
+            assert dot["goodput"] == pytest.approx(row.busbw_bytes_per_s / GB, rel=1e-4)
 
 
 def test_matrix_cells_are_the_pairs(rich: Results, rich_run: Run) -> None:
-    rows = next(rows for first, rows in rich.matrices if first["pattern"] == "unidirectional")
+    rows = next(rows for first, rows in rich.matrices if first.pattern == "unidirectional")
     cells = values(charts_pairs.pair_matrix(rich, rows, "GB/s"), fields=("from", "to", "value"))
     assert len(cells) == 16
     found = {(cell["from"], cell["to"]): cell["value"] for cell in cells}
     assert found[0, 3] == pytest.approx(found[3, 0] / 2, rel=0.03)  # the slow link is one way only
     for row in rows:
-        assert found[row["devices"][0], row["devices"][-1]] == pytest.approx(row["goodput_bytes_per_s"] / GB, rel=1e-4)
+        assert found[row.devices[0], row.devices[-1]] == pytest.approx(row.goodput_bytes_per_s / GB, rel=1e-4)
     shares = values(
         charts_pairs.pair_matrix(rich, rows, "GB/s", "share", TenGigabytes(rich_run)), fields=("from", "value")
     )
@@ -159,17 +158,17 @@ def test_matrix_cells_are_the_pairs(rich: Results, rich_run: Run) -> None:
 
 
 def test_topology_has_an_arrow_for_each_ordered_pair(rich: Results) -> None:
-    rows = next(rows for first, rows in rich.matrices if first["pattern"] == "unidirectional")
+    rows = next(rows for first, rows in rich.matrices if first.pattern == "unidirectional")
     lines = values(charts_pairs.topology(rows, "GB/s"), fields=("pair", "goodput", "order"))
     assert {line["pair"] for line in lines} == {f"{a} to {b}" for a in range(4) for b in range(4) if a != b}
 
 
 def test_boxes_show_the_quantiles(rich: Results, rich_run: Run) -> None:
     _, rows = rich.panels[0]
-    row = next(r for r in rows if r["size"] == 4096 and r["transport"] == "ccl")
+    row = next(r for r in rows if r.size == 4096 and r.transport == "ccl")
     drawn = values(charts_spread.boxes(rich, rows, "GB/s", 4096), fields=("p5", "p95", "notch_low"))
     box = next(d for d in drawn if d["mechanism"] == "nccl")
-    series = [times_ns(rich_run, dict(row, launch=launch)) / 2e3 for launch in (0, 1)]
+    series = [times_ns(rich_run, dataclasses.replace(row, launch=launch)) / 2e3 for launch in (0, 1)]
     for name, share in (
         ("p5", 0.05),
         ("q1", 0.25),
@@ -198,7 +197,7 @@ def test_distances_have_a_line_a_pair_and_the_box_of_their_medians(tmp_path: Pat
     lines = values(chart, fields=("at", "median", "p95"))
     boxes = values(chart, fields=("q1", "middle"))
     assert [box["class"] for box in boxes] == ["same switch (180 pairs)", "other switch (200 pairs)"]
-    medians = {name: [row["median_ns"] / 1e3 for row in results.rows if row["distance"] == name]
+    medians = {name: [row.median_ns / 1e3 for row in results.rows if row.distance == name]
                for name in ("switch", "group")}  # fmt: skip
     for box, of_class in zip(boxes, medians.values(), strict=True):
         assert box["middle"] == pytest.approx(np.median(of_class), rel=1e-3)
@@ -228,11 +227,11 @@ def test_distribution_is_that_of_the_series() -> None:
 
 
 def test_over_devices_and_ratio(rich: Results) -> None:
-    rows = [row for row in rich.rows if row["pattern"] == "allreduce"]
+    rows = [row for row in rich.rows if row.pattern == "allreduce"]
     points = values(charts_curves.over_devices(rich, rows, "GB/s", 1 << 30), fields=("ranks", "goodput"))
     assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("nccl", "copy_engine")}
     cells = values(charts_curves.ratio_map(rich, rows, "copy_engine", "nccl"), fields=("ranks", "ratio"))
-    times = {(r["size_asked"], r["ranks"], r["transport"]): r["median_ns"] for r in rows}
+    times = {(r.case.size_asked, r.ranks, r.transport): r.median_ns for r in rows}
     for cell in cells:
         ccl, copies = (times[cell["size"], cell["ranks"], name] for name in ("ccl", "copy_engine"))
         assert cell["ratio"] == pytest.approx(ccl / copies, rel=1e-4)
@@ -241,7 +240,7 @@ def test_over_devices_and_ratio(rich: Results) -> None:
 def test_shares_are_of_the_least_bound(rich: Results, rich_run: Run) -> None:
     chart = charts_curves.share_of_peak(rich, TenGigabytes(rich_run), "GB/s")
     bars = values(chart, fields=("share", "bound"))
-    best = max(r["goodput_bytes_per_s"] for r in rich.panels[0][1] if r["transport"] == "ccl")
+    best = max(r.goodput_bytes_per_s for r in rich.panels[0][1] if r.transport == "ccl")
     bar = next(b for b in bars if b["mechanism"] == "nccl" and b["task"] == rich.title(rich.panels[0][0]))
     assert bar["share"] == pytest.approx(100 * best / 10e9, rel=1e-3)
     assert charts_curves.share_of_peak(rich, Limits(rich_run), "GB/s") is None
@@ -254,7 +253,7 @@ def test_a_transport_has_one_color_everywhere(rich: Results) -> None:
             charts_spread.boxes(rich, rows, "GB/s", 1 << 30),
         ):
             text = json.dumps(charts.spec_of(charts.themed(chart)))
-            for label in {rich.label(row) for row in rows if row["size"] == 1 << 30}:
+            for label in {rich.label(row) for row in rows if row.size == 1 << 30}:
                 assert charts.color_of(charts.transport_of(label)) in text
     assert len(set(charts.TRANSPORT_COLORS.values())) == len(charts.TRANSPORT_COLORS)
 

@@ -66,15 +66,15 @@ def test_plot_needs_no_figure(known_run: Run, tmp_path: Path, monkeypatch: pytes
 def test_a_slide_says_the_peak_and_has_one_limit(known_machine: Results) -> None:
     limits = Limits(known_machine.run)
     spec, _ = draw(known_machine, limits, "", Selection(), slide=True)
-    rows = [row for row in known_machine.rows if row["pattern"] == "allreduce" and row["ranks"] == 4]
-    best = max(rows, key=lambda row: row["busbw_bytes_per_s"])
+    rows = [row for row in known_machine.rows if row.pattern == "allreduce" and row.ranks == 4]
+    best = max(rows, key=lambda row: row.busbw_bytes_per_s)
     said = re.fullmatch(r"allreduce · 4 GPUs: (\d+) GB/s busbw, (\d+) % of limit", spec["title"]["text"])
     assert said is not None, spec["title"]["text"]
-    assert float(said[1]) == pytest.approx(best["busbw_bytes_per_s"] / 1e9, rel=5e-3)
+    assert float(said[1]) == pytest.approx(best.busbw_bytes_per_s / 1e9, rel=5e-3)
     bound = limits.limit_of(best)
     assert bound is not None
     assert bound.goodput_bytes_per_s
-    assert float(said[2]) == pytest.approx(100 * best["goodput_bytes_per_s"] / bound.goodput_bytes_per_s, abs=0.6)
+    assert float(said[2]) == pytest.approx(100 * best.goodput_bytes_per_s / bound.goodput_bytes_per_s, abs=0.6)
     assert spec["width"] * 9 == spec["height"] * 16
 
 

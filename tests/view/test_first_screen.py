@@ -53,9 +53,9 @@ def test_alike_things_are_one_row_with_its_range(slow: FirstLook) -> None:
 
 def test_time_is_of_the_pingpong_and_goodput_of_the_stream(slow: FirstLook) -> None:
     one_way = next(one for one in slow.answers if one.name.startswith("one way"))
-    assert (one_way.fastest.row["pattern"], one_way.fastest.row["size"]) == ("pingpong", 8)
+    assert (one_way.fastest.row.pattern, one_way.fastest.row.size) == ("pingpong", 8)
     assert one_way.widest is not None
-    assert (one_way.widest.row["pattern"], one_way.widest.row["size"]) == ("unidirectional", LARGE)
+    assert (one_way.widest.row.pattern, one_way.widest.row.size) == ("unidirectional", LARGE)
     assert len(one_way.fastest.rows) == len(one_way.widest.rows) == 56
 
 
@@ -80,7 +80,7 @@ def test_at_most_so_many_tasks_at_first_sight_and_none_lost(tmp_path: Path) -> N
     shown, more = first_answers(found)
     assert len(shown) == MOST_TASKS < len(found)
     assert len(shown) + len(more) == len(found)
-    assert {one.fastest.row["pattern"] for one in more} <= {"gather", "scatter", "reduce"}
+    assert {one.fastest.row.pattern for one in more} <= {"gather", "scatter", "reduce"}
     assert [one for one in found if one in shown] == shown  # in the order of patterns
 
 
@@ -197,7 +197,7 @@ def test_alike_devices_are_one_panel_and_different_ones_their_own(tmp_path: Path
     cases = [make_case("copy_engine", "local_copy", size, (device,)) for device in range(4) for size in sizes]
     cases.append(make_case("copy_engine", "local_copy", 1 << 24, (2,)))
     panels = look_at(node_run(tmp_path / "run", "hgx-h200-4", cases=cases)).results.panels
-    assert [first["devices"] for first, _ in panels] == [[2]]  # the one with the most sizes
+    assert [first.devices for first, _ in panels] == [(2,)]  # the one with the most sizes
     # Without a system devices are told apart by their memory nodes, two on each here.
     assert len(look_at(make_run(tmp_path / "bare", cases=cases, samples=10)).results.panels) == 2
 

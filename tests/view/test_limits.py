@@ -35,7 +35,7 @@ def run_on(path: Path, system: Any) -> linkgauge.store.run.Run:  # type: ignore[
 def test_limits_are_those_of_the_system(tmp_path: Path) -> None:
     run = run_on(tmp_path / "run", to_data(load("hgx-h200-4")))
     results, limits = Results(run), Limits(run)
-    rows = {row["pattern"]: row for row in results.rows}
+    rows = {row.pattern: row for row in results.rows}
     one_way = limits.limit_of(rows["unidirectional"])
     both = limits.limit_of(rows["bidirectional"])
     assert one_way is not None

@@ -203,14 +203,14 @@ def test_tables_sort_filter_and_copy_in_a_browser(report: Path, tmp_path: Path, 
     assert found is not None, log
     said = json.loads(found[1])
     rising = [float(text) for text in said["rising"]]
-    expected = sorted(row["median_ns"] for row in rich.rows)
+    expected = sorted(row.median_ns for row in rich.rows)
     assert rising == sorted(rising)
     assert rising[0] == pytest.approx(expected[0] / 1e3, rel=1e-3)
     falling = [float(text) for text in said["falling"]]
     assert falling == sorted(falling, reverse=True)
     assert falling[0] == pytest.approx(expected[-1] / 1e3, rel=1e-3)
     assert said["words"] == sorted(said["words"])
-    wanted = [row for row in rich.rows if row["transport"] == "ccl" and row["pattern"] == "allreduce"]
+    wanted = [row for row in rich.rows if row.transport == "ccl" and row.pattern == "allreduce"]
     assert len(said["filtered"]) == len(wanted) > 0
     assert all("ccl" in text and "allreduce" in text for text in said["filtered"])
     assert said["count"] == f"{len(wanted)} of {len(rich.rows)} rows"
@@ -218,7 +218,7 @@ def test_tables_sort_filter_and_copy_in_a_browser(report: Path, tmp_path: Path, 
     assert copied[0] == said["columns"]
     assert len(copied) == 1 + len(wanted)
     assert {len(line) for line in copied} == {len(said["columns"])}
-    assert {line[-1] for line in copied[1:]} == {row["case_key"] for row in wanted}
+    assert {line[-1] for line in copied[1:]} == {row.case_key for row in wanted}
     assert said["button"] == f"copied {len(wanted)} rows"
     assert said["none"] == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -20,6 +21,7 @@ from linkgauge.view import tables
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from linkgauge.view.summary import print_summary
+from results import result_of
 from synthetic import Noise, make_case, make_run, usual_cases
 
 APPROVED = Path(__file__).parent / "approved"
@@ -48,20 +50,20 @@ def test_summary_is_as_approved(rich_run: Run) -> None:
 
 def test_the_best_of_each_size_is_marked_once(rich: Results) -> None:
     for _, rows in rich.panels:
-        for size in {row["size"] for row in rows}:
-            of_size = [row for row in rows if row["size"] == size]
+        for size in {row.size for row in rows}:
+            of_size = [row for row in rows if row.size == size]
             best, near = tables.best_of(of_size)
             assert best is not None
-            assert best["median_ns"] == min(row["median_ns"] for row in of_size)
-            assert all(row["interval_low_ns"] <= best["interval_high_ns"] for row in near)
+            assert best.median_ns == min(row.median_ns for row in of_size)
+            assert all(row.interval_low_ns <= best.interval_high_ns for row in near)
             assert best not in near
 
 
 def test_an_interval_beyond_all_samples_makes_nothing_alike() -> None:
     names = ("median_ns", "interval_low_ns", "interval_high_ns", "min_ns", "max_ns")
-    best = dict(zip(names, (619.0, 609.0, 629.0, 519.0, 709.0), strict=True))
-    burst = dict(zip(names, (16_407.0, -88_305.0, 661_039.0, 13_497.0, 559_237.0), strict=True))
-    near = dict(zip(names, (640.0, 500.0, 700.0, 620.0, 660.0), strict=True))
+    best = result_of(dict(zip(names, (619.0, 609.0, 629.0, 519.0, 709.0), strict=True)))
+    burst = result_of(dict(zip(names, (16_407.0, -88_305.0, 661_039.0, 13_497.0, 559_237.0), strict=True)))
+    near = result_of(dict(zip(names, (640.0, 500.0, 700.0, 620.0, 660.0), strict=True)))
     assert tables.best_of([burst, near, best]) == (best, [near])
 
 
@@ -115,13 +117,15 @@ def test_what_a_plan_measures_twice_stands_once(tmp_path: Path) -> None:
     make_run(tmp_path / "run", cases=[*few, *many], samples=20, time_ns=lambda case: 1e3 if case in few else 2e3)
     results = Results(linkgauge.load(tmp_path / "run"))
     assert len(results.rows) == 6
-    for row in results.rows:
-        row["effective_samples"] = 5.0 if row["stop_rule"] == "count" else 20.0
+    results.rows = [
+        dataclasses.replace(row, effective_samples=5.0 if row.case.stop.rule == "count" else 20.0)
+        for row in results.rows
+    ]
     ((_, rows),) = results.panels
-    assert [(row["size"], row["stop_rule"] == "count") for row in rows] == [(8, False), (64, False), (512, False)]
+    assert [(row.size, row.case.stop.rule == "count") for row in rows] == [(8, False), (64, False), (512, False)]
     ((_, cells),) = results.matrices
-    assert [(row["devices"], row["stop_rule"] == "count") for row in cells] == [
-        ([0, 1], False), ([0, 2], True), ([1, 0], True)
+    assert [(row.devices, row.case.stop.rule == "count") for row in cells] == [
+        ((0, 1), False), ((0, 2), True), ((1, 0), True)
     ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 
@@ -12,25 +13,25 @@ from linkgauge.app.cli import run_command
 from linkgauge.store.run import Run
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
-from linkgauge.view.tidy import COLUMNS, tidy
+from linkgauge.view.tidy import TidyRow, tidy
 
 
 def test_every_case_has_one_row_with_its_figures(rich: Results) -> None:
     rows = tidy(rich, Limits(rich.run)).to_pylist()
-    measured = {row["case_key"]: row for row in rich.rows}
-    assert sorted(row["case_key"] for row in rows) == sorted([*measured, *(row["case_key"] for row in rich.others)])
+    measured = {row.case_key: row for row in rich.rows}
+    assert sorted(row["case_key"] for row in rows) == sorted([*measured, *(row.case_key for row in rich.others)])
     for row in rows:
         known = measured.get(row["case_key"])
         if known is None:
             assert row["status"] != "ok"
             assert row["latency_us"] is row["goodput_gb_per_s"] is None
             continue
-        assert row["latency_us"] == pytest.approx(known["latency_ns"] / 1e3)
+        assert row["latency_us"] == pytest.approx(known.latency_ns / 1e3)
         assert row["latency_low_us"] <= row["latency_us"] <= row["latency_high_us"]
-        assert row["goodput_gb_per_s"] == pytest.approx(known["goodput_bytes_per_s"] / 1e9)
+        assert row["goodput_gb_per_s"] == pytest.approx(known.goodput_bytes_per_s / 1e9)
         if row["pattern"] in ("allreduce", "alltoall"):
-            assert row["busbw_gb_per_s"] == pytest.approx(known["busbw_bytes_per_s"] / 1e9)
-            assert row["algbw_gb_per_s"] == pytest.approx(known["algbw_bytes_per_s"] / 1e9)
+            assert row["busbw_gb_per_s"] == pytest.approx(known.busbw_bytes_per_s / 1e9)
+            assert row["algbw_gb_per_s"] == pytest.approx(known.algbw_bytes_per_s / 1e9)
         else:
             assert row["busbw_gb_per_s"] is row["algbw_gb_per_s"] is None
 
@@ -45,10 +46,12 @@ def test_a_limit_and_its_share_are_on_the_rate_that_is_shown(known_machine: Resu
 
 
 def test_numbers_say_their_unit_in_their_name() -> None:
-    assert 14 <= len(COLUMNS) <= 16
+    fields = dataclasses.fields(TidyRow)
+    assert 14 <= len(fields) <= 16
     endings = ("_us", "_gb_per_s", "_bytes")
-    for name, kind in COLUMNS:
-        assert kind == "string" or name.endswith(endings) or name in ("samples", "percent_of_limit")
+    for field in fields:
+        word = str(field.type).startswith("str")
+        assert word or field.name.endswith(endings) or field.name in ("samples", "percent_of_limit")
 
 
 def test_csv_and_parquet_hold_the_same_rows(rich_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +62,7 @@ def test_csv_and_parquet_hold_the_same_rows(rich_run: Run, tmp_path: Path, capsy
     text = capsys.readouterr().out
     assert run_command(["export", path, "--tidy", "-o", str(tmp_path / "t.parquet")]) == 0
     table = pq.read_table(tmp_path / "t.parquet")
-    assert tuple(table.column_names) == tuple(name for name, _ in COLUMNS)
+    assert tuple(table.column_names) == tuple(field.name for field in dataclasses.fields(TidyRow))
     plain = list(csv.DictReader(io.StringIO(text)))
     assert [row["case_key"] for row in plain] == table["case_key"].to_pylist()
     assert [float(row["latency_us"] or "nan") for row in plain] == pytest.approx(

@@ -206,7 +206,7 @@ def predict_command(asked: Prediction, app: str) -> int:
     shown: dict[str, str] = {}
     if from_run is not None:
         source = load(from_run)
-        shown = shown_transports(source.launches.to_pylist())
+        shown = shown_transports(source.launched)
         on_host = source.info.get("devices", {}).get("kind") == "host"
         slow = SlowDowns(interferences(source if asked.overlap is None else load(asked.overlap)))
         found_curves, known, most, ends = _of_run(source, f"{statistic}_ns")
@@ -280,7 +280,7 @@ def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends |
         raise UsageError(
             f"{source.path}: no pingpong and no collective: expected curves, as of 'linkgauge run --plan applications'"
         )
-    return CurvesOfRun(rows, statistic), known, max(len(row["devices"]) for row in rows), Ends(rows)
+    return CurvesOfRun(rows, statistic), known, max(row.ranks for row in rows), Ends(rows)
 
 
 def _of_system(name: str, latency_ns: Mapping[str, float], between_nodes: bool) -> tuple[Curves, list[str], int]:

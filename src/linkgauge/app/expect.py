@@ -264,25 +264,22 @@ def _of_run(
     allowed = RunLimits(run, system)
     best: dict[str, float] = {}
     fastest: dict[str, float] = {}
-    for summary in counted(run).rows:
-        rate = summary["goodput_bytes_per_s"]
-        if summary["lane"] != -1 or summary["status"] != "ok":
-            continue
-        if PATTERNS[summary["pattern"]].latency_only and summary["latency_ns"]:
-            key = summary["case_key"]
-            fastest[key] = min(fastest.get(key, math.inf), summary["latency_ns"])
+    for summary in (one for group in counted(run).measured for one in group):
+        rate = summary.goodput_bytes_per_s
+        if PATTERNS[summary.pattern].latency_only and summary.latency_ns:
+            key = summary.case_key
+            fastest[key] = min(fastest.get(key, math.inf), summary.latency_ns)
         if rate and math.isfinite(rate):
-            rate /= lanes_of(summary["pattern"], summary["ranks"], summary["groups"])
-            best[summary["case_key"]] = max(best.get(summary["case_key"], 0.0), rate)
+            rate /= lanes_of(summary.pattern, summary.ranks, summary.case.groups)
+            best[summary.case_key] = max(best.get(summary.case_key, 0.0), rate)
     groups = {}
-    rows = list(run.rows())
+    rows = run.rows()
     stages.stage("computing limits", len(rows), "cases")
     for row in rows:
         stages.advance()
         if row.case_key not in groups:
             case = row.case.dimensions()
-            at = {**case, "launch": row.launch}
-            found, nodes = allowed.of(at), allowed.placed(at).nodes
+            found, nodes = allowed.of(row), allowed.placed(row).nodes
             if nodes > 1:
                 case["over_nodes"] = nodes
             if row.case_key in best:
@@ -296,7 +293,7 @@ def _of_run(
         case = group[0]
         return order[case["pattern"]], case["transport"], len(case["devices"]), case["devices"], case["size"]
 
-    return sorted(groups.values(), key=place), allowed.notes, shown_transports(run.launches.to_pylist())
+    return sorted(groups.values(), key=place), allowed.notes, shown_transports(run.launched)
 
 
 def _flat_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -125,10 +125,11 @@ def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
     for path in runs[1:]:
         kind = cast(Literal["positive", "any"], asked.dependence)
         with uncollected():
-            found = compare_runs(first, load(path), asked.level, asked.margin, kind, asked.bootstrap)
+            second = load(path)
+            found = compare_runs(first, second, asked.level, asked.margin, kind, asked.bootstrap)
         compared += len(found.cases) + len(found.failed)
         if out is None:
-            plain.append({"first": str(runs[0]), "second": str(path), **dataclasses.asdict(found)})
+            plain.append({"first": str(runs[0]), "second": str(path), **found.plain(second)})
         else:
             terminal.print_comparison(out, found, (str(runs[0]), str(path)), asked.limit)
     if asked.form != TABLE:

@@ -160,4 +160,6 @@ def _rows(results: Any, pattern: str | None, derived: bool) -> list[Any]:
         from linkgauge.view.derived import derived_figures
 
         return [one.plain() for one in derived_figures(results)]
-    return [row for row in results.table.to_pylist() if pattern in (None, row["pattern"])]
+    from linkgauge.stats.summary import summarize
+
+    return [row for row in summarize(results.run).to_pylist() if pattern in (None, row["pattern"])]

@@ -54,7 +54,7 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
             text = "" if value is None else clean(str(value))
             return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "...")
 
-        called = shown_transports(loaded.launches.to_pylist())
+        called = shown_transports(loaded.launched)
         shown = Table(box=None, pad_edge=False)
         for name in table.column_names:
             shown.add_column(cell(name), overflow="fold")

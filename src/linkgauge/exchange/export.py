@@ -16,6 +16,7 @@ from linkgauge.exchange import nccl_form
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.stats.launches import shown_transports
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "parquet", "json", "nccl-tests", "osu")
 TABLE_FORMATS = ("csv", "parquet")
 """The forms that a table has which is not the summary."""
-Row = dict[str, Any]
+Columns = dict[str, Any]
+"""A row of a table as it is written, by the names of its columns."""
 
 # Keys of run.json and of ranks whose values name a machine, a person or a place.
 _NAMING = re.compile(
@@ -40,7 +42,7 @@ def export(run: Run, form: str, anonymous: bool = False, table: pa.Table | None 
     With `anonymous` hosts, device identities, process ids, paths and the command line are left out, and such names are
     replaced wherever else they occur. UsageError for an unknown form, or where nothing in the run has that form.
     """
-    from linkgauge.stats.attempts import last_attempts
+    from linkgauge.stats.attempts import counted
 
     if form not in FORMATS:
         raise UsageError(f"unknown format '{form}': expected one of {', '.join(FORMATS)}")
@@ -49,21 +51,20 @@ def export(run: Run, form: str, anonymous: bool = False, table: pa.Table | None 
     if form == "parquet":
         raise UsageError("parquet is not text: name a file, such as -o results.parquet")
     hide = _Hider(run) if anonymous else None
-    rows, names = _rows(run, hide, table)
     if form == "csv":
-        return _csv(rows, names)
+        return _csv(*_rows(run, hide, table))
     if form == "json":
+        rows, _ = _rows(run, hide, table)
         launches = run.launches.to_pylist()
         info = dict(run.info)
         if hide is not None:
             info, launches = hide.tree(info), [hide.tree(launch) for launch in launches]
         return json.dumps({"info": info, "launches": launches, "summary": rows}, indent=1, default=str) + "\n"
-    ended = [row for row in last_attempts(rows) if row["lane"] == -1 and row["status"] == "ok"]
-    good = [row for row in ended if row["mean_ns"] is not None]
+    good = [row for row in counted(run).rows if isinstance(row, Measured) and row.is_headline and row.status == "ok"]
     text = "".join(_nccl_tests(run, good, not anonymous) if form == "nccl-tests" else _osu(run, good))
     if not text:
         raise UsageError(f"no case of this run has the form of {form}")
-    return text
+    return text if hide is None else hide.text(text)
 
 
 def export_parquet(run: Run, anonymous: bool = False, table: pa.Table | None = None) -> bytes:
@@ -82,15 +83,15 @@ def export_parquet(run: Run, anonymous: bool = False, table: pa.Table | None = N
     return bytes(out.getvalue())
 
 
-def _rows(run: Run, hide: _Hider | None, table: pa.Table | None) -> tuple[list[Row], list[str]]:
+def _rows(run: Run, hide: _Hider | None, table: pa.Table | None) -> tuple[list[Columns], list[str]]:
     from linkgauge.stats.summary import summarize
 
     kept = summarize(run) if table is None else table
-    rows: list[Row] = kept.to_pylist()
+    rows: list[Columns] = kept.to_pylist()
     return [hide.row(row) for row in rows] if hide is not None else rows, kept.column_names
 
 
-def _csv(rows: list[Row], names: list[str]) -> str:
+def _csv(rows: list[Columns], names: list[str]) -> str:
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(names)
@@ -107,53 +108,52 @@ def _cell(value: object) -> object:
     return value
 
 
-def _groups(rows: list[Row], names: tuple[str, ...]) -> dict[tuple[Any, ...], list[Row]]:
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+def _groups(rows: list[Measured], *along: str) -> dict[tuple[Any, ...], list[Measured]]:
+    """Group rows by what one table of a peer's output is about: all that tells cases apart, but what is in its rows."""
+    names = held_apart(*along)
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
     for row in rows:
-        groups.setdefault(values_of(row, names), []).append(row)
+        groups.setdefault((*values_of(row.case, names), row.library, row.launch, row.repeat), []).append(row)
     return groups
 
 
-# What one table of a peer's output is about: all that tells cases apart, but the size along its rows.
-_APART = (*held_apart("size"), "library", "launch", "repeat")
-
-
-def _set_apart(rows: list[Row], first: Row) -> str:
+def _set_apart(rows: list[Measured], first: Measured) -> str:
     """Return the dimensions in which tables of one kind of rows differ, as `, buffer registered`; empty for none."""
-    beside = ("pattern", "devices", "transport", "library", "launch", "cadence", "in_place", "datatype", "op", "root")
-    names = [name for name in held_apart("size") if name not in beside]
-    alike = [row for row in rows if all(row[name] == first[name] for name in ("pattern", "devices", "transport"))]
-    varying = [name for name in names if len({row[name] for row in alike}) > 1]
-    return "".join(f", {name} {first[name] if first[name] != '' else 'default'}" for name in varying)
+    names = held_apart("size", "pattern", "devices", "transport", "cadence", "in_place", "datatype", "op", "root")
+    same = ("pattern", "devices", "transport")
+    alike = [row.case for row in rows if values_of(row.case, same) == values_of(first.case, same)]
+    varying = [name for name in names if len({getattr(case, name) for case in alike}) > 1]
+    found = ((name, getattr(first.case, name)) for name in varying)
+    return "".join(f", {name} {value if value != '' else 'default'}" for name, value in found)
 
 
-def _nccl_tests(run: Run, rows: list[Row], named: bool) -> Iterator[str]:
-    rows = [row for row in rows if row["pattern"] in NCCL_PROGRAMS]
-    groups = _groups(rows, tuple(name for name in _APART if name != "in_place"))
+def _nccl_tests(run: Run, rows: list[Measured], named: bool) -> Iterator[str]:
+    rows = [row for row in rows if row.pattern in NCCL_PROGRAMS]
+    groups = _groups(rows, "size", "in_place")
     return nccl_form.tables(run, list(groups.values()), lambda first: _set_apart(rows, first), named)
 
 
-def _osu(run: Run, rows: list[Row]) -> Iterator[str]:
+def _osu(run: Run, rows: list[Measured]) -> Iterator[str]:
     """Yield one table a pattern, as OSU prints them; times are means, bandwidths in MB/s of 10^6 bytes."""
-    rows = [row for row in rows if row["pattern"] in OSU_TESTS]
-    shown = shown_transports(run.launches.to_pylist())
-    for group in _groups(rows, _APART).values():
+    rows = [row for row in rows if row.pattern in OSU_TESTS]
+    shown = shown_transports(run.launched)
+    for group in _groups(rows, "size").values():
         first = group[0]
-        info = PATTERNS[first["pattern"]]
+        info = PATTERNS[first.pattern]
         yield f"# OSU MPI {OSU_TESTS[info.name]}\n"
-        ranks = first["ranks"]
-        transport = shown.get(first["transport"], first["transport"])
-        yield f"# by Linkgauge, {transport}{_set_apart(rows, first)}, {ranks} ranks, {first['cadence']}, "
-        yield f"window {first['window']}\n"
-        if (first["source_memory"], first["target_memory"]) != ("pageable", "pageable"):
-            source, target = _osu_memory(first["source_memory"]), _osu_memory(first["target_memory"])
+        ranks = first.ranks
+        transport = shown.get(first.transport, first.transport)
+        yield f"# by Linkgauge, {transport}{_set_apart(rows, first)}, {ranks} ranks, {first.case.cadence}, "
+        yield f"window {first.case.window}\n"
+        if (first.case.source_memory, first.case.target_memory) != ("pageable", "pageable"):
+            source, target = _osu_memory(first.case.source_memory), _osu_memory(first.case.target_memory)
             yield f"# Send Buffer on {source} and Receive Buffer on {target}\n"
-        yield f"# Datatype: {OSU_TYPES.get(first['datatype'], 'MPI_CHAR')}.\n"
+        yield f"# Datatype: {OSU_TYPES.get(first.case.datatype, 'MPI_CHAR')}.\n"
         yield f"{'# Size':<10}{'Bandwidth (MB/s)' if info.windowed else 'Avg Latency(us)':>20}\n"
-        for row in sorted(group, key=lambda row: row["size"]):
-            size = row["size"] // (row["ranks"] if info.name in OSU_PER_BLOCK else 1)
-            time_us = row["mean_ns"] * info.latency_share / 1e3
-            value = (row["goodput_mean_bytes_per_s"] or 0) / 1e6 if info.windowed else time_us
+        for row in sorted(group, key=lambda row: row.size):
+            size = row.size // (row.ranks if info.name in OSU_PER_BLOCK else 1)
+            time_us = row.mean_ns * info.latency_share / 1e3
+            value = (row.goodput_mean_bytes_per_s or 0) / 1e6 if info.windowed else time_us
             yield f"{size:<10}{value:>20.2f}\n"
         yield "\n"
 
@@ -167,13 +167,9 @@ class _Hider:
 
     def __init__(self, run: Run) -> None:
         words: set[str] = set()
-        for launch in run.launches.to_pylist():
-            for rank in launch["ranks"] or []:
-                words |= {
-                    str(rank[name])
-                    for name in ("host", "device_uuid", "device_serial", "device_pci_address")
-                    if rank[name]
-                }
+        for launch in run.launched:
+            for rank in launch.ranks:
+                words |= {rank.host, rank.device_uuid, rank.device_serial, rank.device_pci_address}
         words |= set(_named(run.info))
         words |= {str(run.path.resolve()), str(Path.home()), os.environ.get("USER", ""), os.uname().nodename}
         # Short words would tear holes into ordinary text.
@@ -185,7 +181,7 @@ class _Hider:
             text = text.replace(word, "(hidden)")
         return text
 
-    def row(self, row: Row) -> Row:
+    def row(self, row: Columns) -> Columns:
         """Return a flat row with its texts hidden."""
         return {name: self.text(value) if isinstance(value, str) else value for name, value in row.items()}
 

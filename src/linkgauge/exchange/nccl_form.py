@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, NCCL_TYPES
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured, Rank
 from linkgauge.model.transports import order_of
 from linkgauge.stats.launches import shown_transports
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-Row = dict[str, Any]
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 _HEAD = ("time", "algbw", "busbw", "#wrong")
 _UNITS = ("(us)", "(GB/s)", "(GB/s)", "")
@@ -34,52 +34,51 @@ def printed(value: float, width: int) -> str:
     return f"{value:{width}.{1 if width >= 7 else 0}e}"
 
 
-def tables(run: Run, groups: Sequence[list[Row]], apart: Callable[[Row], str], named: bool) -> Iterator[str]:
+def tables(run: Run, groups: Sequence[list[Measured]], apart: Callable[[Measured], str], named: bool) -> Iterator[str]:
     """Yield the text of one table a group of rows, ordered by program, transport and launch.
 
     A group's rows differ in size and in whether they are in place. `apart` says in words what sets a group apart.
     `named`: whether hosts, PCI addresses and process ids are printed.
     """
     programs = list(NCCL_PROGRAMS)
-    launches = run.launches.to_pylist()
-    ranks = {launch["launch"]: launch["ranks"] or [] for launch in launches} if named else {}
-    shown = shown_transports(launches)
+    ranks = {launch.launch: launch.ranks for launch in run.launched} if named else {}
+    shown = shown_transports(run.launched)
 
-    def place(group: list[Row]) -> tuple[Any, ...]:
+    def place(group: list[Measured]) -> tuple[Any, ...]:
         first = group[0]
-        return programs.index(first["pattern"]), order_of(first["transport"]), first["launch"], first["ranks"]
+        return programs.index(first.pattern), order_of(first.transport), first.launch, first.ranks
 
     for group in sorted(groups, key=place):
-        transport = str(group[0]["transport"])
-        own = ranks.get(group[0]["launch"], [])
+        transport = group[0].transport
+        own = ranks.get(group[0].launch, ())
         yield from _table(group, shown.get(transport, transport), apart(group[0]), own)
 
 
-def _table(group: list[Row], transport: str, apart: str, ranks: list[dict[str, Any]]) -> Iterator[str]:
+def _table(group: list[Measured], transport: str, apart: str, ranks: Sequence[Rank]) -> Iterator[str]:
     first = group[0]
-    n, info = first["ranks"], PATTERNS[first["pattern"]]
+    n, info = first.ranks, PATTERNS[first.pattern]
     program = NCCL_PROGRAMS[info.name]
     blocks = n if info.name == "alltoall" else 1
-    sizes: dict[int, dict[bool, Row]] = {}
-    for row in sorted(group, key=lambda row: row["size"]):
-        sizes.setdefault(row["size"] * blocks, {})[bool(row["in_place"])] = row
-    library = f", {first['library']}" if first["library"] else ""
+    sizes: dict[int, dict[bool, Measured]] = {}
+    for row in sorted(group, key=lambda row: row.size):
+        sizes.setdefault(row.size * blocks, {})[bool(row.case.in_place)] = row
+    library = f", {first.library}" if first.library else ""
     yield f"# Collective test starting: {program}\n"
-    yield f"# by Linkgauge, {transport}{library}{apart}, cadence {first['cadence']}, "
-    yield f"launch {first['launch']}\n"
+    yield f"# by Linkgauge, {transport}{library}{apart}, cadence {first.case.cadence}, "
+    yield f"launch {first.launch}\n"
     yield f"# nThread 1 nGpus {n} minBytes {min(sizes)} maxBytes {max(sizes)} step: {_step(list(sizes))} "
-    yield f"warmup iters: {first['warmup']} iters: {_iterations(group)} agg iters: 1 "
-    yield f"validation: {int(all(row['verified'] for row in group))} graph: 0 unalign: 0\n#\n"
+    yield f"warmup iters: {first.case.warmup} iters: {_iterations(group)} agg iters: 1 "
+    yield f"validation: {int(all(row.verified for row in group))} graph: 0 unalign: 0\n#\n"
     yield "# Using devices\n"
     yield from _devices(first, ranks)
     blank = f"# {'':>10}  {'':>12}  {'':>8}  {'':>6}  {'':>6}"
     yield f"#\n{blank}           out-of-place                       in-place          \n"
     yield _line("# ", ("size", "count", "type", "redop", "root"), (*_HEAD, *_HEAD)) + " \n"
     yield _line("# ", ("(B)", "(elements)", "", "", ""), (*_UNITS, *_UNITS)) + " \n"
-    element = _ELEMENT_BYTES[(re.findall(r"\d+", first["datatype"]) or ["8"])[0]]
+    element = _ELEMENT_BYTES[(re.findall(r"\d+", first.case.datatype) or ["8"])[0]]
     block = n if info.name in ("allgather", "reduce_scatter", "gather", "scatter", "alltoall") else 1
-    kind = NCCL_TYPES.get(first["datatype"], str(first["datatype"]))
-    redop, root = str(first["op"]) if info.reduces else "none", str(first["root"]) if info.rooted else "-1"
+    kind = NCCL_TYPES.get(first.case.datatype, first.case.datatype)
+    redop, root = first.case.op if info.reduces else "none", str(first.case.root) if info.rooted else "-1"
     buses = []
     for size, both in sizes.items():
         cells: list[str] = []
@@ -104,35 +103,35 @@ def _step(sizes: Sequence[int]) -> str:
     return f"{steps.pop() if len(steps) == 1 else 0}(bytes)"
 
 
-def _iterations(group: Sequence[Row]) -> int:
+def _iterations(group: Sequence[Measured]) -> int:
     """Return how many operations each size was timed for, or the least of them where they differ."""
-    return max(1, min(int(row["samples"]) * (1 if row["cadence"] == "isolated" else row["batch"]) for row in group))
+    return max(1, min(row.samples * (1 if row.case.cadence == "isolated" else row.case.batch) for row in group))
 
 
-def _devices(first: Row, ranks: list[dict[str, Any]]) -> Iterator[str]:
+def _devices(first: Measured, ranks: Sequence[Rank]) -> Iterator[str]:
     """Yield a line for each rank, with host, PCI address and name where the launch had one rank a device."""
-    known = {rank["device_ordinal"]: rank for rank in ranks}
-    if len(known) != len(ranks) or len(set(first["devices"])) != first["ranks"]:
+    known = {rank.device_ordinal: rank for rank in ranks}
+    if len(known) != len(ranks) or len(set(first.devices)) != first.ranks:
         known = {}
-    for rank, device in enumerate(first["devices"]):
-        said = known.get(device, {})
-        host, name = said.get("host") or "-", said.get("device_name") or "-"
-        pci = re.sub(r"\.\d+$", "", said.get("device_pci_address") or "") or "----"
-        group = rank * first["groups"] // first["ranks"]
+    for rank, device in enumerate(first.devices):
+        said = known.get(device, Rank())
+        host, name = said.host or "-", said.device_name or "-"
+        pci = re.sub(r"\.\d+$", "", said.device_pci_address) or "----"
+        group = rank * first.case.groups // first.ranks
         yield (
-            f"#  Rank {rank:2d} Group {group:2d} Pid {said.get('pid') or 0:6d} on {host:>10s} device {device:2d} "
+            f"#  Rank {rank:2d} Group {group:2d} Pid {said.pid or 0:6d} on {host:>10s} device {device:2d} "
             f"[{pci}] {name}\n"
         )
 
 
-def _bus(row: Row) -> float:
+def _bus(row: Measured) -> float:
     """Return the bus bandwidth by the mean time, in GB/s."""
-    return float(row["busbw_bytes_per_s"] * row["median_ns"] / row["mean_ns"] / 1e9)
+    return (row.busbw_bytes_per_s or 0.0) * row.median_ns / row.mean_ns / 1e9
 
 
-def _cells(row: Row, size: int) -> list[str]:
-    rates = [printed(rate, _RATE_WIDTH) for rate in (size / row["mean_ns"], _bus(row))]
-    return [printed(row["mean_ns"] / 1e3, _TIME_WIDTH), *rates, "0" if row["verified"] else "N/A"]
+def _cells(row: Measured, size: int) -> list[str]:
+    rates = [printed(rate, _RATE_WIDTH) for rate in (size / row.mean_ns, _bus(row))]
+    return [printed(row.mean_ns / 1e3, _TIME_WIDTH), *rates, "0" if row.verified else "N/A"]
 
 
 def _line(start: str, left: tuple[str, ...], right: tuple[str, ...]) -> str:

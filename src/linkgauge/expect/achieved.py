@@ -23,6 +23,7 @@ from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Limit
 from linkgauge.expect.streams import in_own_memory
 from linkgauge.model.patterns import PATTERNS, UNORDERED_FLAGS
+from linkgauge.model.result import HEADLINE, Measured
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.system.model import System
 from linkgauge.system.remembered import remembered
@@ -67,56 +68,49 @@ class Ports:
     load_ns: dict[Load, float] = field(default_factory=dict)
     empty_op_ns: dict[Floor, float] = field(default_factory=dict)
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Take in one row of a summary: a case's dimensions, `lane`, `goodput_bytes_per_s` and `latency_ns`."""
-        if row.get("status", "ok") != "ok" or int(row.get("groups") or 1) > 1:  # others used the links meanwhile
+    def add(self, row: Measured, devices: Sequence[int]) -> None:
+        """Take in a result, of devices by their ordinals."""
+        case, lane = row.case, row.lane
+        if row.status != "ok" or case.groups > 1:  # others used the links meanwhile
             return
-        devices = [int(d) for d in row["devices"]]
-        pattern, lane = str(row["pattern"]), int(row.get("lane", -1))
-        ends = {str(row.get("source_memory") or "device"), str(row.get("target_memory") or "device")}
-        if PATTERNS[pattern].by_cores and row.get("goodput_bytes_per_s") and lane == -1:
-            _raise(self.cores, _cores_of(row), float(row["goodput_bytes_per_s"]))
-        if ends <= set(HOST_MEMORY) and row.get("goodput_bytes_per_s") and lane in (-1, 0):
-            self._add_host_copy(row, pattern, devices, lane)
-        transport = TRANSPORTS.get(row.get("transport") or "")
+        traits, rate = PATTERNS[row.pattern], row.goodput_bytes_per_s
+        memories = {case.source_memory, case.target_memory}
+        if traits.by_cores and rate and row.is_headline:
+            _raise(self.cores, _cores_of(case.dimensions()), rate)
+        if memories <= set(HOST_MEMORY) and rate and lane == (0 if traits.both_ways else HEADLINE):
+            # Of both directions at once one lane, of the rest the headline.
+            nodes = case.source_node, case.target_node
+            _raise(self.host_copy, _between_hosts(row.pattern, devices, nodes), rate)
+        transport = TRANSPORTS.get(row.transport)
         if transport is None or not transport.one_sided:
             return
-        if PATTERNS[pattern].latency_only:
-            if row.get("latency_ns") and lane == -1:
-                self._add_latency(row, devices, float(row["latency_ns"]))
+        if traits.latency_only:
+            if row.is_headline:
+                self._add_latency(row, devices)
             return
-        rate = row.get("goodput_bytes_per_s")
         if not rate:
             return
-        plain = row.get("source_memory", "device") == row.get("target_memory", "device") == "device"
-        ways = PATTERNS[pattern].host_ways
-        if len(ways) == 1 and lane == -1 and len(devices) == 1:
-            _raise(self.host, (ways[0], devices[0]), float(rate))
-        elif PATTERNS[pattern].within_device and lane == -1:
-            _raise(self.local, devices[0], float(rate))
-        elif plain:
-            self._add_flows(pattern, devices, lane, float(rate), int(row.get("root") or 0))
+        ways = traits.host_ways
+        if len(ways) == 1 and row.is_headline and len(devices) == 1:
+            _raise(self.host, (ways[0], devices[0]), rate)
+        elif traits.within_device and row.is_headline:
+            _raise(self.local, devices[0], rate)
+        elif memories == {"device"}:
+            self._add_flows(row.pattern, devices, lane, rate, case.root)
 
-    def _add_host_copy(self, row: Mapping[str, Any], pattern: str, devices: list[int], lane: int) -> None:
-        """Take in a copy between host buffers: of both directions at once one lane, of the rest the headline."""
-        if (lane == 0) != PATTERNS[pattern].both_ways:
-            return
-        nodes = int(row.get("source_node", -1)), int(row.get("target_node", -1))
-        _raise(self.host_copy, _between_hosts(pattern, devices, nodes), float(row["goodput_bytes_per_s"]))
+    def _add_latency(self, row: Measured, devices: Sequence[int]) -> None:
+        case = row.case
+        if row.pattern == "flag_pingpong":
+            if case.variant not in UNORDERED_FLAGS:
+                _raise(self.latency_ns, frozenset(devices), row.latency_ns, lowest=True)
+        elif row.pattern == "pointer_chase":
+            load = Load(devices[0], devices[-1], case.source_memory, case.size)
+            _raise(self.load_ns, load, row.latency_ns, lowest=True)
+        elif row.pattern == "empty_op":
+            floor = Floor(case.transport, case.cadence, case.clock, devices[0])
+            _raise(self.empty_op_ns, floor, row.latency_ns, lowest=True)
 
-    def _add_latency(self, row: Mapping[str, Any], devices: list[int], latency_ns: float) -> None:
-        if row["pattern"] == "flag_pingpong":
-            if row.get("variant") in UNORDERED_FLAGS:
-                return
-            _raise(self.latency_ns, frozenset(devices), latency_ns, lowest=True)
-        elif row["pattern"] == "pointer_chase":
-            memory = str(row.get("source_memory") or "device")
-            _raise(self.load_ns, Load(devices[0], devices[-1], memory, int(row["size"])), latency_ns, lowest=True)
-        elif row["pattern"] == "empty_op":
-            timing = str(row.get("cadence") or "isolated"), str(row.get("clock") or "host")
-            _raise(self.empty_op_ns, Floor(str(row["transport"]), *timing, devices[0]), latency_ns, lowest=True)
-
-    def _add_flows(self, pattern: str, devices: list[int], lane: int, rate: float, root: int) -> None:
+    def _add_flows(self, pattern: str, devices: Sequence[int], lane: int, rate: float, root: int) -> None:
         if len(set(devices)) < len(devices) or len(devices) < 2:
             return
         traits = PATTERNS[pattern]
@@ -160,11 +154,11 @@ def _raise(table: dict[Any, float], key: Any, value: float, *, lowest: bool = Fa
     table[key] = value if known is None else min(known, value) if lowest else max(known, value)
 
 
-def ports_of(rows: Iterable[Mapping[str, Any]]) -> Ports:
-    """Return the ports' rates from the rows of a summary."""
+def ports_of(rows: Iterable[Measured]) -> Ports:
+    """Return the ports' rates from results on one node whose devices are numbered by their ordinals."""
     ports = Ports()
     for row in rows:
-        ports.add(row)
+        ports.add(row, row.devices)
     return ports
 
 
@@ -175,13 +169,13 @@ def achieved_limits(run: Run, system: System) -> Callable[[Mapping[str, Any]], l
     from linkgauge.stats.attempts import counted
     from linkgauge.stats.launches import Places, nodes_of
 
-    known = Places(run.launches.to_pylist())
-    placed = ((row, known.of_row(row)) for row in counted(run).rows if not row["background"])  # loads leave it less
-    ports = ports_of(
-        {**row, "devices": [ordinal for _, ordinal in places]} if places else row
-        for row, places in placed
-        if len(nodes_of(places)) <= 1
-    )
+    known = Places(run.launched)
+    ports = Ports()
+    for row in counted(run).rows:
+        if isinstance(row, Measured) and not row.case.background:  # loads leave it less
+            places = known.of_row(row)
+            if len(nodes_of(places)) <= 1:
+                ports.add(row, [place.device for place in places] or row.devices)
     shares = wire_shares(run)
     return lambda case: [*counted_share(system, case, shares), *from_ports(system, case, ports)]
 
@@ -246,7 +240,7 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
 
 def _host_links(q: Query, ports: Ports) -> tuple[float, str] | None:
     directions = q.traits.host_ways
-    if len(set(q.devices)) < len(q.devices):
+    if len(set(q.devices)) < q.ranks:
         return None
     total = 0.0
     for device in q.devices:

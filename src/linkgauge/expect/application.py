@@ -36,10 +36,12 @@ import numpy as np
 from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
-from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, Row, of_blocks
+from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_blocks
 from linkgauge.expect.slow_downs import EVEN, Costs, Share, SlowDown
 from linkgauge.expect.under_way import ALONE, Job, OverlapTime, UnderWay, Work
+from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, sent_and_received
+from linkgauge.model.result import Measured
 from linkgauge.model.transports import TRANSPORTS
 
 MOST_STEPS = 2_000_000  # of all ranks
@@ -466,16 +468,15 @@ class _Following:
         return self._collectives[key]
 
 
-def mechanism_of(row: Row) -> Mechanism:
-    """The mechanism of a measured application's row."""
-    memory = (row["source_memory"], row["target_memory"])
-    copies, collectives = row.get("copies", ""), row["collectives"] or row["transport"]
-    return Mechanism(row["transport"], collectives, memory, copies, row.get("blocks", 0) if copies else 0)
+def mechanism_of(case: Case) -> Mechanism:
+    """The mechanism of an application's case."""
+    memory = (case.source_memory, case.target_memory)
+    collectives = case.collectives or case.transport
+    return Mechanism(case.transport, collectives, memory, case.copies, case.blocks if case.copies else 0)
 
 
-def known_transports(rows: Sequence[Row]) -> list[str]:
+def known_transports(rows: Sequence[Measured]) -> list[str]:
     """The transports that a run has messages' curves of, of a run without any collectives', in the order of tables."""
-    measured = [row for row in rows if row["median_ns"] is not None]
-    found = {row["transport"] for row in measured if row["pattern"] == "pingpong"}
-    found = found or {row["transport"] for row in measured if PATTERNS[row["pattern"]].collective}
+    found = {row.transport for row in rows if row.pattern == "pingpong"}
+    found = found or {row.transport for row in rows if PATTERNS[row.pattern].collective}
     return [name for name in TRANSPORTS if name in found]

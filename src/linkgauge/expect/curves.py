@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.system.model import System
 
 BEGUN = "nonblocking"  # MPI's collectives that are begun and waited for
@@ -16,7 +17,6 @@ BEHIND = "behind"  # collectives that begin as ranks leave a barrier, and not at
 COPIES_WITHIN = ("host_to_device", "device_to_host", "local_copy")
 MOVING = ("message", "collective", "host_to_device", "device_to_host", "within_device")  # kinds of step, with bytes
 _LARGE_BYTES = 1 << 26
-Row = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,23 +67,23 @@ def of_blocks(blocks: int) -> str:
 class CurvesOfRun:
     """The curves of a run's headline rows, of default settings but for those that a case names."""
 
-    def __init__(self, rows: Sequence[Row], statistic: str = "median_ns") -> None:
+    def __init__(self, rows: Sequence[Measured], statistic: str = "median_ns") -> None:
         """Keep what a curve can be of; `statistic`: which column of the summary is its time."""
         points: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         for row in rows:
+            case = row.case
             plain = (
-                row["median_ns"] is not None and not row["app"] and not row["background"]
-                and row["variant"] in ("", BEGUN)
-                and row["groups"] == 1 and row["root"] == 0 and row["distribution"] == "" and not row["in_place"]
-                and row["cadence"] in ("isolated", "barrier") and row["via"] < 0 and row["collectives"] == ""
-                and (row["blocks"] == 0 or row["pattern"] in COPIES_WITHIN)
+                not case.app and not case.background and case.variant in ("", BEGUN)
+                and case.groups == 1 and case.root == 0 and case.distribution == "" and not case.in_place
+                and case.cadence in ("isolated", "barrier") and case.via < 0 and case.collectives == ""
+                and (case.blocks == 0 or case.pattern in COPIES_WITHIN)
             )  # fmt: skip
             if not plain:
                 continue
-            memory = (row["source_memory"], row["target_memory"])
-            variant = (row["variant"] or of_blocks(row["blocks"])) if row["cadence"] == "isolated" else BEHIND
-            key = (row["pattern"], row["transport"], memory, len(row["devices"]), row["window"], variant)
-            points.setdefault(key, {}).setdefault(row["size"], []).append(float(row[statistic]))
+            memory = (case.source_memory, case.target_memory)
+            variant = (case.variant or of_blocks(case.blocks)) if case.cadence == "isolated" else BEHIND
+            key = (case.pattern, case.transport, memory, case.ranks, case.window, variant)
+            points.setdefault(key, {}).setdefault(row.size, []).append(getattr(row, statistic))
         self._curves = {}
         for key, of_size in points.items():
             sizes = sorted(of_size)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, loggp
-from linkgauge.model.case import held_apart
+from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured, Result
 
 # What a sweep holds fixed: everything that is a dimension and neither a size nor a stop rule.
-_FIXED = (*held_apart("size"), "launch_key")
+_FIXED = held_apart("size")
 _LEAST_SIZES = 4
 
 
@@ -25,37 +26,29 @@ class Sweep:
     loggp: LogGP | None
 
 
-def sweeps_of(rows: Iterable[Mapping[str, Any]]) -> list[Sweep]:
-    """Return a fit for each sweep of four sizes or more among the rows of a run's summary.
+def sweeps_of(rows: Iterable[Result]) -> list[Sweep]:
+    """Return a fit for each sweep of four sizes or more among a run's results.
 
     Times are medians in ns: of a ping-pong half a round trip, of windowed messages the time of one of them, of a
-    collective its own. Rows that are not `ok` or have no median are left out.
+    collective its own. Results that are not `ok` or have no figures are left out.
     """
     groups: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
     for row in rows:
-        info = PATTERNS.get(str(row["pattern"]))
-        median = row.get("median_ns")
-        if info is None or info.latency_only or row.get("status") != "ok" or row.get("lane", -1) != -1:
+        info = PATTERNS[row.pattern]
+        if info.latency_only or row.status != "ok" or not row.is_headline or not isinstance(row, Measured):
             continue
-        if median is None or not math.isfinite(median) or median <= 0:
-            continue
-        time = float(median)
+        time = row.median_ns
         if info.pair:
-            time /= 2 if info.half_round_trip else max(int(row.get("window") or 1), 1)
-        key = tuple(_still(row.get(name)) for name in _FIXED)
-        groups.setdefault(key, []).append((int(row["size"]), time))
+            time /= 2 if info.half_round_trip else max(row.case.window, 1)
+        groups.setdefault((*values_of(row.case, _FIXED), row.launch_key or None), []).append((row.size, time))
     result = []
     for key, points in groups.items():
         if len({size for size, _ in points}) < _LEAST_SIZES:
             continue
-        dimensions = dict(zip(_FIXED, key, strict=True))
+        dimensions = dict(zip((*_FIXED, "launch_key"), key, strict=True))
         fit = hockney([size for size, _ in points], [time for _, time in points])
         result.append(Sweep(dimensions, fit, _loggp(dimensions, fit)))
     return result
-
-
-def _still(value: object) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _loggp(dimensions: Mapping[str, Any], fit: Fit) -> LogGP | None:

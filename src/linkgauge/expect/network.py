@@ -35,7 +35,7 @@ class Network:
     @classmethod
     def of_run(cls, run: Run) -> Network | None:
         """The network of a run; None where it is of one node, or its switches are not known."""
-        places = Places(run.launches.to_pylist())
+        places = Places(run.launched)
         switches = stored_switches(run.info) if len(places.hosts) > 1 else None
         weights = run.info.get("requested", {}).get("class_weights")
         return None if switches is None else cls(switches, places, weights)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model.result import Row
 from linkgauge.system.form import read
 from linkgauge.system.model import System
 
@@ -33,7 +34,7 @@ class RunLimits:
         from linkgauge.stats.launches import Places
 
         self._run, self._system = run, system
-        self._places = Places(run.launches.to_pylist())
+        self._places = Places(run.launched)
 
     @functools.cached_property
     def _achieved(self) -> Callable[[Mapping[str, Any]], list[Limit]]:
@@ -41,13 +42,13 @@ class RunLimits:
 
         return achieved_limits(self._run, self._system)
 
-    def placed(self, row: Mapping[str, Any]) -> Placed:
-        """Return how the rules are asked for a row of the cases or of a summary; `problem` says why none is."""
+    def placed(self, row: Row) -> Placed:
+        """Return how the rules are asked for a row; `problem` says why none is."""
         from linkgauge.expect.of_places import placed
 
-        return placed(self._system, row, self._places.of_row(row))
+        return placed(self._system, row.case.dimensions(), self._places.of_row(row))
 
-    def of(self, row: Mapping[str, Any]) -> list[Limit]:
+    def of(self, row: Row) -> list[Limit]:
         """Return the limits of a row: those of the rules, and on one node what the run's own primitives reached."""
         from linkgauge.expect.of_places import limits_there
 
@@ -55,20 +56,20 @@ class RunLimits:
         found = limits_there(self._system, case)
         return [*found, *self._achieved(case.cases[0])] if case.nodes == 1 else found
 
-    def _problem(self, row: Mapping[str, Any]) -> str:
+    def _problem(self, row: Row) -> str:
         from linkgauge.expect.of_places import limits_there
 
         case = self.placed(row)
         if case.problem or case.nodes == 1 or limits_there(self._system, case):
             return case.problem
-        return f"no rule or figure is of {row['pattern']} there"
+        return f"no rule or figure is of {row.pattern} there"
 
     @functools.cached_property
     def notes(self) -> list[str]:
         """Return why cases that lie on several nodes have no limits: a line for each reason, none where all have."""
         if len(self._places.hosts) < 2:
             return []
-        rows = self._run.cases.to_pylist()
+        rows = self._run.rows()
         why = collections.Counter(problem for row in rows if (problem := self._problem(row)))
         return [
             f"No limits for {count} of {len(rows)} cases, whose ranks lie on several nodes: {problem}."

@@ -12,8 +12,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from linkgauge.expect.application import WAITING, Predicted
-from linkgauge.expect.curves import COPIES_WITHIN, Curves, CurvesOfRun, Row, kind_of
+from linkgauge.expect.curves import COPIES_WITHIN, Curves, CurvesOfRun, kind_of
 from linkgauge.model.quantity import percent
+from linkgauge.model.result import Measured
 
 WIDE = 0.4  # of a kind's time: beyond it the cause is named
 _SMALL = 0.1  # of an iteration: a kind that takes less decides nothing
@@ -31,7 +32,7 @@ class Sureness:
 class Ends:
     """The curves of a run by the ends of their medians' intervals and by their quartiles."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Measured]) -> None:
         """Take the run's headline rows."""
         self.low, self.high, self.q1, self.q3 = (
             CurvesOfRun(rows, name) for name in ("interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns")
@@ -57,24 +58,24 @@ class Ends:
         return Sureness(min(low.time_ns, usual.time_ns), max(high.time_ns, usual.time_ns), doubts)
 
 
-def _falls(rows: Sequence[Row]) -> dict[str, str]:
+def _falls(rows: Sequence[Measured]) -> dict[str, str]:
     """Kinds of copies of which fewer bytes took longer than more: by half as long again, and beyond the intervals."""
     found: dict[str, str] = {}
-    of: dict[tuple[object, ...], list[Row]] = {}
+    of: dict[tuple[object, ...], list[Measured]] = {}
     for row in rows:
-        if row["pattern"] in COPIES_WITHIN and row["median_ns"] is not None and row["cadence"] == "isolated":
-            of.setdefault((row["pattern"], row["transport"], len(row["devices"])), []).append(row)
+        if row.pattern in COPIES_WITHIN and row.case.cadence == "isolated":
+            of.setdefault((row.pattern, row.transport, row.ranks), []).append(row)
     for (pattern, _, ranks), points in of.items():
-        points.sort(key=lambda row: row["size"])
+        points.sort(key=lambda row: row.size)
         for less in points:
-            more = min((row for row in points if row["size"] > less["size"]), default=None,
-                       key=lambda row: row["median_ns"])  # fmt: skip
-            if more is None or less["median_ns"] < (1 + WIDE) * more["median_ns"]:
+            more = min((row for row in points if row.size > less.size), default=None,
+                       key=lambda row: row.median_ns)  # fmt: skip
+            if more is None or less.median_ns < (1 + WIDE) * more.median_ns:
                 continue
-            if less["interval_low_ns"] > more["interval_high_ns"]:
-                times = f"{less['median_ns'] / more['median_ns']:.1f} times as long as {more['size']}"
+            if less.interval_low_ns > more.interval_high_ns:
+                times = f"{less.median_ns / more.median_ns:.1f} times as long as {more.size}"
                 found[kind_of(str(pattern))] = (
-                    f"on {ranks} device{'' if ranks == 1 else 's'} {less['size']} bytes took {times}: its curve was "
+                    f"on {ranks} device{'' if ranks == 1 else 's'} {less.size} bytes took {times}: its curve was "
                     f"disturbed"
                 )
                 break

@@ -13,14 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from linkgauge.expect.graph import FABRIC, HOST
 from linkgauge.expect.of_case import least_of_links, limits
 from linkgauge.expect.query import Query, query
 from linkgauge.expect.rules import RULES, Limit
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import percent
+from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import THROUGH_HOST
-from linkgauge.store.schema import Identity, identity_of
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -60,29 +62,27 @@ class WireShare:
 
 def wire_shares(run: Run) -> list[WireShare]:
     """Return the shares that a run's counters give, largest sizes first."""
-    names = ["case_key", "launch", "repeat", "attempt", "rank", "subject", "moment", "name", "value"]
-    return shares_of(run.cases.to_pylist(), run.observations.select(names).to_pylist())
+    return shares_of(run.rows(), run.observed(lambda table: pc.ends_with(table["name"], "x_bytes")))
 
 
-def shares_of(cases: Iterable[Mapping[str, Any]], observations: Iterable[Mapping[str, Any]]) -> list[WireShare]:
+def shares_of(rows: Iterable[Row], observations: Iterable[Observation]) -> list[WireShare]:
     """Return the shares from the rows of cases and of their observations."""
     counted = _counted(observations)
     found = []
-    for case in cases:
-        moved = counted.get(identity_of(case))
+    for row in rows:
+        moved = counted.get(row.identity)
         # Where loads go on beside it the counters hold their bytes too.
-        if moved is not None and case.get("status", "ok") == "ok" and not case.get("background"):
-            found.extend(_of_case(case, moved))
+        if moved is not None and row.status == "ok" and not row.case.background:
+            found.extend(_of_row(row, moved))
     return sorted(found, key=lambda one: -one.size)
 
 
-def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[tuple[str, str], float]]:
+def _counted(observations: Iterable[Observation]) -> dict[Identity, dict[tuple[str, str], float]]:
     """Return how far each counter of bytes moved in each case, by subject (of several ranks on one device once)."""
     ends: dict[Identity, dict[tuple[str, str], dict[str, float]]] = {}
-    for row in observations:
-        if str(row["name"]).endswith("x_bytes"):
-            key = str(row["subject"]), str(row["name"])
-            ends.setdefault(identity_of(row), {}).setdefault(key, {})[str(row["moment"])] = float(row["value"])
+    for one in observations:
+        if one.name.endswith("x_bytes"):
+            ends.setdefault(one.identity, {}).setdefault((one.subject, one.name), {})[one.moment] = one.value
     moved: dict[Identity, dict[tuple[str, str], float]] = {}
     for identity, of_case in ends.items():
         for key, values in of_case.items():
@@ -91,20 +91,19 @@ def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, dict[t
     return moved
 
 
-def _of_case(case: Mapping[str, Any], moved: Mapping[tuple[str, str], float]) -> list[WireShare]:
+def _of_row(row: Row, moved: Mapping[tuple[str, str], float]) -> list[WireShare]:
     found: dict[tuple[str, str], float | None] = {}
-    pattern = str(case["pattern"])
-    if case["transport"] not in THROUGH_HOST:
-        ways = PATTERNS[pattern].link_ways
+    if row.transport not in THROUGH_HOST:
+        ways = PATTERNS[row.pattern].link_ways
         if ways == "one":
             found["nvlink", ONE_WAY] = _nvlink(moved)
-        elif ways == "both" or (ways == "library" and case["transport"] == "ccl"):  # MPI's steps may follow each other
+        elif ways == "both" or (ways == "library" and row.transport == "ccl"):  # MPI's steps may follow each other
             found["nvlink", BOTH_WAYS] = _nvlink(moved)
-    out, into = _legs(case)
+    out, into = _legs(row)
     found["pcie", OUT] = _pcie(moved, "pcie_tx_bytes", out)
     found["pcie", INTO] = _pcie(moved, "pcie_rx_bytes", into)
     return [
-        WireShare(kind, direction, str(case["transport"]), pattern, int(case["size"]), tuple(case["devices"]), share)
+        WireShare(kind, direction, row.transport, row.pattern, row.size, row.devices, share)
         for (kind, direction), share in found.items()
         if share is not None and 0.5 <= share <= 1.0
     ]
@@ -119,17 +118,17 @@ def _nvlink(moved: Mapping[tuple[str, str], float]) -> float | None:
     return sum(data[subject] for subject in busy) / raw if raw > 0 else None
 
 
-def _legs(case: Mapping[str, Any]) -> tuple[dict[int, float], dict[int, float]]:
+def _legs(row: Row) -> tuple[dict[int, float], dict[int, float]]:
     """Return the payload that a case's copies took out of and into each device over PCIe, in bytes.
 
     Only of cases that copy exactly their payload: kernels are tuned with further copies before their first case, and
     staging's other collectives copy blocks that stay.
     """
-    each = float(case["size"]) * float(case.get("operations_total") or 0)
-    leaves, enters = _COPIED.get((str(case["transport"]), str(case["pattern"])), (False, False))
+    each = float(row.size) * (row.operations_total or 0)
+    leaves, enters = _COPIED.get((row.transport, row.pattern), (False, False))
     out: dict[int, float] = {}
     into: dict[int, float] = {}
-    for device in case["devices"]:
+    for device in row.devices:
         out[device] = out.get(device, 0.0) + (each if leaves else 0.0)
         into[device] = into.get(device, 0.0) + (each if enters else 0.0)
     return out, into

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from linkgauge.findings.facts import Facts, FailedCase, Measure
-from linkgauge.model.shape import json_object
 
 Settings = frozenset[tuple[str, str]]
 NONE: Settings = frozenset()
@@ -17,7 +16,7 @@ def told_apart(facts: Facts, failed: Sequence[FailedCase]) -> dict[Settings, lis
     A case's settings are its launch's variables and those that its library was given for it alone. Set apart it is by
     what the most alike of them lacks that measured the same pattern on the same devices, where no such case failed so.
     """
-    variables = {str(launch.get("launch_key") or ""): json_object(launch.get("env")) for launch in facts.launches}
+    variables = {launch.launch_key: launch.env for launch in facts.launches}
     bad = {_settings(one, variables) for one in failed}
     good: dict[tuple[str, str, tuple[int, ...]], set[Settings]] = {}
     for measure in facts.measures:
@@ -41,5 +40,4 @@ def words(settings: Settings) -> str:
 def _settings(one: FailedCase | Measure, variables: Mapping[str, Mapping[str, str]]) -> Settings:
     own = one.settings if isinstance(one, FailedCase) else one.case.settings
     planned = one.variables if isinstance(one, FailedCase) else ()
-    return frozenset({(name, str(value)) for name, value in variables.get(one.launch_key, {}).items()}
-                     | {*planned, *own.pairs})  # fmt: skip
+    return frozenset({*variables.get(one.launch_key, {}).items(), *planned, *own.pairs})

@@ -23,14 +23,13 @@ from linkgauge.findings.wiring import Wiring
 from linkgauge.model.case import DEFAULTS, MECHANISM, Case, Part, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
-from linkgauge.model.shape import json_object
+from linkgauge.model.result import Identity, Launch, Measured, Observation, OfCase, Rank, Result
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.model.worded import LibrarySettings
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
 from linkgauge.stats.launches import Places, device_noun, launch_devices, launch_names, nodes_of, shown_transports
-from linkgauge.store.schema import Identity
 from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
 from linkgauge.system.remembered import Remembering, remembered
@@ -58,7 +57,7 @@ LEAST_EFFECTIVE = 6
 
 
 @dataclasses.dataclass
-class Measure:
+class Measure(OfCase):
     """One case under one launch key, its repeats joined: what the rules compute on.
 
     Times are of one iteration, in ns. `goodput` is in bytes per second at the median, None for latency-only patterns.
@@ -84,35 +83,32 @@ class Measure:
     fastest_ns: float = 0.0
     slowest_ns: float = math.inf
 
-    @property
-    def transport(self) -> str:
-        """The case's transport."""
-        return self.case.transport
-
-    @property
-    def pattern(self) -> str:
-        """The case's pattern."""
-        return self.case.pattern
-
-    @property
-    def size(self) -> int:
-        """The case's size in bytes."""
-        return self.case.size
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        """The case's devices, one for each rank."""
-        return self.case.devices
+    @classmethod
+    def of(cls, rows: Sequence[Measured]) -> Measure:
+        """Join the repeats of a case under one launch key."""
+        first = rows[0]
+        goodputs = [row.goodput_bytes_per_s for row in rows if row.goodput_bytes_per_s]
+        return cls(
+            case_key=first.case_key,
+            launch_key=first.launch_key,
+            case=first.case,
+            time_ns=median(row.median_ns for row in rows),
+            half_width=_mean(row.half_width for row in rows),
+            spread=_mean(row.spread for row in rows),
+            tail=_mean(row.p95_ns / row.median_ns for row in rows),
+            samples=sum(row.samples for row in rows),
+            effective=sum(row.effective_samples for row in rows),
+            goodput=median(goodputs) if goodputs and not PATTERNS[first.pattern].latency_only else None,
+            identities=tuple(row.identity for row in rows),
+            repeats=tuple(row.median_ns for row in rows),
+            fastest_ns=min(row.min_ns for row in rows),
+            slowest_ns=max(row.max_ns for row in rows),
+        )
 
     @functools.cached_property
     def dims(self) -> dict[str, Any]:
         """The case's dimensions by name, for what is asked by name: a user's rule, a rule of the system's."""
         return self.case.dimensions()
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks take part."""
-        return len(self.devices)
 
     @property
     def size_class(self) -> int:
@@ -133,7 +129,7 @@ class Measure:
         """
         kept = held_apart("size", "devices", *(name for name in names if name != "launch_key"))
         launch = () if "launch_key" in names else (self.launch_key,)
-        return (*values_of(self.dims, kept), *launch)
+        return (*values_of(self.case, kept), *launch)
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -150,47 +146,10 @@ class Measure:
         """Transport and pattern in words, with the settings that were asked for."""
         launch = f"({self.launch_name})" if self.launch_name else ""
         words = [self.shown_transport or self.transport, launch, self.case.variant, self.pattern]
-        words += [f"{name} {self.dims[name]}" for name in ("path", "algorithm") if self.dims[name]]
+        words += [f"{name} {getattr(self.case, name)}" for name in ("path", "algorithm") if getattr(self.case, name)]
         if self.case.via >= 0:
             words.append(f"via {self.case.via}")
         return " ".join(word for word in words if word)
-
-
-@dataclasses.dataclass(frozen=True)
-class Observation:
-    """What was observed of `subject` (a device, a clock, a library) at a moment of a case on a rank.
-
-    `moment` is `before` or `after` the case, `when_ns` on the node's clock; `value` None where nothing could be read.
-    """
-
-    identity: Identity
-    rank: int
-    subject: str
-    name: str
-    unit: str
-    value: float | None
-    moment: str
-    when_ns: float
-
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Observation:
-        """Read a row of a run's observations."""
-        value = row.get("value")
-        return cls(
-            identity=(str(row["case_key"]), int(row["launch"]), int(row["repeat"]), int(row["attempt"])),
-            rank=int(row["rank"]),
-            subject=str(row.get("subject") or ""),
-            name=str(row.get("name") or ""),
-            unit=str(row.get("unit") or ""),
-            value=None if value is None else float(value),
-            moment=str(row.get("moment") or ""),
-            when_ns=float(row.get("when_ns") or 0),
-        )
-
-    @property
-    def case_key(self) -> str:
-        """The case that it was observed beside."""
-        return self.identity[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,52 +168,39 @@ class FailedCase:
     out_of_time: bool = False  # the stop rule's own time was up: it was not measured, and did not fail
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> FailedCase:
-        """Read a row of a run's cases."""
+    def of(cls, row: Result) -> FailedCase:
+        """Read a result of a case that did not end well."""
         return cls(
-            case_key=str(row["case_key"]),
-            transport=str(row["transport"]),
-            pattern=str(row["pattern"]),
-            devices=tuple(row["devices"]),
-            status=str(row["status"]),
-            reason=str(row.get("reason") or "no reason given"),
-            launch_key=str(row.get("launch_key") or ""),
-            settings=LibrarySettings.of_text(str(row.get("settings") or "")),
-            out_of_time=json_object(row.get("evidence")).get("stopped_by") == "timeout",
+            case_key=row.case_key,
+            transport=row.transport,
+            pattern=row.pattern,
+            devices=row.devices,
+            status=str(row.status),
+            reason=row.reason or "no reason given",
+            launch_key=row.launch_key,
+            settings=row.case.settings,
+            out_of_time=row.evidence.get("stopped_by") == "timeout",
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Device:
-    """A device as the launches name it."""
-
-    ordinal: int
-    host: str
-    uuid: str
-    serial: str
-    pci_address: str
-    name: str
-    kind: str
 
 
 @dataclasses.dataclass(eq=False)
 class Facts(Remembering):
     """Everything that the rules may read.
 
-    `records` gives whole dimensions by case key when asked, `interferences` what cases with loads lost, which are none
-    of the measures; `crossings` are of cases between nodes, which `network` joins.
+    `rows` are all results that count, `interferences` gives what cases with loads lost, which are none of the measures;
+    `crossings` are of cases between nodes, which `network` joins.
     """
 
     measures: Sequence[Measure]
     _: dataclasses.KW_ONLY
     failures: Sequence[FailedCase] = ()
-    skipped: Sequence[Mapping[str, Any]] = ()
+    skipped: Sequence[Result] = ()
     observations: Sequence[Observation] = ()
-    launches: Sequence[Mapping[str, Any]] = ()
+    launches: Sequence[Launch] = ()
     system: System | None = None
     samples: Samples = dataclasses.field(default_factory=Samples)
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    records: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+    rows: Sequence[Result] = ()
     crossings: Mapping[Identity, Crossing] = dataclasses.field(default_factory=dict)
     interferences: Callable[[], Sequence[Interference]] = list
     network: Network | None = None
@@ -292,8 +238,7 @@ class Facts(Remembering):
 
     @functools.cached_property
     def _mpi_names(self) -> Mapping[str, str]:
-        return {str(launch.get("launch_key") or ""): str(json_object(launch.get("mpi")).get("name") or "")
-                for launch in self.launches}  # fmt: skip
+        return {launch.launch_key: launch.mpi_name for launch in self.launches}
 
     def without(self, dropped: Container[int]) -> Facts:
         """Return the same run without some measures, given by their `id`."""
@@ -303,7 +248,11 @@ class Facts(Remembering):
         """Return the device that observations call `subject` (`cuda:0`), None where it is not one of this node."""
         if len(self.hosts) > 1:
             return None
-        found = (number for number, device in self.devices.items() if f"{device.kind}:{device.ordinal}" == subject)
+        found = (
+            number
+            for number, device in self.devices.items()
+            if f"{device.device_kind}:{device.device_ordinal}" == subject
+        )
         return next(found, None)
 
     @functools.cached_property
@@ -333,17 +282,9 @@ class Facts(Remembering):
         return described_like(self.system) if self.system is not None and inside else None
 
     @functools.cached_property
-    def devices(self) -> dict[int, Device]:
+    def devices(self) -> dict[int, Rank]:
         """Devices by the number that cases use (`launch_devices`)."""
-        names = ("uuid", "serial", "pci_address", "name", "kind")
-        return {
-            number: Device(
-                int(rank["device_ordinal"]),
-                str(rank.get("host") or ""),
-                **{name: str(rank.get(f"device_{name}") or "") for name in names},
-            )
-            for number, rank in launch_devices(self.launches).items()
-        }
+        return launch_devices(self.launches)
 
     @functools.cached_property
     def classes(self) -> CaseClasses:
@@ -358,7 +299,7 @@ class Facts(Remembering):
     def are_cores(self, devices: Sequence[int]) -> bool:
         """Whether all of these are host devices: cores, whose copies go through caches and memory."""
         known = [self.devices.get(device) for device in devices]
-        return bool(known) and all(device is not None and device.kind == "host" for device in known)
+        return bool(known) and all(device is not None and device.device_kind == "host" for device in known)
 
     def host_of(self, device: int) -> str:
         """Return the host of a device, empty where it is not known."""
@@ -369,7 +310,7 @@ class Facts(Remembering):
         """Return what a user calls a device: its name in the system, and its identity where that is known."""
         known = self.devices.get(device)
         if len(self.hosts) > 1 and known:
-            return f"{self.noun} {known.ordinal} of {known.host}"
+            return f"{self.noun} {known.device_ordinal} of {known.host}"
         return f"{self.noun} {device}"
 
     def subject_name(self, subject: str) -> str:
@@ -382,7 +323,8 @@ class Facts(Remembering):
         known = self.devices.get(device)
         if known is None:
             return ""
-        words = [known.uuid, f"serial {known.serial}" if known.serial else "", known.pci_address]
+        serial = f"serial {known.device_serial}" if known.device_serial else ""
+        words = [known.device_uuid, serial, known.device_pci_address]
         text = ", ".join(word for word in words if word)
         return f" ({text})" if text else ""
 
@@ -422,7 +364,7 @@ class Facts(Remembering):
         if self.system is None or measure.size < 16 << 20:
             return None
         places = self.places(measure)
-        key = (*values_of(measure.dims, _BOUND_BY), measure.devices, places)
+        key = (*values_of(measure.case, _BOUND_BY), measure.devices, places)
         if key not in self._bounds:
             from linkgauge.expect.of_places import limits_there, placed
 
@@ -441,19 +383,19 @@ class Facts(Remembering):
     def mechanism(self, measure: Measure) -> str:
         """Name what a measure was done by, told apart from all else that the run used of the same transport."""
         words = [self.shown(measure.transport), measure.case.variant]
-        words += [str(measure.dims[name]) for name in _WORDS if measure.dims[name]]
+        words += [str(getattr(measure.case, name)) for name in _WORDS if getattr(measure.case, name)]
         varying = self._varying(measure.transport)
         words += [
-            name.replace("_", " ") if measure.dims[name] is True else f"{name} {measure.dims[name]}"
+            name.replace("_", " ") if getattr(measure.case, name) is True else f"{name} {getattr(measure.case, name)}"
             for name in _NUMBERS
-            if name in varying and measure.dims[name] != DEFAULTS[name]
+            if name in varying and getattr(measure.case, name) != DEFAULTS[name]
         ]
         return " ".join(word for word in (*words, measure.launch_name) if word)
 
     @remembered
     def _varying(self, transport: str) -> frozenset[str]:
         own = [measure for measure in self.measures if measure.transport == transport]
-        return frozenset(name for name in _NUMBERS if len({m.dims[name] for m in own}) > 1)
+        return frozenset(name for name in _NUMBERS if len({getattr(m.case, name) for m in own}) > 1)
 
     def grouped(self, key: Callable[[Measure], Key | None]) -> dict[Key, list[Measure]]:
         """Group the measures by a key; measures whose key is None are left out."""
@@ -514,3 +456,8 @@ def keys(measures: Iterable[Measure]) -> tuple[str, ...]:
 def median(values: Iterable[float]) -> float:
     """Return the median of some values."""
     return float(np.median(np.fromiter(values, dtype=np.float64)))
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)

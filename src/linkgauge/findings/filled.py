@@ -53,7 +53,7 @@ def nic_rate(facts: Facts, devices: Sequence[int]) -> float | None:
     known = []
     for device in devices if wiring is not None else ():
         assert wiring is not None
-        ordinal = facts.devices[device].ordinal if device in facts.devices else device
+        ordinal = facts.devices[device].device_ordinal or 0 if device in facts.devices else device
         name = wiring.nics.get(ordinal)
         port = wiring.system.node(name).port_rate if name else None
         if port is not None:

@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from linkgauge.findings.by_setting import told_apart, words
-from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, FailedCase, Measure, Observation, keys, median
+from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, FailedCase, Measure, keys, median
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.result import Identity, Observation
 from linkgauge.run.machine.observe import THROTTLE_BITS, VIOLATIONS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes
-from linkgauge.store.schema import Identity
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling

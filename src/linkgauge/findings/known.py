@@ -212,7 +212,7 @@ def below_known(facts: Facts) -> Iterable[Finding]:
     well: set[tuple[str, str, str]] = set()
     for row in class_rows(
         known_shares(facts).values(),
-        key=lambda h: (h.measure.settings, h.measure.size, facts.classes.of(h.dims)),
+        key=lambda h: (h.measure.settings, h.measure.size, facts.classes.of(h.measure.case)),
         devices=lambda h: h.measure.devices,
         value=lambda h: h.goodput,
         half_width=lambda h: h.measure.half_width,
@@ -272,7 +272,7 @@ def above_bound(facts: Facts) -> Iterable[Finding]:
     """Goodput that the links do not allow, beyond its interval. One case a class is held against its bound."""
     most: dict[Hashable, Measure] = {}
     for measure in facts.measures:
-        key = (measure.settings, facts.classes.of(measure.dims))
+        key = (measure.settings, facts.classes.of(measure.case))
         if measure.goodput and (key not in most or measure.goodput > (most[key].goodput or 0.0)):
             most[key] = measure
     above = [

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
-from linkgauge.model.shape import json_object
+from linkgauge.model.result import Launch
 from linkgauge.model.transports import TRANSPORTS
 
 _OFF = ("0", "n", "no", "off", "false", "disable", "disabled")
@@ -89,15 +89,14 @@ _TABLE = (
 
 
 def limiting(
-    info: Mapping[str, object], launches: Iterable[Mapping[str, object]], transports: Collection[str]
+    info: Mapping[str, object], launches: Sequence[Launch], transports: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield `NAME=value` and what that limits, of the libraries that a run with these transports used.
 
     Of variables in the run's environment, and of those that all of its launches were given.
     """
-    known = list(launches)
-    used = _libraries(known, transports)
-    given = [json_object(str(launch.get("env") or "")).items() for launch in known]
+    used = _libraries(launches, transports)
+    given = [launch.env.items() for launch in launches]
     common = set.intersection(*map(set, given)) if given else set()
     own = info.get("settings")
     variables = {**(own if isinstance(own, dict) else {}), **dict(common)}
@@ -111,13 +110,12 @@ def limiting(
                 yield f"{name}={value}", row.what
 
 
-def _libraries(launches: Iterable[Mapping[str, object]], transports: Collection[str]) -> set[str]:
+def _libraries(launches: Sequence[Launch], transports: Collection[str]) -> set[str]:
     by_mpi = any(TRANSPORTS[name].by_mpi for name in transports if name in TRANSPORTS)
     found = {name for name in transports if name in (_CCL, _UCX, _OFI)}
     found |= {_UCX} if "nixl" in transports else set()
     if by_mpi:  # which of both an MPI library is on is not stored
-        vendors = {str(json_object(str(launch.get("mpi") or "")).get("vendor") or "") for launch in launches}
-        found |= vendors | {_UCX, _OFI}
+        found |= {launch.mpi_vendor for launch in launches} | {_UCX, _OFI}
     return found
 
 

@@ -232,7 +232,7 @@ def _add_between(
     for device, direction in zip(pair, ("out", "in"), strict=True):
         host = facts.host_of(device)
         known = facts.devices.get(device)
-        nic = facts.wiring.nics.get(known.ordinal) if facts.wiring and known else None
+        nic = facts.wiring.nics.get(known.device_ordinal or 0) if facts.wiring and known else None
         for of in {None, label if label == among else None}:
             if nic:
                 add("nic", (host, nic), direction, index, of)
@@ -343,7 +343,7 @@ def _largest_alike(group: list[Measure]) -> list[Measure]:
 
 def _ordinal(facts: Facts, device: int) -> int:
     known = facts.devices.get(device)
-    return known.ordinal if known else device
+    return known.device_ordinal or 0 if known else device
 
 
 def _told(

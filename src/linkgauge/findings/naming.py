@@ -30,8 +30,8 @@ def case_words(measure: Measure) -> str:
 def labels_of(measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the labels by which a case is known in other tools' files, which take two of equal labels for one."""
     names = ("transport", "variant", "pattern", "source_memory", "target_memory", "cadence", "path", "algorithm")
-    found = [(name, str(measure.dims[name])) for name in names]
-    others = ((name, measure.dims[name]) for name in DIMENSIONS if name not in names)
+    found = [(name, str(getattr(measure.case, name))) for name in names]
+    others = ((name, getattr(measure.case, name)) for name in DIMENSIONS if name not in names)
     found += [(name, str(value)) for name, value in others if value != DEFAULTS[name]]
     found += [("launch", measure.launch_name)]
     found += [("size_bytes", str(measure.size)), ("devices", ",".join(str(d) for d in measure.devices))]

@@ -9,8 +9,8 @@ import numpy as np
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Identity
 from linkgauge.stats.basics import Floats, median
-from linkgauge.store.schema import Identity
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.findings.facts import Facts, Measure
+from linkgauge.model.result import Identity
 from linkgauge.stats.basics import NORMAL_MAD, Floats
-from linkgauge.store.schema import Identity
 from linkgauge.system.remembered import remembered
 
 _LEAST_SCALE = 0.003
@@ -77,7 +77,7 @@ def _grouped(facts: Facts, turns: list[Turn]) -> Timeline:
     groups: dict[object, list[int]] = {}
     for index, turn in enumerate(turns):
         of = turn.measure
-        alike = facts.classes.of(of.dims)
+        alike = facts.classes.of(of.case)
         groups.setdefault((of.settings, of.size, alike), []).append(index)
     logs = np.log(np.array([turn.time_ns for turn in turns]))
     group = np.full(len(turns), -1)

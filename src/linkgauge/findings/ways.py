@@ -11,7 +11,6 @@ from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
-from linkgauge.model.shape import json_object
 from linkgauge.model.transports import over_host
 from linkgauge.system.remembered import remembered
 
@@ -331,9 +330,9 @@ def _settings(facts: Facts, measure: Measure) -> str:
     launches = {identity[1] for identity in measure.identities}
     words: list[str] = []
     for launch in facts.launches:
-        if launch.get("launch") not in launches:
+        if launch.launch not in launches:
             continue
-        for name, value in json_object(launch.get("env")).items():
+        for name, value in launch.env.items():
             if any(word in name for word in ("P2P", "IPC", "TLS", "GDR", "CUDA", "GPU", "SHM")):
                 words.append(f"{name}={value}")
     return ", ".join(dict.fromkeys(words))

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure
-from linkgauge.model.case import DEFAULTS, MECHANISM, Case, held_apart
+from linkgauge.model.case import DEFAULTS, MECHANISM, held_apart
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.quantity import change
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.result import Launch
 from linkgauge.model.runtimes import RUNTIMES
-from linkgauge.model.shape import json_object
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.environment import is_secret
 from linkgauge.plan.library_settings import dialect, library_settings, runtime_settings
@@ -118,11 +118,10 @@ def _tasks(facts: Facts) -> dict[tuple[Any, ...], list[Measure]]:
         kinds.setdefault(kind, []).append(measure)
     tasks: dict[tuple[Any, ...], list[Measure]] = {}
     for kind, measures in kinds.items():
-        named = [(measure, measure.dims) for measure in measures]
-        scopes = {scope_of_case(dims) for _, dims in named}
+        scopes = {scope_of_case(measure.case) for measure in measures}
         scope = scopes.pop() if len(scopes) == 1 else "node"
-        for measure, dims in named:
-            tasks.setdefault((*kind[:-1], facts.classes.of(dims, scope)), []).append(measure)
+        for measure in measures:
+            tasks.setdefault((*kind[:-1], facts.classes.of(measure.case, scope)), []).append(measure)
     return tasks
 
 
@@ -202,18 +201,13 @@ def _task_words(key: tuple[Any, ...], members: Sequence[tuple[int, ...]], noun: 
 
 def _mechanism(facts: Facts, measure: Measure) -> str:
     """Name a mechanism by what a program that follows the advice must do as it did."""
-    library = _library(facts, measure) if measure.transport == "mpi" and not measure.launch_name else ""
+    library = _launch(facts, measure).mpi_name if measure.transport == "mpi" and not measure.launch_name else ""
     return f"{facts.mechanism(measure)} {library}".strip()
 
 
-def _launch(facts: Facts, measure: Measure) -> dict[str, Any]:
+def _launch(facts: Facts, measure: Measure) -> Launch:
     number = measure.identities[0][1]
-    return next((dict(launch) for launch in facts.launches if launch.get("launch") == number), {})
-
-
-def _library(facts: Facts, measure: Measure) -> str:
-    mpi = json_object(_launch(facts, measure).get("mpi"))
-    return str(mpi.get("name") or "")
+    return next((launch for launch in facts.launches if launch.launch == number), Launch())
 
 
 _CALLED = {
@@ -229,11 +223,13 @@ def not_measured(facts: Facts) -> list[tuple[str, str]]:
     absent = dict(facts.info.get("absent_transports") or {})
     found = []
     for transport, name in _CALLED.items():
-        runtime = next((RUNTIMES[device.kind] for device in facts.devices.values() if device.kind in RUNTIMES), None)
+        runtime = next(
+            (RUNTIMES[device.device_kind] for device in facts.devices.values() if device.device_kind in RUNTIMES), None
+        )
         library = TRANSPORTS[transport].nic_library
         if transport in measured or (library and library.runtime and runtime and library.runtime != runtime.name):
             continue
-        skipped = Counter(str(row.get("reason") or "") for row in facts.skipped if row["transport"] == transport)
+        skipped = Counter(row.reason for row in facts.skipped if row.transport == transport)
         why = absent.get(transport) or next((reason for reason, _ in skipped.most_common(1)), "")
         word = runtime.ccl if transport == "ccl" and runtime and runtime.ccl else name
         asked = facts.shown(transport) if transport == "ccl" else transport
@@ -301,14 +297,9 @@ def _advice(facts: Facts, part: Sequence[tuple[int, list[_Pooled], set[str]]]) -
 def _exports(facts: Facts, measure: Measure) -> tuple[tuple[str, str], ...]:
     """Return the variables that make a library do what was measured: its memory's, the launch's, path and algorithm."""
     launch = _launch(facts, measure)
-    env = json_object(launch.get("env")) if TRANSPORTS[measure.transport].library else {}
+    env = launch.env if TRANSPORTS[measure.transport].library else {}
     asked = [(name, value) for name, value in env.items() if not is_secret(name)]  # of those the value is not known
-    record = facts.records().get(measure.case_key)
-    if record is None:
-        return tuple(asked)
-    mpi = json_object(launch.get("mpi"))
-    words = dialect(str(mpi.get("vendor") or ""), str(mpi.get("abi") or ""))
-    case = Case.from_dimensions(dict(record))
-    settings, _ = library_settings(case, words)
-    kind = next((str(rank["device_kind"]) for rank in launch.get("ranks") or ()), "host")
-    return tuple(dict([*runtime_settings(case, kind, words), *asked, *settings]).items())
+    words = dialect(launch.mpi_vendor, str(launch.mpi.get("abi") or ""))
+    settings, _ = library_settings(measure.case, words)
+    kind = next((rank.device_kind for rank in launch.ranks), "host")
+    return tuple(dict([*runtime_settings(measure.case, kind, words), *asked, *settings]).items())

@@ -22,7 +22,6 @@ from linkgauge.judge.left_out import left_out_keys
 from linkgauge.judge.siblings import CORES_SLOWER
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
-from linkgauge.model.case import Case
 from linkgauge.model.quantity import change
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, numeral, one_of, read_json, table, text, whole
 from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
@@ -162,7 +161,7 @@ def check_baseline(
         else:
             unknown += 1
     verdicts = _judged(subject, baseline, known, level, margin)
-    left_out = left_out_keys(subject.facts.records().values())
+    left_out = left_out_keys(subject.facts.rows)
     spared = sum(key not in known and key[0] in left_out for key in baseline.cases)
     if spared:
         notes.append(
@@ -260,9 +259,6 @@ def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Cal
         return [], lambda measure: measure.case_key
 
     def renamed(measure: Measure) -> str:
-        record = subject.facts.records().get(measure.case_key)
-        if record is None:
-            return measure.case_key
-        return Case.from_dimensions(dict(record)).on_devices(lambda device: mapping.get(device, device)).case_key
+        return measure.case.on_devices(lambda device: mapping.get(device, device)).case_key
 
     return notes, renamed

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from linkgauge.apps.catalog import label
 from linkgauge.judge.left_out import left_out_keys
+from linkgauge.model.case import Case
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
+from linkgauge.model.result import HEADLINE, Result
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import (
     LEAST_REPEATS,
@@ -23,6 +25,7 @@ from linkgauge.stats.compare import (
 )
 from linkgauge.stats.launches import device_noun, shown_transports
 from linkgauge.stats.match import Matched, Repeats, match_runs, repeats_of
+from linkgauge.store.schema import identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -32,12 +35,12 @@ Dependence = Literal["positive", "any"]
 
 @dataclasses.dataclass(frozen=True)
 class CaseShift:
-    """One case of both runs. `case_key` is the second run's."""
+    """One case of both runs. Its key and its row are the second run's."""
 
     case_key: str
     launch_key: str
     words: str
-    dimensions: Mapping[str, Any]
+    row: Result
     comparison: Comparison
     bootstrap: Shift | None = None
 
@@ -70,6 +73,21 @@ class RunComparison:
         """Return how many cases have this verdict."""
         return sum(case.comparison.verdict == verdict for case in self.cases)
 
+    def plain(self, second: Run) -> dict[str, Any]:
+        """Return it as JSON values, with the row of each case as the second run's summary has it."""
+        from linkgauge.stats.summary import summarize
+
+        rows = {identity_of(row): row for row in summarize(second).to_pylist() if row["lane"] == HEADLINE}
+        cases = []
+        for one in self.cases:
+            bootstrap = None if one.bootstrap is None else dataclasses.asdict(one.bootstrap)
+            cases.append(
+                {"case_key": one.case_key, "launch_key": one.launch_key, "words": one.words,
+                 "dimensions": rows[one.row.identity], "comparison": dataclasses.asdict(one.comparison),
+                 "bootstrap": bootstrap}
+            )  # fmt: skip
+        return dataclasses.asdict(dataclasses.replace(self, cases=())) | {"cases": cases}
+
 
 def compare_runs(
     first: Run,
@@ -80,9 +98,9 @@ def compare_runs(
     bootstrap: bool = False,
 ) -> RunComparison:
     """Compare the second run with the first. Shifts are of times: +0.03 is 3 % slower than the first."""
-    matched = match_runs(_repeats(first), _repeats(second), first.launches.to_pylist(), second.launches.to_pylist())
+    matched = match_runs(_repeats(first), _repeats(second), first.launched, second.launched)
     keys = list(matched.pairs)
-    launches = second.launches.to_pylist()
+    launches = second.launched
     shown, noun = shown_transports(launches), device_noun(launches)
     sides = [[matched.pairs[key][side].median_ns for key in keys] for side in (0, 1)]
     compared = compare_repeats(
@@ -90,14 +108,13 @@ def compare_runs(
     )
     resampled = _bootstraps(first, second, matched, keys) if bootstrap else {}
     cases = tuple(
-        CaseShift(key[0], key[1], words_of(matched.pairs[key][1].dimensions, shown), matched.pairs[key][1].dimensions,
-                  comparison,
+        CaseShift(*key, words_of(matched.pairs[key][1].row.case, shown), matched.pairs[key][1].row, comparison,
                   resampled.get(key))
         for key, comparison in zip(keys, compared, strict=True)
     )  # fmt: skip
     failed = tuple(
         (
-            words_of(b.dimensions, shown),
+            words_of(b.row.case, shown),
             f"{', '.join(sorted(set(b.failures)))} in the second run, measured in the first",
         )
         for a, b in matched.pairs.values()
@@ -120,17 +137,9 @@ def _within_launches(first: Run, second: Run) -> float | None:
     """
     widths: list[dict[str, float]] = []
     for run in (first, second):
-        rows = (row for group in counted(run, _INTERVALS).measured for row in group)
-        widths.append({row["case_key"]: (row["interval_high_ns"] - row["interval_low_ns"]) / 2 / row["median_ns"]
-                       for row in rows if row["median_ns"]})  # fmt: skip
+        widths.append({row.case_key: row.half_width for group in counted(run).measured for row in group})
     both = [math.hypot(widths[0][key], widths[1][key]) for key in widths[0].keys() & widths[1].keys()]
     return float(np.median(both)) if both else None
-
-
-_INTERVALS = (
-    "case_key", "launch", "repeat", "attempt", "planned_launch", "lane", "launch_key", "status", "median_ns",
-    "interval_low_ns", "interval_high_ns",
-)  # fmt: skip
 
 
 def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
@@ -140,7 +149,7 @@ def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
         ("first", "second", matched.only_first, second),
         ("second", "first", matched.only_second, first),
     ):
-        spared = {case_key for case_key, _ in only} & left_out_keys(run.cases.to_pylist())
+        spared = {case_key for case_key, _ in only} & left_out_keys(run.rows())
         if spared:
             notes.append(
                 f"{len(spared)} cases of the {name} run have no partner, since curves of the {other} ended before or "
@@ -150,9 +159,9 @@ def _left_out_notes(first: Run, second: Run, matched: Matched) -> list[str]:
 
 
 def _repeats(run: Run) -> dict[tuple[str, str], Repeats]:
-    from linkgauge.stats.summary import summarize
+    from linkgauge.stats.summary import results_of
 
-    return repeats_of(summarize(run).to_pylist())
+    return repeats_of(results_of(run))
 
 
 def _pools(
@@ -165,19 +174,19 @@ def _pools(
     shown: Mapping[str, str],
     noun: str,
 ) -> tuple[PoolShift, ...]:
-    kinds: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
-        "run": lambda d: ["all cases"],
-        "transport": lambda d: [shown.get(d["transport"], d["transport"])],
-        "device": lambda d: [f"{noun} {device}" for device in sorted(set(d["devices"]))],
-        "pair": lambda d: (
-            ["pair " + "-".join(map(str, sorted(set(d["devices"]))))] if len(set(d["devices"])) == 2 else []
+    kinds: dict[str, Callable[[Case], list[str]]] = {
+        "run": lambda case: ["all cases"],
+        "transport": lambda case: [shown.get(case.transport, case.transport)],
+        "device": lambda case: [f"{noun} {device}" for device in sorted(set(case.devices))],
+        "pair": lambda case: (
+            ["pair " + "-".join(map(str, sorted(set(case.devices))))] if len(set(case.devices)) == 2 else []
         ),
     }
     result: list[PoolShift] = []
     for kind, names_of in kinds.items():
         members: dict[str, list[int]] = {}
         for index, key in enumerate(keys):
-            for name in names_of(matched.pairs[key][1].dimensions):
+            for name in names_of(matched.pairs[key][1].row.case):
                 members.setdefault(name, []).append(index)
         if not members or (kind != "run" and len(members) < 2):
             continue
@@ -191,15 +200,14 @@ def _bootstraps(
     first: Run, second: Run, matched: Matched, keys: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], Shift]:
     """Return the hierarchical bootstrap's shift of each case that both sides repeated, from the headline series."""
-    from linkgauge.model.patterns import pattern
     from linkgauge.stats.series import headline, one_node, run_blocks
 
     held: list[dict[tuple[str, str], list[np.ndarray[Any, Any]]]] = [{}, {}]
     for side, run in enumerate((first, second)):
         nodes = one_node(run)
-        # The keys of the first run are those before devices were matched; its dimensions tell the case of the second.
+        # The keys of the first run are those before devices were matched; its case is that of the second.
         own = {
-            (matched.pairs[key][side].dimensions["case_key"], *identity): key
+            (matched.pairs[key][side].row.case_key, *identity): key
             for key in keys
             for identity in matched.pairs[key][side].identities
         }
@@ -207,16 +215,10 @@ def _bootstraps(
             key = own.get(identity)
             if key is None:
                 continue
-            dimensions = matched.pairs[key][side].dimensions
+            case = matched.pairs[key][side].row.case
             measured = block.only(block.measured)
-            series, _ = headline(
-                measured,
-                pattern(dimensions["pattern"]),
-                dimensions["ranks"],
-                dimensions["root"],
-                nodes.get(identity[1], True),
-                dimensions["groups"],
-            )
+            one_node_only = nodes.get(identity[1], True)
+            series, _ = headline(measured, PATTERNS[case.pattern], case.ranks, case.root, one_node_only, case.groups)
             if series.size:
                 held[side].setdefault(key, []).append(series)
     return {
@@ -226,22 +228,21 @@ def _bootstraps(
     }
 
 
-def words_of(dimensions: Mapping[str, Any], shown: Mapping[str, str]) -> str:
-    """Return what a user calls a case, from its dimensions; `shown` is what its run's transports are called."""
-    devices = list(dimensions["devices"])
+def words_of(case: Case, shown: Mapping[str, str]) -> str:
+    """Return what a user calls a case; `shown` is what its run's transports are called."""
+    devices = case.devices
     where = "-".join(map(str, devices)) if len(devices) <= 8 else f"{devices[0]}..{devices[-1]}"
     named = ("path", "algorithm", "service_class", "gpudirect")
-    settings = [f"{name} {dimensions[name]}" for name in named if dimensions.get(name)]
-    memories = [dimensions.get(name) or "device" for name in ("source_memory", "target_memory")]
-    app = dimensions.get("app")
+    settings = [f"{name} {value}" for name in named if (value := getattr(case, name))]
+    memories = (case.source_memory, case.target_memory)
     words = [
-        shown.get(dimensions["transport"], dimensions["transport"]),
-        dimensions.get("variant") or "",
-        label(str(app)) if app else dimensions["pattern"],
+        shown.get(case.transport, case.transport),
+        case.variant,
+        case.app.label if case.app else case.pattern,
         *settings,
-        "" if memories == ["device", "device"] else f"{' to '.join(dict.fromkeys(memories))} memory",
-        "" if app else size_text(int(dimensions["size"])),
+        "" if memories == ("device", "device") else f"{' to '.join(dict.fromkeys(memories))} memory",
+        "" if case.app else size_text(case.size),
         where,
-        f"beside {dimensions['background']}" if dimensions.get("background") else "",
+        f"beside {case.background}" if case.background else "",
     ]
     return " ".join(word for word in words if word)

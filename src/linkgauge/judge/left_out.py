@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, restated_size
-from linkgauge.model.shape import json_object
+from linkgauge.model.result import Row
 
 
-def left_out_keys(records: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Case keys that a run of these rows has left out on purpose; rows as `Run.cases` holds them.
+def left_out_keys(rows: Sequence[Row]) -> set[str]:
+    """Case keys that a run of these rows has left out on purpose.
 
     Of a case that was measured where its curve is full, those at all other sizes of the curve.
     """
-    rows = [(record, json_object(record.get("evidence"))) for record in records]
     sizes: dict[str, set[int]] = defaultdict(set)
-    for record, evidence in rows:
+    for row in rows:
         for name, key in (("curve", "id"), ("left_out", "curve")):
-            if curve := evidence.get(name, {}).get(key):
-                sizes[curve].add(int(record["size_asked"]))
-    keys = {str(record["case_key"]) for record, evidence in rows if "left_out" in evidence}
-    for record, evidence in rows:
-        if "at_full" in evidence:
-            case = Case.from_dimensions(dict(record))
-            keys |= {_at_size(case, size).case_key for size in sizes[evidence["at_full"]] - {case.size_asked}}
+            if curve := row.evidence.get(name, {}).get(key):
+                sizes[curve].add(row.case.size_asked)
+    keys = {row.case_key for row in rows if "left_out" in row.evidence}
+    for row in rows:
+        if "at_full" in row.evidence:
+            others = sizes[row.evidence["at_full"]] - {row.case.size_asked}
+            keys |= {_at_size(row.case, size).case_key for size in others}
     return keys
 
 

@@ -76,9 +76,8 @@ def class_standings(facts: Facts) -> list[ClassStanding]:
     for measure in facts.measures:
         if not _judged(measure):
             continue
-        dims = measure.dims
-        scope = "" if facts.are_cores(measure.devices) else scope_of_case(dims)
-        alike = (scope, facts.classes.of(dims))
+        scope = "" if facts.are_cores(measure.devices) else scope_of_case(measure.case)
+        alike = (scope, facts.classes.of(measure.case))
         cases.setdefault(alike, {}).setdefault((measure.settings, measure.size), {})[measure.devices] = measure
     result = []
     for of_class in cases.values():
@@ -238,10 +237,9 @@ def check_limits(subject: Subject) -> list[Verdict]:
         # One pair fills its own NICs at most, and what bounds it between nodes is all of a node's.
         wanted = measure.pattern in _WAYS and single and measure.case.via < 0 and facts.on_one_node(measure)
         if wanted and measure.size >= _FULL_SIZE and measure.goodput:
-            dims = measure.dims
-            if measure.ranks == 2 and scope_of_case(dims) == "host":
+            if measure.ranks == 2 and scope_of_case(measure.case) == "host":
                 continue  # staging is never the best way where a direct one exists, and has no better where none does
-            ways.setdefault((measure.pattern, facts.classes.of(dims)), []).append(measure)
+            ways.setdefault((measure.pattern, facts.classes.of(measure.case)), []).append(measure)
     verdicts = []
     for measures in ways.values():
         size = max(m.size for m in measures)

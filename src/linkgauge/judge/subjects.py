@@ -31,7 +31,7 @@ class Subject:
     @property
     def uuids(self) -> dict[int, str]:
         """UUIDs by device, where they are known."""
-        return {number: device.uuid for number, device in self.facts.devices.items() if device.uuid}
+        return {number: device.device_uuid for number, device in self.facts.devices.items() if device.device_uuid}
 
     def verdict(
         self, outcome: Outcome, what: str, reason: str, source: str, measure: Measure | None = None, **more: Any
@@ -77,5 +77,5 @@ def _measured(run: Run) -> tuple[object, ...]:
     """What only a run and its copies have: its id, of an older run when and by which processes; empty: not known."""
     if run.info.get("id"):
         return ("id", run.info["id"])
-    pids = tuple((rank["host"], rank["pid"]) for row in run.launches.to_pylist() for rank in row["ranks"] or [])
+    pids = tuple((rank.host, rank.pid) for launch in run.launched for rank in launch.ranks)
     return (run.info["start"], *pids) if run.info.get("start") and any(pid for _, pid in pids) else ()

@@ -435,7 +435,7 @@ class Case:
         )
 
     @classmethod
-    def from_dimensions(cls, dimensions: dict[str, Any]) -> Case:
+    def from_dimensions(cls, dimensions: Mapping[str, Any]) -> Case:
         """The case of a `dimensions()` result, as cases.parquet and the journal hold it. Unknown keys are ignored."""
         values = {name: dimensions[name] for name in _NAMES if name in dimensions}
         for name, kind in WORDED.items():
@@ -534,6 +534,6 @@ def held_apart(*compared: str | Part) -> tuple[str, ...]:
     return tuple(name for name in names if name not in apart)
 
 
-def values_of(row: Mapping[str, Any], names: Iterable[str]) -> tuple[Any, ...]:
-    """The row's values by which it is grouped, lists as tuples."""
-    return tuple(tuple(row[name]) if isinstance(row[name], list) else row[name] for name in names)
+def values_of(case: Case, names: Iterable[str]) -> tuple[Any, ...]:
+    """The case's values of some dimensions: what cases are grouped by."""
+    return tuple(getattr(case, name) for name in names)

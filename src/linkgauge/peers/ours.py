@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.shape import json_object
 from linkgauge.peers.catalog import TWO_ENDED, Counts
 from linkgauge.peers.launch import our_nic, run_logged, why_other_nic
 from linkgauge.peers.request import Request, Row
@@ -23,7 +23,7 @@ from linkgauge.run.machine.processes import MARK
 from linkgauge.stats.checked import checked_words, operations_checked
 
 if TYPE_CHECKING:
-    from linkgauge.store.run import Row as StoredRow
+    from linkgauge.model.result import Row as StoredRow
     from linkgauge.store.run import Run
 
 Samples = dict[str, Any]  # columns rank, lane, ns, iterations of phase `sample`, as numpy arrays of one length
@@ -105,7 +105,7 @@ def measure_ours(request: Request, rows: Sequence[Row], number: int) -> tuple[Fi
     figures: Figures = {}
     reasons: Reasons = {row.key: failure or "the plan has no such case" for row in rows}
     for measured in run.rows():
-        for row in _rows_of(rows, measured.record):
+        for row in _rows_of(rows, measured.case):
             if measured.status == "ok":
                 figures[row.key] = _estimate(run, measured, row)
                 reasons.pop(row.key, None)
@@ -133,7 +133,7 @@ def _other_library(request: Request, run: Run) -> str:
 
     transport = str(request.rows[0].test.case["transport"])
     ours = our_nic(transport, resolve(request.mpi))
-    loaded = (json_object(text).get(f"{transport} file") for text in run.launches["versions"].to_pylist())
+    loaded = (launch.versions.get(f"{transport} file") for launch in run.launched)
     return next((reason for file in loaded if (reason := why_other_nic(ours, str(file or "")))), "")
 
 
@@ -155,16 +155,16 @@ def _binding(request: Request) -> str:
     return ":".join(map(str, cores[: request.ranks]))
 
 
-def _rows_of(rows: Sequence[Row], record: dict[str, object]) -> Iterator[Row]:
+def _rows_of(rows: Sequence[Row], case: Case) -> Iterator[Row]:
     """The rows that a case of ours is measured for: two where the peer has two names for one measurement."""
-    memory = (record["source_memory"], record["target_memory"])
+    memory = (case.source_memory, case.target_memory)
     for row in rows:
         wanted = {"variant": "", **row.test.case_of(row.ranks)}
         if (
-            record["size_asked"] == row.size
-            and record["ranks"] == row.ranks
+            case.size_asked == row.size
+            and case.ranks == row.ranks
             and (memory == row.memory or not row.test.takes_memory)
-            and all(record[name] == value for name, value in wanted.items() if name != "batch")
+            and all(getattr(case, name) == value for name, value in wanted.items() if name != "batch")
         ):
             yield row
 

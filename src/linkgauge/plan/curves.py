@@ -16,7 +16,6 @@ from typing import Any
 
 from linkgauge.model.case import LATER_DIMENSIONS, Case, held_apart
 from linkgauge.model.quantity import format_duration, format_size, percent
-from linkgauge.model.shape import json_object
 
 FULL = -1
 """In place of a table's size: the one at which the curve of the same pattern, mechanism and settings is full."""
@@ -82,9 +81,9 @@ class LeftOut:
         return {"left_out": {"why": self.why, **self.facts}}
 
 
-def left_out_of(evidence: str | None) -> str:
-    """Why a stored row was left out: full, time or memory; empty where it was not. `evidence` is the column's text."""
-    why: str = json_object(evidence).get("left_out", {}).get("why", "")
+def left_out_of(evidence: Mapping[str, Any]) -> str:
+    """Why a stored row was left out: full, time or memory; empty where it was not."""
+    why: str = evidence.get("left_out", {}).get("why", "")
     return why
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from linkgauge.errors import UsageError
+from linkgauge.model.result import Measured
 from linkgauge.simulate.answer import answers, laid_out
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.placement import Placement
@@ -32,24 +33,19 @@ def calibrate(run: Run, fabric: Fabric, request: Request) -> Calibration:
     UsageError where the run holds none, or where it is faster than the description allows.
     """
     from linkgauge.stats.launches import Places
-    from linkgauge.stats.summary import summarize
+    from linkgauge.stats.summary import results_of
 
-    places = Places(run.launches.to_pylist())
-    found: list[tuple[int, int, float, dict[str, Any]]] = []
-    for row in summarize(run).to_pylist():
-        goodput = row["goodput_bytes_per_s"]
-        if (
-            row["pattern"] != request.pattern
-            or row["lane"] != -1
-            or not goodput
-            or row["distribution"]
-            or row["size"] < 1
-        ):
+    places = Places(run.launched)
+    found: list[tuple[int, int, float, Measured]] = []
+    for row in results_of(run):
+        if row.pattern != request.pattern or row.case.distribution or row.size < 1 or not row.is_headline:
+            continue
+        if not isinstance(row, Measured) or not (goodput := row.goodput_bytes_per_s):
             continue
         hosts = [host for host, _ in places.of_row(row)]
         counts = {host: hosts.count(host) for host in hosts}
         if 2 <= len(counts) <= MOST_NODES and len(set(counts.values())) == 1 and hosts.count(hosts[0]) <= fabric.gpus:
-            found.append((len(counts), row["size"], goodput, row))
+            found.append((len(counts), row.size, goodput, row))
     if not found:
         raise UsageError(
             f"{run.path}: has no case of {request.pattern} on 2 to {MOST_NODES} nodes with as many GPUs of each: "
@@ -62,7 +58,7 @@ def calibrate(run: Run, fabric: Fabric, request: Request) -> Calibration:
     allowed = answers(layout, dataclasses.replace(request, size=size, distribution=""), [rule])[0].goodput
     factor = goodput / allowed
     words = (
-        f"{row['transport']} {request.pattern} of {size} B on {nodes} nodes of {ranks // nodes} GPUs in {run.path.name}"
+        f"{row.transport} {request.pattern} of {size} B on {nodes} nodes of {ranks // nodes} GPUs in {run.path.name}"
     )
     if factor > 1.02:
         raise UsageError(

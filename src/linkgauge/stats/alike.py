@@ -1,9 +1,9 @@
 """Alike things as one thing: the cases of one class of devices as one row with its range, and who stands out of it.
 
-    classes = CaseClasses(system, launches)              # of a run: its system (or None), its launches' rows
-    rows = class_rows(cases, key=lambda c: (task of c, classes.of(dimensions of c)),
-                      devices=lambda c: c["devices"], value=lambda c: c["goodput_bytes_per_s"],
-                      half_width=lambda c: ...)
+    classes = CaseClasses(system, launches)              # of a run: its system (or None), its launches
+    rows = class_rows(results, key=lambda one: (task of one, classes.of(one.case)),
+                      devices=lambda one: one.devices, value=lambda one: one.goodput_bytes_per_s,
+                      half_width=lambda one: one.half_width)
     for row in rows:
         row.name, row.low, row.high, row.middle          # "device 0 to 3", 53.6e9, 54.0e9, 53.8e9
         row.odd                                          # members that differ beyond the noise, the farthest first
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from linkgauge.model.case import NAMING_DEVICES, NAMING_NODES
+from linkgauge.model.case import NAMING_DEVICES, NAMING_NODES, Case
 from linkgauge.model.place import Place
+from linkgauge.model.result import Launch
 from linkgauge.model.transports import TRANSPORTS, over_host
 from linkgauge.stats.basics import NORMAL_MAD, median
 from linkgauge.stats.launches import launch_devices
@@ -41,35 +42,32 @@ T = TypeVar("T")
 class CaseClasses:
     """Which cases of a run are alike by where they run: a key that equal cases share."""
 
-    def __init__(self, system: System | None, launches: Sequence[Mapping[str, Any]]) -> None:
-        """Take a run's system, None where it stored none, and the rows of its launches."""
+    def __init__(self, system: System | None, launches: Sequence[Launch]) -> None:
+        """Take a run's system, None where it stored none, and its launches."""
         self._classes = None if system is None else Classes(system)
         self._known = frozenset() if system is None else frozenset(system.names_by_ordinal)
         self._hosts = {node.numa: node.name for node in system.hosts if node.numa is not None} if system else {}
         self._places: dict[int, Place] = {}
         self._memory_nodes: dict[int, Hashable] = {}
         for number, rank in launch_devices(launches).items():
-            self._places[number] = Place(str(rank.get("host") or ""), int(rank["device_ordinal"]))
-            self._memory_nodes[number] = rank.get("memory_node")
+            self._places[number] = Place(rank.host, rank.device_ordinal or 0)
+            self._memory_nodes[number] = rank.memory_node
         self._held: dict[Hashable, Hashable] = {}
 
-    def of(self, dims: Mapping[str, Any], scope: Scope | None = None) -> Hashable:
-        """Return the class of a case. `dims` are its dimensions by name, `devices` among them.
-
-        `scope` is that of `scope_of_case` unless one is given.
-        """
-        devices = tuple(dims["devices"])
-        more = tuple(dims.get(name, -1) for name in NAMING_DEVICES)
-        nodes = tuple(dims.get(name, -1) for name in NAMING_NODES)
-        scope = scope_of_case(dims) if scope is None else scope
+    def of(self, case: Case, scope: Scope | None = None) -> Hashable:
+        """Return the class of a case. `scope` is that of `scope_of_case` unless one is given."""
+        devices = case.devices
+        more = tuple(getattr(case, name) for name in NAMING_DEVICES)
+        nodes = tuple(getattr(case, name) for name in NAMING_NODES)
+        scope = scope_of_case(case) if scope is None else scope
         key = (devices, more, nodes, scope)
         if key not in self._held:
-            members = (*devices, *(device for device in more if device is not None and device >= 0))
-            given = tuple(device is not None and device >= 0 for device in more)
+            members = (*devices, *(device for device in more if device >= 0))
+            given = tuple(device >= 0 for device in more)
             self._held[key] = (given, *self._of(members, nodes, scope))
         return self._held[key]
 
-    def _of(self, members: Sequence[int], nodes: Sequence[int | None], scope: Scope | None) -> tuple[Hashable, ...]:
+    def _of(self, members: Sequence[int], nodes: Sequence[int], scope: Scope | None) -> tuple[Hashable, ...]:
         """Nodes of a cluster are taken as alike; on each of them the members there are of a class together."""
         hosts: dict[str, list[int]] = {}
         pattern = []
@@ -77,7 +75,7 @@ class CaseClasses:
             host, ordinal = self._places.get(member, Place("", member))
             hosts.setdefault(host, []).append(ordinal)
             pattern.append(list(hosts).index(host))
-        ends = [self._hosts.get(node, "") for node in nodes if node is not None and node >= 0]
+        ends = [self._hosts.get(node, "") for node in nodes if node >= 0]
         found: list[Hashable] = [tuple(pattern)]
         for ordinals in hosts.values():
             if self._classes is not None and self._known.issuperset(ordinals):
@@ -93,17 +91,16 @@ class CaseClasses:
         return tuple((order.index(ordinal), by_ordinal.get(ordinal)) for ordinal in ordinals)
 
 
-def scope_of_case(dims: Mapping[str, Any]) -> Scope | None:
+def scope_of_case(case: Case) -> Scope | None:
     """Return which part of a system's graph a case's way may use; None: what joins its devices (`Classes.of`)."""
-    pattern = str(dims["pattern"])
-    memory = {dims.get("source_memory", "device"), dims.get("target_memory", "device")}
-    if pattern.startswith(("host_", "device_to_host", "cpu_")) or memory != {"device"}:
+    memory = {case.source_memory, case.target_memory}
+    if case.pattern.startswith(("host_", "device_to_host", "cpu_")) or memory != {"device"}:
         return "host"
-    if over_host(str(dims.get("transport", "")), str(dims.get("path") or "")):
+    if over_host(case.transport, case.path):
         return "host"
-    if len(set(dims["devices"])) == 1:
+    if len(set(case.devices)) == 1:
         return "device"
-    traits = TRANSPORTS.get(str(dims.get("transport", "")))
+    traits = TRANSPORTS.get(case.transport)
     return "node" if traits is not None and traits.own_way else None
 
 

@@ -15,13 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.case import Case
-from linkgauge.model.shape import json_object
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.model.worded import ServiceClass
 from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
 from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT
 from linkgauge.stats.crossing import NETWORK, Crossing
-from linkgauge.store.schema import identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -113,10 +111,9 @@ def _by_registrations(on: bool, registered: Sequence[Registered]) -> Effect:
 def registrations_of(run: Run) -> dict[tuple[Any, ...], list[Registered]]:
     """GPU memory registered with cards around each case that was looked at, a node each, by row identity."""
     found: dict[tuple[Any, ...], dict[int, dict[tuple[str, str], int]]] = {}
-    for row in run.observations.to_pylist():
-        if row["subject"] == SUBJECT:
-            looks = found.setdefault(identity_of(row), {}).setdefault(row["rank"], {})
-            looks[row["moment"], row["name"]] = int(row["value"])
+    for one in run.observed_of(SUBJECT):
+        looks = found.setdefault(one.identity, {}).setdefault(one.rank, {})
+        looks[one.moment, one.name] = int(one.value)
     return {
         identity: [(looks["after", REGISTERED] - looks["before", REGISTERED], looks["before", HELD])
                    for looks in ranks.values() if len(looks) == 4]
@@ -130,8 +127,8 @@ def effects(run: Run) -> Iterator[tuple[str, Effect]]:
     cards = any((node.get("network") or {}).get("rdma") for node in run.info.get("nodes") or ())
     for row in run.rows():
         if row.status == "ok" and row.case.gpudirect:
-            chosen = json_object(row.record["evidence"]).get("chosen") or {}
+            chosen = row.evidence.get("chosen") or {}
             registered = registrations_of(run) if registered is None else registered
-            effect = gpudirect_effect(row.case, chosen, cards, registered.get(identity_of(row.record), ()))
+            effect = gpudirect_effect(row.case, chosen, cards, registered.get(row.identity, ()))
             if effect is not None:
                 yield row.case.gpudirect, effect

@@ -8,63 +8,58 @@ are one measurement (docs/definitions.md, Cases, launches, ranks).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeVar
 
-from linkgauge.stats.series import HEADLINE
+from linkgauge.model.result import Measured, Result, Row
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-Row = TypeVar("Row", bound=Mapping[str, Any])
+AnyRow = TypeVar("AnyRow", bound=Row)
 
 
-def last_attempts(rows: Iterable[Row]) -> list[Row]:
+def last_attempts(rows: Iterable[AnyRow]) -> list[AnyRow]:
     """Return the rows, in their order, that no later attempt at the same measurement replaces.
 
-    A row has case_key, planned_launch, repeat, attempt and status; those without a status are left out.
+    Those without a status are left out.
     """
-    ended = [row for row in rows if row["status"] is not None]
+    ended = [row for row in rows if row.status is not None]
     last: dict[tuple[str, int, int], int] = {}
     for row in ended:
-        last[_tried(row)] = max(last.get(_tried(row), 0), row["attempt"])
-    return [row for row in ended if row["attempt"] == last[_tried(row)]]
+        last[_tried(row)] = max(last.get(_tried(row), 0), row.attempt)
+    return [row for row in ended if row.attempt == last[_tried(row)]]
 
 
-def _tried(row: Mapping[str, Any]) -> tuple[str, int, int]:
-    return row["case_key"], row["planned_launch"], row["repeat"]
+def _tried(row: Row) -> tuple[str, int, int]:
+    return row.case_key, row.planned_launch, row.repeat
 
 
-class Counted(Generic[Row]):
-    """The rows of a summary that count, sorted out: what every table, finding and comparison starts from.
+class Counted:
+    """The results of a run that count, sorted out: what every table, finding and comparison starts from.
 
-    `rows`: all of them, in their order. `measured`: the headlines with a median, of each measurement its repeats
+    `rows`: all of them, in their order. `measured`: the headlines with figures, of each measurement its repeats
     together. `lanes`: the same of single lanes. `others`: headlines of cases that did not end well, repeats apart.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        """Take summary rows; one without a `lane` is a headline."""
+    def __init__(self, rows: Iterable[Result]) -> None:
+        """Sort out some results."""
         self.rows = last_attempts(rows)
-        good = [row for row in self.rows if row["status"] == "ok"]
-        self.measured = _repeats(row for row in good if _is_headline(row) and row["median_ns"] is not None)
-        self.lanes = _repeats(row for row in good if not _is_headline(row))
-        self.others = [row for row in self.rows if row["status"] != "ok" and _is_headline(row)]
+        good = [row for row in self.rows if row.status == "ok" and isinstance(row, Measured)]
+        self.measured = _repeats(row for row in good if row.is_headline)
+        self.lanes = _repeats(row for row in good if not row.is_headline)
+        self.others = [row for row in self.rows if row.status != "ok" and row.is_headline]
 
 
-def counted(run: Run, columns: Iterable[str] | None = None) -> Counted[dict[str, Any]]:
-    """Return the rows of a run's summary that count, with the named columns (all by default)."""
-    from linkgauge.stats.summary import summarize
+def counted(run: Run) -> Counted:
+    """Return the results of a run that count."""
+    from linkgauge.stats.summary import results_of
 
-    table = summarize(run)
-    return Counted((table if columns is None else table.select(list(columns))).to_pylist())
-
-
-def _is_headline(row: Mapping[str, Any]) -> bool:
-    return bool(row.get("lane", HEADLINE) == HEADLINE)
+    return Counted(results_of(run))
 
 
-def _repeats(rows: Iterable[Row]) -> list[list[Row]]:
-    found: dict[tuple[str, str, int], list[Row]] = {}
+def _repeats(rows: Iterable[Measured]) -> list[list[Measured]]:
+    found: dict[tuple[str, str, int], list[Measured]] = {}
     for row in rows:
-        found.setdefault((row["case_key"], row["launch_key"] or "", row.get("lane", HEADLINE)), []).append(row)
+        found.setdefault((row.case_key, row.launch_key, row.lane), []).append(row)
     return list(found.values())

@@ -28,11 +28,10 @@ def operations_checked(run: Run) -> Counter[str]:
 
     Cases from before they were counted are left out.
     """
-    names = ("status", "operations_checked", "operations_total")
     found: Counter[str] = Counter()
-    for status, checked, total in zip(*(run.cases[name].to_pylist() for name in names), strict=True):
-        if status == "ok" and checked is not None:
-            found.update(checked=checked, all=total or 0)
+    for row in run.rows():
+        if row.status == "ok" and row.operations_checked is not None:
+            found.update(checked=row.operations_checked, all=row.operations_total or 0)
     return found
 
 

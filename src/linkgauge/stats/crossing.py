@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.worded import ServiceClass
 from linkgauge.run.rank.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT
 from linkgauge.stats.launches import Places, nodes_of
-from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -99,24 +101,21 @@ def _of_group(case: Case, nodes: Sequence[str]) -> int:
 
 def crossings(run: Run) -> dict[Identity, Crossing]:
     """The crossings of a run's cases between nodes that ended well and whose cards were read, by row identity."""
-    names = ["case_key", "launch", "repeat", "attempt", "rank", "subject", "moment", "name", "value"]
-    places = Places(run.launches.to_pylist())
+    places = Places(run.launched)
     if len(places.hosts) < 2:
         return {}
-    return crossings_of(run.cases.to_pylist(), run.observations.select(names).to_pylist(), places)
+    return crossings_of(run.rows(), run.observed(lambda table: pc.starts_with(table["subject"], NIC)), places)
 
 
-def crossings_of(
-    cases: Iterable[Mapping[str, Any]], observations: Iterable[Mapping[str, Any]], places: Places
-) -> dict[Identity, Crossing]:
+def crossings_of(cases: Iterable[Row], observations: Iterable[Observation], places: Places) -> dict[Identity, Crossing]:
     """The crossings from the rows of cases and of their observations."""
     counted = _counted(observations)
     found: dict[Identity, Crossing] = {}
     for row in cases:
-        identity = identity_of(row)
+        identity = row.identity
         moved, by_priority = counted.get(identity, ({}, {}))
         there = places.of_row(row)
-        if not moved or row["status"] not in ("ok", "timeout") or len(nodes_of(there)) < 2:
+        if not moved or row.status not in ("ok", "timeout") or len(nodes_of(there)) < 2:
             continue
         nodes = [place.node for place in there]
         cards: dict[str, dict[str, tuple[int, int]]] = {}
@@ -124,21 +123,21 @@ def crossings_of(
             cards.setdefault(nodes[rank], {})[card] = both
         if set(cards) != set(nodes):
             continue
-        case = Case.from_dimensions(dict(row))
+        case = row.case
         each = must_cross(case, nodes)
-        payload = each * int(row["operations_total"] or 0)
+        payload = each * (row.operations_total or 0)
         every = [both for of_node in cards.values() for both in of_node.values()]
         both_ways = sum(map(sum, every)) // 2
         went_by = _went_by(payload, both_ways) if payload else ""
         if went_by in (NETWORK, PARTLY) and (each < LEAST_EACH or payload < LEAST_BYTES):
             went_by = ""  # it may be the ranks' own talk that was counted; too few bytes are conclusive at any size
-        if went_by in (NETWORK, PARTLY) and _loads_there(case, row["launch"], places) & set(nodes):
+        if went_by in (NETWORK, PARTLY) and _loads_there(case, row.launch, places) & set(nodes):
             went_by = ""  # it may be a load's bytes that were counted; too few are conclusive here too
         found[identity] = Crossing(identity, went_by, payload, both_ways, cards, case.service_class, by_priority)
     return found
 
 
-def _loads_there(case: Case, launch: object, places: Places) -> set[str]:
+def _loads_there(case: Case, launch: int, places: Places) -> set[str]:
     """The nodes of a case's loads."""
     return {place.node for load in case.background.each for place in places.of(launch, load.case.devices)}
 
@@ -151,16 +150,14 @@ def _went_by(payload: int, counted: int) -> str:
 _Moved = dict[tuple[int, str], tuple[int, int]]  # by the rank that looked and the card: bytes sent and received
 
 
-def _counted(observations: Iterable[Mapping[str, Any]]) -> dict[Identity, tuple[_Moved, dict[int, int]]]:
+def _counted(observations: Iterable[Observation]) -> dict[Identity, tuple[_Moved, dict[int, int]]]:
     """By case what its cards counted meanwhile, and of each priority the mean of all that they sent and received."""
     values: dict[Identity, dict[tuple[int, str], dict[str, dict[tuple[str, str], float]]]] = {}
-    for row in observations:
-        subject = str(row["subject"])
-        way, _, priority = str(row["name"]).partition(OF_PRIORITY)
-        if subject.startswith(NIC) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
-            of_case = values.setdefault(identity_of(row), {})
-            of_card = of_case.setdefault((int(row["rank"]), subject.removeprefix(NIC)), {})
-            of_card.setdefault(priority, {})[str(row["moment"]), way] = float(row["value"])
+    for one in observations:
+        way, _, priority = one.name.partition(OF_PRIORITY)
+        if one.subject.startswith(NIC) and way in (SENT, RECEIVED) and (priority.isdecimal() or not priority):
+            of_card = values.setdefault(one.identity, {}).setdefault((one.rank, one.subject.removeprefix(NIC)), {})
+            of_card.setdefault(priority, {})[one.moment, way] = one.value
     found: dict[Identity, tuple[_Moved, dict[int, int]]] = {}
     for identity, of_case in values.items():
         moved = {key: both for key, of_card in of_case.items() if (both := _between(of_card.get("", {}))) is not None}

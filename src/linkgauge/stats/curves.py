@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.result import Measured
 from linkgauge.stats.derived import Curve, CurveFigures, Figure, as_curve, curve_figures, fewest_blocks
-
-Row = Mapping[str, Any]
 
 LEAST_SIZES = 4
 """Fewer sizes are no curve: its figures would be the sizes."""
 LEAST_BLOCKS = 3
-_APART = (*held_apart("size"), "library", "launch_key")
+_APART = held_apart("size")
 
 
 @dataclasses.dataclass(frozen=True)
 class SizeFigures:
     """What one curve over sizes says. `row` is one of its rows, for its dimensions."""
 
-    row: Row
+    row: Measured
     sizes: int
     figures: CurveFigures
 
@@ -36,7 +35,7 @@ class SizeFigures:
 class BlockFigures:
     """How few thread blocks of a kernel reach 95 % of the best rate that any number of them reached, at one size."""
 
-    row: Row
+    row: Measured
     size: int
     fewest: Figure
     best_bytes_per_s: float
@@ -51,11 +50,12 @@ class BlockFigures:
         return {**shown, **{name: getattr(self, name) for name in fields}, "fewest": dataclasses.asdict(self.fewest)}
 
 
-def _dimensions(row: Row) -> dict[str, Any]:
-    return {name: row[name] for name in _APART}
+def _dimensions(row: Measured) -> dict[str, Any]:
+    told = dict(zip(_APART, values_of(row.case, _APART), strict=True))
+    return told | {"library": row.library or None, "launch_key": row.launch_key or None}
 
 
-def size_figures(rows: Iterable[Row]) -> list[SizeFigures]:
+def size_figures(rows: Iterable[Measured]) -> list[SizeFigures]:
     """Return the figures of every curve of LEAST_SIZES sizes or more among headline rows, in their order."""
     found = []
     for of_curve in _grouped(rows, ()).values():
@@ -65,40 +65,37 @@ def size_figures(rows: Iterable[Row]) -> list[SizeFigures]:
     return found
 
 
-def block_figures(rows: Iterable[Row]) -> list[BlockFigures]:
+def block_figures(rows: Iterable[Measured]) -> list[BlockFigures]:
     """Return for every kernel copy that was measured with LEAST_BLOCKS numbers of blocks or more how few are enough."""
     found = []
-    kernels = [row for row in rows if row["transport"] == "kernel" and row["goodput_bytes_per_s"] is not None]
+    kernels = [row for row in rows if row.transport == "kernel" and row.goodput_bytes_per_s is not None]
     for of_kernel in _grouped(kernels, ("blocks",), by_size=True).values():
-        chosen = sorted((row for row in of_kernel if row["blocks"] > 0), key=lambda row: row["blocks"])
-        if len({row["blocks"] for row in chosen}) < LEAST_BLOCKS:
+        chosen = sorted((row for row in of_kernel if row.case.blocks > 0), key=lambda row: row.case.blocks)
+        if len({row.case.blocks for row in chosen}) < LEAST_BLOCKS:
             continue
-        names = ("blocks", "median_ns", "interval_low_ns", "interval_high_ns")
-        blocks, times, low, high = (np.array([row[name] for row in chosen], np.float64) for name in names)
-        fewest = fewest_blocks(blocks, times, low, high)
+        points = [(row.case.blocks, row.median_ns, row.interval_low_ns, row.interval_high_ns) for row in chosen]
+        fewest = fewest_blocks(*np.array(points, np.float64).T)
         if fewest is None:
             continue
-        best = min(chosen, key=lambda row: row["median_ns"])
-        tuned = [row["goodput_bytes_per_s"] for row in of_kernel if row["blocks"] == 0]
-        found.append(BlockFigures(best, best["size"], fewest, best["goodput_bytes_per_s"], best["blocks"],
-                                  max(tuned) if tuned else None))  # fmt: skip
+        best = min(chosen, key=lambda row: row.median_ns)
+        tuned = [row.goodput for row in of_kernel if row.case.blocks == 0]
+        found.append(BlockFigures(best, best.size, fewest, best.goodput, best.case.blocks, max(tuned, default=None)))
     return found
 
 
 def _grouped(
-    rows: Iterable[Row], without: tuple[str, ...], *, by_size: bool = False
-) -> dict[tuple[Any, ...], list[Row]]:
+    rows: Iterable[Measured], without: tuple[str, ...], *, by_size: bool = False
+) -> dict[tuple[Any, ...], list[Measured]]:
     names = [name for name in _APART if name not in without] + (["size"] if by_size else [])
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
     for row in rows:
-        if row["median_ns"] is not None:
-            groups.setdefault(values_of(row, names), []).append(row)
+        groups.setdefault((*values_of(row.case, names), row.library, row.launch_key), []).append(row)
     return groups
 
 
-def _curve(rows: list[Row]) -> Curve:
+def _curve(rows: list[Measured]) -> Curve:
     """Return the curve of the rows' times; payload a byte from any row that has a goodput."""
-    rated = next((row for row in rows if row["goodput_bytes_per_s"] and row["size"] > 0), None)
-    payload = None if rated is None else rated["goodput_bytes_per_s"] * rated["median_ns"] / 1e9 / rated["size"]
-    points = [(row["size"], row["median_ns"], row["interval_low_ns"], row["interval_high_ns"]) for row in rows]
+    rated = next((row for row in rows if row.goodput_bytes_per_s and row.size > 0), None)
+    payload = None if rated is None else rated.goodput * rated.median_ns / 1e9 / rated.size
+    points = [(row.size, row.median_ns, row.interval_low_ns, row.interval_high_ns) for row in rows]
     return as_curve(points, payload)

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Identity
 from linkgauge.stats import series
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.basics import Floats, median, sign_interval_ranks
 from linkgauge.stats.tails import tail
-from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -77,18 +77,16 @@ class Interference:
 
 def interferences(run: Run) -> list[Interference]:
     """All cases of a run that have loads and samples, in the run's order. Reads samples only where there are any."""
-    records = {tuple(row[name] for name in ("case_key", "launch", "repeat", "attempt")): row
-               for group in counted(run).measured for row in group if row["background"]}  # fmt: skip
+    records = {row.identity: row.case for group in counted(run).measured for row in group if row.case.background}
     if not records:
         return []
     stretches = _stretches(run)
     nodes = series.one_node(run)
     found = {}
     for identity, block in series.run_blocks(run):
-        row = records.get(identity)
-        if row is None or not block.alone.any():
+        case = records.get(identity)
+        if case is None or not block.alone.any():
             continue
-        case = Case.from_dimensions(row)
         one_node = nodes.get(identity[1], True)
         beside, alone = (
             series.headline(block.only(kind), PATTERNS[case.pattern], case.ranks, case.root, one_node, case.groups)[0]
@@ -174,15 +172,12 @@ class Stretches:
 
 def _stretches(run: Run) -> dict[Identity, dict[int, dict[str, Stretches]]]:
     """The stretches of each load, by row identity, number and moment."""
-    rows = run.observations
-    rows = rows.filter(pc.starts_with(rows["subject"], "load "))
     values: dict[Identity, dict[int, dict[str, dict[str, list[tuple[float, float]]]]]] = {}
-    for row in rows.to_pylist():
-        load = str(row["subject"]).removeprefix("load ")
-        if load.isdecimal() and row["value"] > 0 and row["name"] in ("stretch", "time_of_operation"):
-            of_load = values.setdefault(identity_of(row), {}).setdefault(int(load), {})
-            of_moment = of_load.setdefault(str(row["moment"]), {})
-            of_moment.setdefault(row["name"], []).append((row["when_ns"], row["value"]))
+    for one in run.observed(lambda table: pc.starts_with(table["subject"], "load ")):
+        load = one.subject.removeprefix("load ")
+        if load.isdecimal() and one.value > 0 and one.name in ("stretch", "time_of_operation"):
+            of_load = values.setdefault(one.identity, {}).setdefault(int(load), {})
+            of_load.setdefault(one.moment, {}).setdefault(one.name, []).append((one.when_ns, one.value))
     found: dict[Identity, dict[int, dict[str, Stretches]]] = {}
     for identity, loads in values.items():
         for number, moments in loads.items():

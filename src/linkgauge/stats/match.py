@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from linkgauge.model.case import Case
-from linkgauge.model.shape import json_object
+from linkgauge.model.result import Launch, Result
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.launches import device_noun
 
 Key = tuple[str, str]
-Record = Mapping[str, Any]
 
 
 @dataclasses.dataclass
 class Repeats:
-    """One case under one kind of launch: its dimensions, median time by repeat, and statuses that are not ok.
+    """One case under one kind of launch: median time by repeat, and statuses that are not ok.
 
-    `identities`: (launch, repeat, attempt) of the rows that the medians are of.
+    `row` is its first; its case may be said with another run's devices. `identities`: (launch, repeat, attempt) of the
+    rows that the medians are of.
     """
 
-    dimensions: dict[str, Any]
+    row: Result
     median_ns: dict[int, float] = dataclasses.field(default_factory=dict)
     failures: list[str] = dataclasses.field(default_factory=list)
     identities: set[tuple[int, int, int]] = dataclasses.field(default_factory=set)
@@ -43,42 +41,42 @@ class Matched:
     only_second: dict[Key, Repeats]
 
 
-def repeats_of(rows: Iterable[Record]) -> dict[Key, Repeats]:
-    """Gather summary rows (their headlines) into repeats; a case that was only ever skipped is none of them."""
+def repeats_of(rows: Iterable[Result]) -> dict[Key, Repeats]:
+    """Gather results (headlines) into repeats; a case that was only ever skipped is none of them."""
     known: dict[Key, Repeats] = {}
     sorted_out = Counted(rows)
     for row in (row for group in sorted_out.measured for row in group):
-        entry = known.setdefault(_key(row), Repeats(dict(row)))
-        entry.median_ns[row["repeat"]] = float(row["median_ns"])
-        entry.identities.add((row.get("launch", 0), row["repeat"], row["attempt"]))
-    for row in sorted_out.others:
-        if row["status"] != "skipped":
-            known.setdefault(_key(row), Repeats(dict(row))).failures.append(str(row["status"]))
+        entry = known.setdefault(_key(row), Repeats(row))
+        entry.median_ns[row.repeat] = row.median_ns
+        entry.identities.add((row.launch, row.repeat, row.attempt))
+    for other in sorted_out.others:
+        if other.status != "skipped":
+            known.setdefault(_key(other), Repeats(other)).failures.append(str(other.status))
     return known
 
 
-def _key(row: Record) -> Key:
-    return row["case_key"], row["launch_key"] or ""
+def _key(row: Result) -> Key:
+    return row.case_key, row.launch_key
 
 
-def device_uuids(launches: Iterable[Record]) -> tuple[set[str], dict[int, str]]:
+def device_uuids(launches: Iterable[Launch]) -> tuple[set[str], dict[int, str]]:
     """Return the hosts of a run and, by ordinal, the UUIDs of its devices (only where there is one host)."""
     hosts: set[str] = set()
     uuids: dict[int, str] = {}
     for launch in launches:
-        for rank in launch.get("ranks") or []:
-            if rank.get("host"):
-                hosts.add(str(rank["host"]))
-            if rank.get("device_uuid") and rank.get("device_ordinal") is not None:
-                uuids[int(rank["device_ordinal"])] = str(rank["device_uuid"])
+        for rank in launch.ranks:
+            if rank.host:
+                hosts.add(rank.host)
+            if rank.device_uuid and rank.device_ordinal is not None:
+                uuids[rank.device_ordinal] = rank.device_uuid
     return hosts, uuids if len(hosts) == 1 else {}
 
 
 def match_runs(
     first: dict[Key, Repeats],
     second: dict[Key, Repeats],
-    first_launches: Iterable[Record] = (),
-    second_launches: Iterable[Record] = (),
+    first_launches: Iterable[Launch] = (),
+    second_launches: Iterable[Launch] = (),
 ) -> Matched:
     """Pair the cases of two runs.
 
@@ -130,7 +128,7 @@ def _with_keys_of(others: Mapping[Key, Repeats], cases: dict[Key, Repeats]) -> d
 
 
 def _other_launches(
-    only_first: Mapping[Key, Repeats], only_second: Mapping[Key, Repeats], launches: tuple[list[Record], list[Record]]
+    only_first: Mapping[Key, Repeats], only_second: Mapping[Key, Repeats], launches: tuple[list[Launch], list[Launch]]
 ) -> list[str]:
     """Say of cases that both runs have under launch keys of their own what sets those launches apart."""
     both = {case_key for case_key, _ in only_first} & {case_key for case_key, _ in only_second}
@@ -141,7 +139,7 @@ def _other_launches(
         keys = {launch_key for case_key, launch_key in only if case_key in both}
         found: dict[str, set[str]] = {}
         for launch in some:
-            if launch.get("launch_key") in keys:
+            if launch.launch_key in keys:
                 for name, value in _launch_contents(launch).items():
                     found.setdefault(name, set()).add(value)
         values.append(found)
@@ -157,11 +155,10 @@ def _other_launches(
 _LONGEST = 60  # a build of an MPI library is told in hundreds of letters
 
 
-def _launch_contents(launch: Record) -> dict[str, str]:
+def _launch_contents(launch: Launch) -> dict[str, str]:
     """Return what the launch key is made of (docs/definitions.md), one text a part; variables by their names."""
-    contents = json_object(launch.get("extra")).get("launch_key_contents") or {}
-    env = contents.pop("env", None) or {}
-    known = {**contents, **env}
+    known = {**launch.contents, **(launch.contents.get("env") or {})}
+    known.pop("env", None)
     return {str(name): (str(value) or "none").split("\n")[0][:_LONGEST] for name, value in known.items()}
 
 
@@ -169,9 +166,9 @@ def _rename(cases: dict[Key, Repeats], mapping: Mapping[int, int | None]) -> dic
     """Give each case the key that it has with the second run's ordinals; -1 stands for a device that is gone."""
     renamed: dict[Key, Repeats] = {}
     for (_, launch_key), repeats in cases.items():
-        moved = Case.from_dimensions(repeats.dimensions).on_devices(lambda device: _target(mapping, device))
+        moved = repeats.row.case.on_devices(lambda device: _target(mapping, device))
         renamed[(moved.case_key, launch_key)] = dataclasses.replace(
-            repeats, dimensions={**repeats.dimensions, **moved.dimensions()}
+            repeats, row=dataclasses.replace(repeats.row, case=moved)
         )
     return renamed
 

@@ -6,12 +6,11 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 
+from linkgauge.model.result import Identity
 from linkgauge.run.machine.observe import OVERLAP
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
-from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -35,8 +34,8 @@ class Overlap:
 def overlaps(run: Run) -> dict[Identity, Overlap]:
     """By row identity; cases of other variants, and those without samples, are left out."""
     told: dict[Identity, dict[str, list[float]]] = {}
-    for row in run.observations.filter(pc.equal(run.observations["subject"], OVERLAP)).to_pylist():
-        told.setdefault(identity_of(row), {}).setdefault(row["name"], []).append(float(row["value"]))
+    for one in run.observed_of(OVERLAP):
+        told.setdefault(one.identity, {}).setdefault(one.name, []).append(one.value)
     found: dict[Identity, Overlap] = {}
     for identity, block in series.run_blocks(run) if told else ():
         named = told.get(identity, {})

@@ -7,19 +7,18 @@ apart by who was: the node, a device, or single cases; and by what else had the 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow.compute as pc
 
 from linkgauge.model.quantity import percent
+from linkgauge.model.result import Measured
 from linkgauge.stats import series
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.basics import Floats, median, robust_scale
 from linkgauge.stats.drift import theil_sen
-from linkgauge.store.schema import identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -41,7 +40,7 @@ class OverRounds:
     95 % interval.
     """
 
-    row: dict[str, Any]
+    row: Measured
     repeats: tuple[int, ...]
     began_ns: Floats
     times_ns: Floats
@@ -98,18 +97,18 @@ def over_rounds(run: Run) -> list[OverRounds]:
     groups = [group for group in counted(run).measured if len(group) >= LEAST_ROUNDS]
     if not groups:
         return []
-    wanted = {identity_of(row) for group in groups for row in group}
+    wanted = {row.identity for group in groups for row in group}
     began = {identity: int(block.start_ns.min()) for identity, block in series.run_blocks(run)
              if identity in wanted and block.start_ns.size}  # fmt: skip
     first = min(began.values(), default=0)
     found = []
     for group in groups:
-        rows = sorted((row for row in group if identity_of(row) in began), key=lambda row: began[identity_of(row)])
+        rows = sorted((row for row in group if row.identity in began), key=lambda row: began[row.identity])
         if len(rows) < LEAST_ROUNDS:
             continue
-        moments = np.array([began[identity_of(row)] - first for row in rows], dtype=np.float64)
-        times = np.array([row["median_ns"] for row in rows], dtype=np.float64)
-        found.append(OverRounds(rows[0], tuple(row["repeat"] for row in rows), moments, times, _trend(times, moments)))
+        moments = np.array([began[row.identity] - first for row in rows], dtype=np.float64)
+        times = np.array([row.median_ns for row in rows], dtype=np.float64)
+        found.append(OverRounds(rows[0], tuple(row.repeat for row in rows), moments, times, _trend(times, moments)))
     return found
 
 
@@ -125,12 +124,10 @@ def core_shares(run: Run) -> dict[int, CoreShares]:
 
     Of several nodes that with the largest share of others.
     """
-    rows = run.observations
-    rows = rows.filter(pc.equal(rows["subject"], "cores"))
-    sums: dict[tuple[int, int], Counter[str]] = {}
-    for row in rows.select(["repeat", "rank", "moment", "name", "value"]).to_pylist():
-        of_node = sums.setdefault((row["repeat"], row["rank"]), Counter())
-        of_node[row["name"]] += row["value"] if row["moment"] == "after" else -row["value"]
+    sums: dict[tuple[int, int], defaultdict[str, float]] = {}
+    for one in run.observed_of("cores"):
+        of_node = sums.setdefault((one.identity[2], one.rank), defaultdict(float))
+        of_node[one.name] += one.value if one.moment == "after" else -one.value
     found: dict[int, CoreShares] = {}
     for (repeat, _), of_node in sums.items():
         whole = of_node["cores_all"]
@@ -147,13 +144,13 @@ def slow_rounds(cases: Sequence[OverRounds], shares: Mapping[int, CoreShares] | 
     `shares`: of each repeat what had the cores, as far as it is known.
     """
     found = []
-    slow = {case.row["case_key"]: set(case.slow) for case in cases}
+    slow = {case.row.case_key: set(case.slow) for case in cases}
     for repeat in sorted({number for numbers in slow.values() for number in numbers}):
         there = [case for case in cases if repeat in case.repeats]
-        hit = [case for case in there if repeat in slow[case.row["case_key"]]]
+        hit = [case for case in there if repeat in slow[case.row.case_key]]
         factor = median(np.array([case.factors[case.repeats.index(repeat)] for case in hit]))
         began = min(float(case.began_ns[case.repeats.index(repeat)]) for case in there)
-        keys = tuple(case.row["case_key"] for case in hit)
+        keys = tuple(case.row.case_key for case in hit)
         found.append(SlowRound(repeat, began, _who(there, hit), float(factor), keys, _beside(repeat, shares or {})))
     return found
 
@@ -177,9 +174,9 @@ def _who(there: Sequence[OverRounds], hit: Sequence[OverRounds]) -> str:
     """The node where most cases were slow; a device that most of its cases, and all that were slow, have in common."""
     if len(there) > 2 and len(hit) >= _MOST_OF_THEM * len(there):
         return "the node"
-    shared = set.intersection(*(set(case.row["devices"]) for case in hit))
+    shared = set.intersection(*(set(case.row.devices) for case in hit))
     for device in sorted(shared):
-        own = [case for case in there if device in case.row["devices"]]
+        own = [case for case in there if device in case.row.devices]
         if len(hit) > 1 and len(own) < len(there) and len(hit) >= _MOST_OF_THEM * len(own):
             return f"device {device}"
     return ""

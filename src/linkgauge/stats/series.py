@@ -19,10 +19,10 @@ from linkgauge.store import schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from linkgauge.store.run import Row, Run
+    from linkgauge.model.result import Row
+    from linkgauge.store.run import Run
 
 Floats = npt.NDArray[np.float64]
-HEADLINE = -1  # the lane number of a case's headline series
 
 COLUMNS = [*schema.IDENTITY, "rank", "lane", "sample", "phase", "scheduled_ns", "start_ns", "ns", "iterations", "clock"]
 
@@ -149,10 +149,7 @@ def samples_of(run: Run, row: Row) -> pa.Table:
 
 def one_node(run: Run) -> dict[int, bool]:
     """Return for each launch whether all of its ranks are on one host, so that they share a steady clock."""
-    return {
-        row["launch"]: len({rank["host"] for rank in row["ranks"] or []}) <= 1
-        for row in run.launches.select(["launch", "ranks"]).to_pylist()
-    }
+    return {launch.launch: len(launch.hosts) <= 1 for launch in run.launched}
 
 
 def _by_sample(block: Block, ranks: int) -> tuple[Any, Any, Any, Any] | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from linkgauge.model.result import Identity
 from linkgauge.run.machine.observe import SPANS, STEPS
-from linkgauge.store.schema import Identity, identity_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -35,13 +35,13 @@ class RankSteps:
 def step_times(run: Run) -> dict[Identity, list[RankSteps]]:
     """By row identity what its ranks told, in the order of ranks; cases without are left out."""
     found: dict[Identity, dict[int, RankSteps]] = {}
-    for identity, row in _told(run, STEPS):
-        one = found.setdefault(identity, {}).setdefault(row["rank"], RankSteps(row["rank"], {}, {}, {}))
-        name, _, quantity = str(row["name"]).rpartition("_")
+    for told in run.observed_of(STEPS):
+        one = found.setdefault(told.identity, {}).setdefault(told.rank, RankSteps(told.rank, {}, {}, {}))
+        name, _, quantity = told.name.rpartition("_")
         if quantity == "time" and name in KINDS:
-            one.ns[name] = float(row["value"])
+            one.ns[name] = told.value
         elif quantity in ("count", "bytes"):
-            (one.counts if quantity == "count" else one.bytes)[name] = int(row["value"])
+            (one.counts if quantity == "count" else one.bytes)[name] = int(told.value)
     return {identity: [ranks[rank] for rank in sorted(ranks)] for identity, ranks in found.items()}
 
 
@@ -64,16 +64,8 @@ class Span:
 def step_spans(run: Run) -> dict[Identity, list[Span]]:
     """By row identity the iteration that was checked last, rank by rank; of a long one its beginning."""
     found: dict[Identity, list[Span]] = {}
-    for identity, row in _told(run, SPANS):
-        begin, kind = int(row["when_ns"]), str(row["name"])
-        if kind in KINDS and row["value"] >= 0:
-            found.setdefault(identity, []).append(Span(row["rank"], kind, begin, begin + int(row["value"])))
+    for told in run.observed_of(SPANS):
+        if told.name in KINDS and told.value >= 0:
+            span = Span(told.rank, told.name, told.when_ns, told.when_ns + int(told.value))
+            found.setdefault(told.identity, []).append(span)
     return {identity: sorted(spans, key=lambda one: (one.rank, one.begin_ns)) for identity, spans in found.items()}
-
-
-def _told(run: Run, subject: str) -> Iterator[tuple[Identity, dict[str, Any]]]:
-    import pyarrow.compute as pc
-
-    table = run.observations
-    for row in table.filter(pc.equal(table["subject"], subject)).to_pylist():
-        yield identity_of(row), row

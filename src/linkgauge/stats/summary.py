@@ -6,7 +6,9 @@ warm-up cut and the interval of the median are the core's, the very functions th
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from linkgauge.model.patterns import PATTERNS, PatternTraits
-from linkgauge.model.shape import json_object
+from linkgauge.model.result import FIGURES, HEADLINE, Launch, Measured, Result, Row
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
@@ -34,35 +36,8 @@ _SUMMARISED = ("ok", "timeout")
 # Independent samples from which on the largest one bounds p99 (docs/explanation/statistics.md, One series).
 _P99_SAMPLES = 368
 
-# Findings, tables and charts of one run all start from its summary.
-_SUMMARIES: weakref.WeakKeyDictionary[Run, pa.Table] = weakref.WeakKeyDictionary()
-
-STATISTICS = (
-    "median_ns",
-    "interval_low_ns",
-    "interval_high_ns",
-    "mean_ns",
-    "q1_ns",
-    "q3_ns",
-    "p5_ns",
-    "p95_ns",
-    "p99_ns",
-    "min_ns",
-    "max_ns",
-)
-DERIVED = (
-    "latency_ns",
-    "max_rank_median_ns",
-    "goodput_bytes_per_s",
-    "goodput_low_bytes_per_s",
-    "goodput_high_bytes_per_s",
-    "goodput_q1_bytes_per_s",
-    "goodput_q3_bytes_per_s",
-    "goodput_mean_bytes_per_s",
-    "algbw_bytes_per_s",
-    "busbw_bytes_per_s",
-    "messages_per_s",
-)
+# Findings, tables and charts of one run all start from its summary: its table, and the same as results.
+_SUMMARIES: weakref.WeakKeyDictionary[Run, tuple[pa.Table, tuple[Result, ...]]] = weakref.WeakKeyDictionary()
 
 
 def summary_schema() -> pa.Schema:
@@ -84,59 +59,69 @@ def summary_schema() -> pa.Schema:
             ("samples", pa.int64()),
             ("warmup_cut", pa.int64()),
             ("effective_samples", pa.float64()),
-            *((name, pa.float64()) for name in (*STATISTICS, *DERIVED)),
+            *((name, pa.float64()) for name in FIGURES),
             ("distance", pa.string()),  # of the two ranks that are farthest apart; null where it is not known
         ]
     )
 
 
 def summarize(run: Run) -> pa.Table:
-    """Return the summary of a run (summary_schema), in the order of its cases.
+    """Return the summary of a run as a table (summary_schema), in the order of its cases.
 
     The summary is made once and kept for as long as `run` is. Cases without figures (skipped, failed, corrupt, without
     a status) are there with null statistics, as are those whose clock did not see them pass.
+    """
+    return _summary(run)[0]
+
+
+def results_of(run: Run) -> tuple[Result, ...]:
+    """Return the summary of a run as results, those with figures as `Measured`; a lane is a result of its own.
 
     >>> import linkgauge
-    >>> rows = summarize(linkgauge.load("linkgauge-demo")).to_pylist()
-    >>> allreduces = [row for row in rows if row["pattern"] == "allreduce" and row["status"] == "ok"]
-    >>> best = max(allreduces, key=lambda row: row["busbw_bytes_per_s"])
-    >>> best["transport"], best["size"], f"{best['busbw_bytes_per_s'] / 1e9:.0f} GB/s"
+    >>> results = results_of(linkgauge.load("linkgauge-demo"))
+    >>> allreduces = [one for one in results if one.pattern == "allreduce" and isinstance(one, Measured)]
+    >>> best = max(allreduces, key=lambda one: one.busbw_bytes_per_s)
+    >>> best.transport, best.size, f"{best.busbw_bytes_per_s / 1e9:.0f} GB/s"
     ('ccl', 2147483648, '338 GB/s')
     """
+    return _summary(run)[1]
+
+
+def _summary(run: Run) -> tuple[pa.Table, tuple[Result, ...]]:
     if run in _SUMMARIES:
         return _SUMMARIES[run]
-    records = run.cases.to_pylist()
-    place = {tuple(record[name] for name in schema.IDENTITY): at for at, record in enumerate(records)}
-    infos = [PATTERNS[record["pattern"]] for record in records]
+    rows = run.rows()
+    place = {row.identity: at for at, row in enumerate(rows)}
+    infos = [PATTERNS[row.pattern] for row in rows]
     nodes = series.one_node(run)
     ticks = _ticks(run)
     gathered = _Gathered()
     for identity, block in series.run_blocks(run):
         at = place.get(identity)
-        if at is None or records[at]["status"] not in _SUMMARISED:
+        if at is None or rows[at].status not in _SUMMARISED:
             continue
-        record = records[at]
+        case = rows[at].case
         measured = block.only(block.measured)
         one_node = nodes.get(identity[1], True)
         # An imported figure is one over all ranks: no rank lacks it.
-        ranks = 1 if "origin" in run.info else record["ranks"]
-        groups = record["groups"]
-        times, slowest = series.headline(measured, infos[at], ranks, record["root"], one_node, groups)
+        ranks = 1 if "origin" in run.info else case.ranks
+        groups = case.groups
+        times, slowest = series.headline(measured, infos[at], ranks, case.root, one_node, groups)
         if times.size == 0 or median(times) <= 0:
             continue
         tick = ticks.get(identity[1], {}).get(block.event_clock, _EVENT_TICK_NS if block.event_clock else _HOST_TICK_NS)
         tick /= median(measured.iterations)
-        gathered.add(at, series.HEADLINE, times, tick)
+        gathered.add(at, HEADLINE, times, tick)
         gathered.slowest[at] = slowest
         lanes = np.unique(measured.lane)
         for lane in lanes.tolist() if len(lanes) > 1 else []:
             if groups > 1:  # each has the pattern's own timekeeper
                 own = measured.only(measured.lane == lane)
-                values, _ = series.headline(own, infos[at], ranks // groups, record["root"], one_node, groups)
+                values, _ = series.headline(own, infos[at], ranks // groups, case.root, one_node, groups)
             else:
                 values = series.lane_series(measured, lane)
             gathered.add(at, lane, values, tick)
-    _SUMMARIES[run] = _table(run, records, infos, gathered)
+    _SUMMARIES[run] = _made(run, rows, infos, gathered)
     return _SUMMARIES[run]
 
 
@@ -188,93 +173,88 @@ def group_statistics(groups: list[Floats], ticks: list[float]) -> dict[str, npt.
     return {column: found[name] for column, name in _CORE_NAMES.items()}
 
 
-def _table(run: Run, records: list[dict[str, Any]], infos: list[PatternTraits], gathered: _Gathered) -> pa.Table:
-    count = len(gathered.owners)
-    found = group_statistics(gathered.values, gathered.ticks) if count else {}
-    at_of = np.array([at for at, _ in gathered.owners], np.int64)
-    payload = np.array([_payload(records[at], infos[at], lane) for at, lane in gathered.owners], np.float64)
-    bus = np.array([float(infos[at].bus_factor(_ranks(records[at]))) for at, _ in gathered.owners], np.float64)
-    algorithm = np.array([_algorithm_factor(infos[at], _ranks(records[at])) for at, _ in gathered.owners], np.float64)
-    half = np.array([infos[at].latency_share for at, _ in gathered.owners], np.float64)
-    columns: dict[str, Any] = {name: found[name] for name in STATISTICS} if count else {}
-    if count:
-        columns["p99_ns"] = np.where(found["effective_samples"] >= _P99_SAMPLES, found["p99_ns"], np.nan)
-        columns |= {name: found[name] for name in ("samples", "warmup_cut", "effective_samples")}
-        columns["latency_ns"] = columns["median_ns"] * half
-        rates = {
-            "": "median_ns",
-            "_low": "interval_high_ns",
-            "_high": "interval_low_ns",
-            "_q1": "q3_ns",
-            "_q3": "q1_ns",
-        }
-        for suffix, time in (rates | {"_mean": "mean_ns"}).items():
-            columns[f"goodput{suffix}_bytes_per_s"] = _rate(payload, columns[time])
-        columns["algbw_bytes_per_s"] = columns["goodput_bytes_per_s"] * algorithm
-        columns["busbw_bytes_per_s"] = columns["goodput_bytes_per_s"] * bus
-        sizes = [records[at]["size"] if infos[at].counts_messages else np.nan for at in at_of.tolist()]
-        columns["messages_per_s"] = columns["goodput_bytes_per_s"] / np.array(sizes, np.float64)
-        columns["max_rank_median_ns"] = np.array(
-            [
-                _median_after(gathered.slowest[at], columns["warmup_cut"][i]) if lane == series.HEADLINE else np.nan
-                for i, (at, lane) in enumerate(gathered.owners)
-            ]
-        )
-    keys, libraries = _launch_facts(run)
-    rows_of: dict[int, list[int]] = {}
-    for i, at in enumerate(at_of.tolist()):
-        rows_of.setdefault(at, []).append(i)
-    order: list[tuple[int, int]] = []  # place in the cases, place among the series or -1
-    for at in range(len(records)):
-        order += [(at, i) for i in rows_of.get(at, [-1])]
-    takes = np.array([i for _, i in order], np.int64)
-    none = takes < 0
-    table = run.cases.take(pa.array([at for at, _ in order], pa.int64()))
-    lanes = [gathered.owners[i][1] if i >= 0 else series.HEADLINE for _, i in order]
-    launches = table["launch"].to_pylist()
-    added: dict[str, Any] = {
-        "lane": pa.array(lanes, pa.int32()),
-        "lane_name": pa.array(
-            [_lane_name(records[at], lane) for (at, _), lane in zip(order, lanes, strict=True)], pa.string()
-        ),
-        "launch_key": pa.array([keys.get(launch) for launch in launches], pa.string()),
-        "library": pa.array(
-            [
-                libraries.get(launch, {}).get(records[at]["transport"])
-                for launch, (at, _) in zip(launches, order, strict=True)
-            ],
-            pa.string(),
-        ),
-    }
+def _made(
+    run: Run, rows: Sequence[Row], infos: list[PatternTraits], gathered: _Gathered
+) -> tuple[pa.Table, tuple[Result, ...]]:
+    figures = _figures(rows, infos, gathered) if gathered.owners else {}
+    series_of: dict[int, list[int]] = {}
+    for i, (at, _) in enumerate(gathered.owners):
+        series_of.setdefault(at, []).append(i)
+    # Of each result its place in the cases, and among the series or -1.
+    order = [(at, i) for at in range(len(rows)) for i in series_of.get(at, [-1])]
     wanted = summary_schema()
-    for name in wanted.names[len(table.column_names) + len(added) : -1]:
+    takes = np.array([i for _, i in order], np.int64)
+    columns: dict[str, pa.Array] = {}
+    for field in wanted:
+        if field.name in figures:
+            values = figures[field.name][np.maximum(takes, 0)]
+            columns[field.name] = pa.array(values, field.type, mask=(takes < 0) | ~np.isfinite(values))
+    of_row = list(zip(*(column.to_pylist() for column in columns.values()), strict=True)) or [()] * len(order)
+    launches = {launch.launch: launch for launch in run.launched}
+    libraries = {number: _libraries(launch) for number, launch in launches.items()}
+
+    def made(which: int, distance: str = "") -> Result:
+        at, i = order[which]
+        row, lane = rows[at], gathered.owners[i][1] if i >= 0 else HEADLINE
+        known = {name: getattr(row, name) for name in _OF_A_ROW}
+        known |= {
+            "lane": lane,
+            "lane_name": _lane_name(row, lane),
+            "launch_key": launches[row.launch].launch_key if row.launch in launches else "",
+            "library": libraries.get(row.launch, {}).get(row.transport, ""),
+            "distance": distance,
+        }
+        return Result(**known) if i < 0 else Measured(**known, **dict(zip(columns, of_row[which], strict=True)))
+
+    distances = Distances(run, map(made, range(len(order))))
+    results = tuple(made(which, distances.of_row(rows[at])) for which, (at, _) in enumerate(order))
+    for name in ("lane", "lane_name", "launch_key", "library", "distance"):
         kind = wanted.field(name).type
-        if not count:
-            added[name] = pa.nulls(len(order), kind)
-            continue
-        values = np.asarray(columns[name])[np.where(none, 0, takes)]
-        missing = none | ~np.isfinite(values)
-        added[name] = pa.array(values, kind, mask=missing)
-    for name, column in added.items():
-        table = table.append_column(wanted.field(name), column)
-    medians, least = table["median_ns"].to_pylist(), table["min_ns"].to_pylist()
-    told = [
-        {**records[at], "launch_key": keys.get(records[at]["launch"]), "median_ns": medians[i], "min_ns": least[i]}
-        for i, ((at, _), lane) in enumerate(zip(order, lanes, strict=True))
-        if lane == series.HEADLINE
-    ]
-    distances = Distances(run, told)
-    classes = [distances.of_row(records[at]) for at, _ in order]
-    return table.append_column(wanted.field("distance"), pa.array(classes, pa.string()))
+        told = [getattr(one, name) for one in results]
+        columns[name] = pa.array(told if name.startswith("lane") else [one or None for one in told], kind)
+    table = run.cases.take(pa.array([at for at, _ in order], pa.int64()))
+    for field in list(wanted)[table.num_columns :]:
+        table = table.append_column(field, columns.get(field.name, pa.nulls(len(order), field.type)))
+    return table, results
 
 
-def _payload(record: dict[str, Any], info: PatternTraits, lane: int) -> float:
+_OF_A_ROW = tuple(field.name for field in dataclasses.fields(Row))
+
+
+def _figures(rows: Sequence[Row], infos: list[PatternTraits], gathered: _Gathered) -> dict[str, npt.NDArray[Any]]:
+    """Return the figures of each series, by their columns; infinite or not a number where there is none."""
+    at_of = [at for at, _ in gathered.owners]
+    figures = group_statistics(gathered.values, gathered.ticks)
+    payload = np.array([_payload(rows[at], infos[at], lane) for at, lane in gathered.owners], np.float64)
+    bus = np.array([float(infos[at].bus_factor(rows[at].case.group_ranks)) for at in at_of], np.float64)
+    algorithm = np.array([_algorithm_factor(infos[at], rows[at].case.group_ranks) for at in at_of], np.float64)
+    figures["p99_ns"] = np.where(figures["effective_samples"] >= _P99_SAMPLES, figures["p99_ns"], np.nan)
+    figures["latency_ns"] = figures["median_ns"] * np.array([infos[at].latency_share for at in at_of], np.float64)
+    rates = {"": "median_ns", "_low": "interval_high_ns", "_high": "interval_low_ns", "_q1": "q3_ns", "_q3": "q1_ns",
+             "_mean": "mean_ns"}  # fmt: skip
+    for suffix, time in rates.items():
+        figures[f"goodput{suffix}_bytes_per_s"] = _rate(payload, figures[time])
+    figures["algbw_bytes_per_s"] = figures["goodput_bytes_per_s"] * algorithm
+    figures["busbw_bytes_per_s"] = figures["goodput_bytes_per_s"] * bus
+    sizes = [rows[at].size if infos[at].counts_messages else np.nan for at in at_of]
+    figures["messages_per_s"] = figures["goodput_bytes_per_s"] / np.array(sizes, np.float64)
+    figures["max_rank_median_ns"] = np.array(
+        [
+            _median_after(gathered.slowest[at], figures["warmup_cut"][i]) if lane == HEADLINE else np.nan
+            for i, (at, lane) in enumerate(gathered.owners)
+        ]
+    )
+    return figures
+
+
+def _payload(row: Row, info: PatternTraits, lane: int) -> float:
     """Return goodput's numerator in bytes: of all lanes for the headline; nan where a pattern has no goodput."""
     if info.latency_only:
         return float("nan")
-    payload = float(info.payload_bytes(record["size"], _ranks(record), record["window"], record["distribution"]))
-    lanes = 2 if _both_in_one(record) else len(record["lanes"] or [])
-    if (info.timekeeper == "lanes" or record["groups"] > 1) and lane == series.HEADLINE and lanes > 1:
+    case = row.case
+    payload = float(info.payload_bytes(case.size, case.group_ranks, case.window, case.distribution))
+    lanes = 2 if _both_in_one(row) else len(row.lanes)
+    if (info.timekeeper == "lanes" or case.groups > 1) and lane == HEADLINE and lanes > 1:
         return payload * lanes
     return payload
 
@@ -284,14 +264,9 @@ def _algorithm_factor(info: PatternTraits, ranks: int) -> float:
     return float(info.algorithm_factor(ranks)) if info.algorithm_factor is not None else float("nan")
 
 
-def _ranks(record: dict[str, Any]) -> int:
-    """Return how many ranks do the pattern with each other."""
-    return int(record["ranks"]) // int(record["groups"])
-
-
-def _both_in_one(record: dict[str, Any]) -> bool:
+def _both_in_one(row: Row) -> bool:
     """Whether one lane's time is of both ways: `bidirectional` inside one device."""
-    return bool(PATTERNS[record["pattern"]].both_ways and record["ranks"] == 1 and len(record["lanes"] or []) == 1)
+    return bool(PATTERNS[row.pattern].both_ways and row.ranks == 1 and len(row.lanes) == 1)
 
 
 def _rate(payload: Floats, times_ns: Floats) -> Floats:
@@ -305,41 +280,33 @@ def _median_after(values: Floats, cut: int) -> float:
     return median(values[cut:]) if values.size > cut else float("nan")
 
 
-def _lane_name(record: dict[str, Any], lane: int) -> str:
-    lanes = record["lanes"] or []
-    if lane == series.HEADLINE:
-        return "sum" if len(lanes) > 1 or _both_in_one(record) else ""
-    return str(lanes[lane]) if lane < len(lanes) else str(lane)
+def _lane_name(row: Row, lane: int) -> str:
+    if lane == HEADLINE:
+        return "sum" if len(row.lanes) > 1 or _both_in_one(row) else ""
+    return row.lanes[lane] if lane < len(row.lanes) else str(lane)
 
 
 def _ticks(run: Run) -> dict[int, dict[bool, float]]:
     """Return the stored resolutions of each launch's clocks in ns, by whether it is the event clock."""
     ticks: dict[int, dict[bool, float]] = {}
-    for launch, text in zip(run.launches["launch"].to_pylist(), run.launches["clock"].to_pylist(), strict=True):
-        clock = json_object(text)
-        known = ((False, clock.get("resolution_ns")), (True, clock.get("event_resolution_ns")))
-        ticks[launch] = {event: tick for event, tick in known if tick}
+    for launch in run.launched:
+        known = ((False, launch.clock.get("resolution_ns")), (True, launch.clock.get("event_resolution_ns")))
+        ticks[launch.launch] = {event: tick for event, tick in known if tick}
     return ticks
 
 
-def _launch_facts(run: Run) -> tuple[dict[int, str], dict[int, dict[str, str]]]:
-    """Return each launch's key, and the name and version of the library behind each of its transports."""
-    keys: dict[int, str] = {}
-    libraries: dict[int, dict[str, str]] = {}
-    for row in run.launches.select(["launch", "launch_key", "mpi", "versions"]).to_pylist():
-        keys[row["launch"]] = row["launch_key"]
-        mpi, versions = json_object(row["mpi"]), json_object(row["versions"])
-        known: dict[str, str] = {}
-        name, version = (mpi.get(word) or "" for word in ("name", "version"))
-        if not name.endswith(version):  # as 'openmpi-4.1.4' does; an imported run's may not
-            name = f"{name} {version}".strip()
-        if name:
-            known |= {"mpi": name, "staging": name}
-        for library in ("nccl", "rccl"):
-            if versions.get(library):
-                known["ccl"] = f"{library.upper()} {versions[library]}"
-        for transport, nic in NIC_LIBRARIES.items():
-            if versions.get(transport):
-                known[transport] = f"{nic.name} {versions[transport]}"
-        libraries[row["launch"]] = known
-    return keys, libraries
+def _libraries(launch: Launch) -> dict[str, str]:
+    """Return the name and version of the library behind each of a launch's transports."""
+    known: dict[str, str] = {}
+    name, version = launch.mpi_name, str(launch.mpi.get("version") or "")
+    if not name.endswith(version):  # as 'openmpi-4.1.4' does; an imported run's may not
+        name = f"{name} {version}".strip()
+    if name:
+        known |= {"mpi": name, "staging": name}
+    for library in ("nccl", "rccl"):
+        if launch.versions.get(library):
+            known["ccl"] = f"{library.upper()} {launch.versions[library]}"
+    for transport, nic in NIC_LIBRARIES.items():
+        if launch.versions.get(transport):
+            known[transport] = f"{nic.name} {launch.versions[transport]}"
+    return known

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
+from linkgauge.model.result import Identity
 from linkgauge.store import schema, tables
 from linkgauge.store.journal import Record, fsync_folder
 
@@ -51,7 +52,7 @@ def cases_of(folder: RunFolder, records: Iterable[Record]) -> pa.Table:
     told = [record for kind in ("case", "status") for record in records if record.kind == kind]
     if not told:
         return table
-    rows: dict[schema.Identity, dict[str, Any]] = {schema.identity_of(row): row for row in table.to_pylist()}
+    rows: dict[Identity, dict[str, Any]] = {schema.identity_of(row): row for row in table.to_pylist()}
     for record in told:
         row = tables.case_row(record.header)
         if record.kind == "case":

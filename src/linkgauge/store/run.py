@@ -15,42 +15,18 @@ import pyarrow.compute as pc
 
 from linkgauge.errors import DamagedRunWarning, RunFolderError
 from linkgauge.model.case import Case
+from linkgauge.model.result import Launch, Observation, Rank, Row
+from linkgauge.model.shape import json_object
 from linkgauge.store import compaction, door, schema, tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 
 _MOST_HELD_BYTES = 8 << 30  # of journals at once; each launch that ends makes tables of its own
 _RECORD_BYTES = 4 << 10  # about what a record takes beside its columns
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One row of the cases: a case in one launch. `record` holds every column of cases.parquet by name.
-
-    >>> row = next(row for row in load("linkgauge-demo").rows() if row.case.pattern == "allreduce")
-    >>> row.case.transport, row.case.size, row.case.devices, row.status
-    ('ccl', 1024, (0, 1), 'ok')
-    >>> row.identity == (row.case.case_key, row.launch, row.repeat, row.attempt)
-    True
-    """
-
-    case_key: str
-    launch: int
-    repeat: int
-    attempt: int
-    case: Case
-    status: str | None  # None: the run ended, or has not come, before anything was said of it
-    reason: str | None
-    record: dict[str, Any]
-
-    @property
-    def identity(self) -> schema.Identity:
-        """(case_key, launch, repeat, attempt)."""
-        return (self.case_key, self.launch, self.repeat, self.attempt)
 
 
 class Run:
@@ -192,12 +168,27 @@ class Run:
         sound = self._keyed(door.checked("observations", found, str(self.path)))
         return door.of_its_case("observations", sound, self._most, str(self.path))
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows of `cases` as Row, in their order."""
-        for record in self.cases.to_pylist():
-            yield Row(
-                *schema.identity_of(record), Case.from_dimensions(record), record["status"], record["reason"], record
-            )
+    def observed(self, chosen: Callable[[pa.Table], pa.Array] | None = None) -> list[Observation]:
+        """Return the rows of `observations`, in their order; with `chosen` those for which its mask is true."""
+        table = self.observations
+        return list(map(Observation.of, (table if chosen is None else table.filter(chosen(table))).to_pylist()))
+
+    def observed_of(self, subject: str) -> list[Observation]:
+        """Return what was observed of one subject."""
+        return self.observed(lambda table: pc.equal(table["subject"], subject))
+
+    def rows(self) -> Sequence[Row]:
+        """Return the rows of `cases`, in their order."""
+        return self._rows
+
+    @functools.cached_property
+    def _rows(self) -> tuple[Row, ...]:
+        return tuple(map(row_of, self.cases.to_pylist()))
+
+    @functools.cached_property
+    def launched(self) -> tuple[Launch, ...]:
+        """The rows of `launches`, in their order."""
+        return tuple(map(launch_of, self.launches.to_pylist()))
 
     @functools.cached_property
     def _most(self) -> dict[tuple[Any, ...], tuple[int, int]]:
@@ -234,6 +225,46 @@ class Run:
             file = f"{name}/launch-{lost[0]:05d}.parquet" if name in schema.BY_LAUNCH else f"{name}.parquet"
             words = f"launch{'es' if len(lost) > 1 else ''} {', '.join(map(str, lost[:5]))}"
             raise RunFolderError(f"{self.path}: {file} is missing or not of this run: no {name} of {words}")
+
+
+_AS_STORED = tuple(
+    field.name for field in dataclasses.fields(Row) if field.name not in ("case", "reason", "lanes", "evidence")
+)
+
+
+def row_of(record: Mapping[str, Any]) -> Row:
+    """Make a row of a row of the table of cases, as a dict."""
+    return Row(
+        case=Case.from_dimensions(record),
+        reason=record["reason"] or "",
+        lanes=tuple(record["lanes"] or ()),
+        evidence=json_object(record["evidence"]),
+        **{name: record[name] for name in _AS_STORED},
+    )
+
+
+def _rank(record: Mapping[str, Any]) -> Rank:
+    """Make a rank of what is stored of it: what is not keeps its default."""
+    stored = {name: value for name, value in record.items() if value is not None}
+    return Rank(**stored | {"cores": tuple(stored.get("cores", ()))})
+
+
+def launch_of(record: Mapping[str, Any]) -> Launch:
+    """Make a launch of a row of the table of launches, as a dict."""
+    extra = json_object(record["extra"])
+    ranks = [_rank(rank) for rank in record["ranks"] or ()]
+    return Launch(
+        record["launch"],
+        record["launch_key"] or "",
+        json_object(record["mpi"]),
+        {name: str(value) for name, value in json_object(record["env"]).items()},
+        json_object(record["versions"]),
+        json_object(record["clock"]),
+        tuple(sorted(ranks, key=lambda rank: rank.rank)),
+        tuple(extra.get("places") or ()),
+        extra.get("launch_key_contents") or {},
+        frozenset(name for names in (extra.get("not_observed") or {}).values() for name in names),
+    )
 
 
 def _uncovered(records: list[Record], covered: set[int]) -> list[Record]:

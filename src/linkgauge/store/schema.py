@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import RunFolderError
 from linkgauge.model.case import Case
+from linkgauge.model.result import Identity
 from linkgauge.store import older
 
 if TYPE_CHECKING:
@@ -25,13 +26,12 @@ FIRST_OF_THESE_KEYS = 3  # the format whose cases were first hashed by the prese
 TABLES = ("launches", "cases", "samples", "observations")
 BY_LAUNCH = ("samples", "observations")  # tables of a file a launch; format 1 had one file of each
 IDENTITY = ("case_key", "launch", "repeat", "attempt")
-Identity = tuple[str, int, int, int]
 PHASES = ("warmup", "sample", "alone")  # the journal's numbers; alone: while a case's loads rest
 CLOCK_NAMES = ("host", "event")
 
 
 def identity_of(row: Mapping[str, Any]) -> Identity:
-    """Return the IDENTITY of a record's header or a table's row."""
+    """Return the IDENTITY of a record's header, or of a table's row as a dict."""
     return row["case_key"], row["launch"], row["repeat"], row["attempt"]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, Exit, RunFolderError, UsageError
 from linkgauge.model.case import Case
-from linkgauge.model.shape import each, json_object, maybe, number, table, text, whole
+from linkgauge.model.shape import each, maybe, number, table, text, whole
 from linkgauge.model.worded import LibrarySettings
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.order import shuffled
@@ -121,7 +121,7 @@ class FolderBench:
         attempts: dict[int, int] = {}
         for row in run.rows():
             self._highest = max(self._highest, row.launch)
-            planned = row.record["planned_launch"]
+            planned = row.planned_launch
             self._numbers.setdefault(planned, [])
             if row.launch not in self._numbers[planned]:
                 self._numbers[planned].append(row.launch)
@@ -294,7 +294,7 @@ class FolderBench:
         found = {}
         wanted = {case.case_key: case_text(case) for case in self._wanted.cases}
         for row in load(self.path, self._numbers.get(number, [number])).rows():
-            words = chosen_words(json_object(row.record.get("evidence"))) if row.case_key in wanted else ""
+            words = chosen_words(row.evidence) if row.case_key in wanted else ""
             if words:
                 found[wanted[row.case_key]] = words
         return found

@@ -47,21 +47,19 @@ def outcome_in(run: Run, wanted: Wanted, spelled: LibrarySettings) -> Outcome:
         for some in ((*wanted.cases, *confirming[:count]), (*wanted.guards, *confirming[count:]))
     )
     aimed = {case.case_key for case in objective}
-    found = counted(
-        run, ("case_key", "launch_key", "planned_launch", "repeat", "attempt", "status", "lane", "median_ns")
-    )
+    found = counted(run)
     known = {case.case_key: case_text(case) for case in (*objective, *guards_too)}
     times: dict[str, float] = {}
     guards: dict[str, float] = {}
-    for row in (group[0] for group in found.measured if group[0]["case_key"] in known):
-        side = times if row["case_key"] in aimed else guards
-        side[known[row["case_key"]]] = float(row["median_ns"])
+    for row in (group[0] for group in found.measured if group[0].case_key in known):
+        side = times if row.case_key in aimed else guards
+        side[known[row.case_key]] = row.median_ns
     bad = ""
     checked: dict[str, int] = {}
     for one in run.rows():
         if one.case.settings != spelled:
             continue
-        if one.case_key in known and (right := one.record.get("operations_checked")):
+        if one.case_key in known and (right := one.operations_checked):
             checked[known[one.case_key]] = right
         if one.status not in ("ok", "skipped", "timeout") or (one.status == "skipped" and one.case_key in aimed):
             bad = f"{one.status}: {known.get(one.case_key, one.case_key)}: {one.reason}"

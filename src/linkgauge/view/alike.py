@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from linkgauge.model.quantity import change
+from linkgauge.model.result import Measured, Rank
 from linkgauge.stats.alike import CaseClasses, ClassRow, class_rows, members_text, stands_out
 from linkgauge.stats.launches import device_noun, launch_devices, shown_transports
-from linkgauge.view.units import Row, digits, range_text, rate_text, size_text, time_text
+from linkgauge.view.units import digits, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
     from linkgauge.system.model import System
 
 Devices = tuple[int, ...]
+Rate = Callable[[Measured], float | None]
+"""A result's goodput, algbw or busbw, in bytes per second."""
 
 _MAKERS = ("NVIDIA ", "AMD Instinct ", "AMD ", "Intel ")
 
@@ -26,10 +28,10 @@ class Kinds:
 
     def __init__(self, run: Run, system: System | None) -> None:
         """Take the run's launches and its system."""
-        launches = run.launches.to_pylist()
+        launches = run.launched
         self._classes = CaseClasses(system, launches)
-        self.devices: dict[int, Any] = launch_devices(launches)
-        """A rank's entry for each device, by the number that cases use."""
+        self.devices: dict[int, Rank] = launch_devices(launches)
+        """A rank with each device, by the number that cases use."""
         self.noun = device_noun(launches)
         """What one of the devices is called: `GPU`, `host device` or `device`."""
         self._shown = shown_transports(launches)
@@ -41,21 +43,21 @@ class Kinds:
     @functools.cached_property
     def hosts(self) -> tuple[str, ...]:
         """The hosts that took part, in the order of their ranks."""
-        return tuple(dict.fromkeys(str(rank.get("host") or "") for rank in self.devices.values()))
+        return tuple(dict.fromkeys(rank.host for rank in self.devices.values()))
 
-    def key(self, row: Row) -> Hashable:
+    def key(self, row: Measured) -> Hashable:
         """Return the class of a row's devices; what three or more devices do together is alike with nothing else.
 
         Pairs on several nodes are alike where they are as far from each other.
         """
-        if len(row["devices"]) > 2:
-            return tuple(row["devices"])
-        return (self._classes.of(row), row.get("distance")) if len(self.hosts) > 1 else self._classes.of(row)
+        if row.ranks > 2:
+            return row.devices
+        return (self._classes.of(row.case), row.distance) if len(self.hosts) > 1 else self._classes.of(row.case)
 
     @functools.cached_property
     def counted(self) -> str:
         """What took part, counted: `4x H200`, `2 hosts of 8x H200`, `4 host devices (AMD EPYC)`."""
-        names = [rank.get("device_name") or "device" for rank in self.devices.values()]
+        names = [rank.device_name or "device" for rank in self.devices.values()]
         if not names:
             return ""
         if not self.of_gpus:
@@ -68,7 +70,7 @@ class Kinds:
     @functools.cached_property
     def of_gpus(self) -> bool:
         """Whether a GPU took part."""
-        return any(rank.get("device_kind") != "host" for rank in self.devices.values())
+        return any(rank.device_kind != "host" for rank in self.devices.values())
 
 
 def together(members: Iterable[Devices], every: Iterable[int] = (), noun: str = "device") -> str:
@@ -94,70 +96,62 @@ def short_name(name: str) -> str:
     return name
 
 
-def half_width(row: Row) -> float:
-    """Return half of the 95 % interval of a row's median as a share of it; infinite where there is none."""
-    ends = (row["interval_low_ns"], row["interval_high_ns"])
-    if not row["median_ns"] or not all(end is not None and math.isfinite(end) for end in ends):
-        return math.inf
-    return float((ends[1] - ends[0]) / 2 / row["median_ns"])
-
-
-def apart(rates: Sequence[float], rows: Sequence[Row]) -> list[int]:
+def apart(rates: Sequence[float], rows: Sequence[Measured]) -> list[int]:
     """Return the places of those rates (or reciprocals of times) of alike rows that stand out of the rest."""
-    return stands_out(rates, [half_width(row) for row in rows]) if len(rates) > 2 else []
+    return stands_out(rates, [row.half_width for row in rows]) if len(rates) > 2 else []
 
 
 class Members:
     """Rows of one task of alike devices, by size and mechanism. Of a single device all is as the row says."""
 
-    def __init__(self, rows: Sequence[Row], label: Callable[[Row], str], noun: str = "device") -> None:
+    def __init__(self, rows: Sequence[Measured], label: Callable[[Measured], str], noun: str = "device") -> None:
         """Join the rows of each size and mechanism. `noun`: what one of the devices is called."""
         self._label, self._noun = label, noun
-        self._classes: list[ClassRow[Row]] = class_rows(
+        self._classes: list[ClassRow[Measured]] = class_rows(
             rows,
-            key=lambda row: (row["size"], label(row)),
-            devices=lambda row: row["devices"],
-            value=lambda row: 1 / row["latency_ns"],
-            half_width=half_width,
+            key=lambda row: (row.size, label(row)),
+            devices=lambda row: row.devices,
+            value=lambda row: 1 / row.latency_ns,
+            half_width=lambda row: row.half_width,
         )
         self._of = {id(self._middle(one)): one for one in self._classes}
 
     @property
-    def middle(self) -> list[Row]:
+    def middle(self) -> list[Measured]:
         """One row a size and mechanism: of the member in the middle."""
         return [self._middle(one) for one in self._classes]
 
-    def times(self, row: Row) -> str:
+    def times(self, row: Measured) -> str:
         """Return the range of times of the row's class: `9.06 to 10.4 µs`."""
-        return self._range(row, lambda one: time_text(one["latency_ns"]))
+        return self._range(row, lambda one: time_text(one.latency_ns))
 
-    def rates(self, row: Row, unit: str, column: str) -> str:
-        """Return the range of rates of the row's class, by a column of the summary: `53.6 to 54.0`."""
-        return self._range(row, lambda one: rate_text(one[column], unit), -1)
+    def rates(self, row: Measured, unit: str, rate: Rate) -> str:
+        """Return the range of a rate of the row's class: `53.6 to 54.0`."""
+        return self._range(row, lambda one: rate_text(rate(one), unit), -1)
 
-    def message_rates(self, row: Row) -> str:
+    def message_rates(self, row: Measured) -> str:
         """Return the range of millions of messages a second of the row's class: `1.31 to 1.40`."""
-        return self._range(row, lambda one: digits(one["messages_per_s"] / 1e6), -1)
+        return self._range(row, lambda one: digits((one.messages_per_s or 0.0) / 1e6), -1)
 
     @property
     def odd(self) -> Iterator[str]:
         """Yield who stands out, where, and by how much of the others' speed."""
         for one in self._classes:
             for row, share in zip(one.odd, one.shares, strict=True):
-                name = members_text([tuple(row["devices"])], self._noun)
-                yield f"{name}, {self._label(row)} at {size_text(row['size'])}: {change(share)} in speed"
+                name = members_text([row.devices], self._noun)
+                yield f"{name}, {self._label(row)} at {size_text(row.size)}: {change(share)} in speed"
 
-    def _range(self, row: Row, text: Callable[[Row], str], step: int = 1) -> str:
+    def _range(self, row: Measured, text: Callable[[Measured], str], step: int = 1) -> str:
         """Return the range of a figure over the members that are alike; of one that falls with the time step is -1."""
         usual = self._usual(self._of[id(row)])[::step]
         return range_text(text(usual[0]), text(usual[-1]))
 
     @staticmethod
-    def _usual(one: ClassRow[Row]) -> list[Row]:
+    def _usual(one: ClassRow[Measured]) -> list[Measured]:
         """Return the members that are alike, the quickest first."""
-        return sorted((m for m in one.members if not any(m is odd for odd in one.odd)), key=lambda m: m["latency_ns"])
+        return sorted((m for m in one.members if not any(m is odd for odd in one.odd)), key=lambda m: m.latency_ns)
 
     @classmethod
-    def _middle(cls, one: ClassRow[Row]) -> Row:
+    def _middle(cls, one: ClassRow[Measured]) -> Measured:
         usual = cls._usual(one)
         return usual[(len(usual) - 1) // 2]

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from linkgauge.model.case import MECHANISM, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
+from linkgauge.model.result import Measured
 from linkgauge.stats.alike import numbers_text
 from linkgauge.view.alike import Devices, Kinds, apart, together
 from linkgauge.view.limits import LimitLine, Limits
@@ -29,7 +30,7 @@ from linkgauge.view.reached import (
 )
 from linkgauge.view.results import Results, is_pair
 from linkgauge.view.screen import Table
-from linkgauge.view.units import Row, percents, range_text, rate_text, size_text, time_text
+from linkgauge.view.units import percents, range_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -52,27 +53,27 @@ class Best:
     They are by one mechanism at one size, but where another is better for one of them.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Measured, ...]
     values: tuple[float, ...]
     label: str
     where: str
     apart: tuple[tuple[Devices, float], ...]
 
     @property
-    def row(self) -> Row:
+    def row(self) -> Measured:
         """One of the rows, the first that does not stand apart."""
         outside = {devices for devices, _ in self.apart}
-        return next((row for row in self.rows if tuple(row["devices"]) not in outside), self.rows[0])
+        return next((row for row in self.rows if row.devices not in outside), self.rows[0])
 
     @property
     def alone(self) -> bool:
         """Whether each row is of one device."""
-        return all(len(row["devices"]) == 1 for row in self.rows)
+        return all(row.ranks == 1 for row in self.rows)
 
     @property
     def sizes(self) -> str:
         """The size of the rows, or their range."""
-        sizes = {int(row["size"]) for row in self.rows}
+        sizes = {row.size for row in self.rows}
         return range_text(size_text(min(sizes)), size_text(max(sizes)))
 
     @property
@@ -89,7 +90,7 @@ class Best:
     def _usual(self) -> list[float]:
         outside = {devices for devices, _ in self.apart}
         together = zip(self.rows, self.values, strict=True)
-        return [value for row, value in together if tuple(row["devices"]) not in outside] or list(self.values)
+        return [value for row, value in together if row.devices not in outside] or list(self.values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,14 +128,14 @@ class TaskAnswer:
     def algorithm_factor(self) -> float:
         """Return algbw / goodput; 0 where nccl-tests has no such collective."""
         row = self.fastest.row
-        factor = PATTERNS[row["pattern"]].algorithm_factor
-        return 0.0 if factor is None else float(factor(row["ranks"] // row["groups"]))
+        factor = PATTERNS[row.pattern].algorithm_factor
+        return 0.0 if factor is None else float(factor(row.case.group_ranks))
 
     @property
     def peak_factor(self) -> float:
         """Return busbw / goodput for the collectives of nccl-tests, 1 for all else."""
         row = self.fastest.row
-        return PATTERNS[row["pattern"]].shown_factor(row["ranks"] // row["groups"])
+        return PATTERNS[row.pattern].shown_factor(row.case.group_ranks)
 
     @property
     def shares(self) -> tuple[float, float] | None:
@@ -150,16 +151,16 @@ def answers(results: Results, limits: Limits) -> list[TaskAnswer]:
     the ping-pong where there is one. Applications have a table of their own.
     """
     kinds = results.kinds
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
     for row in results.rows:
-        if not PATTERNS[row["pattern"]].scripted:
+        if not PATTERNS[row.pattern].scripted:
             groups.setdefault(_task(row, kinds), []).append(row)
     order = {name: place for place, name in enumerate(PATTERNS)}
 
-    def place(rows: list[Row]) -> tuple[Any, ...]:
-        first = min(order[row["pattern"]] for row in rows)
-        alone = is_pair(rows[0]) and len(set(rows[0]["devices"])) == 1
-        return (first, alone, len(rows[0]["devices"]), min(tuple(row["devices"]) for row in rows))
+    def place(rows: list[Measured]) -> tuple[Any, ...]:
+        first = min(order[row.pattern] for row in rows)
+        alone = is_pair(rows[0]) and len(set(rows[0].devices)) == 1
+        return (first, alone, rows[0].ranks, min(row.devices for row in rows))
 
     return [_answer(results, limits, kinds, rows) for rows in sorted(groups.values(), key=place)]
 
@@ -168,8 +169,8 @@ def first_answers(found: Sequence[TaskAnswer]) -> tuple[list[TaskAnswer], list[T
     """Return the tasks that are shown at first sight, at most MOST_TASKS, and the rest, both in their order."""
 
     def rank(one: TaskAnswer) -> tuple[Any, ...]:
-        pattern = one.fastest.row["pattern"]
-        inside = is_pair(one.fastest.row) and len(set(one.fastest.row["devices"])) == 1
+        pattern = one.fastest.row.pattern
+        inside = is_pair(one.fastest.row) and len(set(one.fastest.row.devices)) == 1
         return (inside, pattern not in _FIRST, one.widest is None)
 
     kept = sorted(range(len(found)), key=lambda place: (rank(found[place]), place))[:MOST_TASKS]
@@ -177,33 +178,32 @@ def first_answers(found: Sequence[TaskAnswer]) -> tuple[list[TaskAnswer], list[T
     return [found[place] for place in sorted(chosen)], [one for i, one in enumerate(found) if i not in chosen]
 
 
-def _task(row: Row, kinds: Kinds) -> tuple[Any, ...]:
-    between = row["pattern"] in _WAYS and len(set(row["devices"])) == 2
+def _task(row: Measured, kinds: Kinds) -> tuple[Any, ...]:
+    between = row.pattern in _WAYS and len(set(row.devices)) == 2
     ways = ("window",) if between else ()
-    settings = values_of(row, held_apart("size", "pattern", "devices", *ways, *MECHANISM))
-    pattern = _WAYS[row["pattern"]] if between else row["pattern"]
-    return (pattern, settings, len(row["devices"]), kinds.key(row))
+    settings = values_of(row.case, held_apart("size", "pattern", "devices", *ways, *MECHANISM))
+    pattern = _WAYS[row.pattern] if between else row.pattern
+    return (pattern, settings, row.ranks, kinds.key(row))
 
 
-def _answer(results: Results, limits: Limits, kinds: Kinds, rows: list[Row]) -> TaskAnswer:
-    smallest = min(row["size"] for row in rows)
+def _answer(results: Results, limits: Limits, kinds: Kinds, rows: list[Measured]) -> TaskAnswer:
+    smallest = min(row.size for row in rows)
     # Of several patterns and windows the time is that of the one message that comes back.
-    timed = [row for row in rows if row["size"] == smallest]
-    alone = [row for row in timed if PATTERNS[row["pattern"]].half_round_trip]
-    fastest = _best(results, kinds, alone or timed, "latency_ns", min)
-    rated = [row for row in rows if row["goodput_bytes_per_s"] is not None]
-    widest = _best(results, kinds, rated, "goodput_bytes_per_s", max) if rated else None
+    timed = [row for row in rows if row.size == smallest]
+    alone = [row for row in timed if PATTERNS[row.pattern].half_round_trip]
+    fastest = _best(results, kinds, alone or timed, lambda row: row.latency_ns, min)
+    rated = [row for row in rows if row.goodput_bytes_per_s is not None]
+    widest = _best(results, kinds, rated, lambda row: row.goodput, max) if rated else None
     bound = limits.limit_of(widest.row) if widest is not None else None
     first = rows[0]
-    if first["pattern"] in _WAYS and len(set(first["devices"])) == 2:
-        title = results.title({**first, "window": 1}, devices=False).replace(
-            first["pattern"], _WAYS[first["pattern"]], 1
-        )
+    if first.pattern in _WAYS and len(set(first.devices)) == 2:
+        single = dataclasses.replace(first, case=dataclasses.replace(first.case, window=1))
+        title = results.title(single, devices=False).replace(first.pattern, _WAYS[first.pattern], 1)
     else:
         title = results.title(first, devices=False)
-    members = {tuple(row["devices"]) for row in rows}
+    members = {row.devices for row in rows}
     where = together(members, kinds.devices, kinds.noun)
-    if is_pair(first) and len(set(first["devices"])) == 1:
+    if is_pair(first) and len(set(first.devices)) == 1:
         title, *rest = title.split(" · ")
         title = " · ".join([f"{title} inside", *rest])
     return TaskAnswer(title, where, fastest, widest, bound, _brief(members, kinds), kinds.noun)
@@ -219,26 +219,32 @@ def _brief(members: set[Devices], kinds: Kinds) -> str:
     return "all" if len(members) == 1 and {*next(iter(members))} == every else ""
 
 
-def _best(results: Results, kinds: Kinds, rows: list[Row], name: str, better: Callable[..., Any]) -> Best:
+def _best(
+    results: Results,
+    kinds: Kinds,
+    rows: list[Measured],
+    figure: Callable[[Measured], float],
+    better: Callable[..., Any],
+) -> Best:
     """Return the best figure by one mechanism at one size; of two that are as good, the one of more devices or pairs.
 
     What a mechanism gives is its median over those that were measured by it. Where another is better for one of them by
     more than chance, that one's figure is by the other.
     """
-    groups: dict[tuple[Any, ...], dict[Devices, Row]] = {}
-    for row in sorted(rows, key=lambda row: row["effective_samples"] or 0, reverse=True):
-        own = groups.setdefault((results.label(row), row["pattern"], row["window"], row["size"]), {})
-        own.setdefault(tuple(row["devices"]), row)
-    middles = {key: statistics.median(row[name] for row in own.values()) for key, own in groups.items()}
+    groups: dict[tuple[Any, ...], dict[Devices, Measured]] = {}
+    for row in sorted(rows, key=lambda row: row.effective_samples, reverse=True):
+        own = groups.setdefault((results.label(row), row.pattern, row.case.window, row.size), {})
+        own.setdefault(row.devices, row)
+    middles = {key: statistics.median(map(figure, own.values())) for key, own in groups.items()}
     top = better(middles.values())
     near = [key for key, value in middles.items() if min(value, top) >= AS_GOOD * max(value, top)]
     most = max(len(groups[key]) for key in near)
     key = better((key for key in near if len(groups[key]) == most), key=lambda key: middles[key])
-    each = best_of_each(groups[key], groups.values(), name, better)
+    each = best_of_each(groups[key], groups.values(), figure, better)
     chosen = tuple(each[devices] for devices in sorted(each))
-    values = tuple(float(row[name]) for row in chosen)
+    values = tuple(map(figure, chosen))
     outside = apart([1 / value if better is min else value for value in values], chosen)
-    named = tuple((tuple(chosen[place]["devices"]), values[place]) for place in outside)
+    named = tuple((chosen[place].devices, values[place]) for place in outside)
     return Best(chosen, values, labels_of(results, chosen), together(groups[key], kinds.devices, kinds.noun), named)
 
 
@@ -315,7 +321,7 @@ def _whose(best: Best, task: TaskAnswer) -> str:
     """Return of which device or pairs a figure is, where that is not all of the task's."""
     if best.where == task.where:
         return ""
-    where = numbers_text([one for row in best.rows for one in row["devices"]]) if best.alone else best.where
+    where = numbers_text([one for row in best.rows for one in row.devices]) if best.alone else best.where
     return f" ({where})"
 
 

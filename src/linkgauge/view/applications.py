@@ -8,16 +8,15 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from linkgauge.apps.catalog import label
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Identity, Measured
 from linkgauge.stats.launches import Places
 from linkgauge.stats.step_times import KINDS, RankSteps, Span, busiest, step_times
-from linkgauge.store.schema import Identity, identity_of
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
 from linkgauge.view.screen import Table
-from linkgauge.view.units import Row, size_text, time_text
+from linkgauge.view.units import size_text, time_text
 
 KIND_WORDS = {"host_to_device": "to device", "device_to_host": "to host", "within_device": "within device"}
 _COLORS = ("#999999", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#F0E442")
@@ -29,40 +28,40 @@ _TIME_LABEL = (
 )
 
 
-def measured(rows: Sequence[Row]) -> list[Row]:
+def measured(rows: Sequence[Measured]) -> list[Measured]:
     """Return the rows of applications that have a time."""
-    return [row for row in rows if PATTERNS[row["pattern"]].scripted and row["median_ns"] is not None]
+    return [row for row in rows if PATTERNS[row.pattern].scripted]
 
 
-def name_of(row: Row) -> str:
+def name_of(row: Measured) -> str:
     """Return an application's name without its parameters, which differ over ranks where it scales weakly."""
-    return label(row["app"]).partition(" ")[0]
+    return row.case.app.label.partition(" ")[0]
 
 
-def way_of(results: Results, row: Row) -> str:
+def way_of(results: Results, row: Measured) -> str:
     """Return by which mechanism a row's messages go, and from which memory where that is not the device's."""
     transport, _, more = results.label(row).partition(" ")
-    memories = [one for one in dict.fromkeys((row["source_memory"], row["target_memory"])) if one != "device"]
+    memories = [one for one in dict.fromkeys((row.case.source_memory, row.case.target_memory)) if one != "device"]
     return " ".join(filter(None, [transport, *memories, more]))
 
 
-def alike(one: Row, other: Row) -> bool:
+def alike(one: Measured, other: Measured) -> bool:
     """Whether two rows are of the same application, on whatever ranks and with whatever parameters."""
     return name_of(one) == name_of(other)
 
 
-def over_ranks(results: Results, rows: Sequence[Row]) -> Chart:
+def over_ranks(results: Results, rows: Sequence[Measured]) -> Chart:
     """Return the time of an application over its ranks, a line a mechanism, logarithmic.
 
     Not a speed-up over one rank: a step file has what is communicated, of which one rank may have nothing. Of several
     cases of a mechanism on as many ranks the quickest counts.
     """
     alt = charts.altair()
-    quickest: dict[tuple[int, str], Row] = {}
-    for row in sorted(rows, key=lambda row: -row["median_ns"]):
-        quickest[len(row["devices"]), way_of(results, row)] = row
+    quickest: dict[tuple[int, str], Measured] = {}
+    for row in sorted(rows, key=lambda row: -row.median_ns):
+        quickest[row.ranks, way_of(results, row)] = row
     data = [
-        {"ranks": ranks, "mechanism": mechanism, "us": charts.short(row["median_ns"], 1e-3), "asked": label(row["app"])}
+        {"ranks": ranks, "mechanism": mechanism, "us": charts.short(row.median_ns, 1e-3), "asked": row.case.app.label}
         for (ranks, mechanism), row in sorted(quickest.items())
     ]
     ways = sorted({way_of(results, row) for row in measured(results.rows)})
@@ -79,7 +78,7 @@ def over_ranks(results: Results, rows: Sequence[Row]) -> Chart:
     return alt.layer(lines, points)
 
 
-def over_ranks_of_each(results: Results, rows: Sequence[Row]) -> Chart:
+def over_ranks_of_each(results: Results, rows: Sequence[Measured]) -> Chart:
     """Return `over_ranks` of each application of `rows`, four side by side."""
     alt = charts.altair()
     names = sorted({name_of(row) for row in rows})
@@ -89,26 +88,26 @@ def over_ranks_of_each(results: Results, rows: Sequence[Row]) -> Chart:
     return alt.concat(*panels, columns=4)
 
 
-def kinds_of_steps(results: Results, rows: Sequence[Row], told: dict[Identity, list[RankSteps]]) -> Chart | None:
+def kinds_of_steps(results: Results, rows: Sequence[Measured], told: dict[Identity, list[RankSteps]]) -> Chart | None:
     """Return in which kinds of steps the busiest rank of each case of `rows` spent its time, a bar a case.
 
     Of the time of the slowest that does the same on as many ranks (Tartan, Figs. 32 to 35). None without such times.
     """
     alt = charts.altair()
-    busy: list[tuple[Row, RankSteps]] = []
+    busy: list[tuple[Measured, RankSteps]] = []
     slowest: dict[tuple[str, int], float] = {}
-    for row in sorted(rows, key=lambda row: (name_of(row), len(row["devices"]), row["median_ns"])):
-        one = busiest(told.get(identity_of(row), []))
+    for row in sorted(rows, key=lambda row: (name_of(row), row.ranks, row.median_ns)):
+        one = busiest(told.get(row.identity, []))
         if one is not None and one.total_ns:
             busy.append((row, one))
-            group = name_of(row), len(row["devices"])
+            group = name_of(row), row.ranks
             slowest[group] = max(one.total_ns, slowest.get(group, 0.0))
     if not busy:
         return None
-    names = [f"{label(row['app'])} · {len(row['devices'])} · {way_of(results, row)}" for row, _ in busy]
+    names = [f"{row.case.app.label} · {row.ranks} · {way_of(results, row)}" for row, _ in busy]
     data = [
         {"case": name, "kind": KIND_WORDS.get(kind, kind), "order": KINDS.index(kind),
-         "share": charts.short(100 * ns / slowest[name_of(row), len(row["devices"])]), "us": charts.short(ns, 1e-3)}
+         "share": charts.short(100 * ns / slowest[name_of(row), row.ranks]), "us": charts.short(ns, 1e-3)}
         for name, (row, one) in zip(names, busy, strict=True) for kind, ns in one.ns.items()
     ]  # fmt: skip
     tips = [alt.Tooltip(field) for field in ("case:N", "kind:N", "share:Q", "us:Q")]
@@ -126,13 +125,13 @@ def kinds_of_steps(results: Results, rows: Sequence[Row], told: dict[Identity, l
     )
 
 
-def ranks_over_time(results: Results, row: Row, spans: Sequence[Span]) -> Chart:
+def ranks_over_time(results: Results, row: Measured, spans: Sequence[Span]) -> Chart:
     """Return an iteration of a case on every rank: what its host's thread was at, over time.
 
     Clocks are a node's own: time is counted from the first step of each node's ranks.
     """
     alt = charts.altair()
-    places = Places(results.run.launches.to_pylist()).of(row["launch"], row["devices"])
+    places = Places(results.run.launched).of(row.launch, row.devices)
     host_of = dict(enumerate(place.node for place in places))
     first: dict[str | None, int] = {}
     for one in spans:
@@ -183,25 +182,25 @@ def application_tables(results: Results) -> list[RenderableType]:
     for name in ("application", "ranks", "by", "time", "a rank sends", "where"):
         table.add_column(name, overflow="fold", no_wrap=name in ("ranks", "time"),
                          justify="right" if name in ("ranks", "time") else "left")  # fmt: skip
-    for row in sorted(rows, key=lambda row: (label(row["app"]), len(row["devices"]), row["median_ns"])):
-        ranks = told.get(identity_of(row), [])
+    for row in sorted(rows, key=lambda row: (row.case.app.label, row.ranks, row.median_ns)):
+        ranks = told.get(row.identity, [])
         one = busiest(ranks)
         where = "" if one is None else _kinds_text(one)
-        table.add_row(Text(label(row["app"])), str(len(row["devices"])), Text(way_of(results, row)),
-                      time_text(row["median_ns"]), _sent(ranks), where)  # fmt: skip
+        table.add_row(Text(row.case.app.label), str(row.ranks), Text(way_of(results, row)),
+                      time_text(row.median_ns), _sent(ranks), where)  # fmt: skip
     return [table]
 
 
 def applications_told(results: Results) -> list[str]:
     """Return the applications of a run in words, each by what was quickest; of more than a few how many there are."""
-    quickest: dict[tuple[str, int], Row] = {}
+    quickest: dict[tuple[str, int], Measured] = {}
     for row in measured(results.rows):
-        key = label(row["app"]), len(row["devices"])
-        if key not in quickest or row["median_ns"] < quickest[key]["median_ns"]:
+        key = row.case.app.label, row.ranks
+        if key not in quickest or row.median_ns < quickest[key].median_ns:
             quickest[key] = row
     if not 0 < len(quickest) <= _NAMED:
         return [f"{len(quickest)} applications measured"] if quickest else []
-    told = [f"{name} {time_text(row['median_ns'])} by {way_of(results, row)}" for (name, _), row in quickest.items()]
+    told = [f"{name} {time_text(row.median_ns)} by {way_of(results, row)}" for (name, _), row in quickest.items()]
     return [", ".join(told)]
 
 

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from linkgauge.model.result import Measured
 from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.asked_effects import Effect, class_effect, effects
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
 from linkgauge.stats.launches import Places, nodes_of
-from linkgauge.store.schema import identity_of
 from linkgauge.system.affinity import words as near_words
 from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
-from linkgauge.view.units import Row, count_text, range_text, rate_text, size_text
+from linkgauge.view.units import count_text, range_text, rate_text, size_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -31,7 +31,7 @@ def places_line(kinds: Kinds) -> str:
         return ""
     of_host: dict[str, list[int]] = {}
     for number, rank in kinds.devices.items():
-        of_host.setdefault(str(rank.get("host") or ""), []).append(number)
+        of_host.setdefault(rank.host, []).append(number)
     words = [f"{numbers_text(numbers)} on {host}" for host, numbers in list(of_host.items())[: 2 * _SHOWN]]
     more = f" and {len(of_host) - len(words)} nodes more" if len(of_host) > len(words) else ""
     return f"{kinds.noun}s are {', '.join(words)}{more}"
@@ -70,15 +70,15 @@ def card_lines(results: Results) -> list[str]:
 
     Of cases with one device on each node, whose bytes are its own.
     """
-    places = Places(results.run.launches.to_pylist())
+    places = Places(results.run.launched)
     used: dict[str, dict[int, dict[str, None]]] = {}
     for row in results.rows:
-        crossing = results.crossings.get(identity_of(row))
+        crossing = results.crossings.get(row.identity)
         there = places.of_row(row)
         if crossing is None or crossing.went_by != NETWORK or len(nodes_of(there)) != len(set(there)):
             continue
         for place in set(there):
-            cards = used.setdefault(row["transport"], {}).setdefault(place.device, {})
+            cards = used.setdefault(row.transport, {}).setdefault(place.device, {})
             cards.update(dict.fromkeys(crossing.rails_of.get(place.node, ())))
     near = {transport: {device: tuple(devices[device]) for device in sorted(devices)}
             for transport, devices in used.items() if len(devices) > 1}  # fmt: skip
@@ -110,17 +110,17 @@ def distance_lines(results: Results, unit: str) -> list[str]:
     Of the pattern and mechanism with most pairs, at their largest size; and of this mechanism's other service classes.
     With each the spread of the pair whose times spread most: its quartiles' distance over the median.
     """
-    groups: dict[tuple[str, str, int], list[Row]] = {}
+    groups: dict[tuple[str, str, int], list[Measured]] = {}
     for row in results.rows:
-        if row["distance"] in DISTANCES and is_pair(row) and row["goodput_bytes_per_s"]:
-            groups.setdefault((row["pattern"], results.label(row), row["size"]), []).append(row)
+        if row.distance in DISTANCES and is_pair(row) and row.goodput_bytes_per_s:
+            groups.setdefault((row.pattern, results.label(row), row.size), []).append(row)
     if not groups:
         return []
     best, rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
     alike = {best: rows}
-    if rows[0]["service_class"]:
+    if rows[0].case.service_class:
         there = (item for item in groups.items() if (item[0][0], item[0][2]) == (best[0], best[2]))
-        alike = {key: found for key, found in there if found[0]["transport"] == rows[0]["transport"]}
+        alike = {key: found for key, found in there if found[0].transport == rows[0].transport}
     source = results.switches.source if results.switches is not None else ""
     return [
         f"{pattern} by {mechanism} at {size_text(size)}: {'; '.join(_of_classes(found, unit))}; the network {source}"
@@ -128,13 +128,13 @@ def distance_lines(results: Results, unit: str) -> list[str]:
     ]
 
 
-def _of_classes(rows: Sequence[Row], unit: str) -> Iterator[str]:
+def _of_classes(rows: Sequence[Measured], unit: str) -> Iterator[str]:
     """Give the words of each distance class, the nearest first."""
     classes = by_distance(rows)
     for name in (one for one in CLASSES if one in classes):
-        rates = sorted(float(row["goodput_bytes_per_s"]) for row in classes[name])
+        rates = sorted(row.goodput for row in classes[name])
         ends = range_text(rate_text(rates[0], unit), rate_text(rates[-1], unit))
-        spread = max((row["q3_ns"] - row["q1_ns"]) / row["median_ns"] for row in classes[name])
+        spread = max(row.spread for row in classes[name])
         pairs = f"{count_text(len(rates), 'pair')}, spread up to {100 * spread:.2g} %"
         yield f"{DISTANCES[name]} {ends} {unit} ({pairs})"
 

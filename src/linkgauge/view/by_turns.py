@@ -18,7 +18,6 @@ from linkgauge.model.shape import as_it_is, checked, each, number, read_json, ta
 from linkgauge.stats.interference import LEAST_WINDOWS, SlowDown, interferences
 from linkgauge.stats.rounds import OverRounds, SlowRound, core_shares, over_rounds, slow_rounds
 from linkgauge.store.run import Run
-from linkgauge.store.schema import identity_of
 from linkgauge.system.model import System
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
@@ -32,7 +31,7 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
 
     Both are empty where no case has any.
     """
-    titles = {identity_of(row): results.words(row) for row in results.rows if row["background"]}
+    titles = {row.identity: results.words(row) for row in results.rows if row.case.background}
     found = [one for one in interferences(results.run) if one.identity in titles] if titles else []
     if not found:
         return [], []
@@ -149,9 +148,9 @@ _CASES = 6
 def rounds_told(results: Results) -> tuple[list[list[str]], list[str]]:
     """Return the rows of ROUND_COLUMNS, and a line for each slow round; both empty where no case has enough rounds."""
     cases = over_rounds(results.run)
-    names = {case.row["case_key"]: results.words(case.row) for case in cases}
-    cases.sort(key=lambda case: names[case.row["case_key"]])
-    rows = [[names[case.row["case_key"]], *_figures(case)] for case in cases]
+    names = {case.row.case_key: results.words(case.row) for case in cases}
+    cases.sort(key=lambda case: names[case.row.case_key])
+    rows = [[names[case.row.case_key], *_figures(case)] for case in cases]
     return rows, [_line(one, names, len(cases)) for one in slow_rounds(cases, core_shares(results.run))]
 
 

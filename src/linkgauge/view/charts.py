@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.files import CHART_ADDRESS_SPACE
+from linkgauge.model.result import Measured
 from linkgauge.model.transports import order_of, transport_shown_as
 from linkgauge.view.results import Results
-from linkgauge.view.units import RATE_UNITS, Row, size_text
+from linkgauge.view.units import RATE_UNITS, size_text
 
 # One of altair's chart classes. They are only known once altair is imported, which not every installation has.
 Chart: TypeAlias = Any
@@ -176,7 +177,7 @@ def _names_in(part: Any) -> Iterator[str]:
             yield from _names_in(value)
 
 
-def chart_rows(results: Results, rows: Iterable[Row], unit: str) -> list[dict[str, Any]]:
+def chart_rows(results: Results, rows: Iterable[Measured], unit: str) -> list[dict[str, Any]]:
     """Return the rows as charts draw them: latency in µs, goodput in `unit`, each with quartiles and interval.
 
     The quartiles of a rate are those of the times, turned over. Rows without goodput have none.
@@ -184,25 +185,30 @@ def chart_rows(results: Results, rows: Iterable[Row], unit: str) -> list[dict[st
     scale = RATE_UNITS[unit]
     out = []
     for row in rows:
-        half = 1e-3 * row["latency_ns"] / row["median_ns"] if row["median_ns"] else 1e-3
+        half = 1e-3 * row.latency_ns / row.median_ns if row.median_ns else 1e-3
         drawn = {
             "mechanism": results.label(row),
-            "transport": row["transport"],
-            "size": row["size"],
-            "size_text": size_text(row["size"]),
-            "ranks": row["ranks"],
-            "samples": row["samples"],
-            **{
-                name: short(row[f"{name}_ns"], half)
-                for name in ("median", "q1", "q3", "p5", "p95", "mean", "min", "max")
-            },
-            "low": short(row["interval_low_ns"], half),
-            "high": short(row["interval_high_ns"], half),
+            "transport": row.transport,
+            "size": row.size,
+            "size_text": size_text(row.size),
+            "ranks": row.ranks,
+            "samples": row.samples,
+            "median": short(row.median_ns, half),
+            "q1": short(row.q1_ns, half),
+            "q3": short(row.q3_ns, half),
+            "p5": short(row.p5_ns, half),
+            "p95": short(row.p95_ns, half),
+            "mean": short(row.mean_ns, half),
+            "min": short(row.min_ns, half),
+            "max": short(row.max_ns, half),
+            "low": short(row.interval_low_ns, half),
+            "high": short(row.interval_high_ns, half),
         }
-        if row["goodput_bytes_per_s"] is not None:
-            for name, column in (("goodput", "goodput"), ("goodput_q1", "goodput_q1"), ("goodput_q3", "goodput_q3")):
-                drawn[name] = short(row[f"{column}_bytes_per_s"], 1 / scale)
-            drawn["bus"] = short(row["busbw_bytes_per_s"], 1 / scale)
+        if row.goodput_bytes_per_s is not None:
+            drawn["goodput"] = short(row.goodput_bytes_per_s, 1 / scale)
+            drawn["goodput_q1"] = short(row.goodput_q1_bytes_per_s, 1 / scale)
+            drawn["goodput_q3"] = short(row.goodput_q3_bytes_per_s, 1 / scale)
+            drawn["bus"] = short(row.busbw_bytes_per_s, 1 / scale)
         out.append(drawn)
     return out
 

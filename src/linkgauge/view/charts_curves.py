@@ -7,54 +7,55 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
-from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
+from linkgauge.view.units import RATE_UNITS, digits, size_text
 
 SMALL_BYTES = 4096  # the sizes of the panel of small ones
 
 
-def latency_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
+def latency_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
     """Return the median time (pingpong: one way) in µs over size, both axes logarithmic."""
-    title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
+    title = f"{PATTERNS[rows[0].pattern].latency_words} (µs)"
     data = charts.chart_rows(results, rows, unit)
     limit = _least_time(rows, limits)
     return _lines(results, data, _y("median", title, data, limit), "q1", "q3", limit)
 
 
-def goodput_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
+def goodput_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
     """Return the median goodput in `unit` over size, both axes logarithmic. UsageError for rows that have none."""
     data = _rates(results, rows, unit, limits, 1.0)
-    ways = ", sum of both ways" if PATTERNS[rows[0]["pattern"]].both_ways else ""
+    ways = ", sum of both ways" if PATTERNS[rows[0].pattern].both_ways else ""
     limit = drawn_limit(rows, limits, unit, 1.0)
     y = _y("goodput", f"goodput ({unit}{ways})", data, limit)
     return _lines(results, data, y, "goodput_q3", "goodput_q1", limit)
 
 
-def busbw_over_size(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
+def busbw_over_size(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
     """Return the bus bandwidth of one of nccl-tests' collectives over size. UsageError for other rows."""
     if not has_busbw(rows[0]):
-        raise UsageError(f"{rows[0]['pattern']} has no busbw: 'linkgauge plot --figure goodput' shows its goodput")
+        raise UsageError(f"{rows[0].pattern} has no busbw: 'linkgauge plot --figure goodput' shows its goodput")
     factor = shown_factor(rows[0])
     data = _rates(results, rows, unit, limits, factor)
     limit = drawn_limit(rows, limits, unit, factor)
     return _lines(results, data, _y("goodput", f"busbw ({unit})", data, limit), "goodput_q3", "goodput_q1", limit)
 
 
-def has_busbw(row: Row) -> bool:
+def has_busbw(row: Measured) -> bool:
     """Whether nccl-tests has a row's pattern, and so a bus bandwidth of it."""
-    return PATTERNS[row["pattern"]].algorithm_factor is not None
+    return PATTERNS[row.pattern].algorithm_factor is not None
 
 
-def shown_factor(row: Row) -> float:
+def shown_factor(row: Measured) -> float:
     """Return what a row's goodput is multiplied by to be shown: to busbw where nccl-tests has one, else 1."""
-    return PATTERNS[row["pattern"]].shown_factor(row["ranks"] // row["groups"])
+    return PATTERNS[row.pattern].shown_factor(row.case.group_ranks)
 
 
 def rate_over_size(
-    results: Results, rows: list[Row], unit: str, limits: Limits | None = None, plain: bool = False
+    results: Results, rows: list[Measured], unit: str, limits: Limits | None = None, plain: bool = False
 ) -> Chart:
     """Return busbw over size of nccl-tests' collectives, goodput of all else, on a logarithmic axis.
 
@@ -72,7 +73,9 @@ def rate_over_size(
     return _lines(results, data, y, "goodput_q3", "goodput_q1", limit, picking=False)
 
 
-def _rates(results: Results, rows: list[Row], unit: str, limits: Limits | None, factor: float) -> list[dict[str, Any]]:
+def _rates(
+    results: Results, rows: list[Measured], unit: str, limits: Limits | None, factor: float
+) -> list[dict[str, Any]]:
     """Return the rows as they are drawn, goodput times `factor`, each with its own limit for who points at it."""
     data = []
     for row, drawn in zip(rows, charts.chart_rows(results, rows, unit), strict=True):
@@ -83,16 +86,16 @@ def _rates(results: Results, rows: list[Row], unit: str, limits: Limits | None, 
         drawn["limit"] = _limit_words(row, limits, unit, factor)
         data.append(drawn)
     if not data:
-        raise UsageError(f"{rows[0]['pattern']} has no goodput: 'linkgauge plot --figure latency' shows its times")
+        raise UsageError(f"{rows[0].pattern} has no goodput: 'linkgauge plot --figure latency' shows its times")
     return data
 
 
-def _limit_words(row: Row, limits: Limits | None, unit: str, factor: float) -> str:
+def _limit_words(row: Measured, limits: Limits | None, unit: str, factor: float) -> str:
     """Return a row's share of its own limit: `87 % of 450 GB/s (max_flow)`; empty where it has none."""
     bound = limits.limit_of(row) if limits is not None else None
-    if bound is None or not bound.goodput_bytes_per_s or row["goodput_bytes_per_s"] is None:
+    if bound is None or not bound.goodput_bytes_per_s or row.goodput_bytes_per_s is None:
         return ""
-    share = digits(100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s)
+    share = digits(100 * row.goodput_bytes_per_s / bound.goodput_bytes_per_s)
     return f"{share} % of {digits(factor * bound.goodput_bytes_per_s / RATE_UNITS[unit])} {unit} ({bound.rule})"
 
 
@@ -102,20 +105,20 @@ def _y(field: str, title: str, data: list[dict[str, Any]], limit: dict[str, Any]
     return charts.log_y(f"{field}:Q", title, values, padding=22 if limit else 8)
 
 
-def small_sizes(results: Results, rows: list[Row], unit: str) -> Chart:
+def small_sizes(results: Results, rows: list[Measured], unit: str) -> Chart:
     """Return the latency of the small sizes on a linear axis from zero: the companion of goodput over size."""
     alt = charts.altair()
-    few = [row for row in rows if row["size"] <= SMALL_BYTES]
-    half = PATTERNS[rows[0]["pattern"]].half_round_trip
+    few = [row for row in rows if row.size <= SMALL_BYTES]
+    half = PATTERNS[rows[0].pattern].half_round_trip
     y = alt.Y("median:Q", title="one-way latency (µs)" if half else "time (µs)", scale=alt.Scale(zero=True))
     return _lines(results, charts.chart_rows(results, few, unit), y, "q1", "q3", None, picking=False)
 
 
-def goodput_figure(results: Results, rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
+def goodput_figure(results: Results, rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
     """Return goodput over size with the latency of small sizes beside it, as the papers draw it."""
     alt = charts.altair()
     main = goodput_over_size(results, rows, unit, limits).properties(width=420, height=300)
-    if len({row["size"] for row in rows if row["size"] <= SMALL_BYTES}) < 2:
+    if len({row.size for row in rows if row.size <= SMALL_BYTES}) < 2:
         return alt.hconcat(main)
     small = small_sizes(results, rows, unit).properties(width=170, height=300)
     return alt.hconcat(main, small)
@@ -164,7 +167,7 @@ def _lines(
     return alt.layer(*layers)
 
 
-def drawn_limit(rows: list[Row], limits: Limits | None, unit: str, factor: float) -> dict[str, Any] | None:
+def drawn_limit(rows: list[Measured], limits: Limits | None, unit: str, factor: float) -> dict[str, Any] | None:
     """Return the one limit that a chart draws: the least upper bound of the mechanism that may reach most.
 
     What other mechanisms may reach, and what other rules say, is in the texts that pointing at a line or point shows.
@@ -187,7 +190,7 @@ def drawn_limit(rows: list[Row], limits: Limits | None, unit: str, factor: float
     }
 
 
-def _least_time(rows: list[Row], limits: Limits | None) -> dict[str, Any] | None:
+def _least_time(rows: list[Measured], limits: Limits | None) -> dict[str, Any] | None:
     """Return the least time that was measured or is typical of the lowest layer; None where no rule tells of one.
 
     A bound's least time lies orders of magnitude below the curves, and would only shrink them.
@@ -229,12 +232,12 @@ def _limit_line(limit: dict[str, Any], x: Any, below: bool) -> list[Any]:
     ]
 
 
-def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Chart:
+def over_devices(results: Results, rows: list[Measured], unit: str, size: int) -> Chart:
     """Return goodput over the number of devices for one pattern and size, a line a mechanism, quartiles as bars."""
     alt = charts.altair()
     data = [
         item
-        for item in charts.chart_rows(results, [row for row in rows if row["size_asked"] == size], unit)
+        for item in charts.chart_rows(results, [row for row in rows if row.case.size_asked == size], unit)
         if "goodput" in item
     ]
     look = charts.mechanism_encoding(results, list(dict.fromkeys(item["mechanism"] for item in data)))
@@ -255,7 +258,7 @@ def over_devices(results: Results, rows: list[Row], unit: str, size: int) -> Cha
     return alt.layer(bars, line, points)
 
 
-def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart:
+def ratio_map(results: Results, rows: list[Measured], of: str, against: str) -> Chart:
     """Return how many times faster mechanism `of` is than `against`, over size and number of devices.
 
     Colors are symmetric about 1 on a logarithmic scale: blue where `of` is faster, orange where `against` is.
@@ -263,7 +266,7 @@ def ratio_map(results: Results, rows: list[Row], of: str, against: str) -> Chart
     alt = charts.altair()
     times: dict[tuple[int, int, str], float] = {}
     for row in rows:
-        times[row["size_asked"], row["ranks"], results.label(row)] = row["median_ns"]
+        times[row.case.size_asked, row.ranks, results.label(row)] = row.median_ns
     data: list[dict[str, Any]] = []
     for (size, ranks, label), time in times.items():
         if label == of and (size, ranks, against) in times:
@@ -311,16 +314,16 @@ def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int =
     alt = charts.altair()
     data: list[dict[str, Any]] = []
     for first, rows in results.panels:
-        best: dict[str, Row] = {}
+        best: dict[str, Measured] = {}
         for row in rows:
-            rate = row["goodput_bytes_per_s"]
-            if rate is not None and rate > (best.get(results.label(row), {}).get("goodput_bytes_per_s") or 0):
-                best[results.label(row)] = row
+            label = results.label(row)
+            if row.goodput_bytes_per_s and (label not in best or row.goodput > best[label].goodput):
+                best[label] = row
         own: list[dict[str, Any]] = []
         for label, row in best.items():
             bound = limits.limit_of(row)
             if bound is not None and bound.goodput_bytes_per_s:
-                share = 100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s
+                share = 100 * row.goodput / bound.goodput_bytes_per_s
                 factor = shown_factor(row) / RATE_UNITS[unit]
                 limit = f"{digits(factor * bound.goodput_bytes_per_s)} {unit}, {bound.rule}"
                 own.append(
@@ -330,7 +333,7 @@ def share_of_peak(results: Results, limits: Limits, unit: str, most_tasks: int =
                         "share": charts.short(share),
                         "text": f"{share:.0f} %",
                         "bound": limit,
-                        "goodput": charts.short(row["goodput_bytes_per_s"], factor),
+                        "goodput": charts.short(row.goodput, factor),
                     }
                 )
         best_share = sorted(own, key=lambda item: -item["share"])[:1]

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.system.switches import CLASSES, NODE
 from linkgauge.view import charts
 from linkgauge.view.between import DISTANCES
 from linkgauge.view.charts import Chart
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, pair_of
-from linkgauge.view.units import RATE_UNITS, Row, count_text, digits
+from linkgauge.view.units import RATE_UNITS, count_text, digits
 
 _LABELED_ARROWS = 24
 _MOST_CELLS = 32  # a side
@@ -23,7 +24,7 @@ QUANTITIES = ("latency", "goodput", "share", "hops")
 
 
 def pair_matrix(
-    results: Results, rows: list[Row], unit: str, quantity: str = "goodput", limits: Limits | None = None
+    results: Results, rows: list[Measured], unit: str, quantity: str = "goodput", limits: Limits | None = None
 ) -> Chart:
     """Return the ordered pairs of one pattern, mechanism and size as a heat map, a row a source.
 
@@ -34,7 +35,7 @@ def pair_matrix(
     alt = charts.altair()
     value, name = _quantity(quantity, unit, limits)
     reverse = quantity in ("latency", "hops")
-    every = sorted({device for row in rows for device in row["devices"]})
+    every = sorted({device for row in rows for device in row.devices})
     ends_are, blocks = _blocks(results, every)
     devices: list[int] | list[str] = every if blocks is None else list(dict.fromkeys(blocks.values()))
     if blocks is not None:
@@ -96,7 +97,7 @@ def _blocks(results: Results, devices: list[int]) -> tuple[str, dict[int, str] |
     if len(devices) <= _MOST_CELLS:
         return "device", None
     switches = results.switches
-    host_of = {device: str(rank.get("host") or "") for device, rank in results.kinds.devices.items()}
+    host_of = {device: rank.host for device, rank in results.kinds.devices.items()}
     above = {device: (switches.above.get(host_of.get(device, ""), ()) if switches else ()) for device in devices}
     if all(above.values()) and 2 <= len({names[0] for names in above.values()}) <= _MOST_CELLS:
         ordered = sorted(devices, key=lambda device: (above[device][::-1], device))
@@ -116,11 +117,11 @@ def cell_width(devices: int) -> int:
     return 64 if devices <= 4 else 46 if devices <= 8 else 26
 
 
-def _quantity(quantity: str, unit: str, limits: Limits | None) -> tuple[Callable[[Row], float | None], str]:
+def _quantity(quantity: str, unit: str, limits: Limits | None) -> tuple[Callable[[Measured], float | None], str]:
     if quantity == "latency":
-        return lambda row: row["latency_ns"] / 1e3, "latency (µs)"
+        return lambda row: row.latency_ns / 1e3, "latency (µs)"
     if quantity == "goodput":
-        return lambda row: _scaled(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit]), f"goodput ({unit})"
+        return lambda row: _scaled(row.goodput_bytes_per_s, 1 / RATE_UNITS[unit]), f"goodput ({unit})"
     if quantity == "share":
         return lambda row: _share(row, limits), "% of limit"
     hops = _hops(limits)
@@ -131,11 +132,11 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _share(row: Row, limits: Limits | None) -> float | None:
+def _share(row: Measured, limits: Limits | None) -> float | None:
     bound = limits.limit_of(row) if limits is not None else None
-    if bound is None or row["goodput_bytes_per_s"] is None or not bound.goodput_bytes_per_s:
+    if bound is None or row.goodput_bytes_per_s is None or not bound.goodput_bytes_per_s:
         return None
-    return float(100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s)
+    return float(100 * row.goodput_bytes_per_s / bound.goodput_bytes_per_s)
 
 
 def _hops(limits: Limits | None) -> dict[tuple[int, ...], int]:
@@ -152,13 +153,13 @@ def _hops(limits: Limits | None) -> dict[tuple[int, ...], int]:
     }
 
 
-def topology(rows: list[Row], unit: str, limits: Limits | None = None) -> Chart:
+def topology(rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:
     """Return the devices on a circle, an arrow for each measured ordered pair, colored and labeled by its goodput.
 
     Where the run's system is described its links are drawn in gray below, with switches and hosts in the middle.
     """
     alt = charts.altair()
-    devices = sorted({device for row in rows for device in row["devices"]})
+    devices = sorted({device for row in rows for device in row.devices})
     place = _circle(devices)
     arrows = _arrows(rows, place, unit)
     joined = limits is not None and all(limits.on_one_node(row) for row in rows)
@@ -220,12 +221,12 @@ def _circle(devices: list[int]) -> dict[int, tuple[float, float]]:
     }
 
 
-def _arrows(rows: list[Row], place: dict[int, tuple[float, float]], unit: str) -> list[dict[str, Any]]:
+def _arrows(rows: list[Measured], place: dict[int, tuple[float, float]], unit: str) -> list[dict[str, Any]]:
     """Return each ordered pair as a slightly bent line beside that of the other direction."""
     made = []
     for row in rows:
         source, target = pair_of(row)
-        if source == target or row["goodput_bytes_per_s"] is None:
+        if source == target or row.goodput_bytes_per_s is None:
             continue
         (ax, ay), (bx, by) = place[source], place[target]
         dx, dy = bx - ax, by - ay
@@ -236,7 +237,7 @@ def _arrows(rows: list[Row], place: dict[int, tuple[float, float]], unit: str) -
         start = (ax + ux * 0.15 + ox, ay + uy * 0.15 + oy)
         end = (bx - ux * 0.2 + ox, by - uy * 0.2 + oy)
         at = 0.34  # texts near the source, so that those of crossing lines do not meet in the middle
-        goodput = charts.short(row["goodput_bytes_per_s"], 1 / RATE_UNITS[unit])
+        goodput = charts.short(row.goodput_bytes_per_s, 1 / RATE_UNITS[unit])
         angle = math.degrees(math.atan2(ux, uy)) % 360
         made.append(
             {
@@ -287,7 +288,7 @@ MOST_PAIRS = 60
 DISTANCE_WORDS = {NODE: "same node", **DISTANCES}
 
 
-def distances(results: Results, rows: Sequence[Row], unit: str) -> Chart:
+def distances(results: Results, rows: Sequence[Measured], unit: str) -> Chart:
     """Return a column a distance class, the nearest first: a line a pair from its 5th to its 95th percentile.
 
     A dot is a pair's median; left of them the box of all pairs' medians: their quartiles, and their median as a line.
@@ -295,8 +296,8 @@ def distances(results: Results, rows: Sequence[Row], unit: str) -> Chart:
     """
     alt = charts.altair()
     lines, boxes = [], []
-    for name in (one for one in CLASSES if any(row["distance"] == one for row in rows)):
-        found = [row for row in rows if row["distance"] == name]
+    for name in (one for one in CLASSES if any(row.distance == one for row in rows)):
+        found = [row for row in rows if row.distance == name]
         data = sorted(charts.chart_rows(results, found, unit), key=lambda item: float(item["median"]))
         words = f"{DISTANCE_WORDS[name]} ({count_text(len(data), 'pair')})"
         q1, middle, q3 = np.quantile([item["median"] for item in data], (0.25, 0.5, 0.75))
@@ -309,13 +310,13 @@ def distances(results: Results, rows: Sequence[Row], unit: str) -> Chart:
                    ("p5", "p95", "median", "samples")}} for place, i in zip(at, kept, strict=True)]  # fmt: skip
     order = [box["class"] for box in boxes]
     x = alt.X("class:N", title=None, sort=order, axis=alt.Axis(labelAngle=0, labelLimit=220))
-    scale, title = alt.Scale(type="log", nice=False, padding=26), f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
+    scale, title = alt.Scale(type="log", nice=False, padding=26), f"{PATTERNS[rows[0].pattern].latency_words} (µs)"
 
     def y(field: str) -> Any:
         return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~g", tickCount=6, labelOverlap=True))
 
     offset = alt.XOffset("at:Q", scale=alt.Scale(domain=[-1.6, 1.6]))
-    color = charts.color_of(rows[0]["transport"])
+    color = charts.color_of(rows[0].transport)
     behind = alt.Chart(charts.data(boxes)).encode(x=x)
     box = behind.mark_bar(opacity=0.18, color="black").encode(y=y("q1"), y2=alt.Y2("q3:Q"))
     middle_line = behind.mark_tick(thickness=2, color="black", opacity=0.7, bandSize=80).encode(y=y("middle"))

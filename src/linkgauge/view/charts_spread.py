@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.patterns import PATTERNS, pattern
+from linkgauge.model.result import Measured
 from linkgauge.stats import series
 from linkgauge.stats.series import Floats
-from linkgauge.store.schema import identity_of
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row, size_text, time_text
+from linkgauge.view.units import size_text, time_text
 
 _LEAST_SAMPLES = 30
 _MOST_NOISY = 4
@@ -25,7 +25,7 @@ _MOST_NOISY = 4
 class Noisy:
     """One case: its row, its name, its series in ns per iteration with the warm-up, and how long that is."""
 
-    row: Row
+    row: Measured
     name: str
     series: series.Floats
     cut: int
@@ -33,47 +33,41 @@ class Noisy:
 
 def noisiest(results: Results) -> list[Noisy]:
     """Return the cases with the widest quartiles over their median, at most one a task, the widest first."""
-    widest: list[tuple[float, Row, str]] = []
+    widest: list[tuple[float, Measured, str]] = []
     for first, rows in results.panels:
-        able = [row for row in rows if row["samples"] / row["repeats"] >= _LEAST_SAMPLES and row["median_ns"] > 0]
+        able = [row for row in rows if row.samples / row.repeats >= _LEAST_SAMPLES and row.median_ns > 0]
         if able:
-            row = max(able, key=_quartiles)
-            widest.append((_quartiles(row), row, results.title(first)))
+            row = max(able, key=lambda row: row.spread)
+            widest.append((row.spread, row, results.title(first)))
     widest.sort(key=lambda item: -item[0])
-    named = [
-        (row, f"{results.label(row)} · {title} · {size_text(row['size'])}") for _, row, title in widest[:_MOST_NOISY]
-    ]
+    named = [(row, f"{results.label(row)} · {title} · {size_text(row.size)}") for _, row, title in widest[:_MOST_NOISY]]
     return series_of_rows(results, named)
 
 
-def series_of_rows(results: Results, named: list[tuple[Row, str]]) -> list[Noisy]:
+def series_of_rows(results: Results, named: list[tuple[Measured, str]]) -> list[Noisy]:
     """Return the named rows with their series, in one pass over the samples; of several launches the first."""
-    identities = {identity_of(row): (row, name) for row, name in named}
+    identities = {row.identity: (row, name) for row, name in named}
     nodes = series.one_node(results.run)
     found: dict[str, Noisy] = {}
     for identity, block in series.run_blocks(results.run):
         if identity not in identities:
             continue
         row, name = identities[identity]
-        info = pattern(row["pattern"])
-        keeping = (info, row["ranks"], row["root"], nodes.get(row["launch"], True), row["groups"])
+        info = pattern(row.pattern)
+        keeping = (info, row.ranks, row.case.root, nodes.get(row.launch, True), row.case.groups)
         every, _ = series.headline(block.only(~block.alone), *keeping)
         measured, _ = series.headline(block.only(block.measured), *keeping)
-        found[name] = Noisy(row, name, every, every.size - measured.size + int(row["warmup_cut"] or 0))
+        found[name] = Noisy(row, name, every, every.size - measured.size + row.warmup_cut)
         if len(found) == len(identities):
             break
     return [found[name] for _, name in named if name in found]
-
-
-def _quartiles(row: Row) -> float:
-    return float((row["q3_ns"] - row["q1_ns"]) / row["median_ns"])
 
 
 TIMELINE_POINTS = 4000
 _TIME_TITLE = "time of one iteration (µs)"
 
 
-def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None) -> Chart:
+def boxes(results: Results, rows: list[Measured], unit: str, size: int | None = None) -> Chart:
     """Return a box a mechanism for one size, to be compared within it.
 
     Quartiles, whiskers from the 5th to the 95th percentile, the notch the median's 95 % interval, a diamond for the
@@ -82,7 +76,7 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
     Without `size` the chart has a menu of the sizes, opening with the largest.
     """
     alt = charts.altair()
-    data = charts.chart_rows(results, rows if size is None else [row for row in rows if row["size"] == size], unit)
+    data = charts.chart_rows(results, rows if size is None else [row for row in rows if row.size == size], unit)
     for item in data:
         item["least"] = f"min {time_text(1e3 * item['min'])}"
         item["most"] = f"max {time_text(1e3 * item['max'])}"
@@ -95,7 +89,7 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
         scale=alt.Scale(domain=labels, range=[charts.color_of(charts.transport_of(label)) for label in labels]),
         legend=None,
     )
-    title = f"{PATTERNS[rows[0]['pattern']].latency_words} (µs)"
+    title = f"{PATTERNS[rows[0].pattern].latency_words} (µs)"
     longest = max(map(len, labels), default=0)
     # Names that do not fit side by side on a phone are slanted; long ones more, since they end where others begin.
     angle = 0 if sum(map(len, labels)) < 26 else -28 if longest < 24 else -50
@@ -111,7 +105,7 @@ def boxes(results: Results, rows: list[Row], unit: str, size: int | None = None)
 
     base = alt.Chart(charts.data(data)).encode(x=x)
     if size is None:
-        sizes = sorted({row["size"] for row in rows})
+        sizes = sorted({row.size for row in rows})
         menu = alt.binding_select(options=sizes, labels=[size_text(one) for one in sizes], name="size ")
         chosen = alt.param(name="box_size", value=sizes[-1], bind=menu)
         base = base.add_params(chosen).transform_filter("datum.size == box_size")
@@ -141,7 +135,7 @@ _BOX_TIPS = (
 )  # fmt: skip
 
 
-def time_line(row: Row, series: Floats, cut: int) -> Chart:
+def time_line(row: Measured, series: Floats, cut: int) -> Chart:
     """Return every iteration of a case in order: `series` as measured, what is warm-up in gray.
 
     `series` holds the case's time of each sample in ns per iteration, warm-up phases included, in order; `cut` is how
@@ -149,23 +143,23 @@ def time_line(row: Row, series: Floats, cut: int) -> Chart:
     length is drawn by its least and its largest value, so that no spike is lost.
     """
     alt = charts.altair()
-    scale = 1e-3 * (row["latency_ns"] / row["median_ns"] if row["median_ns"] else 1.0)
+    scale = 1e-3 * (row.latency_ns / row.median_ns if row.median_ns else 1.0)
     places = _stretches(series, TIMELINE_POINTS)
     data = [
         {"sample": int(i), "time": charts.short(float(series[i]), scale), "part": "warm-up" if i < cut else "measured"}
         for i in places
     ]
-    color = charts.color_of(row["transport"])
+    color = charts.color_of(row.transport)
     base = alt.Chart(charts.data(data)).encode(x=alt.X("sample:Q", title="sample", scale=alt.Scale(nice=False)))
     parts = alt.Scale(domain=["measured", "warm-up"], range=[color, "#bbbbbb"])
-    title = f"{PATTERNS[row['pattern']].latency_words} (µs)"
+    title = f"{PATTERNS[row.pattern].latency_words} (µs)"
     y = alt.Y("time:Q", title=title, scale=alt.Scale(zero=False))
     points = base.mark_circle(size=14, opacity=0.7).encode(
         y=y,
         color=alt.Color("part:N", scale=parts, title=None, legend=alt.Legend(orient="top")),
         tooltip=[alt.Tooltip("sample:Q"), alt.Tooltip("time:Q")],
     )
-    middle = alt.Chart(charts.data([{"median": charts.short(row["median_ns"], scale)}]))
+    middle = alt.Chart(charts.data([{"median": charts.short(row.median_ns, scale)}]))
     return alt.layer(points, middle.mark_rule(color="black", strokeDash=[4, 3]).encode(y=alt.Y("median:Q")))
 
 

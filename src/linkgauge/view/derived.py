@@ -16,33 +16,30 @@ from rich.text import Text
 
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.shape import json_object
+from linkgauge.model.result import Measured
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.stats.curves import BlockFigures, SizeFigures, block_figures, size_figures
 from linkgauge.stats.derived import Figure
 from linkgauge.stats.overlap import overlaps
-from linkgauge.store.schema import identity_of
 from linkgauge.view.results import Results
 from linkgauge.view.screen import Table
-from linkgauge.view.units import Row, range_text, rate_text, size_text, time_text
+from linkgauge.view.units import range_text, rate_text, size_text, time_text
 
 _MOST_STRETCHES = 4
 
 
-def chosen_text(row: Row) -> str:
+def chosen_text(row: Measured) -> str:
     """Return what was chosen for one case, in words; empty where it is not known."""
-    return chosen_words(json_object(row.get("evidence")))
+    return chosen_words(row.evidence)
 
 
-def chosen_ranges(results: Results, rows: list[Row]) -> Iterator[tuple[str, str, str]]:
+def chosen_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str, str, str]]:
     """Yield mechanism, sizes and choice of a task's rows: one for each stretch of sizes with one choice.
 
     Of many, as of a kernel's grids over the sizes, the last one and how many there are besides.
     """
     for label in dict.fromkeys(results.label(row) for row in rows):
-        known = sorted(
-            (row["size"], chosen_text(row)) for row in rows if results.label(row) == label and chosen_text(row)
-        )
+        known = sorted((row.size, chosen_text(row)) for row in rows if results.label(row) == label and chosen_text(row))
         stretches: list[tuple[int, int, str]] = []
         for size, text in known:
             if stretches and stretches[-1][2] == text:
@@ -62,8 +59,8 @@ _OVERLAP_COLUMNS = ("case", "alone", "computing", "together", "overlap")
 
 def overlap_tables(results: Results) -> list[RenderableType]:
     """Return a row for each such case, in the order of their names; none where the run has none."""
-    known = overlaps(results.run) if any(row["variant"] == "overlapped" for row in results.rows) else {}
-    titles = {identity_of(row): results.words(row) for row in results.rows}
+    known = overlaps(results.run) if any(row.case.variant == "overlapped" for row in results.rows) else {}
+    titles = {row.identity: results.words(row) for row in results.rows}
     rows = sorted(
         ((titles[identity], one) for identity, one in known.items() if identity in titles), key=lambda row: row[0]
     )
@@ -99,21 +96,21 @@ class NodeMatrix:
 
 def node_matrices(results: Results, unit: str) -> list[NodeMatrix]:
     """Return a matrix for each work and size of host_stream whose memory is all on one node; `-` is not measured."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    names = (*held_apart("devices", *_NODES), "library", "launch_key")
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
+    names = held_apart("devices", *_NODES)
     for row in results.rows:
-        if PATTERNS[row["pattern"]].by_cores and row["source_node"] == row["target_node"]:
-            groups.setdefault(values_of(row, names), []).append(row)
+        if PATTERNS[row.pattern].by_cores and row.case.source_node == row.case.target_node:
+            groups.setdefault((*values_of(row.case, names), row.library, row.launch_key), []).append(row)
     found = []
     for rows in groups.values():
-        cores = tuple(sorted({row["cpu_node"] for row in rows}))
-        memory = tuple(sorted({row["source_node"] for row in rows}))
-        rates = {(row["cpu_node"], row["source_node"]): row["goodput_bytes_per_s"] for row in rows}
-        work = rows[0]["variant"] or "copy"
-        threads = f" · {rows[0]['blocks']} threads" if rows[0]["blocks"] else ""
-        threads += f" · cores {rows[0]['cpu_cores']}" if rows[0]["cpu_cores"] else ""
+        cores = tuple(sorted({row.case.cpu_node for row in rows}))
+        memory = tuple(sorted({row.case.source_node for row in rows}))
+        rates = {(row.case.cpu_node, row.case.source_node): row.goodput_bytes_per_s for row in rows}
+        work = rows[0].case.variant or "copy"
+        threads = f" · {rows[0].case.blocks} threads" if rows[0].case.blocks else ""
+        threads += f" · cores {rows[0].case.cpu_cores}" if rows[0].case.cpu_cores else ""
         cells = tuple(tuple(_cell(rates.get((core, node)), work, unit) for node in memory) for core in cores)
-        title = f"host_stream · {work} · {size_text(rows[0]['size'])}{threads} · goodput, {unit}"
+        title = f"host_stream · {work} · {size_text(rows[0].size)}{threads} · goodput, {unit}"
         found.append(NodeMatrix(title, cores, memory, cells))
     return sorted(found, key=lambda matrix: matrix.title)
 
@@ -187,7 +184,7 @@ def size_rows(results: Results, unit: str) -> Iterator[list[str]]:
             sizes = [figure_text(one) for one in (figures.flat_up_to, figures.half, figures.saturation)]
             if figures.peak_bytes_per_s is None:
                 sizes[1:] = ["", ""]
-            yield [results.title(first), results.label(dict(found.row)), *sizes, peak]
+            yield [results.title(first), results.label(found.row), *sizes, peak]
 
 
 def block_rows(results: Results, unit: str) -> Iterator[list[str]]:
@@ -196,17 +193,20 @@ def block_rows(results: Results, unit: str) -> Iterator[list[str]]:
     if not figures:
         return
     # Named by all but their blocks, beside all other kernels.
-    kernels: list[dict[str, Any]] = [{**row, "blocks": 0} for row in results.rows if row["transport"] == "kernel"]
-    mechanisms = results.only(kernels)
+    mechanisms = results.only([_of_any_blocks(row) for row in results.rows if row.transport == "kernel"])
     names = list(mechanisms.mechanisms.values())
-    told = [(results.title({**one.row}), mechanisms.label({**one.row, "blocks": 0}), one) for one in figures]
+    told = [(results.title(one.row), mechanisms.label(_of_any_blocks(one.row)), one) for one in figures]
     tasks = list(dict.fromkeys(task for task, _, _ in told))
     told.sort(key=lambda line: (tasks.index(line[0]), line[2].size, names.index(line[1])))
     for task, name, found in told:
         best = f"{rate_text(found.best_bytes_per_s, unit)} with {found.best_blocks}"
         tuned = rate_text(found.tuned_bytes_per_s, unit)
-        fewest = blocks_text(found.fewest) + _of_all(results, found.row["devices"][0])
+        fewest = blocks_text(found.fewest) + _of_all(results, found.row.devices[0])
         yield [task, size_text(found.size), name, fewest, best, tuned]
+
+
+def _of_any_blocks(row: Measured) -> Measured:
+    return dataclasses.replace(row, case=dataclasses.replace(row.case, blocks=0))
 
 
 def _of_all(results: Results, device: int) -> str:

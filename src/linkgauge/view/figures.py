@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps.catalog import label
 from linkgauge.errors import UsageError
+from linkgauge.model.result import Measured
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.folder import write_atomically
-from linkgauge.store.schema import identity_of
 from linkgauge.view import (
     applications,
     charts,
@@ -26,7 +25,7 @@ from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, is_pair, machine_words
-from linkgauge.view.units import RATE_UNITS, Row, digits, size_text
+from linkgauge.view.units import RATE_UNITS, digits, size_text
 
 FORMATS = (".pdf", ".svg", ".png", ".json")
 
@@ -67,19 +66,21 @@ class _Source:
         self.results, self.limits, self.selection = results, limits, selection
         self.slide, self.telling = slide, telling
 
-    def keeps(self, row: Row, by_size: bool = True) -> bool:
+    def keeps(self, row: Measured, by_size: bool = True) -> bool:
         """Whether a row belongs to the selection."""
         chosen = self.selection
         label = self.results.label(row)
         return (
-            (not chosen.pattern or row["pattern"] == chosen.pattern)
-            and (not chosen.transports or row["transport"] in chosen.transports or label in chosen.transports)
-            and (not chosen.case_key or row["case_key"].startswith(chosen.case_key))
-            and (not chosen.devices or tuple(row["devices"]) == chosen.devices)
-            and (not by_size or chosen.size_bytes is None or chosen.size_bytes in (row["size"], row["size_asked"]))
+            (not chosen.pattern or row.pattern == chosen.pattern)
+            and (not chosen.transports or row.transport in chosen.transports or label in chosen.transports)
+            and (not chosen.case_key or row.case_key.startswith(chosen.case_key))
+            and (not chosen.devices or row.devices == chosen.devices)
+            and (not by_size or chosen.size_bytes is None or chosen.size_bytes in (row.size, row.case.size_asked))
         )
 
-    def panel(self, by_size: bool = False, fits: Callable[[Row], bool] = lambda row: True) -> tuple[list[Row], str]:
+    def panel(
+        self, by_size: bool = False, fits: Callable[[Measured], bool] = lambda row: True
+    ) -> tuple[list[Measured], str]:
         """Return the rows of the first task of the selection, of those that fit if any does, and a note on others."""
         panels = self.results.panels
         if self.selection.devices and not any(self.keeps(row, by_size) for _, rows in panels for row in rows):
@@ -94,32 +95,32 @@ class _Source:
         rest = sorted({self.results.title(rows[0]) for rows in kept if rows is not first})
         return first, f"others, by --pattern and --on: {'; '.join(rest[:5])}" if rest else ""
 
-    def matrix(self) -> list[Row]:
+    def matrix(self) -> list[Measured]:
         """Return the pairs of one pattern, mechanism and size: the largest size unless one is chosen."""
         kept = [rows for first, rows in self.results.matrices if self.keeps(first)]
         if not kept:
             raise UsageError("no pattern of the selection was measured on three or more pairs of devices")
         smallest = self.selection.quantity == "latency" and self.selection.size_bytes is None
-        return (min if smallest else max)(kept, key=lambda rows: rows[0]["size"])
+        return (min if smallest else max)(kept, key=lambda rows: rows[0].size)
 
 
-def _telling(rows: list[Row]) -> tuple[Any, ...]:
+def _telling(rows: list[Measured]) -> tuple[Any, ...]:
     """Return how much a task says of a machine: that of most devices, then the usual collectives, then most points."""
     asked = ("allreduce", "alltoall", "allgather", "unidirectional", "pingpong")
-    place = asked.index(rows[0]["pattern"]) if rows[0]["pattern"] in asked else len(asked)
-    sizes = len({row["size"] for row in rows})
-    return min(sizes, 2), rows[0]["goodput_bytes_per_s"] is not None, -place, rows[0]["ranks"], len(rows)
+    place = asked.index(rows[0].pattern) if rows[0].pattern in asked else len(asked)
+    sizes = len({row.size for row in rows})
+    return min(sizes, 2), rows[0].goodput_bytes_per_s is not None, -place, rows[0].ranks, len(rows)
 
 
 def _there(results: Results) -> str:
-    patterns = list(dict.fromkeys(row["pattern"] for row in results.rows))
+    patterns = list(dict.fromkeys(row.pattern for row in results.rows))
     return (
         f"patterns {', '.join(patterns)}; mechanisms {', '.join(results.mechanisms.values())}" if patterns else "none"
     )
 
 
 def _over_size(
-    draw: Callable[..., Chart], fits: Callable[[Row], bool] = lambda row: True
+    draw: Callable[..., Chart], fits: Callable[[Measured], bool] = lambda row: True
 ) -> Callable[[_Source], Drawn]:
     def figure(source: _Source) -> Drawn:
         rows, note = source.panel(fits=fits)
@@ -141,28 +142,28 @@ def _sized(draw: Callable[[_Source], Drawn]) -> Callable[[_Source], Drawn]:
     return figure
 
 
-def _message(source: _Source, rows: list[Row]) -> tuple[str, str]:
+def _message(source: _Source, rows: list[Measured]) -> tuple[str, str]:
     """Return a slide's title, which says the peak and its share of the limit, and a line on what reached it where."""
     unit = source.selection.unit
-    best = max(rows, key=lambda row: row["goodput_bytes_per_s"] or 0)
-    rate = charts_curves.shown_factor(best) * (best["goodput_bytes_per_s"] or 0) / RATE_UNITS[unit]
+    best = max(rows, key=lambda row: row.goodput_bytes_per_s or 0)
+    rate = charts_curves.shown_factor(best) * (best.goodput_bytes_per_s or 0) / RATE_UNITS[unit]
     words = f"{digits(rate)} {unit}{' busbw' if charts_curves.has_busbw(best) else ''}"
     bound = source.limits.limit_of(best)
-    if bound is not None and bound.goodput_bytes_per_s and best["goodput_bytes_per_s"]:
-        words += f", {100 * best['goodput_bytes_per_s'] / bound.goodput_bytes_per_s:.0f} % of limit"
+    if bound is not None and bound.goodput_bytes_per_s and best.goodput_bytes_per_s:
+        words += f", {100 * best.goodput_bytes_per_s / bound.goodput_bytes_per_s:.0f} % of limit"
     host, devices = machine_words(source.results.run)
     task, *more = source.results.title(best).split(" · ")
     where = more.pop(0) if more else ""
-    by = f"{source.results.label(best)} at {size_text(best['size'])}"
+    by = f"{source.results.label(best)} at {size_text(best.size)}"
     return f"{task} · {where}: {words}", " · ".join([*devices, host, *more, f"peak by {by}", "medians and quartiles"])
 
 
 def _boxes(source: _Source) -> Drawn:
     rows, note = source.panel()
-    sizes = {row["size"] for row in rows}
+    sizes = {row.size for row in rows}
     size = source.selection.size_bytes
     if size is not None:
-        size = next((row["size"] for row in rows if size in (row["size"], row["size_asked"])), None)
+        size = next((row.size for row in rows if size in (row.size, row.case.size_asked)), None)
     if size is None:
         size = max(sizes)
     chart = charts_spread.boxes(source.results, rows, source.selection.unit, size)
@@ -170,17 +171,17 @@ def _boxes(source: _Source) -> Drawn:
 
 
 def _distances(source: _Source) -> Drawn:
-    groups: dict[tuple[str, str, int], list[Row]] = {}
+    groups: dict[tuple[str, str, int], list[Measured]] = {}
     for row in source.results.rows:
-        if row["distance"] in charts_pairs.DISTANCE_WORDS and is_pair(row) and source.keeps(row):
-            groups.setdefault((row["pattern"], source.results.label(row), row["size"]), []).append(row)
-    groups = {key: rows for key, rows in groups.items() if any(row["distance"] in DISTANCES for row in rows)}
+        if row.distance in charts_pairs.DISTANCE_WORDS and is_pair(row) and source.keeps(row):
+            groups.setdefault((row.pattern, source.results.label(row), row.size), []).append(row)
+    groups = {key: rows for key, rows in groups.items() if any(row.distance in DISTANCES for row in rows)}
     if not groups:
         raise UsageError("no pair of the selection lies on two nodes whose distance is known: see --fabric of a run")
     (pattern, mechanism, size), rows = max(groups.items(), key=lambda item: (len(item[1]), item[0][2], item[0][0]))
     chart = charts_pairs.distances(source.results, rows, source.selection.unit)
     title = f"{pattern} · {mechanism} · {size_text(size)}"
-    most = max(Counter(row["distance"] for row in rows).values())
+    most = max(Counter(row.distance for row in rows).values())
     few = (
         f"{charts_pairs.MOST_PAIRS} pairs a class one by one, the boxes of all"
         if most > charts_pairs.MOST_PAIRS
@@ -206,10 +207,10 @@ def _all_at_once(kind: str) -> Callable[[_Source], Drawn]:
         kept = [rows for rows in sets if source.keeps(rows[0])]
         if not kept:
             raise UsageError(f"nothing of the selection was measured in {charts_at_once.WORDS[kind]}")
-        rows = max(kept, key=lambda rows: (rows[0]["size"], len(rows)))
+        rows = max(kept, key=lambda rows: (rows[0].size, len(rows)))
         chart = charts_pairs.pair_matrix(source.results, rows, source.selection.unit)
-        label, size = source.results.label(rows[0]), size_text(rows[0]["size"])
-        return Drawn(chart, f"{rows[0]['pattern']} · {label} · {size}", charts_at_once.WORDS[kind])
+        label, size = source.results.label(rows[0]), size_text(rows[0].size)
+        return Drawn(chart, f"{rows[0].pattern} · {label} · {size}", charts_at_once.WORDS[kind])
 
     return figure
 
@@ -221,27 +222,27 @@ def _topology(source: _Source) -> Drawn:
     return Drawn(chart, f"{_pair_title(source, rows)} · {unit}")
 
 
-def _pair_title(source: _Source, rows: list[Row]) -> str:
+def _pair_title(source: _Source, rows: list[Measured]) -> str:
     first = rows[0]
-    return f"{source.results.title(first, devices=False)} · {source.results.label(first)} · {size_text(first['size'])}"
+    return f"{source.results.title(first, devices=False)} · {source.results.label(first)} · {size_text(first.size)}"
 
 
-def _collective_rows(source: _Source) -> list[Row]:
+def _collective_rows(source: _Source) -> list[Measured]:
     rows = [row for row in source.results.rows if source.keeps(row, by_size=False)]
     counts: dict[str, set[int]] = {}
     for row in rows:
-        counts.setdefault(row["pattern"], set()).add(row["ranks"])
+        counts.setdefault(row.pattern, set()).add(row.ranks)
     name = max(counts, key=lambda pattern: len(counts[pattern]), default="")
     if not name or len(counts[name]) < 2:
         raise UsageError("no pattern of the selection was measured on two or more numbers of devices")
-    return [row for row in rows if row["pattern"] == name]
+    return [row for row in rows if row.pattern == name]
 
 
 def _devices(source: _Source) -> Drawn:
     rows = _collective_rows(source)
-    size = source.selection.size_bytes or max(row["size_asked"] for row in rows)
+    size = source.selection.size_bytes or max(row.case.size_asked for row in rows)
     chart = charts_curves.over_devices(source.results, rows, source.selection.unit, size)
-    return Drawn(chart.properties(width=420, height=280), f"{rows[0]['pattern']} · {size_text(size)}")
+    return Drawn(chart.properties(width=420, height=280), f"{rows[0].pattern} · {size_text(size)}")
 
 
 def _ratio(source: _Source) -> Drawn:
@@ -252,15 +253,15 @@ def _ratio(source: _Source) -> Drawn:
     if len(chosen) < 2:
         raise UsageError(f"the ratio needs two mechanisms, by --transport: there are {', '.join(labels)}")
     chart = charts_curves.ratio_map(source.results, rows, chosen[0], chosen[1])
-    return Drawn(chart.properties(width=460), f"{rows[0]['pattern']}: {chosen[0]} against {chosen[1]}")
+    return Drawn(chart.properties(width=460), f"{rows[0].pattern}: {chosen[0]} against {chosen[1]}")
 
 
-def _one_each(source: _Source) -> tuple[list[tuple[Row, str]], str]:
+def _one_each(source: _Source) -> tuple[list[tuple[Measured, str]], str]:
     rows, note = source.panel(by_size=True)
-    size = source.selection.size_bytes or max(row["size"] for row in rows)
-    rows = [row for row in rows if size in (row["size"], row["size_asked"])]
+    size = source.selection.size_bytes or max(row.size for row in rows)
+    rows = [row for row in rows if size in (row.size, row.case.size_asked)]
     title = source.results.title(rows[0])
-    return [(row, f"{source.results.label(row)} · {size_text(row['size'])}") for row in rows], f"{title}\n{note}"
+    return [(row, f"{source.results.label(row)} · {size_text(row.size)}") for row in rows], f"{title}\n{note}"
 
 
 def _timeline(source: _Source) -> Drawn:
@@ -276,7 +277,7 @@ def _distribution(source: _Source) -> Drawn:
     named, words = _one_each(source)
     title, _, note = words.partition("\n")
     shown = series_of_rows(source.results, named)
-    lines = [(one.name, one.row["transport"], one.series[one.cut :]) for one in shown if one.cut < one.series.size]
+    lines = [(one.name, one.row.transport, one.series[one.cut :]) for one in shown if one.cut < one.series.size]
     if not lines:
         raise UsageError("no case of the selection has samples beyond its warm-up")
     return Drawn(charts_spread.cumulative(lines).properties(width=460, height=280), title, note)
@@ -293,7 +294,7 @@ def _shares(source: _Source) -> Drawn:
     return Drawn(chart.properties(width=460), "Peak goodput as % of limit")
 
 
-def _applications(source: _Source) -> list[Row]:
+def _applications(source: _Source) -> list[Measured]:
     rows = [row for row in applications.measured(source.results.rows) if source.keeps(row, by_size=False)]
     if not rows:
         raise UsageError("no application of this run is in the selection: 'linkgauge run --app' measures them")
@@ -302,7 +303,7 @@ def _applications(source: _Source) -> list[Row]:
 
 def _scaling(source: _Source) -> Drawn:
     rows = _applications(source)
-    if len({len(row["devices"]) for row in rows}) < 2:
+    if len({row.ranks for row in rows}) < 2:
         raise UsageError("the applications of the selection were measured on one number of ranks: expected several")
     return Drawn(applications.over_ranks_of_each(source.results, rows), "time of an iteration over ranks")
 
@@ -316,12 +317,12 @@ def _kinds(source: _Source) -> Drawn:
 
 def _ranks(source: _Source) -> Drawn:
     spans = step_spans(source.results.run)
-    rows = [row for row in _applications(source) if identity_of(row) in spans]
+    rows = [row for row in _applications(source) if row.identity in spans]
     if not rows:
         raise UsageError("this run has no iteration of an application step by step")
-    row = max(rows, key=lambda row: (len(row["devices"]), -row["median_ns"]))
-    chart = applications.ranks_over_time(source.results, row, spans[identity_of(row)])
-    title = f"{label(row['app'])} · {applications.way_of(source.results, row)} · one iteration"
+    row = max(rows, key=lambda row: (row.ranks, -row.median_ns))
+    chart = applications.ranks_over_time(source.results, row, spans[row.identity])
+    title = f"{row.case.app.label} · {applications.way_of(source.results, row)} · one iteration"
     return Drawn(chart.properties(width=560), title, f"{len(rows) - 1} more by --case" if len(rows) > 1 else "")
 
 
@@ -358,8 +359,8 @@ def default_figure(results: Results, limits: Limits, selection: Selection) -> st
         return "kinds" if step_times(results.run) else "scaling"
     panels = [[row for row in rows if source.keeps(row)] for _, rows in results.panels]
     first = max(filter(None, panels), key=_telling, default=[])
-    if len({row["size"] for row in first}) > 1:
-        rated = any(row["goodput_bytes_per_s"] is not None for row in first)
+    if len({row.size for row in first}) > 1:
+        rated = any(row.goodput_bytes_per_s is not None for row in first)
         return "latency" if not rated else "busbw" if charts_curves.has_busbw(first[0]) else "goodput"
     if any(source.keeps(one) for one, _ in results.matrices):
         return "matrix"

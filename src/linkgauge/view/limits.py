@@ -10,9 +10,9 @@ from linkgauge.expect.of_run import RunLimits, system_of_run
 from linkgauge.model.patterns import lanes_of
 
 if TYPE_CHECKING:
+    from linkgauge.model.result import Measured
     from linkgauge.store.run import Run
     from linkgauge.system.model import System
-    from linkgauge.view.units import Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,21 +51,21 @@ class Limits:
         except LinkgaugeError as error:
             self.problem = str(error)
 
-    def of(self, row: Row) -> list[LimitLine]:
+    def of(self, row: Measured) -> list[LimitLine]:
         """Return the limits of a row, the surest kind first; where lanes are summed, of all of them."""
         if self._of_run is None:
             return []
-        key = (row["case_key"], row["launch"])
+        key = (row.case_key, row.launch)
         if key not in self._known:
             self._known[key] = self._lines(row)
         return self._known[key]
 
-    def limit_of(self, row: Row) -> LimitLine | None:
+    def limit_of(self, row: Measured) -> LimitLine | None:
         """Return the lowest bound on a row's goodput, or None."""
         bounds = [line for line in self.of(row) if line.binds and line.goodput_bytes_per_s]
         return min(bounds, key=lambda line: line.goodput_bytes_per_s or 0.0, default=None)
 
-    def on_one_node(self, row: Row) -> bool:
+    def on_one_node(self, row: Measured) -> bool:
         """Return whether a row's ranks lay on one node, so that the system's links join them."""
         return self._of_run is None or self._of_run.placed(row).nodes == 1
 
@@ -74,13 +74,13 @@ class Limits:
         """Why some of the run's cases have no limits, a line for each reason."""
         return [] if self._of_run is None else self._of_run.notes
 
-    def _lines(self, row: Row) -> list[LimitLine]:
+    def _lines(self, row: Measured) -> list[LimitLine]:
         try:
             found = [] if self._of_run is None else self._of_run.of(row)
         except LinkgaugeError as error:
             self.problem = str(error)
             return []
-        ways = lanes_of(row["pattern"], row["ranks"], row["groups"])
+        ways = lanes_of(row.pattern, row.ranks, row.case.groups)
         rates = (None if one.value_bytes_per_s is None else one.value_bytes_per_s * ways for one in found)
         return [LimitLine(one.rule, one.kind, rate, one.latency_ns, one.basis)
                 for one, rate in zip(found, rates, strict=True)]  # fmt: skip

@@ -9,11 +9,11 @@ import csv
 import dataclasses
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from linkgauge.expect import published
-from linkgauge.model.case import MECHANISM
+from linkgauge.model.case import MECHANISM, Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import order_of
 from linkgauge.plan.papers import Figure, Picture, PublishedCurve
@@ -24,17 +24,18 @@ from linkgauge.view.paper_rows import (
     MEMORIES,
     NOT_RUN,
     SPREAD,
+    PaperRow,
     Words,
-    plain,
     rows_of,
     size_words,
     varying,
 )
-from linkgauge.view.units import RATE_UNITS, Row, count_text, unit_text
+from linkgauge.view.units import RATE_UNITS, count_text, unit_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
+Of = TypeVar("Of")
 PUBLISHED = "published"
 _TELLS_SERIES = (*MECHANISM, LAUNCH, *MEMORIES, "clock")
 _BY_PLACE = {
@@ -153,12 +154,12 @@ def drawings(run: Run, figure: Figure) -> list[Drawing]:
     return [_drawing(picture, figure, rows, words) for picture in figure.pictures if picture.form != "kinds"]
 
 
-def _drawing(picture: Picture, figure: Figure, rows: Sequence[Row], words: Words) -> Drawing:
-    chosen = _chosen(picture, rows)
+def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: Words) -> Drawing:
+    chosen = _chosen(picture, rows, lambda row: row.case)
     unit = "us" if picture.y == "latency" else picture.unit or figure.unit
     own_panel, own_series = _split(picture, chosen)
     points: list[Point] = []
-    panels: dict[str, Row] = {}
+    panels: dict[str, PaperRow] = {}
     chosen = sorted(chosen, key=lambda row: _order(row, words.of(row, own_series)))
     for row in chosen:
         panel = words.of(row, own_panel)
@@ -168,13 +169,13 @@ def _drawing(picture: Picture, figure: Figure, rows: Sequence[Row], words: Words
                 panel,
                 words.of(row, own_series) or words.of(row, ("transport",)),
                 words.place(row, picture.x),
-                _value(row, row[ESTIMATORS[figure.estimator]], picture, unit),
-                str(row["status"]),
-                str(row["reason"] or ""),
+                _value(row, row.times_ns.get(ESTIMATORS[figure.estimator]), picture, unit),
+                row.status,
+                row.reason,
                 words.of(row, ("transport",)),
-                pair=(row["devices"][0], row["devices"][-1]),
-                spread=tuple(_value(row, row[f"{name}_ns"], picture, unit) or 0.0 for name in SPREAD)
-                if row["median_ns"]
+                pair=(row.devices[0], row.devices[-1]),
+                spread=tuple(_value(row, row.times_ns[name], picture, unit) or 0.0 for name in SPREAD)
+                if row.times_ns
                 else (),
             )
         )
@@ -184,45 +185,44 @@ def _drawing(picture: Picture, figure: Figure, rows: Sequence[Row], words: Words
         points.sort(key=lambda point: list(panels).index(point.panel))
     for curve in _stated(figure, picture):
         points += _published(curve, panels, points)
-    sizes = tuple(sorted(_planned(figure, picture) - {row["size_asked"] for row in chosen})) if chosen else ()
+    sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_asked for row in chosen})) if chosen else ()
     return Drawing(figure, picture, "times" if picture.form == "ratio" else unit, tuple(points), sizes)
 
 
-def _chosen(picture: Picture, rows: Sequence[Row]) -> list[Row]:
+def _chosen(picture: Picture, rows: Sequence[Of], case_of: Callable[[Of], Case]) -> list[Of]:
+    """Return of some things with a case each those that a picture shows."""
+    found = [(row, case_of(row)) for row in rows]
     found = [
-        row
-        for row in rows
-        if (not picture.patterns or row["pattern"] in picture.patterns)
-        and (not picture.transports or row["transport"] in picture.transports)
-        and (picture.most is None or row["size_asked"] <= picture.most)
+        (row, case)
+        for row, case in found
+        if (not picture.patterns or case.pattern in picture.patterns)
+        and (not picture.transports or case.transport in picture.transports)
+        and (picture.most is None or case.size_asked <= picture.most)
     ]
     if isinstance(picture.sizes, str):
-        pick = min if picture.sizes == "first" else max
-        found = _ends(found, pick, lambda row: row["pattern"], lambda row: row["size_asked"])
+        found = _ends(found, min if picture.sizes == "first" else max, lambda case: case.size_asked)
     elif picture.sizes:
-        found = [row for row in found if row["size_asked"] in picture.sizes]
+        found = [(row, case) for row, case in found if case.size_asked in picture.sizes]
     if picture.ranks:
-        pick = min if picture.ranks == "first" else max
-        found = _ends(found, pick, lambda row: row["pattern"], lambda row: row["ranks"])
-    return found
+        found = _ends(found, min if picture.ranks == "first" else max, lambda case: case.ranks)
+    return [row for row, _ in found]
 
 
-def _ends(rows: list[Row], pick: Any, group: Any, key: Any) -> list[Row]:
-    best: dict[Any, Any] = {}
-    for row in rows:
-        best[group(row)] = pick(best.get(group(row), key(row)), key(row))
-    return [row for row in rows if key(row) == best[group(row)]]
+def _ends(found: list[tuple[Of, Case]], pick: Any, key: Callable[[Case], int]) -> list[tuple[Of, Case]]:
+    """Return those of each pattern with the least or the largest key, as `pick` says."""
+    best: dict[str, int] = {}
+    for _, case in found:
+        best[case.pattern] = pick(best.get(case.pattern, key(case)), key(case))
+    return [(row, case) for row, case in found if key(case) == best[case.pattern]]
 
 
-def _split(picture: Picture, rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+def _split(picture: Picture, rows: Sequence[PaperRow]) -> tuple[list[str], list[str]]:
     """Return the dimensions that tell panels apart, and those that tell series; together all that vary."""
     used = _BY_PLACE["devices" if picture.form == "matrix" else picture.x]
     differ = varying(rows) - used - {"distance"}
     if "pattern" in differ:  # it tells apart what differs with it alone
         differ -= {name for name in differ - {"pattern", "transport"} if _by_pattern(rows, name)}
-    if picture.x == "ranks" and len({(row["ranks"], tuple(row["devices"])) for row in rows}) > len(
-        {row["ranks"] for row in rows}
-    ):
+    if picture.x == "ranks" and len({(row.ranks, row.devices) for row in rows}) > len({row.ranks for row in rows}):
         differ.add("devices")
     if picture.form == "ratio":
         return [], []
@@ -246,46 +246,46 @@ def _split(picture: Picture, rows: Sequence[Row]) -> tuple[list[str], list[str]]
     return panel, series
 
 
-def _by_pattern(rows: Sequence[Row], name: str) -> bool:
+def _by_pattern(rows: Sequence[PaperRow], name: str) -> bool:
     """Whether all rows of a pattern are alike in a dimension."""
-    return len({(row["pattern"], plain(row.get(name))) for row in rows}) == len({row["pattern"] for row in rows})
+    return len({(row.pattern, row.of(name)) for row in rows}) == len({row.pattern for row in rows})
 
 
-def _sizes_asked(rows: Sequence[Row]) -> dict[str, set[int]]:
+def _sizes_asked(rows: Sequence[PaperRow]) -> dict[str, set[int]]:
     """Return the sizes of each pattern; an application has none of its own."""
     found: dict[str, set[int]] = {}
     for row in rows:
-        own = 0 if PATTERNS[row["pattern"]].scripted else row["size_asked"]
-        found.setdefault(row["pattern"], set()).add(own)
+        own = 0 if PATTERNS[row.pattern].scripted else row.case.size_asked
+        found.setdefault(row.pattern, set()).add(own)
     return found
 
 
-def _order(row: Row, series: str) -> tuple[Any, ...]:
+def _order(row: PaperRow, series: str) -> tuple[Any, ...]:
     """Return a row's place: by pattern, memory, mechanism, devices and size, never by the order of execution."""
-    pattern, transport = list(PATTERNS).index(row["pattern"]), order_of(row["transport"])
-    host = row["source_memory"] != "device"
-    return pattern, host, transport, len(row["devices"]), list(row["devices"]), series, row["size"], row["case_key"]
+    pattern, transport = list(PATTERNS).index(row.pattern), order_of(row.transport)
+    host = row.case.source_memory != "device"
+    return pattern, host, transport, row.ranks, list(row.devices), series, row.size, row.case_key
 
 
-def _value(row: Row, time_ns: float | None, picture: Picture, unit: str) -> float | None:
+def _value(row: PaperRow, time_ns: float | None, picture: Picture, unit: str) -> float | None:
     """Return a time of a row as the picture's quantity; rates are turned over at the same payload."""
     if not time_ns:
         return None
-    traits = PATTERNS[row["pattern"]]
+    traits = PATTERNS[row.pattern]
     if picture.y == "latency":
         return float(time_ns / 1e3 * traits.latency_share)
-    if not row["goodput_bytes_per_s"]:
+    if not row.goodput_bytes_per_s:
         return None
-    value = picture.counts * row["goodput_bytes_per_s"] * row["median_ns"] / time_ns / RATE_UNITS[unit]
-    return float(value * traits.bus_factor(row["ranks"] // row["groups"])) if picture.y == "busbw" else float(value)
+    value = picture.counts * row.goodput_bytes_per_s * row.times_ns["median"] / time_ns / RATE_UNITS[unit]
+    return float(value * traits.bus_factor(row.case.group_ranks)) if picture.y == "busbw" else float(value)
 
 
-def _ratios(points: Sequence[Point], rows: Sequence[Row], words: Words) -> list[Point]:
+def _ratios(points: Sequence[Point], rows: Sequence[PaperRow], words: Words) -> list[Point]:
     """Return of each task, number of ranks and size the first transport's value over the second's."""
     apart = [name for name in varying(rows) if name not in ("transport", "size", "devices", "distance")]
     tasks: dict[tuple[Any, ...], dict[str, Point]] = {}
     for point, row in zip(points, rows, strict=True):
-        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row["ranks"], row["size_asked"])
+        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row.ranks, row.case.size_asked)
         tasks.setdefault(key, {})[point.transport] = point
     order = list(dict.fromkeys(point.transport for point in points))
     found = []
@@ -319,11 +319,11 @@ def _stated(figure: Figure, picture: Picture) -> list[PublishedCurve]:
     return found
 
 
-def _published(curve: PublishedCurve, panels: Mapping[str, Row], points: Sequence[Point]) -> list[Point]:
+def _published(curve: PublishedCurve, panels: Mapping[str, PaperRow], points: Sequence[Point]) -> list[Point]:
     """Return a paper's values in each panel that they belong to; a level stands at the panel's first and last place."""
     found = []
     for panel, row in panels.items():
-        if not all(str(row.get(name)) in _texts(value) for name, value in curve.where.items()):
+        if not all(str(row.of(name)) in _texts(value) for name, value in curve.where.items()):
             continue
         places = list(dict.fromkeys(point.x for point in points if point.panel == panel and point.status != PUBLISHED))
         stated = [(place, curve.level) for place in places] if curve.level is not None else curve.points
@@ -340,12 +340,12 @@ def _texts(value: Any) -> list[str]:
 
 def _planned(figure: Figure, picture: Picture) -> set[int]:
     """Return the sizes that the paper measured of what a picture shows."""
-    rows = [
-        {"pattern": pattern, "transport": transport, "size_asked": size, "ranks": 0}
+    cases = [
+        Case(transport, pattern, size, size, ())
         for table in figure.load().cases
         for pattern in map(str, table.values["pattern"])
-        for transport in table.values["transport"]
+        for transport in map(str, table.values["transport"])
         for size in table.values["size"]
         if isinstance(size, int) and size > 0 and not PATTERNS[pattern].scripted
     ]
-    return {row["size_asked"] for row in _chosen(picture, rows)}
+    return {case.size_asked for case in _chosen(picture, cases, lambda case: case)}

@@ -2,68 +2,98 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from linkgauge.apps.catalog import label
-from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, Loads
-from linkgauge.model.shape import json_object
+from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, Case, Loads
+from linkgauge.model.result import Measured, OfCase, Result
 from linkgauge.plan.papers import Figure
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.launches import device_noun, launch_names, shown_transports
-from linkgauge.stats.series import HEADLINE
 from linkgauge.view.between import DISTANCES
 from linkgauge.view.results import devices_text
-from linkgauge.view.units import Row, size_text
+from linkgauge.view.units import size_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-ESTIMATORS = {"mean": "mean_ns", "median": "median_ns", "best": "min_ns"}
+ESTIMATORS = {"mean": "mean", "median": "median", "best": "min"}
 SPREAD = ("p5", "q1", "median", "q3", "p95")
+STATISTICS = (*ESTIMATORS.values(), *SPREAD)
 NOT_RUN = "not run"
 MEMORIES = ("source_memory", "target_memory")
 LAUNCH = "launch"
 DIMENSIONS = tuple(dict.fromkeys((*TASK, *MECHANISM, "size", LAUNCH, "distance")))
 
 
-def rows_of(run: Run, figure: Figure) -> list[Row]:
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class PaperRow(OfCase):
+    """One case under one launch: `launch` in words, `times_ns` by name of a statistic, none where it has none."""
+
+    case: Case
+    case_key: str
+    distance: str  # of its ranks that are farthest apart; empty where it is not known
+    launch: str
+    times_ns: Mapping[str, float]
+    goodput_bytes_per_s: float | None
+    status: str
+    reason: str
+
+    def of(self, name: str) -> Any:
+        """Return its value of one of DIMENSIONS."""
+        return getattr(self if name in (LAUNCH, "distance") else self.case, name)
+
+
+def rows_of(run: Run, figure: Figure) -> list[PaperRow]:
     """One row for each case under each launch: of repeats the median of each statistic, else one that says why."""
     launches = _launch_words(run, figure)
-    found = counted(run)
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in found.rows:
-        if row["lane"] == HEADLINE:
-            groups.setdefault((row["case_key"], row["launch_key"] or ""), []).append(row)
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for row in counted(run).rows:
+        if row.is_headline:
+            groups.setdefault((row.case_key, row.launch_key), []).append(row)
     rows = []
     for (_, key), group in groups.items():
-        good = [row for row in group if row["median_ns"]]
-        row = {**(good or group)[0], LAUNCH: launches.get(key, "")}
-        for name in (*ESTIMATORS.values(), *(f"{one}_ns" for one in SPREAD), "goodput_bytes_per_s"):
-            values = [one[name] for one in good if one[name] is not None]
-            row[name] = float(np.median(values)) if values else None
-        rows.append(row)
-    there = {row["case_key"] for row in rows}
-    for row in run.cases.to_pylist():
-        if row["status"] is None and row["case_key"] not in there:
-            there.add(row["case_key"])
-            blank = dict.fromkeys((*ESTIMATORS.values(), "goodput_bytes_per_s", "median_ns", "distance"))
-            rows.append({**blank, **row, LAUNCH: "", "status": NOT_RUN, "reason": "the run ended before it"})
+        good = [row for row in group if isinstance(row, Measured)]
+        first = (good or group)[0]
+        times = {name: _middle([getattr(row, f"{name}_ns") for row in good]) for name in STATISTICS} if good else {}
+        rates = [row.goodput for row in good if row.goodput_bytes_per_s is not None]
+        goodput = _middle(rates) if rates else None
+        rows.append(
+            PaperRow(
+                first.case,
+                first.case_key,
+                first.distance,
+                launches.get(key, ""),
+                times,
+                goodput,
+                str(first.status),
+                first.reason,
+            )
+        )
+    there = {row.case_key for row in rows}
+    for left in run.rows():
+        if left.status is None and left.case_key not in there:
+            there.add(left.case_key)
+            rows.append(PaperRow(left.case, left.case_key, "", "", {}, None, NOT_RUN, "the run ended before it"))
     return rows
+
+
+def _middle(values: Sequence[float]) -> float:
+    return float(np.median(values))
 
 
 def _launch_words(run: Run, figure: Figure) -> dict[str, str]:
     """Return a launch's name in the figure's plan by its key, else what sets it apart; empty where there is one."""
-    rows = run.launches.to_pylist()
-    keys = {row["launch_key"] or "": row for row in rows}
-    names = launch_names(rows, keys)
+    keys = {launch.launch_key: launch for launch in run.launched}
+    names = launch_names(run.launched, keys)
     plan = [one for one in figure.load().launches if one.name]
-    for key, row in keys.items():
-        contents = json_object(row["extra"]).get("launch_key_contents") or {}
-        env = json_object(row["env"])
+    for key, launch in keys.items():
+        contents, env = launch.contents, launch.env
         fits = [
             one.name
             for one in plan
@@ -84,11 +114,11 @@ class Words:
 
     def __init__(self, run: Run) -> None:
         """Take a run, for the names of its library and of its devices."""
-        launches = run.launches.to_pylist()
+        launches = run.launched
         self._shown = shown_transports(launches)
         self.noun = device_noun(launches)
 
-    def of(self, row: Row, names: Iterable[str]) -> str:
+    def of(self, row: PaperRow, names: Iterable[str]) -> str:
         """Return the words of some of a row's dimensions, the transport first; what is as by default is left out."""
         chosen = list(names)
         parts = []
@@ -96,16 +126,16 @@ class Words:
             if name in chosen and name not in MEMORIES and (word := self._word(row, name)):
                 parts.append(word)
         if set(MEMORIES) & set(chosen):
-            ends = list(dict.fromkeys(row[name] for name in MEMORIES))
+            ends = list(dict.fromkeys(row.of(name) for name in MEMORIES))
             parts.append(f"{' to '.join(ends)} memory")
         return ", ".join(parts)
 
-    def _word(self, row: Row, name: str) -> str:
-        value = row[name]
+    def _word(self, row: PaperRow, name: str) -> str:
+        value = row.of(name)
         if name == "transport":
             return str(self._shown.get(value, value))
         if name == "devices":
-            return devices_text(list(value), row["pattern"], self.noun)
+            return devices_text(value, row.case.pattern, self.noun)
         if name in ("pattern", LAUNCH):
             return str(value)
         if name == "size":
@@ -126,28 +156,24 @@ class Words:
             return str(value).replace("_", " ")
         return f"{name.replace('_', ' ')} {value}"
 
-    def place(self, row: Row, x: str) -> int | str:
+    def place(self, row: PaperRow, x: str) -> int | str:
         """Return where a row stands on an axis of PLACES."""
+        case = row.case
         if x == "size":
-            return int(row["size"])
+            return case.size
         if x == "ranks":
-            return str(row["ranks"])
+            return str(case.ranks)
         if x == "route":
-            ends = [row["devices"][0], *((row["via"],) if row["via"] >= 0 else ()), row["devices"][-1]]
+            ends = [case.devices[0], *((case.via,) if case.via >= 0 else ()), case.devices[-1]]
             return "→".join(map(str, ends))
         if x == "target":
-            return str(row["devices"][-1])
-        return devices_text(list(row["devices"]), row["pattern"], self.noun)
+            return str(case.devices[-1])
+        return devices_text(case.devices, case.pattern, self.noun)
 
 
-def varying(rows: Sequence[Row]) -> set[str]:
+def varying(rows: Sequence[PaperRow]) -> set[str]:
     """Return the dimensions in which some rows differ."""
-    return {name for name in DIMENSIONS if len({plain(row.get(name)) for row in rows}) > 1}
-
-
-def plain(value: Any) -> Any:
-    """Return a dimension's value as one that can be in a set."""
-    return tuple(value) if isinstance(value, list) else value
+    return {name for name in DIMENSIONS if len({row.of(name) for row in rows}) > 1}
 
 
 def size_words(size: int) -> str:

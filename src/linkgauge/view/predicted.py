@@ -22,7 +22,6 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.worded import App
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
-from linkgauge.store.schema import IDENTITY
 from linkgauge.view.results import Results
 from linkgauge.view.units import time_text
 
@@ -156,8 +155,8 @@ def predictions(
     is called after each."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
-    taken = {(row["app"], len(row["devices"]), mechanism_of(row)): row
-             for row in (there.rows if there else ()) if PATTERNS[row["pattern"]].scripted}  # fmt: skip
+    taken = {(row.case.app, row.ranks, mechanism_of(row.case)): row
+             for row in (there.rows if there else ()) if PATTERNS[row.pattern].scripted}  # fmt: skip
     found = []
     for asked in apps:
         for count in counts:
@@ -166,10 +165,10 @@ def predictions(
             for transport in transports:
                 by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0,
                                on_host=on_host)  # fmt: skip
-                row = taken.get((app.text, count, by))
+                row = taken.get((app, count, by))
                 answer, reason = predicted(app, count, curves, by, cluster, slow)
-                ranks_told = told.get(tuple(row[name] for name in IDENTITY), []) if row is not None else []
-                ns = float(row[statistic]) if row is not None and row[statistic] is not None else None
+                ranks_told = told.get(row.identity, []) if row is not None else []
+                ns = getattr(row, statistic) if row is not None else None
                 sure = None
                 if ends is not None and answer is not None:
                     program = catalog.program(app, count)

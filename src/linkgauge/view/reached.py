@@ -13,14 +13,15 @@ from linkgauge.findings.filled import FILLED_SHARE
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.case import MECHANISM, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import LEAST_DIFFERENCE
 from linkgauge.system.classes import Classes
 from linkgauge.system.model import is_fabric
-from linkgauge.view.alike import Kinds, apart, half_width
+from linkgauge.view.alike import Kinds, apart
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row, size_text
+from linkgauge.view.units import size_text
 
 if TYPE_CHECKING:
     from linkgauge.system.model import Link, System
@@ -31,7 +32,6 @@ Place = TypeVar("Place")
 ONE_WAY = ("unidirectional", "pingpong")
 BOTH_WAYS = ("bidirectional",)
 _LEAST_SAMPLES = 6
-_RATE = "goodput_bytes_per_s"
 _APART = held_apart("size", "devices", *MECHANISM)
 
 
@@ -54,7 +54,7 @@ class PairClass:
 class FullPairs:
     """The ordered pairs between device memories of one pattern and mechanism at one size. Goodputs in bytes/s."""
 
-    def __init__(self, results: Results, limits: Limits, kinds: Kinds, rows: dict[Pair, Row]) -> None:
+    def __init__(self, results: Results, limits: Limits, kinds: Kinds, rows: dict[Pair, Measured]) -> None:
         """Take the chosen rows, one for each pair."""
         self.rows = rows
         self._results, self._kinds = results, kinds
@@ -64,12 +64,12 @@ class FullPairs:
     @property
     def pattern(self) -> str:
         """The pattern of all rows."""
-        return str(self._first["pattern"])
+        return self._first.pattern
 
     @property
     def size(self) -> int:
         """The size of all rows, in bytes."""
-        return int(self._first["size"])
+        return self._first.size
 
     @property
     def label(self) -> str:
@@ -99,7 +99,7 @@ class FullPairs:
 
     def way(self, pair: Pair) -> Way | None:
         """Return the way that a pair's bytes take, by fewest links; None where it is not known."""
-        over = over_host(self._first["transport"], self._first["path"] or "")
+        over = over_host(self._first.transport, self._first.case.path or "")
         return None if self._wiring is None else self._wiring.way(*pair, over_host=over)
 
     def link_kind(self, pair: Pair) -> str:
@@ -112,7 +112,7 @@ class FullPairs:
 
     def share(self, pair: Pair) -> float | None:
         """Return a pair's goodput over what its way carries; None where either is not known."""
-        return float(self.rows[pair][_RATE]) / self.limits[pair] if pair in self.limits else None
+        return self.rows[pair].goodput / self.limits[pair] if pair in self.limits else None
 
     @functools.cached_property
     def shares(self) -> list[float]:
@@ -132,7 +132,7 @@ class FullPairs:
             groups.setdefault(self._kinds.key(self.rows[pair]), []).append(pair)
         found = []
         for pairs in groups.values():
-            rates = [float(self.rows[pair][_RATE]) for pair in pairs]
+            rates = [self.rows[pair].goodput for pair in pairs]
             outside = apart(rates, [self.rows[pair] for pair in pairs])
             usual = [rate for place, rate in enumerate(rates) if place not in outside]
             sure = all(_known(self.rows[pair]) for pair in pairs)
@@ -140,9 +140,9 @@ class FullPairs:
         return sorted(found, key=lambda one: -one.high)
 
 
-def _known(row: Row) -> bool:
+def _known(row: Measured) -> bool:
     """Whether a row has samples enough, and an interval no wider than what alike ones may differ."""
-    return row["samples"] >= _LEAST_SAMPLES and half_width(row) <= LEAST_DIFFERENCE
+    return row.samples >= _LEAST_SAMPLES and row.half_width <= LEAST_DIFFERENCE
 
 
 def full_pairs(results: Results, limits: Limits, kinds: Kinds, patterns: tuple[str, ...]) -> FullPairs | None:
@@ -153,38 +153,40 @@ def full_pairs(results: Results, limits: Limits, kinds: Kinds, patterns: tuple[s
     plain = [
         row
         for row in results.rows
-        if row["pattern"] in patterns
-        and row["source_memory"] == row["target_memory"] == "device"
-        and row["groups"] == 1
-        and not row["background"]
-        and len(set(row["devices"])) == 2
+        if row.pattern in patterns
+        and row.case.source_memory == row.case.target_memory == "device"
+        and row.case.groups == 1
+        and not row.case.background
+        and len(set(row.devices)) == 2
     ]
-    rows = fullest(results, plain, lambda row: (int(row["devices"][0]), int(row["devices"][1])))
+    rows = fullest(results, plain, lambda row: (row.devices[0], row.devices[1]))
     return FullPairs(results, limits, kinds, rows) if rows else None
 
 
-def fullest(results: Results, rows: Iterable[Row], place: Callable[[Row], Place]) -> dict[Place, Row]:
+def fullest(results: Results, rows: Iterable[Measured], place: Callable[[Measured], Place]) -> dict[Place, Measured]:
     """Return a row for each place, of one mechanism and task and of the largest size that has the most places.
 
     Of several mechanisms with as many places the one of the highest median goodput, and for a place where another is
     better at that size, that one; empty where there is no goodput.
     """
-    groups: dict[tuple[Any, ...], dict[int, dict[Place, Row]]] = {}
-    for row in sorted(rows, key=lambda row: row["effective_samples"] or 0, reverse=True):
-        if row[_RATE]:
-            key = (results.label(row), *values_of(row, _APART))
-            groups.setdefault(key, {}).setdefault(row["size"], {}).setdefault(place(row), row)
+    groups: dict[tuple[Any, ...], dict[int, dict[Place, Measured]]] = {}
+    for row in sorted(rows, key=lambda row: row.effective_samples, reverse=True):
+        if row.goodput_bytes_per_s:
+            key = (results.label(row), *values_of(row.case, _APART))
+            groups.setdefault(key, {}).setdefault(row.size, {}).setdefault(place(row), row)
     found = []
     for sizes in groups.values():
         most = max(len(own) for own in sizes.values())
         found.append(sizes[max(size for size, own in sizes.items() if len(own) == most)])
 
-    def rank(own: dict[Place, Row]) -> tuple[int, float]:
-        return (len(own), statistics.median(float(row[_RATE]) for row in own.values()))
+    def rank(own: dict[Place, Measured]) -> tuple[int, float]:
+        return (len(own), statistics.median(row.goodput for row in own.values()))
 
     chosen = max(found, key=rank, default={})
-    size = next((row["size"] for row in chosen.values()), None)
-    return best_of_each(chosen, (sizes[size] for sizes in groups.values() if size in sizes), _RATE, max)
+    size = next((row.size for row in chosen.values()), None)
+    return best_of_each(
+        chosen, (sizes[size] for sizes in groups.values() if size in sizes), lambda row: row.goodput, max
+    )
 
 
 AS_GOOD = 0.97
@@ -192,25 +194,28 @@ AS_GOOD = 0.97
 
 
 def best_of_each(
-    chosen: Mapping[Place, Row], others: Iterable[Mapping[Place, Row]], name: str, better: Callable[..., Any]
-) -> dict[Place, Row]:
+    chosen: Mapping[Place, Measured],
+    others: Iterable[Mapping[Place, Measured]],
+    figure: Callable[[Measured], float],
+    better: Callable[..., Any],
+) -> dict[Place, Measured]:
     """Return the row of each place: the chosen one, or the best of all where that is better by more than chance.
 
-    `name`: of the figure; `better`: max or min.
+    `figure`: what is compared; `better`: max or min.
     """
     best = dict(chosen)
     for own in others:
         for place in chosen.keys() & own.keys():
-            best[place] = better(best[place], own[place], key=lambda row: row[name])
+            best[place] = better(best[place], own[place], key=figure)
 
-    def kept(place: Place) -> Row:
-        ends = sorted((chosen[place][name], best[place][name]))
+    def kept(place: Place) -> Measured:
+        ends = sorted((figure(chosen[place]), figure(best[place])))
         return chosen[place] if ends[0] >= AS_GOOD * ends[1] else best[place]
 
     return {place: kept(place) for place in chosen}
 
 
-def labels_of(results: Results, rows: Iterable[Row]) -> str:
+def labels_of(results: Results, rows: Iterable[Measured]) -> str:
     """Return the mechanisms of some rows, each once."""
     return ", ".join(dict.fromkeys(results.label(row) for row in rows))
 
@@ -236,7 +241,7 @@ class Reached:
     limit: float | None
     why: str = ""
     apart: bool = False
-    row: Row | None = None
+    row: Measured | None = None
 
     @property
     def share(self) -> float | None:
@@ -328,15 +333,14 @@ def _rate(bundle: Iterable[Link], name: str, into: bool = False) -> float | None
     return None if any(one is None for one in rates) else sum(one for one in rates if one is not None)
 
 
-def _most(rows: Iterable[Row]) -> Row | None:
-    return max(rows, key=lambda row: row["goodput_bytes_per_s"], default=None)
+def _most(rows: Iterable[Measured]) -> Measured | None:
+    return max(rows, key=lambda row: row.goodput, default=None)
 
 
-def _reached(row: Row | None, limit: float | None) -> Reached:
+def _reached(row: Measured | None, limit: float | None) -> Reached:
     if row is None:
         return dataclasses.replace(_UNMEASURED, limit=limit)
-    rate = float(row["goodput_bytes_per_s"])
-    return Reached(rate, limit, "" if limit else "its rate is not known", row=row)
+    return Reached(row.goodput, limit, "" if limit else "its rate is not known", row=row)
 
 
 def _judged(found: Mapping[Key, Ends], size: str, key: Callable[[Key, int], Hashable]) -> dict[Key, Ends]:
@@ -375,21 +379,21 @@ def _host_links(results: Results, limits: Limits, names: Mapping[int, str]) -> t
             ]
             if ordinal in found:
                 found[ordinal][way] = _reached(row, min(bounds, default=None))
-                sizes.add(int(row["size"]))
+                sizes.add(row.size)
                 labels.add(results.label(row))
     basis = " and ".join(sorted(labels))
     return {ordinal: (ends[0], ends[1]) for ordinal, ends in found.items()}, basis, size_text(max(sizes, default=0))
 
 
-def host_copies(results: Results, pattern: str) -> dict[int, Row]:
+def host_copies(results: Results, pattern: str) -> dict[int, Measured]:
     """Return each device's copy alone from or to pinned memory, by the best mechanism at its largest size."""
     rows = [
         row
         for row in results.rows
-        if row["pattern"] == pattern
-        and len(row["devices"]) == 1
-        and {row["source_memory"], row["target_memory"]} == {"device", "pinned"}
-        and row["source_node"] == row["target_node"] == -1
-        and not row["background"]
+        if row.pattern == pattern
+        and row.ranks == 1
+        and {row.case.source_memory, row.case.target_memory} == {"device", "pinned"}
+        and row.case.source_node == row.case.target_node == -1
+        and not row.case.background
     ]
-    return fullest(results, rows, lambda row: int(row["devices"][0]))
+    return fullest(results, rows, lambda row: row.devices[0])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkgauge.model.result import Measured
 from linkgauge.plan.curves import left_out_of
 from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
@@ -42,7 +43,7 @@ from linkgauge.view.report_charts import first_screen
 from linkgauge.view.results import Results, devices_text, machine_words
 from linkgauge.view.summary import sentence, verdict
 from linkgauge.view.tables import case_text, counts_line, left_out_text
-from linkgauge.view.units import RATE_UNITS, Row, count_text, digits, rate_unit
+from linkgauge.view.units import RATE_UNITS, count_text, digits, rate_unit
 from linkgauge.view.unseen import unseen_line
 
 if TYPE_CHECKING:
@@ -184,10 +185,10 @@ def _evidence(finding: Finding) -> str:
 
 
 def _wrong(page: Page, results: Results) -> None:
-    wrong = [row for row in results.others if row["status"] != "skipped"]
+    wrong = [row for row in results.others if row.status != "skipped"]
     if wrong:
         page.heading(2, "Failed cases", "wrong")
-        rows = [(row["status"], case_text(row, results), row["launch"], row["reason"] or "") for row in wrong]
+        rows = [(row.status, case_text(row, results), row.launch, row.reason) for row in wrong]
         page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
 
 
@@ -270,47 +271,53 @@ def _cases(page: Page, results: Results, unit: str) -> None:
     page.heading(2, "All cases", "cases")
     scale = RATE_UNITS[unit]
 
-    def number(name: str, factor: float) -> Callable[[Row], float | None]:
-        return lambda row: charts.short(row[name], factor)
-
-    numbers = [
-        *((words, number(f"{name}_ns", 1e-3)) for words, name in (
-            ("median, µs", "median"), ("95 % from", "interval_low"), ("to", "interval_high"), ("q1", "q1"),
-            ("q3", "q3"), ("p95", "p95"), ("p99", "p99"))),
-        (f"goodput, {unit}", number("goodput_bytes_per_s", 1 / scale)),
-        (f"algbw, {unit}", number("algbw_bytes_per_s", 1 / scale)),
-        (f"busbw, {unit}", number("busbw_bytes_per_s", 1 / scale)),
-        ("max over ranks, µs", number("max_rank_median_ns", 1e-3)),
-    ]  # fmt: skip
+    numbers: list[tuple[str, Callable[[Measured], float | None], float]] = [
+        ("median, µs", lambda row: row.median_ns, 1e-3),
+        ("95 % from", lambda row: row.interval_low_ns, 1e-3),
+        ("to", lambda row: row.interval_high_ns, 1e-3),
+        ("q1", lambda row: row.q1_ns, 1e-3),
+        ("q3", lambda row: row.q3_ns, 1e-3),
+        ("p95", lambda row: row.p95_ns, 1e-3),
+        ("p99", lambda row: row.p99_ns, 1e-3),
+        (f"goodput, {unit}", lambda row: row.goodput_bytes_per_s, 1 / scale),
+        (f"algbw, {unit}", lambda row: row.algbw_bytes_per_s, 1 / scale),
+        (f"busbw, {unit}", lambda row: row.busbw_bytes_per_s, 1 / scale),
+        ("max over ranks, µs", lambda row: row.max_rank_median_ns, 1e-3),
+    ]
     columns = [("mechanism", True), ("task", True), ("devices", True), ("size, B", False),
-               *((name, False) for name, _ in numbers), ("samples", False), ("launches", False), ("marks", True),
+               *((name, False) for name, _, _ in numbers), ("samples", False), ("launches", False), ("marks", True),
                ("key", True)]  # fmt: skip
     page.table(columns, [
-        [results.label(row), results.title(row, devices=False), " ".join(map(str, row["devices"])), row["size"],
-         *(value(row) for _, value in numbers), row["samples"], row["repeats"], marks_text(row), row["case_key"]]
+        [results.label(row), results.title(row, devices=False), " ".join(map(str, row.devices)), row.size,
+         *(charts.short(value(row), factor) for _, value, factor in numbers), row.samples, row.repeats,
+         marks_text(row), row.case_key]
         for row in results.rows
     ])  # fmt: skip
     page.note("Times are of one iteration, of a ping-pong the whole round trip. p99 only where enough samples bear it.")
 
 
-def marks_text(row: Row) -> str:
+def marks_text(row: Measured) -> str:
     """Return in words what a reader must know of a case: not converged, coarse, oversubscribed, not verified."""
-    words = {"converged": (False, "not converged"), "coarse": (True, "coarse"),
-             "oversubscribed": (True, "oversubscribed"), "verified": (False, "not verified")}  # fmt: skip
-    return ", ".join(text for name, (value, text) in words.items() if row[name] is value)
+    marks = (
+        (row.converged is False, "not converged"),
+        (row.coarse is True, "coarse"),
+        (row.oversubscribed is True, "oversubscribed"),
+        (row.verified is False, "not verified"),
+    )
+    return ", ".join(text for marked, text in marks if marked)
 
 
 def _skipped(page: Page, results: Results) -> None:
     page.heading(2, "Skipped", "skipped")
-    skipped = [row for row in results.others if row["status"] == "skipped" and not left_out_of(row["evidence"])]
+    skipped = [row for row in results.others if row.status == "skipped" and not left_out_of(row.evidence)]
     if left_out := left_out_text(results):
         page.note(left_out + ".")
     if not skipped:
         page.note("Nothing was skipped.")
         return
     noun = results.kinds.noun
-    rows = [(results.shown(row["transport"]), row["pattern"], row["size"],
-             devices_text(row["devices"], row["pattern"], noun), row["reason"] or "") for row in skipped]  # fmt: skip
+    rows = [(results.shown(row.transport), row.pattern, row.size,
+             devices_text(row.devices, row.pattern, noun), row.reason) for row in skipped]  # fmt: skip
     page.table([("transport", True), ("pattern", True), ("size, B", False), ("devices", True), ("reason", True)], rows)
 
 
@@ -327,11 +334,10 @@ def _machine(page: Page, run: Run) -> None:
     columns = [("launch", False), ("key", True), ("ranks", False), ("hosts", True), ("MPI", True),
                ("environment", True), ("versions", True)]  # fmt: skip
     rows = []
-    for launch in run.launches.to_pylist():
-        ranks = launch["ranks"] or []
-        hosts = ", ".join(dict.fromkeys(str(rank["host"]) for rank in ranks))
-        rows.append((launch["launch"], launch["launch_key"], len(ranks), hosts, launch["mpi"], launch["env"],
-                     launch["versions"]))  # fmt: skip
+    texts = run.launches.select(["mpi", "env", "versions"]).to_pylist()  # as they are stored
+    for launch, stored in zip(run.launched, texts, strict=True):
+        hosts = ", ".join(launch.hosts)
+        rows.append((launch.launch, launch.launch_key, len(launch.ranks), hosts, *stored.values()))
     page.table(columns, rows)
     text = json.dumps(run.info, indent=1, default=str)
     more = "\n... cut here" if len(text) > _MAX_JSON_TEXT else ""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from linkgauge.apps import catalog
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
 from linkgauge.stats.step_times import step_spans, step_times
-from linkgauge.store.schema import identity_of
 from linkgauge.view import applications, charts_at_once, charts_curves, charts_pairs, charts_spread
 from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_columns, task_words
 from linkgauge.view.charts_spread import noisiest
@@ -17,7 +16,7 @@ from linkgauge.view.node_picture import STEPS, color_class, node_svg, summary_te
 from linkgauge.view.page import Page, escape
 from linkgauge.view.reached import FullPairs
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row, count_text, rate_text, size_text
+from linkgauge.view.units import count_text, rate_text, size_text
 
 _MOST_CELLS = 16
 _MOST_FIGURES = 8
@@ -87,7 +86,7 @@ def _matrix_cells(page: Page, pairs: FullPairs, unit: str) -> None:
                 line.append("<td></td>")
                 continue
             share = pairs.share((a, b))
-            rate = rate_text(pairs.rows[a, b]["goodput_bytes_per_s"], unit)
+            rate = rate_text(pairs.rows[a, b].goodput, unit)
             told = f"{a} to {b}: {rate} {unit}" + ("" if share is None else f", {100 * share:.0f} %")
             odd = " odd" if (a, b) in outside else ""
             color = color_class(share if pairs.filled else None)
@@ -127,7 +126,7 @@ def _tasks(page: Page, look: FirstLook, unit: str) -> None:
         for line in apart_lines(look.answers, unit):
             page.html(f'<p class="apart">{escape(line)}</p>')
         if more:
-            names = ", ".join(dict.fromkeys(one.fastest.row["pattern"] for one in more))
+            names = ", ".join(dict.fromkeys(one.fastest.row.pattern for one in more))
             page.html(f"<details><summary>{len(more)} more: {escape(names)}</summary>")
             _task_tables(page, more, unit)
             page.html("</details>")
@@ -180,24 +179,24 @@ def patterns(page: Page, results: Results, limits: Limits, unit: str) -> None:
         with page.folded(f"{count_text(len(alone), 'more task')} at one size a mechanism"):
             page.html('<div class="charts">')
             for first, rows in alone:
-                sizes = {row["size"] for row in rows}
+                sizes = {row.size for row in rows}
                 size = f", {size_text(min(sizes))}" if len(sizes) == 1 else ""
                 _boxes(page, results, unit, _comparable(results, rows), f"{results.title(first)}{size}")
             page.html("</div>")
 
 
-def _panel(page: Page, results: Results, limits: Limits, unit: str, first: Row, rows: list[Row]) -> None:
+def _panel(page: Page, results: Results, limits: Limits, unit: str, first: Measured, rows: list[Measured]) -> None:
     title = results.title(first)
     name = _file_name(title)
     page.heading(3, title)
     page.html('<div class="charts">')
-    if any(row["goodput_bytes_per_s"] is not None for row in rows):
+    if any(row.goodput_bytes_per_s is not None for row in rows):
         what = "busbw" if charts_curves.has_busbw(first) else "goodput"
         chart = charts_curves.rate_over_size(results, rows, unit, limits)
         page.chart(chart, f"{what} over size", f"{name}-{what}", height=300)
     chart = charts_curves.latency_over_size(results, rows, unit, limits)
     page.chart(chart, "time over size", f"{name}-time", height=300)
-    if len({row["size"] for row in rows if row["size"] <= charts_curves.SMALL_BYTES}) > 1:
+    if len({row.size for row in rows if row.size <= charts_curves.SMALL_BYTES}) > 1:
         small = charts_curves.small_sizes(results, rows, unit)
         page.chart(small, "small sizes, on a straight axis from zero", f"{name}-small", height=300)
     if several := _comparable(results, rows):
@@ -205,11 +204,11 @@ def _panel(page: Page, results: Results, limits: Limits, unit: str, first: Row, 
     page.html("</div>")
 
 
-def _curved(results: Results, rows: list[Row]) -> bool:
+def _curved(results: Results, rows: list[Measured]) -> bool:
     """Whether a mechanism was measured at several sizes: else each would be a single point."""
     sizes: dict[str, set[int]] = {}
     for row in rows:
-        sizes.setdefault(results.label(row), set()).add(row["size"])
+        sizes.setdefault(results.label(row), set()).add(row.size)
     return any(len(of_one) > 1 for of_one in sizes.values())
 
 
@@ -217,15 +216,15 @@ def _file_name(title: str) -> str:
     return title.replace(" · ", "-").replace(" ", "_")
 
 
-def _comparable(results: Results, rows: list[Row]) -> list[Row]:
+def _comparable(results: Results, rows: list[Measured]) -> list[Measured]:
     """Return the rows of sizes at which two mechanisms or more have samples to spread: one box compares nothing."""
-    able = [row for row in rows if row["samples"] / row["repeats"] > 1]
-    named = {size: {results.label(row) for row in able if row["size"] == size} for size in {r["size"] for r in able}}
-    return [row for row in able if len(named[row["size"]]) > 1]
+    able = [row for row in rows if row.samples / row.repeats > 1]
+    named = {size: {results.label(row) for row in able if row.size == size} for size in {r.size for r in able}}
+    return [row for row in able if len(named[row.size]) > 1]
 
 
-def _boxes(page: Page, results: Results, unit: str, rows: list[Row], what: str) -> None:
-    sizes = {row["size"] for row in rows}
+def _boxes(page: Page, results: Results, unit: str, rows: list[Measured], what: str) -> None:
+    sizes = {row.size for row in rows}
     chart = charts_spread.boxes(results, rows, unit, None if len(sizes) > 1 else min(sizes))
     width = 160 + 130 * len({results.label(row) for row in rows})
     page.chart(chart, what, f"{_file_name(results.title(rows[0]))}-spread", height=280, max_width=width)
@@ -237,24 +236,24 @@ def application_charts(page: Page, results: Results) -> None:
     if not rows:
         return
     page.heading(2, "Applications", "applications")
-    quickest: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda row: (-len(row["devices"]), row["median_ns"])):
+    quickest: dict[str, Measured] = {}
+    for row in sorted(rows, key=lambda row: (-row.ranks, row.median_ns)):
         quickest.setdefault(applications.name_of(row), row)
     shown = rows if len(rows) <= _MOST_BARS else list(quickest.values())
     kinds = applications.kinds_of_steps(results, shown, step_times(results.run))
     if kinds is not None:
         whose = "each case" if shown is rows else "the quickest mechanism of each"
         page.chart(kinds, f"time of the busiest rank by kind of step, {whose}", "kinds", max_width=900)
-    several = [row for row in rows if len({len(r["devices"]) for r in rows if applications.alike(r, row)}) > 1]
+    several = [row for row in rows if len({r.ranks for r in rows if applications.alike(r, row)}) > 1]
     spans = step_spans(results.run)
     page.html('<div class="charts">')
     for name, row in sorted(quickest.items()):
         own = [one for one in several if applications.alike(one, row)]
         if own:
             page.chart(applications.over_ranks(results, own), f"{name}: an iteration over ranks", f"{name}-scaling")
-        told = spans.get(identity_of(row))
+        told = spans.get(row.identity)
         if told:
-            which = f"{catalog.label(row['app'])} by {applications.way_of(results, row)}"
+            which = f"{row.case.app.label} by {applications.way_of(results, row)}"
             caption = f"{which}: the last iteration that was checked"
             page.chart(applications.ranks_over_time(results, row, told), caption, f"{name}-ranks")
     page.html("</div>")
@@ -270,24 +269,22 @@ def pairs(page: Page, results: Results, limits: Limits, unit: str) -> None:
         page.heading(3, name)
         page.html('<div class="charts">')
         small, large = group[0], group[-1]
-        count = len({device for row in large[1] for device in row["devices"]})
+        count = len({device for row in large[1] for device in row.devices})
         width = 70 + charts_pairs.matrix_width(count)
-        shown = [("latency", small)] if len(group) > 1 or small[0]["size"] < 1 << 16 else []
-        if large[0]["goodput_bytes_per_s"] is not None and (len(group) > 1 or not shown):
+        shown = [("latency", small)] if len(group) > 1 or small[0].size < 1 << 16 else []
+        if large[0].goodput_bytes_per_s is not None and (len(group) > 1 or not shown):
             shown.append(("goodput", large))
             if any(limits.limit_of(row) for row in large[1]):
                 shown.append(("share", large))
         for quantity, (first, rows) in shown:
             chart = charts_pairs.pair_matrix(results, rows, unit, quantity, limits)
-            page.chart(
-                chart, f"{quantity}, {size_text(first['size'])}", f"{first['pattern']}-{quantity}", max_width=width
-            )
+            page.chart(chart, f"{quantity}, {size_text(first.size)}", f"{first.pattern}-{quantity}", max_width=width)
         if any(quantity == "goodput" for quantity, _ in shown) and count <= 16:
             chart = charts_pairs.topology(large[1], unit, limits)
             page.chart(
                 chart,
-                f"goodput of each pair, {unit}, {size_text(large[0]['size'])}",
-                f"{large[0]['pattern']}-links",
+                f"goodput of each pair, {unit}, {size_text(large[0].size)}",
+                f"{large[0].pattern}-links",
                 max_width=400,
                 height=340,  # about as high as wide, so that a circle is one
             )
@@ -304,30 +301,30 @@ def all_at_once(page: Page, results: Results, unit: str) -> None:
     for kind, rows in sets:
         first = rows[0]
         chart = charts_pairs.pair_matrix(results, rows, unit)
-        width = 70 + charts_pairs.matrix_width(len({device for row in rows for device in row["devices"]}))
-        caption = f"{results.label(first)} {first['pattern']}, {size_text(first['size'])}; {charts_at_once.WORDS[kind]}"
-        page.chart(chart, caption, f"{first['pattern']}-{kind}-{first['transport']}", max_width=max(width, 260))
+        width = 70 + charts_pairs.matrix_width(len({device for row in rows for device in row.devices}))
+        caption = f"{results.label(first)} {first.pattern}, {size_text(first.size)}; {charts_at_once.WORDS[kind]}"
+        page.chart(chart, caption, f"{first.pattern}-{kind}-{first.transport}", max_width=max(width, 260))
     page.html("</div>")
 
 
 def over_devices(page: Page, results: Results, unit: str) -> None:
     """Add collectives over the number of devices, where there are several."""
-    patterns: dict[str, list[Row]] = {}
+    patterns: dict[str, list[Measured]] = {}
     for _, rows in results.panels:
-        if PATTERNS[rows[0]["pattern"]].collective:
-            patterns.setdefault(rows[0]["pattern"], []).extend(rows)
-    wide = {name: rows for name, rows in patterns.items() if len({row["ranks"] for row in rows}) > 1}
+        if PATTERNS[rows[0].pattern].collective:
+            patterns.setdefault(rows[0].pattern, []).extend(rows)
+    wide = {name: rows for name, rows in patterns.items() if len({row.ranks for row in rows}) > 1}
     if not wide:
         return
     page.heading(2, "Over the number of devices", "devices")
     for name, rows in wide.items():
-        counts = {row["ranks"] for row in rows}
+        counts = {row.ranks for row in rows}
         common = [
             s
-            for s in {row["size_asked"] for row in rows}
-            if {r["ranks"] for r in rows if r["size_asked"] == s} == counts
+            for s in {row.case.size_asked for row in rows}
+            if {r.ranks for r in rows if r.case.size_asked == s} == counts
         ]
-        sizes = sorted(common or {row["size_asked"] for row in rows})
+        sizes = sorted(common or {row.case.size_asked for row in rows})
         page.heading(3, name)
         page.html('<div class="charts">')
         for size in dict.fromkeys((sizes[0], sizes[-1])):
@@ -361,6 +358,6 @@ def spread(page: Page, results: Results) -> None:
     page.html('<div class="charts">')
     for one in chosen:
         page.chart(charts_spread.time_line(one.row, one.series, one.cut), one.name, "time-line", height=240)
-    named = [(one.name, one.row["transport"], one.series[one.cut :]) for one in chosen]
+    named = [(one.name, one.row.transport, one.series[one.cut :]) for one in chosen]
     page.chart(charts_spread.cumulative(named), "cumulative distribution, warm-up left out", "distribution", height=260)
     page.html("</div>")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from linkgauge import __version__
 from linkgauge.errors import UsageError, nearest
 from linkgauge.judge.compare_runs import words_of
-from linkgauge.model.shape import json_object
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
@@ -159,21 +158,19 @@ class Effect:
 
 def effects(run: Run) -> list[Effect]:
     """Return what each setting of a run's launches gives over launches without any, by setting and case."""
-    launches = {row["launch"]: row for row in run.launches.to_pylist()}
+    launches = {row.launch: row for row in run.launched}
     times: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     words: dict[tuple[str, str], str] = {}
     told: dict[str, str] = {}
     shown = shown_transports(launches.values())
     for row in (row for group in counted(run).measured for row in group):
-        launch = launches[row["launch"]]
-        mpi = json_object(launch["mpi"])
-        env = {name: str(value) for name, value in json_object(launch["env"]).items()}
-        setting = " ".join(f"{name}={value}" for name, value in sorted(env.items()))
-        key = (str(mpi.get("name") or ""), row["case_key"])
-        words[key] = words_of(row, shown)
-        times.setdefault(key, {}).setdefault(setting, {})[int(row["repeat"])] = float(row["median_ns"])
-        kind = next((str(rank["device_kind"]) for rank in launch["ranks"] or ()), "host")
-        told[setting] = "; ".join(why for name in env if (why := _unread(name, kind, mpi)))
+        launch = launches[row.launch]
+        setting = " ".join(f"{name}={value}" for name, value in sorted(launch.env.items()))
+        key = (launch.mpi_name, row.case_key)
+        words[key] = words_of(row.case, shown)
+        times.setdefault(key, {}).setdefault(setting, {})[row.repeat] = row.median_ns
+        kind = next((rank.device_kind for rank in launch.ranks), "host")
+        told[setting] = "; ".join(why for name in launch.env if (why := _unread(name, kind, launch.mpi_vendor)))
     found = []
     for key, by_setting in times.items():
         default = by_setting.pop("", {})
@@ -185,9 +182,9 @@ def effects(run: Run) -> list[Effect]:
     return sorted(found, key=lambda one: (one.setting, one.words))
 
 
-def _unread(name: str, kind: str, mpi: Mapping[str, Any]) -> str:
+def _unread(name: str, kind: str, mpi_vendor: str) -> str:
     """Why a variable is none of the libraries of a launch; empty where it is of one, or of nobody that is known."""
     owners = [one for one in libraries().values() if any(setting.name == name for setting in one.settings)]
-    if not owners or {kind, str(mpi.get("vendor") or "")} & {vendor for one in owners for vendor in one.vendors}:
+    if not owners or {kind, mpi_vendor} & {vendor for one in owners for vendor in one.vendors}:
         return ""
     return f"{name} is {' and '.join(one.title for one in owners)}'s: nothing here reads it"

@@ -50,7 +50,7 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
     text = f"{'; '.join(parts)}."
     if what and look.kinds.noun == "host device":
         text = f"No GPU here: these are CPU memory copies, for trying out. {text}"
-    wrong = sum(row["status"] != "skipped" for row in look.results.others)
+    wrong = sum(row.status != "skipped" for row in look.results.others)
     if wrong and not any(finding.severity == "fault" for finding in findings or ()):  # a fault names them
         text += f" {count_text(wrong, 'case')} failed."
     differs = wrong > 0 or any(_DIFFERS in part for part in figures)
@@ -197,7 +197,7 @@ def _tasks(look: FirstLook, unit: str) -> list[str]:
 
 
 def _goodput(pairs: FullPairs, pair: tuple[int, int]) -> float:
-    return float(pairs.rows[pair]["goodput_bytes_per_s"])
+    return pairs.rows[pair].goodput
 
 
 def print_summary(run: Run, console: Console, unit: str = "GB/s") -> None:
@@ -219,7 +219,7 @@ def print_first_screen(look: FirstLook, findings: Sequence[Finding], console: Co
         console.print("", part, sep="\n")
     console.print("", counts_line(results), sep="\n")
     run = results.run
-    if limited := limited_line(run.info, run.launches.to_pylist(), {row["transport"] for row in results.rows}):
+    if limited := limited_line(run.info, run.launched, {row.transport for row in results.rows}):
         console.print(limited, markup=False, highlight=False)
     for line in filter(None, (unseen_line(look), *look.limits.notes)):
         console.print(Text(line, style="dim"))
@@ -233,7 +233,7 @@ def print_head(look: FirstLook, findings: Sequence[Finding], console: Console, u
         for place, table in enumerate(task_tables(shown, unit, console.width)):
             console.print(*([""] if place else []), table, sep="\n")
     if more:
-        names = list(dict.fromkeys(one.fastest.row["pattern"] for one in more))
+        names = list(dict.fromkeys(one.fastest.row.pattern for one in more))
         console.print(Text(f"{len(names)} more by --all: {', '.join(names)}", style="dim"))
     for line in apart_lines(look.answers, unit):
         console.print(Text(line, style="yellow"))

@@ -11,13 +11,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from linkgauge.apps import catalog
 from linkgauge.expect.rules import KINDS
 from linkgauge.model.background import beside_text
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured, Result
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import left_out_of
-from linkgauge.view.alike import Kinds, Members, together
+from linkgauge.view.alike import Kinds, Members, Rate, together
 from linkgauge.view.applications import application_tables
 from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
@@ -25,7 +25,7 @@ from linkgauge.view.judged import by_kind
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
 from linkgauge.view.screen import Table
-from linkgauge.view.units import Row, count_text, digits, range_text, rate_text, size_text
+from linkgauge.view.units import count_text, digits, range_text, rate_text, size_text
 
 BEST, NEAR = "*", "≈"
 _MANY_MESSAGES = 16
@@ -42,13 +42,13 @@ def panel_tables(results: Results, width: int, unit: str, limits: Limits | None 
     for panels in _alike_panels(results, kinds):
         first, rows = panels[0]
         members = Members([row for _, own in panels for row in own], results.label, results.kinds.noun)
-        kind = PATTERNS[first["pattern"]].latency_words
+        kind = PATTERNS[first.pattern].latency_words
         yield Text(_panel_title(results, panels), style="bold")
         shown = members.middle
         yield from _split(results, shown, width, f"{kind}, median", members.times)
-        if any(row["goodput_bytes_per_s"] is not None for row in rows):
-            for name, column in _rate_columns(first["pattern"]):
-                text = functools.partial(members.rates, unit=unit, column=column)
+        if any(row.goodput_bytes_per_s is not None for row in rows):
+            for name, rate in _rate_columns(first.pattern):
+                text = functools.partial(members.rates, unit=unit, rate=rate)
                 yield from _split(results, shown, width, f"{name}, {unit}", text)
             yield from _limits_line(rows, unit, limits)
         if counted := [row for row in shown if _counts_messages(row)]:
@@ -58,50 +58,50 @@ def panel_tables(results: Results, width: int, unit: str, limits: Limits | None 
             yield Text("\n".join(f"chosen by {line}" for line in chosen), style="dim")
 
 
-def _rate_columns(pattern: str) -> list[tuple[str, str]]:
-    """Return the rates that a pattern's tables show, each with its column of the summary."""
+def _rate_columns(pattern: str) -> list[tuple[str, Rate]]:
+    """Return the rates that a pattern's tables show."""
     if PATTERNS[pattern].algorithm_factor is not None:
-        return [("algbw", "algbw_bytes_per_s"), ("busbw", "busbw_bytes_per_s")]
+        return [("algbw", lambda row: row.algbw_bytes_per_s), ("busbw", lambda row: row.busbw_bytes_per_s)]
     both = " (sum of both ways)" if PATTERNS[pattern].both_ways else ""
-    return [(f"goodput{both}", "goodput_bytes_per_s")]
+    return [(f"goodput{both}", lambda row: row.goodput_bytes_per_s)]
 
 
-def _counts_messages(row: Row) -> bool:
+def _counts_messages(row: Measured) -> bool:
     """Whether a row says how many messages a second there can be: of many in flight, whose bytes are few."""
-    known = PATTERNS[row["pattern"]].counts_messages and row["messages_per_s"] is not None
-    return known and row["window"] >= _MANY_MESSAGES and row["size"] <= _SMALL_MESSAGE
+    known = PATTERNS[row.pattern].counts_messages and row.messages_per_s is not None
+    return known and row.case.window >= _MANY_MESSAGES and row.size <= _SMALL_MESSAGE
 
 
-def _alike_panels(results: Results, kinds: Kinds) -> list[list[tuple[Row, list[Row]]]]:
+def _alike_panels(results: Results, kinds: Kinds) -> list[list[tuple[Measured, list[Measured]]]]:
     """Return the panels, those of single devices of one class together, where the first of them stands."""
-    groups: dict[Any, list[tuple[Row, list[Row]]]] = {}
+    groups: dict[Any, list[tuple[Measured, list[Measured]]]] = {}
     for first, rows in results.device_panels:
-        alone = len(first["devices"]) == 1
+        alone = first.ranks == 1
         key = (results.title(first, devices=False), kinds.key(first)) if alone else id(first)
         groups.setdefault(key, []).append((first, rows))
     return list(groups.values())
 
 
-def _panel_title(results: Results, panels: list[tuple[Row, list[Row]]]) -> str:
+def _panel_title(results: Results, panels: list[tuple[Measured, list[Measured]]]) -> str:
     first = panels[0][0]
     if len(panels) == 1:
         return results.title(first)
-    where = together((tuple(one["devices"]) for one, _ in panels), noun=results.kinds.noun)
+    where = together((one.devices for one, _ in panels), noun=results.kinds.noun)
     return results.title(first, devices_words=where)
 
 
-def _limits_line(rows: list[Row], unit: str, limits: Limits | None) -> Iterator[Text]:
+def _limits_line(rows: list[Measured], unit: str, limits: Limits | None) -> Iterator[Text]:
     """Yield the limits of the largest size by rule and kind, the surest first; of several mechanisms from to.
 
     Of nccl-tests' collectives they are in the terms of busbw.
     """
     values: dict[tuple[int, str, str], set[float]] = {}
-    largest = max(row["size"] for row in rows)
-    traits = PATTERNS[rows[0]["pattern"]]
+    largest = max(row.size for row in rows)
+    traits = PATTERNS[rows[0].pattern]
     bus = traits.algorithm_factor is not None
     for row in rows if limits is not None else ():
-        if row["size"] == largest and limits is not None:
-            factor = traits.shown_factor(row["ranks"] // row["groups"])
+        if row.size == largest and limits is not None:
+            factor = traits.shown_factor(row.case.group_ranks)
             least = limits.limit_of(row)
             for line in limits.of(row):
                 if line.goodput_bytes_per_s and (line.kind != "upper bound" or line == least):
@@ -115,16 +115,18 @@ def _limits_line(rows: list[Row], unit: str, limits: Limits | None) -> Iterator[
         yield Text(f"{of} at {size_text(largest)}, {unit}: {'; '.join(words)}", style="dim")
 
 
-def _split(results: Results, rows: list[Row], width: int, caption: str, text: Callable[[Row], str]) -> list[Group]:
+def _split(
+    results: Results, rows: list[Measured], width: int, caption: str, text: Callable[[Measured], str]
+) -> list[Group]:
     """Return one table, or several of fewer columns where the terminal is too narrow.
 
     A row is a size, or a mechanism where that takes fewer tables, as with one size of many mechanisms.
     """
     labels = list(dict.fromkeys(results.label(row) for row in sorted(rows, key=_by_label(results))))
-    sizes = sorted({row["size"] for row in rows})
+    sizes = sorted({row.size for row in rows})
     cells: dict[tuple[int, str], Text] = {}
     for size in sizes:
-        of_size = [row for row in rows if row["size"] == size]
+        of_size = [row for row in rows if row.size == size]
         best, near = best_of(of_size) if len(of_size) > 1 else (None, [])  # alone is no best
         for row in of_size:
             # Before the figure, so that figures with and without one stand below each other.
@@ -176,7 +178,7 @@ def _parts(first_width: int, widths: list[int], width: int) -> Iterator[slice]:
         start = end
 
 
-def _by_label(results: Results) -> Callable[[Row], int]:
+def _by_label(results: Results) -> Callable[[Measured], int]:
     order = {name: place for place, name in enumerate(results.mechanisms.values())}
     return lambda row: order[results.label(row)]
 
@@ -187,24 +189,24 @@ def matrix_tables(results: Results, unit: str, limits: Limits | None = None) -> 
     Beside a goodput stands its share of the limit, where the run's system gives one.
     """
 
-    def rate_and_share(row: Row) -> str:
-        text = rate_text(row["goodput_bytes_per_s"], unit)
+    def rate_and_share(row: Measured) -> str:
+        text = rate_text(row.goodput_bytes_per_s, unit)
         bound = limits.limit_of(row) if limits is not None else None
         limit = bound.goodput_bytes_per_s if bound is not None else None
-        rate = row["goodput_bytes_per_s"]
+        rate = row.goodput_bytes_per_s
         return f"{text} {100 * rate / limit:.0f}" if limit and rate else text
 
     for family, group in results.matrix_families().items():
-        latency = (group[0], "latency, µs", lambda row: digits(row["latency_ns"] / 1e3))
+        latency = (group[0], "latency, µs", lambda row: digits(row.latency_ns / 1e3))
         bounded = limits is not None and any(limits.limit_of(row) for row in group[-1][1])
         goodput = (group[-1], f"goodput, {unit}" + (" and % of limit" if bounded else ""), rate_and_share)
-        shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0]["size"] >= 1 << 16 else latency]
+        shown = [latency, goodput] if len(group) > 1 else [goodput if group[0][0].size >= 1 << 16 else latency]
         for (first, rows), name, text in shown:
-            yield _matrix(f"{family} · {size_text(first['size'])} · {name}", rows, text)
+            yield _matrix(f"{family} · {size_text(first.size)} · {name}", rows, text)
 
 
-def _matrix(title: str, rows: list[Row], text: Callable[[Row], str]) -> Group:
-    devices = sorted({device for row in rows for device in row["devices"]})
+def _matrix(title: str, rows: list[Measured], text: Callable[[Measured], str]) -> Group:
+    devices = sorted({device for row in rows for device in row.devices})
     cells = {pair_of(row): text(row) for row in rows}
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("from \\ to", justify="right", no_wrap=True)
@@ -217,36 +219,34 @@ def _matrix(title: str, rows: list[Row], text: Callable[[Row], str]) -> Group:
 
 def status_tables(results: Results) -> Iterator[RenderableType]:
     """Yield what did not end well, case by case, and what was skipped, by reason."""
-    wrong = [row for row in results.others if row["status"] != "skipped"]
+    wrong = [row for row in results.others if row.status != "skipped"]
     if wrong:
-        words = [
-            f"{row['status']}: {case_text(row, results)}: {row['reason'] or 'no reason was given'}" for row in wrong
-        ]
+        words = [f"{row.status}: {case_text(row, results)}: {row.reason or 'no reason was given'}" for row in wrong]
         yield Group(Text("failed", style="bold red"), *map(_indented, words))
-    skipped = [row for row in results.others if row["status"] == "skipped" and not left_out_of(row["evidence"])]
+    skipped = [row for row in results.others if row.status == "skipped" and not left_out_of(row.evidence)]
     if skipped:
         words = [f"{count_text(count, 'case')} by {', '.join(map(results.shown, transports))}: {reason}"
                  for count, transports, reason in skip_reasons(skipped)]  # fmt: skip
         yield Group(Text("skipped", style="bold"), *map(_indented, words))
 
 
-def skip_reasons(skipped: Sequence[Row]) -> list[tuple[int, list[str], str]]:
+def skip_reasons(skipped: Sequence[Result]) -> list[tuple[int, list[str], str]]:
     """Return how many cases of which transports were skipped for which reason, the most frequent first.
 
     A reason that begins with its case's pattern is told once for all patterns that it holds of.
     """
-    groups: dict[tuple[bool, str], list[Row]] = {}
+    groups: dict[tuple[bool, str], list[Result]] = {}
     for row in skipped:
-        reason = row["reason"] or "no reason was given"
-        of_pattern = reason.startswith(f"{row['pattern']} ")
-        groups.setdefault((of_pattern, reason[len(row["pattern"]) :] if of_pattern else reason), []).append(row)
+        reason = row.reason or "no reason was given"
+        of_pattern = reason.startswith(f"{row.pattern} ")
+        groups.setdefault((of_pattern, reason[len(row.pattern) :] if of_pattern else reason), []).append(row)
     result = []
     for (of_pattern, reason), rows in groups.items():
-        patterns = list(dict.fromkeys(row["pattern"] for row in rows))
+        patterns = list(dict.fromkeys(row.pattern for row in rows))
         if of_pattern:
             verb = reason.replace(" needs ", " need ", 1) if len(patterns) > 1 else reason
             reason = f"{', '.join(patterns)}{verb}"
-        result.append((len(rows), list(dict.fromkeys(row["transport"] for row in rows)), reason))
+        result.append((len(rows), list(dict.fromkeys(row.transport for row in rows)), reason))
     return sorted(result, key=lambda item: -item[0])
 
 
@@ -259,7 +259,7 @@ _LEFT_OUT = {
 
 def left_out_text(results: Results) -> str:
     """Return how many sizes of curves were left out, and why; empty where none was."""
-    counts = Counter(left_out_of(row["evidence"]) for row in results.others)
+    counts = Counter(left_out_of(row.evidence) for row in results.others)
     del counts[""]
     if not counts:
         return ""
@@ -267,28 +267,28 @@ def left_out_text(results: Results) -> str:
     return f"{count_text(counts.total(), 'size')} of curves left out: {', '.join(parts)}"
 
 
-def case_text(row: Row, results: Results) -> str:
+def case_text(row: Result, results: Results) -> str:
     """Return a case in a few words: `nccl allreduce 1 MiB, 4 GPUs`; of one on an MPI library, of which."""
-    library = row.get("library") if TRANSPORTS[row["transport"]].by_mpi else ""
-    parts = ", ".join(filter(None, (row["variant"], library)))
+    library = row.library if TRANSPORTS[row.transport].by_mpi else ""
+    parts = ", ".join(filter(None, (row.case.variant, library)))
     noun = results.kinds.noun
-    name = results.shown(row["transport"]) + (f" ({parts})" if parts else "")
-    if PATTERNS[row["pattern"]].scripted:
-        return f"{name} {catalog.label(row['app'])}, {devices_text(row['devices'], noun=noun)}"
-    where = devices_text(row["devices"], row["pattern"], noun)
-    pattern = " ".join(filter(None, (row["pattern"], row["distribution"])))
+    name = results.shown(row.transport) + (f" ({parts})" if parts else "")
+    if PATTERNS[row.pattern].scripted:
+        return f"{name} {row.case.app.label}, {devices_text(row.devices, noun=noun)}"
+    where = devices_text(row.devices, row.pattern, noun)
+    pattern = " ".join(filter(None, (row.pattern, row.case.distribution)))
     return (
-        f"{name} {pattern} {size_text(row['size'])}, {where}{beside_text(row['background'] or '', results.shown_names)}"
+        f"{name} {pattern} {size_text(row.size)}, {where}{beside_text(row.case.background.text, results.shown_names)}"
     )
 
 
 def counts_line(results: Results) -> Text:
     """Return how many cases ended how: `30 cases: 28 ok, 2 skipped`; sizes that curves left out are told apart."""
     left_out = left_out_text(results)
-    counts = Counter(row["status"] for row in results.others if not left_out_of(row["evidence"]))
+    counts = Counter(row.status for row in results.others if not left_out_of(row.evidence))
     ok = len(results.rows)
     parts = [f"{ok} ok", *(f"{count} {status}" for status, count in sorted(counts.items()))]
-    repeats = max((row["repeats"] for row in results.rows), default=1)
+    repeats = max((row.repeats for row in results.rows), default=1)
     more = f" (medians over {repeats} launches)"
     counted = f"{count_text(ok + sum(counts.values()), 'case')}: {', '.join(parts)}{more if repeats > 1 else ''}"
     parts = [counted, left_out, _unfinished(results)]

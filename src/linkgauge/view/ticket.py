@@ -10,7 +10,8 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.health import is_error_counter
 from linkgauge.judge.check import CheckResult
 from linkgauge.model.quantity import percent
-from linkgauge.model.shape import clean, json_object
+from linkgauge.model.result import Launch
+from linkgauge.model.shape import clean
 from linkgauge.view.answer import FirstLook, task_words
 from linkgauge.view.summary import sentence
 from linkgauge.view.terminal import failed_words, verdict_words
@@ -38,8 +39,8 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
     lines += ["", "## Measured and limit", "", *_numbers(look)]
     lines += ["", "## Error counters", "", *_counters(facts)]
     run = look.results.run
-    launches = run.launches.to_pylist()
-    limited = limited_line(info, launches, {row["transport"] for row in look.results.rows})
+    launches = run.launched
+    limited = limited_line(info, launches, {row.transport for row in look.results.rows})
     lines += [
         "",
         "## Not covered",
@@ -61,13 +62,13 @@ def _plan(info: dict[str, Any]) -> str:
     return str(dict(info.get("requested") or {}).get("plan") or "unknown")
 
 
-def _libraries(launches: Sequence[dict[str, Any]]) -> list[str]:
+def _libraries(launches: Sequence[Launch]) -> list[str]:
     found: dict[str, None] = {}
     for launch in launches:
-        versions = json_object(launch.get("versions"))
+        versions = launch.versions
         found |= dict.fromkeys(f"{name.upper()} {versions[name]}" for name in ("nccl", "rccl") if versions.get(name))
-        if name := json_object(launch.get("mpi")).get("name"):
-            found[f"MPI {name}"] = None
+        if launch.mpi_name:
+            found[f"MPI {launch.mpi_name}"] = None
     return list(found)
 
 
@@ -85,9 +86,9 @@ def _devices(info: dict[str, Any], facts: Facts) -> list[str]:
     infos = {one.get("ordinal"): one for one in dict(info.get("devices") or {}).get("infos") or ()}
     rows = []
     for number, device in facts.devices.items():
-        own = infos.get(device.ordinal, {}) if len(facts.hosts) <= 1 else {}
-        rows.append([facts.name_of(number), device.name, device.serial, device.uuid, device.pci_address,
-                     str(own.get("vbios") or "")])  # fmt: skip
+        own = infos.get(device.device_ordinal, {}) if len(facts.hosts) <= 1 else {}
+        rows.append([facts.name_of(number), device.device_name, device.device_serial, device.device_uuid,
+                     device.device_pci_address, str(own.get("vbios") or "")])  # fmt: skip
     return _table(("device", "model", "serial", "UUID", "PCI", "VBIOS"), rows)
 
 

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured, Result
 from linkgauge.view.results import Results
-from linkgauge.view.units import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from linkgauge.view.limits import Limits
 
-# Each column, its type and what it holds; docs/reference/run-folder.md (Tidy table) has the same list.
-COLUMNS = (
-    ("pattern", "string"), ("devices", "string"), ("memory", "string"), ("mechanism", "string"),
-    ("size_bytes", "int64"), ("latency_us", "double"), ("latency_low_us", "double"), ("latency_high_us", "double"),
-    ("goodput_gb_per_s", "double"), ("algbw_gb_per_s", "double"), ("busbw_gb_per_s", "double"),
-    ("limit_gb_per_s", "double"), ("percent_of_limit", "double"), ("samples", "int64"), ("status", "string"),
-    ("case_key", "string"),
-)  # fmt: skip
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TidyRow:
+    """One case, a field a column; docs/reference/run-folder.md (Tidy table) has the same list."""
+
+    pattern: str
+    devices: str
+    memory: str
+    mechanism: str
+    size_bytes: int
+    latency_us: float | None = None
+    latency_low_us: float | None = None
+    latency_high_us: float | None = None
+    goodput_gb_per_s: float | None = None
+    algbw_gb_per_s: float | None = None
+    busbw_gb_per_s: float | None = None
+    limit_gb_per_s: float | None = None
+    percent_of_limit: float | None = None
+    samples: int = 0
+    status: str | None
+    case_key: str
 
 
 def tidy(results: Results, limits: Limits) -> pa.Table:
@@ -31,38 +45,50 @@ def tidy(results: Results, limits: Limits) -> pa.Table:
     """
     import pyarrow as pa
 
-    rows = [_figures(results, limits, row) for row in results.rows]
-    rows += [_name(row) | {"samples": 0} for row in results.others]
-    types = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64()}
-    return pa.table({name: pa.array([row.get(name) for row in rows], types[kind]) for name, kind in COLUMNS})
+    rows = [_measured(results, limits, row) for row in results.rows]
+    rows += [TidyRow(**_name(row), mechanism=row.transport) for row in results.others]
+    types = {"s": pa.string(), "i": pa.int64(), "f": pa.float64()}
+    return pa.table(
+        {field.name: pa.array([getattr(row, field.name) for row in rows], types[str(field.type)[0]])
+         for field in dataclasses.fields(TidyRow)}
+    )  # fmt: skip
 
 
-def _name(row: Row) -> dict[str, Any]:
-    source, target = row["source_memory"], row["target_memory"]
+def _name(row: Result) -> dict[str, Any]:
+    source, target = row.case.source_memory, row.case.target_memory
     return {
-        "pattern": row["pattern"],
-        "devices": "-".join(map(str, row["devices"])),
+        "pattern": row.pattern,
+        "devices": "-".join(map(str, row.devices)),
         "memory": source if source == target else f"{source} to {target}",
-        "mechanism": row["transport"],
-        "size_bytes": row["size"],
-        "status": row["status"],
-        "case_key": row["case_key"],
+        "size_bytes": row.size,
+        "status": row.status,
+        "case_key": row.case_key,
     }
 
 
-def _figures(results: Results, limits: Limits, row: Row) -> dict[str, Any]:
-    half = row["latency_ns"] / row["median_ns"] if row["median_ns"] else 1.0
-    found = _name(row) | {"mechanism": results.label(row), "samples": row["samples"]}
-    for name, column in (("", "latency_ns"), ("low_", "interval_low_ns"), ("high_", "interval_high_ns")):
-        value = row[column]
-        found[f"latency_{name}us"] = None if value is None else value * (half if name else 1.0) / 1e3
-    traits = PATTERNS[row["pattern"]]
-    for name in ("goodput", "algbw", "busbw") if traits.algorithm_factor is not None else ("goodput",):
-        value = row[f"{name}_bytes_per_s"]
-        found[f"{name}_gb_per_s"] = None if value is None else value / 1e9
+def _measured(results: Results, limits: Limits, row: Measured) -> TidyRow:
+    half = row.latency_ns / row.median_ns
+    traits = PATTERNS[row.pattern]
+    collective = traits.algorithm_factor is not None
+    limit = percent = None
     bound = limits.limit_of(row)
-    if bound is not None and bound.goodput_bytes_per_s and row["goodput_bytes_per_s"]:
-        factor = traits.shown_factor(row["ranks"] // row["groups"])
-        found["limit_gb_per_s"] = bound.goodput_bytes_per_s * factor / 1e9
-        found["percent_of_limit"] = 100 * row["goodput_bytes_per_s"] / bound.goodput_bytes_per_s
-    return found
+    if bound is not None and bound.goodput_bytes_per_s and row.goodput_bytes_per_s:
+        limit = bound.goodput_bytes_per_s * traits.shown_factor(row.case.group_ranks)
+        percent = 100 * row.goodput_bytes_per_s / bound.goodput_bytes_per_s
+    return TidyRow(
+        **_name(row),
+        mechanism=results.label(row),
+        latency_us=row.latency_ns / 1e3,
+        latency_low_us=row.interval_low_ns * half / 1e3,
+        latency_high_us=row.interval_high_ns * half / 1e3,
+        goodput_gb_per_s=_giga(row.goodput_bytes_per_s),
+        algbw_gb_per_s=_giga(row.algbw_bytes_per_s) if collective else None,
+        busbw_gb_per_s=_giga(row.busbw_bytes_per_s) if collective else None,
+        limit_gb_per_s=_giga(limit),
+        percent_of_limit=percent,
+        samples=row.samples,
+    )
+
+
+def _giga(bytes_per_s: float | None) -> float | None:
+    return None if bytes_per_s is None else bytes_per_s / 1e9

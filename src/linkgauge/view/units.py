@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 from linkgauge.errors import UsageError
 
@@ -86,6 +85,3 @@ def range_text(low: str, high: str) -> str:
 def count_text(count: int, noun: str) -> str:
     """Return `1 case`, `2 cases`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-Row = dict[str, Any]

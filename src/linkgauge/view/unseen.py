@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.patterns import COLLECTIVES, GROUPS, HOST_COPIES, MEMORY, PAIRS, group_of, group_words
-from linkgauge.stats.launches import device_noun, not_observed
+from linkgauge.model.result import Launch
+from linkgauge.stats.launches import device_noun
 
 if TYPE_CHECKING:
     from linkgauge.view.answer import FirstLook
@@ -25,15 +26,15 @@ _OBSERVATIONS = {
 
 def unseen_line(look: FirstLook) -> str:
     """Return what `unseen_of` says of a run's first look."""
-    cases = ((row["pattern"], row["devices"]) for row in look.results.rows)
+    cases = ((row.pattern, row.devices) for row in look.results.rows)
     run = look.results.run
-    return unseen_of(cases, look.kinds.devices, run.launches.to_pylist(), run.observations["name"].unique().to_pylist())
+    return unseen_of(cases, look.kinds.devices, run.launched, run.observations["name"].unique().to_pylist())
 
 
 def unseen_of(
     cases: Iterable[tuple[str, Sequence[int]]],
     devices: Collection[int],
-    launches: Sequence[Mapping[str, Any]],
+    launches: Sequence[Launch],
     observed: Collection[str],
 ) -> str:
     """Return `Not judged: ...; not observed: ...` for what an all-clear does not cover; empty where it covers all.
@@ -49,7 +50,7 @@ def unseen_of(
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def limited_line(info: Mapping[str, Any], launches: Sequence[Mapping[str, Any]], transports: Collection[str]) -> str:
+def limited_line(info: Mapping[str, Any], launches: Sequence[Launch], transports: Collection[str]) -> str:
     """Return `Set in the environment: NCCL_NVLS_ENABLE=0 (...).` of what limits the libraries; empty where nothing."""
     from linkgauge.findings.limiting import limiting
 
@@ -58,7 +59,7 @@ def limited_line(info: Mapping[str, Any], launches: Sequence[Mapping[str, Any]],
 
 
 def _without_case(
-    cases: Sequence[tuple[str, Sequence[int]]], devices: Collection[int], launches: Sequence[Mapping[str, Any]]
+    cases: Sequence[tuple[str, Sequence[int]]], devices: Collection[int], launches: Sequence[Launch]
 ) -> Iterator[str]:
     noun = device_noun(launches)
     expected = {*((PAIRS, COLLECTIVES) if len(devices) > 1 else ()), *((HOST_COPIES, MEMORY) if noun == "GPU" else ())}
@@ -66,11 +67,11 @@ def _without_case(
     yield from (group_words(one, noun) for one in GROUPS if one in expected - measured)
 
 
-def _not_observed(launches: Sequence[Mapping[str, Any]], observed: Collection[str]) -> Iterator[str]:
+def _not_observed(launches: Sequence[Launch], observed: Collection[str]) -> Iterator[str]:
     """Yield what no rank observed, or what some rank on a GPU could not."""
-    if not any(rank.get("device_kind") != "host" for launch in launches for rank in launch["ranks"] or ()):
+    if not any(rank.device_kind != "host" for launch in launches for rank in launch.ranks):
         return
-    absent = set().union(*map(not_observed, launches))
+    absent = frozenset().union(*(launch.not_observed for launch in launches))
     for words, names in _OBSERVATIONS.items():
         if "NVML" in absent or not {*names} & {*observed} or absent.issuperset(names):
             yield words

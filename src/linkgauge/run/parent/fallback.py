@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.model.shape import json_object
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.parent.info import mpi_info, now, versions
 from linkgauge.run.parent.mpi_library import MpiInstallation, find_all
@@ -87,7 +86,7 @@ def library_of(info: Mapping[str, Any], name: str) -> str:
 
 def started_in(run: Run) -> set[str]:
     """The names of the libraries that launches of a run met under."""
-    return {json_object(text).get("name") or "" for text in run.launches["mpi"].to_pylist()} - {""}
+    return {launch.mpi_name for launch in run.launched} - {""}
 
 
 class Fallback:

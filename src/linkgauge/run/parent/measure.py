@@ -123,7 +123,7 @@ def _kept(folder: RunFolder) -> int:
     from linkgauge.store.run import load
 
     rows = load(folder.path).rows()
-    return len({(row.case_key, row.record["planned_launch"], row.repeat) for row in rows if row.status is not None})
+    return len({(row.case_key, row.planned_launch, row.repeat) for row in rows if row.status is not None})
 
 
 def _why_nothing(runner: Runner) -> str:

@@ -11,8 +11,8 @@ from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
 from linkgauge.model.background import MPI_SAME, WrittenLoads
 from linkgauge.model.case import Case
 from linkgauge.model.dimension import Value
+from linkgauge.model.result import Row
 from linkgauge.model.runtimes import RUNTIMES
-from linkgauge.model.shape import json_object
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
@@ -187,7 +187,7 @@ def prepare_from(
     UsageError where nothing of the run matches, or a case needs a device that is not used here.
     """
     chosen: dict[str, Case] = {}
-    known = list(run.rows())
+    known = run.rows()
     for word in which:
         found = [
             row.case
@@ -248,8 +248,8 @@ def resumed_pending(
     last: dict[tuple[int, str], tuple[int, bool]] = {}  # the attempt, and whether its status stands
     for row in run.rows():
         highest = max(highest, row.launch)
-        key = (row.record["planned_launch"], _planned_key(row.case, row.case_key, row.record))
-        again = row.status is None or row.status in retry or _to_be_had(row.record)
+        key = (row.planned_launch, _planned_key(row))
+        again = row.status is None or row.status in retry or _to_be_had(row)
         last[key] = max(last.get(key, (-1, False)), (row.attempt, not again))
     pending, number = [], highest + 1
     for launch in launches:
@@ -266,27 +266,25 @@ def resumed_pending(
     return pending
 
 
-def _planned_key(case: Case, case_key: str, record: Mapping[str, Any]) -> str:
+def _planned_key(row: Row) -> str:
     """What a row's case is known by in the plan: where it was measured at a full curve, all but its size."""
-    at_full = case.size_asked == FULL or "at_full" in json_object(record["evidence"])
-    return curve_id(case) if at_full else case_key
+    at_full = row.case.size_asked == FULL or "at_full" in row.evidence
+    return curve_id(row.case) if at_full else row.case_key
 
 
 def known_curves(launches: Sequence[PlannedLaunch], run: Run) -> dict[LaunchSettings, Curves]:
     """What a run's rows tell of its curves, by the kind of launch; the first repeat's before a later one's."""
     curves: dict[LaunchSettings, Curves] = {}
     for row in sorted(run.rows(), key=lambda row: (row.repeat, row.launch)):
-        number = row.record["planned_launch"]
-        evidence = json_object(row.record["evidence"])
-        if 0 <= number < len(launches) and ("curve" in evidence or "at_full" in evidence):
-            known = curves.setdefault(launches[number].settings, Curves())
-            known.learn(row.case.size_asked, evidence)
+        planned = 0 <= row.planned_launch < len(launches)
+        if planned and ("curve" in row.evidence or "at_full" in row.evidence):
+            known = curves.setdefault(launches[row.planned_launch].settings, Curves())
+            known.learn(row.case.size_asked, row.evidence)
     return curves
 
 
-def _to_be_had(record: Mapping[str, Any]) -> bool:
-    words = {AFTER_FAILURES, NODE_LEFT_OUT}
-    return record.get("status") == "skipped" and not words.isdisjoint(json_object(record["evidence"]))
+def _to_be_had(row: Row) -> bool:
+    return row.status == "skipped" and not {AFTER_FAILURES, NODE_LEFT_OUT}.isdisjoint(row.evidence)
 
 
 def resumed_mpis(

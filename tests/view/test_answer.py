@@ -28,9 +28,9 @@ def test_the_bests_follow_the_crossing(tmp_path: Path) -> None:
     make_run(tmp_path / "run", cases=cases, time_ns=crossing, noise=Noise(sigma=0.01), samples=60)
     run = linkgauge.load(tmp_path / "run")
     (answer,) = answers(Results(run), Limits(run))
-    assert (answer.fastest.label, answer.fastest.row["size"]) == ("mpi", 8)
+    assert (answer.fastest.label, answer.fastest.row.size) == ("mpi", 8)
     assert answer.widest is not None
-    assert (answer.widest.label, answer.widest.row["size"]) == ("copy_engine", 1 << 30)
+    assert (answer.widest.label, answer.widest.row.size) == ("copy_engine", 1 << 30)
     assert answer.shares is None
 
 

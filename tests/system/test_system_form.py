@@ -12,7 +12,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.errors import UsageError
-from linkgauge.system import Link, from_toml, units
+from linkgauge.system import Link, based, form, from_toml, units
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
 from linkgauge.system.model import LINK_KINDS, TOPOLOGIES, most_particular
@@ -257,6 +257,10 @@ name = "gpu0..7"
 model = "A100 of mine"
 memory_rate = "1 TB/s"
 """
+
+
+def test_every_kind_of_entry_is_taken_from_another_description() -> None:
+    assert set(based.ENTRIES) == set(form._ENTRIES)
 
 
 def test_a_description_may_be_based_on_another() -> None:

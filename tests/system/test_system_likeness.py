@@ -62,7 +62,9 @@ def test_every_description_is_like_itself_and_no_other(name: str) -> None:
     likeness = described_like(system)
     assert likeness is not None
     alike = next((names for names in JOINED_ALIKE if name in names), {name})
-    assert likeness.system.name in alike
+    known = {other for other in alike if systems.load(other).accepted} or alike
+    # LUMI-G's nodes and Frontier's differ in nothing that is looked at.
+    assert likeness.system.name in ({name} if name in known and name != "lumi-g" else known)
     assert not likeness.part
     assert likeness.differences == ()
     others = {other for other in nodes() if like(system, systems.load(other)) is not None}

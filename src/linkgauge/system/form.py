@@ -36,6 +36,7 @@ from linkgauge.model.shape import (
 )
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.system import units
+from linkgauge.system.based import NODE_FIGURES, other_of, with_others
 from linkgauge.system.dump import FORMAT
 from linkgauge.system.model import (
     ALGORITHMS,
@@ -53,7 +54,7 @@ from linkgauge.system.model import (
     Published,
     System,
 )
-from linkgauge.system.shipped import names, text_of
+from linkgauge.system.shipped import text_of
 
 _RANGE = re.compile(r"^(.*?)(\d{1,9})\.\.(?:(.*?))(\d{1,9})$")
 # Beyond any machine: ranges and meshes are short to write, and a stranger's file must not fill the memory. They are
@@ -114,10 +115,7 @@ def _of_network(value: Any, at: str) -> dict[str, Any]:
     return found
 
 
-_NODE_FIGURES = {
-    "memory_bytes": _SIZE, "memory_rate": _RATE, "cache_bytes": _SIZE, "copy_rate": _RATE, "cycle": _TIME,
-    "throughput": _RATE, "port_rate": _RATE,
-}  # fmt: skip
+_NODE_FIGURES = dict(zip(NODE_FIGURES, (_SIZE, _RATE, _SIZE, _RATE, _TIME, _RATE, _RATE), strict=True))
 _NODE = {
     "name": label, "model": plain, "vendor": plain, "ordinal": whole(), "package": plain, "numa": whole(-1),
     "cores": plain, "multicast": flag, "reduction": flag, "routes": flag, "at": _at, "source": plain,
@@ -170,7 +168,7 @@ class _Reader:
 
     def __init__(self, data: Mapping[str, Any], place: str) -> None:
         self.place = place
-        self.data = _with_others(checked(data, _SYSTEM, place), place)
+        self.data = with_others(checked(data, _SYSTEM, place), place)
         self.sources = self.data.get("sources", {})
         self.counts = dict.fromkeys(_MOST, 0)
 
@@ -258,81 +256,6 @@ def read(data: Mapping[str, Any], place: str) -> System:
         accepted=(*_accepted(reader), *_accepted_of(reader)),
         notes=tuple(said.get("notes", ())),
     )
-
-
-def _other(said: Mapping[str, Any], key: str, place: str) -> str:
-    """The described system that a key of a description names: another one."""
-    name: str = said[key]
-    if name not in names() or name == said["name"]:
-        raise UsageError(f"{place}: {key}: {name[:60]!r} is no other described system")
-    return name
-
-
-def _with_others(said: dict[str, Any], place: str, under: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The description with the entries of those that `based_on` and `node_of` name.
-
-    Their sources and their files' source come with them, so that each figure keeps where it comes from. `under` are the
-    descriptions that are being read, whose names may not come again.
-    """
-    if "based_on" in said:
-        _base(said, _whole(said, "based_on", place, under))
-    if "node_of" in said:
-        other = _whole(said, "node_of", place, under)
-        if "node_of" in other:
-            raise UsageError(f"{place}: node_of: {said['node_of']!r} is itself of another system's nodes")
-        said["sources"] = {**other.get("sources", {}), **said.get("sources", {})}
-        if "accepted_of" in other:
-            said.setdefault("accepted_of", other["accepted_of"])
-        for key in _ENTRIES:
-            said[key] = [*_sourced(other, key), *said.get(key, [])]
-    return said
-
-
-def _whole(said: Mapping[str, Any], key: str, place: str, under: tuple[str, ...]) -> dict[str, Any]:
-    """The entries of the described system that a key names, with those of the one that it is based on."""
-    name = _other(said, key, place)
-    if name in under:
-        raise UsageError(f"{place}: {key}: {name!r} is based on this description")
-    other = parsed_toml(text_of(name), f"{name}.toml")
-    return _with_others(other, f"{name}.toml", (*under, said["name"])) if "based_on" in other else other
-
-
-def _base(said: dict[str, Any], base: Mapping[str, Any]) -> None:
-    """Put the nodes and links of a base under a description's own.
-
-    A node of the same name as one of the base adds to it and replaces figures of it. Links of its own replace all links
-    of the base. Shares, published figures and the network are not taken over: they are of one machine.
-    """
-    said["sources"] = {**base.get("sources", {}), **said.get("sources", {})}
-    for kind in NODE_KINDS:
-        own = {entry.get("name"): _with_source(entry, said.get("source")) for entry in said.get(kind, [])}
-        said[kind] = [{**entry, **own.pop(entry["name"], {})} for entry in _sourced(base, kind)]
-        said[kind] += list(own.values())
-    for kind in ("link", "cap"):
-        said[kind] = said.get(kind) or _sourced(base, kind)
-
-
-def _sourced(other: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The entries of a kind, their sources in full: short names may stand for others in the file that takes them."""
-    known = other.get("sources", {})
-
-    def full(said: dict[str, Any]) -> dict[str, Any]:
-        inside = {name: full(value) if isinstance(value, dict) else value for name, value in said.items()}
-        return {**inside, "source": known.get(said["source"], said["source"])} if "source" in said else inside
-
-    default = {"source": other["source"]} if "source" in other else {}
-    return [full({**default, **entry}) for entry in other.get(key, [])]
-
-
-def _with_source(entry: Mapping[str, Any], source: str | None) -> dict[str, Any]:
-    """An entry whose figures each state a source, so that they keep it beside figures of another file."""
-    named = entry.get("source", source)
-    figures = {
-        key: {"source": named, **(value if isinstance(value, dict) else {"value": value})}
-        for key, value in entry.items()
-        if key in _NODE_FIGURES and named is not None
-    }
-    return {**entry, **figures}
 
 
 def refuse_twice(system: System, place: str) -> None:
@@ -478,7 +401,7 @@ def _accepted_of(reader: _Reader) -> tuple[Accepted, ...]:
     """Return the shares of the described system that `accepted_of` names, whose own they are."""
     if "accepted_of" not in reader.data:
         return ()
-    name = _other(reader.data, "accepted_of", reader.place)
+    name = other_of(reader.data, "accepted_of", reader.place)
     return from_toml(text_of(name), f"{name}.toml").accepted
 
 

@@ -104,12 +104,29 @@ def _described() -> tuple[System, ...]:
 
 
 def described_like(found: System) -> Likeness | None:
-    """Return the described system that this one is most like: of as many devices, with the fewest differences."""
+    """Return the described system that this one is most like: of as many devices, with the fewest differences.
+
+    Of several whose devices are joined alike it is the one whose switches and NICs are nearest in number.
+    """
     alike = [likeness for system in _described() if (likeness := like(found, system)) is not None]
     return min(
         alike,
-        key=lambda one: (not one.host_links, one.part, len(one.differences), not one.system.accepted, one.system.name),
+        key=lambda one: (
+            not one.host_links,
+            one.part,
+            len(one.differences),
+            not one.system.accepted,
+            _apart(found, one.system),
+            one.system.name,
+        ),
         default=None,
+    )
+
+
+def _apart(found: System, described: System) -> int:
+    """Return by how many switches and NICs two systems differ."""
+    return sum(
+        abs(sum(1 for _ in found.of_kind(kind)) - sum(1 for _ in described.of_kind(kind))) for kind in ("switch", "nic")
     )
 
 

@@ -124,7 +124,7 @@ def _set_apart(rows: list[Measured], first: Measured) -> str:
     alike = [row.case for row in rows if values_of(row.case, same) == values_of(first.case, same)]
     varying = [name for name in names if len({getattr(case, name) for case in alike}) > 1]
     found = ((name, getattr(first.case, name)) for name in varying)
-    return "".join(f", {name} {value if value != '' else 'default'}" for name, value in found)
+    return "".join(f", {name} {str(value) or 'default'}" for name, value in found)
 
 
 def _nccl_tests(run: Run, rows: list[Measured], named: bool) -> Iterator[str]:

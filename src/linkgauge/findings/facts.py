@@ -20,7 +20,7 @@ from linkgauge.expect.network import Network
 from linkgauge.expect.rules import Limit
 from linkgauge.findings.samples import Headline, Samples
 from linkgauge.findings.wiring import Wiring
-from linkgauge.model.case import DEFAULTS, MECHANISM, Case, Part, held_apart, values_of
+from linkgauge.model.case import MECHANISM, USUAL, Case, Part, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
 from linkgauge.model.result import Identity, Launch, Measured, Observation, OfCase, Rank, Result
@@ -388,7 +388,7 @@ class Facts(Remembering):
         words += [
             name.replace("_", " ") if getattr(measure.case, name) is True else f"{name} {getattr(measure.case, name)}"
             for name in _NUMBERS
-            if name in varying and getattr(measure.case, name) != DEFAULTS[name]
+            if name in varying and getattr(measure.case, name) != USUAL[name]
         ]
         return " ".join(word for word in (*words, measure.launch_name) if word)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linkgauge.findings.facts import DIMENSIONS, Measure
-from linkgauge.model.case import DEFAULTS
+from linkgauge.model.case import USUAL
 from linkgauge.model.quantity import format_bytes as size_text
 
 
@@ -32,7 +32,7 @@ def labels_of(measure: Measure) -> tuple[tuple[str, str], ...]:
     names = ("transport", "variant", "pattern", "source_memory", "target_memory", "cadence", "path", "algorithm")
     found = [(name, str(getattr(measure.case, name))) for name in names]
     others = ((name, getattr(measure.case, name)) for name in DIMENSIONS if name not in names)
-    found += [(name, str(value)) for name, value in others if value != DEFAULTS[name]]
+    found += [(name, str(value)) for name, value in others if value != USUAL[name]]
     found += [("launch", measure.launch_name)]
     found += [("size_bytes", str(measure.size)), ("devices", ",".join(str(d) for d in measure.devices))]
     return tuple((name, value) for name, value in found if value)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure
-from linkgauge.model.case import DEFAULTS, MECHANISM, held_apart
+from linkgauge.model.case import MECHANISM, USUAL, held_apart
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.quantity import change
 from linkgauge.model.quantity import format_bytes as size_text
@@ -193,7 +193,7 @@ def _task_words(key: tuple[Any, ...], members: Sequence[tuple[int, ...]], noun: 
     words += [
         name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value}"
         for name, value in held.items()
-        if name not in _SAID and value not in (None, DEFAULTS[name])
+        if name not in _SAID and value not in (None, USUAL[name])
     ]
     words += [str(cadence)] if cadence not in (None, "isolated") else []
     return " ".join(words)

@@ -465,9 +465,9 @@ PARTS: dict[Part, tuple[str, ...]] = {
     part: tuple(one.name for one in _FIELDS if one.metadata["part"] is part) for part in Part
 }
 """By part the names of its dimensions."""
-DEFAULTS: dict[str, Any] = {
-    one.name: "" if one.name in WORDED else one.default for one in _FIELDS if one.default is not dataclasses.MISSING
-}
+USUAL: dict[str, Any] = {one.name: one.default for one in _FIELDS if one.default is not dataclasses.MISSING}
+"""What a dimension is, as a case has it, where nobody asked for anything else."""
+DEFAULTS: dict[str, Any] = {name: "" if name in WORDED else value for name, value in USUAL.items()}
 """What a dimension is, as a plain value, where nobody asked for anything else."""
 LATER_DIMENSIONS: dict[str, str | int] = {one.name: DEFAULTS[one.name] for one in _FIELDS if one.metadata.get("later")}
 """Dimensions that came after the first runs were stored, with their defaults."""

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linkgauge.apps.catalog import label
-from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, Case, Loads
+from linkgauge.model.case import MECHANISM, TASK, USUAL, Case
 from linkgauge.model.result import Measured, OfCase, Result
 from linkgauge.plan.papers import Figure
 from linkgauge.stats.attempts import counted
@@ -143,10 +142,10 @@ class Words:
         if name == "distance":
             return str({"node": "same node", **DISTANCES}.get(value or "", "distance unknown"))
         if name == "app":
-            return label(str(value)).partition(" ")[0] if value else ""
+            return str(value.label).partition(" ")[0] if value else ""
         if name == "background":
-            return f"beside {', '.join(load.case.pattern for load in Loads.of_text(value).each)}" if value else "alone"
-        if value == DEFAULTS.get(name) and not isinstance(value, int):
+            return f"beside {', '.join(load.case.pattern for load in value.each)}" if value else "alone"
+        if value == USUAL.get(name) and not isinstance(value, int):
             return ""
         if name == "clock":
             return f"{value} clock"

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linkgauge.apps.catalog import label
 from linkgauge.errors import UsageError
-from linkgauge.model.case import DEFAULTS, MECHANISM, TASK, held_apart, values_of
+from linkgauge.model.case import MECHANISM, TASK, USUAL, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import FIGURES, Measured, Result, Row
 from linkgauge.model.transports import order_of
+from linkgauge.model.worded import App
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
@@ -37,7 +37,7 @@ Key = tuple[Any, ...]
 
 _TOLD = ("pattern", "devices", "source_memory", "target_memory", "datatype", "cadence")
 """What a title tells in words of its own; of the rest it says what is not as by default."""
-_DEFAULTS = {name: DEFAULTS[name] for name in TASK if name not in _TOLD}
+_DEFAULTS = {name: USUAL[name] for name in TASK if name not in _TOLD}
 _FAMILY = held_apart("size", "devices", *MECHANISM)
 _WAYS = {SHARED_MEMORY: "by shared memory", PARTLY: "by the network in part"}
 _WORDS = {"in_place": "in place", "write_combined": "write-combined", "huge_pages": "huge pages"}
@@ -191,7 +191,7 @@ class Results:
         for name, default in _DEFAULTS.items():
             value = getattr(row.case, name)
             if value != default and not (name == "op" and info.reduces):
-                value = label(value) if name == "app" else value
+                value = value.label if isinstance(value, App) else value
                 parts.append(_WORDS.get(name, name) if value is True else f"{name.replace('_', ' ')} {value}")
         return " · ".join(parts)
 

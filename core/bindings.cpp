@@ -25,14 +25,14 @@
 #include "errors.h"
 #include "group/group.h"
 #include "measure/clock.h"
+#include "mpi/library.h"
 #include "run/session.h"
-#include "transport/ccl_api.h"
-#include "transport/ccl_config.h"
-#include "transport/mpi_library.h"
-#include "transport/nixl_api.h"
-#include "transport/nvshmem_api.h"
-#include "transport/ofi_api.h"
-#include "transport/ucx_api.h"
+#include "transport/nccl/api.h"
+#include "transport/nccl/config.h"
+#include "transport/net/ofi/api.h"
+#include "transport/net/ucx/api.h"
+#include "transport/nixl/api.h"
+#include "transport/nvshmem/api.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way

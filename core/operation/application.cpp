@@ -15,6 +15,7 @@
 
 #include "device/kernel_tuning.h"
 #include "errors.h"
+#include "mpi/library.h"
 #include "now.h"
 #include "operation/application_copies.h"
 #include "operation/make_operation.h"
@@ -22,7 +23,6 @@
 #include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/data_check.h"
-#include "transport/mpi_library.h"
 #include "waiting.h"
 
 namespace linkgauge {

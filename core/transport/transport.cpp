@@ -5,7 +5,7 @@
 
 #include "errors.h"
 #include "transport/peer_memory.h"
-#include "transport/transports.h"
+#include "transport/registry.h"
 
 namespace linkgauge {
 namespace {
@@ -14,17 +14,9 @@ struct Named {
   std::string_view name;
   std::unique_ptr<Transport> (*make)();
 };
-constexpr auto kTransports = std::to_array<Named>({
-    {"staging", make_staging_transport},
-    {"copy_engine", make_copy_engine_transport},
-    {"kernel", make_kernel_transport},
-    {"ccl", make_ccl_transport},
-    {"ucx", make_ucx_transport},
-    {"ofi", make_ofi_transport},
-    {"nixl", make_nixl_transport},
-    {"nvshmem", make_nvshmem_transport},
-    {"mpi", make_mpi_transport},
-});
+#define LINKGAUGE_NAMED(name) Named{#name, make_##name##_transport},
+constexpr auto kTransports = std::to_array({LINKGAUGE_TRANSPORTS(LINKGAUGE_NAMED)});
+#undef LINKGAUGE_NAMED
 
 }  // namespace
 

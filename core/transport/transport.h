@@ -1,4 +1,4 @@
-// How bytes move. One file a mechanism, each with the same few functions in the same order.
+// How bytes move. One folder a mechanism, each with the same few functions.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace linkgauge {
 
-class MpiLibrary;  // transport/mpi_library.h
+class MpiLibrary;  // mpi/library.h
 
 // Where libraries that are opened at run time lie. Empty: the dynamic loader's own search.
 struct LibraryPlaces {
@@ -171,7 +171,7 @@ class Transport {
   virtual std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                         const std::vector<Flow>& flows) = 0;
 
-  // The mechanism's own collective for the case's pattern, or nullptr where pattern/ is to compose one over channels.
+  // The mechanism's own collective for the case's pattern, or nullptr where operation/ is to compose one over channels.
   virtual std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) = 0;
 
   // What waits call while this transport's messages are under way; empty where none is needed.

@@ -10,7 +10,7 @@
 #include "errors.h"
 #include "group/agreement.h"
 #include "planted_runtime.h"
-#include "transport/one_sided.h"
+#include "transport/memory/direct_copies.h"
 #include "with_sessions.h"
 
 namespace linkgauge {

@@ -1,5 +1,5 @@
 // The table for NCCL against the vendor's own header. Nothing runs: a difference does not compile.
-#include "transport/ccl_api.h"
+#include "transport/nccl/api.h"
 //
 #include <nccl.h>
 #include <nccl_device/host.h>
@@ -20,8 +20,8 @@ LINKGAUGE_CCL_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
 }  // namespace
 }  // namespace linkgauge::ccl
 
-#include "transport/ccl_config.h"
-#include "transport/ccl_device.h"
+#include "transport/nccl/config.h"
+#include "transport/nccl/device.h"
 
 namespace linkgauge::ccl {
 namespace {

@@ -1,6 +1,6 @@
 // The table for libfabric against libfabric's own headers (1.17 and newer). Nothing runs: a difference does not
 // compile.
-#include "transport/ofi_worker.h"
+#include "transport/net/ofi/worker.h"
 //
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>

@@ -1,0 +1,122 @@
+#include "transport/net/net_transport.h"
+
+#include <set>
+#include <utility>
+
+#include "errors.h"
+#include "transport/net/channels.h"
+#include "transport/operation.h"
+
+namespace linkgauge::nic {
+namespace {
+
+bool reaches_memory(const Mechanism& by) { return by.variant == "put" || by.variant == "get"; }
+
+}  // namespace
+
+Connections::Connections(const RankContext& context, std::shared_ptr<Worker> worker, const std::vector<Flow>& flows,
+                         bool ahead)
+    : context_(context), worker_(std::move(worker)), ahead_(ahead) {
+  std::set<int> peers;
+  for (const Flow& flow : flows) {
+    if (flow.source == context.rank()) peers.insert(flow.target);
+    if (flow.target == context.rank()) peers.insert(flow.source);
+  }
+  met_ = worker_->meet(*context.group, {peers.begin(), peers.end()});
+}
+
+Connections::~Connections() {
+  if (context_.group->aborted()) worker_->mark_broken();
+  if (worker_->broken()) return;
+  try {
+    for (const auto& [rank, peer] : met_.peers) {
+      const std::string ways = worker_->ways(peer);
+      if (!ways.empty()) context_.choose("ways", ways);
+    }
+    context_.choose(worker_->name(), worker_->version());
+  } catch (const std::exception&) {  // no memory for a note: the case has its samples all the same
+  }
+}
+
+Region Connections::region(const Buffer& buffer) const {
+  return {buffer.data(), buffer.size(), memory_type_of(*context_.runtime, buffer.kind()), buffer.device()};
+}
+
+const Memory& Connections::registered(const Buffer& buffer) {
+  std::unique_ptr<Memory>& known = registered_[&buffer];
+  if (!known) known = worker_->registered(region(buffer));
+  return *known;
+}
+
+const Memory* Connections::memory_of(const Buffer& buffer) {
+  return ahead_ || worker_->registers(region(buffer)) ? &registered(buffer) : nullptr;
+}
+
+std::unique_ptr<Link> Connections::link(int rank, const Buffer& own) {
+  return worker_->link(*context_.group, peer(rank), region(own), memory_of(own));
+}
+
+std::string NicTransport::supports(const RankContext& context, const CaseSpec& spec) const {
+  const Mechanism& by = spec.mechanism;
+  const std::string name(this->name());
+  if (!by.variant.empty() && by.variant != "tag" && !reaches_memory(by)) {
+    return name + " has no variant '" + by.variant + "'; its variants are tag, put and get";
+  }
+  if (!by.algorithm.empty()) return name + " has no algorithm '" + by.algorithm + "'; leave --algorithm out";
+  if (by.via >= 0) return name + " chooses its own path; leave --via out";
+  if (!by.buffer.empty() && by.buffer != "plain" && by.buffer != "registered") {
+    return name + " knows buffer = plain and registered, not '" + by.buffer + "'";
+  }
+  try {
+    for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
+      const MemoryType type = memory_type_of(*context.runtime, kind);
+      if (type == MemoryType::kHost) continue;
+      if (const std::string reason = why_not_memory(context, type); !reason.empty()) return reason;
+    }
+    return why_not(context, spec);
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::vector<std::unique_ptr<Channel>> NicTransport::connect(const RankContext& context, const CaseSpec& spec,
+                                                            const std::vector<Flow>& flows) {
+  const auto connections =
+      std::make_shared<Connections>(context, worker(context), flows, spec.mechanism.buffer == "registered");
+  if (reaches_memory(spec.mechanism)) return remote_memory_channels(context, spec, flows, connections);
+  return tag_channels(context, flows, connections);
+}
+
+std::unique_ptr<Operation> NicTransport::collective(const RankContext&, const CaseSpec&) { return nullptr; }
+
+Progress NicTransport::progress(const RankContext& context) {
+  // Between nodes the group meets by calls of MPI, which hold up the rank: what a peer waits for then goes on.
+  return ProgressOfAnyThread{
+      .begin = [runtime = context.runtime, device = context.device()] { runtime->bind_thread(device); },
+      .advance = [worker = worker(context)] { (void)worker->progress(); }};
+}
+
+void NicTransport::meet(const RankContext& launch, const CaseSpec& spec, int /*rank*/) {
+  std::shared_ptr<void>& mine = kept(launch);
+  if (mine && static_cast<Worker*>(mine.get())->settings() != spec.mechanism.settings) mine.reset();
+}
+
+std::shared_ptr<void>& NicTransport::kept(const RankContext& context) const {
+  return context.lasting == nullptr ? own_ : (*context.lasting)[std::string(name())];
+}
+
+std::shared_ptr<Worker> NicTransport::worker(const RankContext& context) const {
+  std::shared_ptr<void>& mine = kept(context);
+  if (mine) {
+    const auto* const known = static_cast<Worker*>(mine.get());
+    if (known->broken() || known->settings() != context.settings) mine.reset();
+  }
+  if (!mine) {
+    const std::shared_ptr<Worker> made = make_worker(context);
+    made->made_under(context.settings);
+    mine = made;
+  }
+  return std::static_pointer_cast<Worker>(mine);
+}
+
+}  // namespace linkgauge::nic

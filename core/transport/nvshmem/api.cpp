@@ -1,0 +1,64 @@
+#include "transport/nvshmem/api.h"
+
+#include <memory>
+
+#include "errors.h"
+#include "transport/one_a_process.h"
+
+namespace linkgauge::nvshmem {
+namespace {
+
+constexpr const char* kFile = "libnvshmem_host.so.3";
+constexpr const char* kFix = "fix: pip install nvidia-nvshmem-cu13 (or -cu12, for a driver of CUDA 12)";
+
+}  // namespace
+
+DatatypeNames names_of(Datatype datatype) {
+  switch (datatype) {
+#define LINKGAUGE_NVSHMEM_NAMES(number, word, type) \
+  case Datatype::number:                            \
+    return {#word, #type};
+    LINKGAUGE_NVSHMEM_DATATYPES(LINKGAUGE_NVSHMEM_NAMES)
+#undef LINKGAUGE_NVSHMEM_NAMES
+    default:
+      return {};
+  }
+}
+
+Library::Library(const std::vector<std::string>& folders) : library_(one_a_process(kFile, folders)) {
+  if (!library_) throw Unsupported(std::string("NVSHMEM (") + kFile + ") was not found; " + kFix);
+  const std::vector<SymbolEntry> entries = {
+#define LINKGAUGE_NVSHMEM_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
+#define LINKGAUGE_NVSHMEM_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&table_.name), false},
+      LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_REQUIRED, LINKGAUGE_NVSHMEM_OPTIONAL)
+#undef LINKGAUGE_NVSHMEM_OPTIONAL
+#undef LINKGAUGE_NVSHMEM_REQUIRED
+  };
+  const std::string missing = bind_symbols(library_, entries);
+  if (!missing.empty()) {
+    throw Unsupported("NVSHMEM at " + library_.path() + " is too old: it lacks " + missing + "; " + kFix);
+  }
+}
+
+const Library& Library::load(const std::vector<std::string>& folders) {
+  return opened_once<Library>([&] { return std::unique_ptr<Library>(new Library(folders)); });
+}
+
+std::string Library::version() const {
+  int major = 0;
+  int minor = 0;
+  int patch = 0;
+  table_.nvshmemx_vendor_get_version_info(&major, &minor, &patch);
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+Reduction* Library::reduction(const std::string& name) const {
+  return reinterpret_cast<Reduction*>(library_.find(name.c_str()));
+}
+
+void Library::check(Status status, const char* call, int device) const {
+  if (status == 0) return;
+  throw RuntimeCallError(call, "NVSHMEM status", status, device, "NVSHMEM_DEBUG=INFO tells more");
+}
+
+}  // namespace linkgauge::nvshmem

@@ -290,10 +290,10 @@ class Application final : public Operation {
     messages_group_ = group().subset(everyone);  // with flags that no collective uses
     RankContext context = context_;
     context.group = messages_group_.get();
-    std::vector<Flow> flows;
+    Flows flows;
     for (const ProgramFlow& one : program_->flows) {
       const bool sends = one.source == context_.rank();
-      flows.push_back(
+      flows.add(
           {one.source, one.target, sends ? &source_ : nullptr, sends ? nullptr : &target_, one.stride, one.slots});
     }
     channels_ = messages_->connect(context, spec_, flows);

@@ -1,6 +1,5 @@
 #include "transport/one_sided.h"
 
-#include <map>
 #include <string>
 #include <utility>
 
@@ -13,16 +12,14 @@ bool on_one_node(const RankContext& context, int one, int other) {
   return context.group->node_count() == 1 || one == other || context.group->flag(one, other, 0) != nullptr;
 }
 
-std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows, bool far) {
+std::vector<FlowFlags> connect_flags(const RankContext& context, const Flows& flows, bool far) {
   Group& group = *context.group;
   std::vector<FlowFlags> result(flows.size());
-  std::map<std::pair<int, int>, int> used;
   std::string reason;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
-    const int channel = used[{flow.source, flow.target}];
-    used[{flow.source, flow.target}] += 2;
-    if (flow.source == flow.target || (flow.source != group.rank() && flow.target != group.rank())) continue;
+    const int channel = 2 * flow.ordinal;
+    if (flow.source == flow.target || !flow.ends_at(group.rank())) continue;
     if (far && !on_one_node(context, flow.source, flow.target)) continue;
     if (channel + 1 >= Group::kFlagChannels) {
       reason = "more than " + std::to_string(Group::kFlagChannels / 2) + " flows from one rank to another";

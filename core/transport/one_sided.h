@@ -35,7 +35,7 @@ struct FlowFlags {
 
 // Collective: the counters of each flow that this rank is an end of. Throws Unsupported on every rank where two ranks
 // share no node (unless `far`: these then have none) or a pair has too many flows.
-std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows, bool far = false);
+std::vector<FlowFlags> connect_flags(const RankContext& context, const Flows& flows, bool far = false);
 
 class OneSidedChannel : public Channel {
  public:

@@ -29,7 +29,7 @@ std::unique_ptr<Transport> make_transport(std::string_view name) {
   throw CallerError("unknown transport '" + std::string(name) + "', expected one of: " + expected);
 }
 
-std::vector<PeerBuffer> Transport::peers(const RankContext& context, const CaseSpec&, const std::vector<Flow>& flows,
+std::vector<PeerBuffer> Transport::peers(const RankContext& context, const CaseSpec&, const Flows& flows,
                                          ExposedEnd end) {
   return open_peers(context, flows, end);
 }

@@ -376,7 +376,7 @@ class FlippingTransport final : public Transport {
     return inner_->supports(context, spec);
   }
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     std::vector<std::unique_ptr<Channel>> channels = inner_->connect(context, spec, flows);
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (channels[i] != nullptr) channels[i] = std::make_unique<FlippingChannel>(std::move(channels[i]), flows[i]);

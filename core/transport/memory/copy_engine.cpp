@@ -50,7 +50,7 @@ class CopyEngineTransport final : public Transport {
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     // Direct copies where the devices allow them; where they do not, the runtime stages by itself, which is this
     // transport's answer there too (the launch's peer access says which was asked for).
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t) {

@@ -115,7 +115,7 @@ class RoutedChannel final : public OneSidedChannel {
 };
 
 // Why this rank's copies cannot reach where they must, or "". Enables the access on the way.
-std::string why_not_reached(const RankContext& context, int via, const std::vector<Flow>& flows, bool sender_starts) {
+std::string why_not_reached(const RankContext& context, int via, const Flows& flows, bool sender_starts) {
   std::string reason;
   const auto reach = [&](int device, int peer) {
     if (device == peer) return;
@@ -134,7 +134,7 @@ std::string why_not_reached(const RankContext& context, int via, const std::vect
 }
 
 // The slots of each flow that this rank starts, in the memory of the device that the case goes through.
-std::vector<Buffer> route_slots(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows,
+std::vector<Buffer> route_slots(const RankContext& context, const CaseSpec& spec, const Flows& flows,
                                 bool sender_starts) {
   const RouteShape shape = route_shape(spec);
   std::vector<Buffer> slots(flows.size());
@@ -167,7 +167,7 @@ std::string why_not_across(const RankContext& context, const CaseSpec& spec) {
 }
 
 std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& context, const CaseSpec& spec,
-                                                        const std::vector<Flow>& flows, const OneSidedMeans& means) {
+                                                        const Flows& flows, const OneSidedMeans& means) {
   const bool routed = spec.mechanism.via >= 0;
   const RouteShape shape = routed ? route_shape(spec) : RouteShape{};
   if (routed && shape.slots > 1) context.choose("chunk", std::to_string(shape.chunk_bytes) + " B");

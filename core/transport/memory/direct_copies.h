@@ -26,6 +26,6 @@ std::string why_not_across(const RankContext& context, const CaseSpec& spec);
 // Transport::connect of the one-sided transports: peer access, the peers' buffers, the flags, and a channel for each
 // flow that this rank is an end of, direct or through the device that the case names (transport/memory/routed.h).
 std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& context, const CaseSpec& spec,
-                                                        const std::vector<Flow>& flows, const OneSidedMeans& means);
+                                                        const Flows& flows, const OneSidedMeans& means);
 
 }  // namespace linkgauge

@@ -1,7 +1,6 @@
 #include "transport/memory/far_counters.h"
 
 #include <cstring>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -12,12 +11,12 @@
 namespace linkgauge {
 namespace {
 
-constexpr std::size_t kWordStride = 128;                      // no word shares a line with another
-constexpr std::size_t kMostFlows = Group::kFlagChannels / 2;  // from one rank to another, as on one node
+constexpr std::size_t kWordStride = 128;              // no word shares a line with another
+constexpr int kMostFlows = Group::kFlagChannels / 2;  // from one rank to another, as on one node
 
 // Of a rank's word for a flow with `peer`, which that rank is the source of or not.
-std::size_t place_of(int peer, bool source, std::size_t nth) {
-  return ((static_cast<std::size_t>(peer) * 2 + (source ? 1 : 0)) * kMostFlows + nth) * kWordStride;
+std::size_t place_of(int peer, bool source, int ordinal) {
+  return static_cast<std::size_t>((peer * 2 + (source ? 1 : 0)) * kMostFlows + ordinal) * kWordStride;
 }
 
 // What a rank tells on all of its flows is on its way on one stream, from words in memory that the device reads.
@@ -90,15 +89,11 @@ class FarCounters final : public Counters {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Counters>> connect_far_counters(const RankContext& context,
-                                                            const std::vector<Flow>& flows) {
+std::vector<std::unique_ptr<Counters>> connect_far_counters(const RankContext& context, const Flows& flows) {
   const int me = context.rank();
-  std::map<std::pair<int, int>, std::size_t> counts;
-  std::vector<std::size_t> numbers;
   std::string reason;
   for (const Flow& flow : flows) {
-    numbers.push_back(counts[{flow.source, flow.target}]++);
-    if (numbers.back() >= kMostFlows)
+    if (flow.ordinal >= kMostFlows)
       reason = "more than " + std::to_string(kMostFlows) + " flows from one rank to another";
   }
   std::shared_ptr<Buffer> words;
@@ -115,20 +110,21 @@ std::vector<std::unique_ptr<Counters>> connect_far_counters(const RankContext& c
     reason = error.what();
   }
   agree_or_throw(*context.group, reason);
-  std::vector<Flow> between;
+  Flows between;
   for (const Flow& flow : flows) {
-    between.push_back({flow.source, flow.target, flow.source == me ? words.get() : nullptr,
-                       flow.target == me ? words.get() : nullptr});
+    between.add({flow.source, flow.target, flow.source == me ? words.get() : nullptr,
+                 flow.target == me ? words.get() : nullptr});
   }
   const std::vector<PeerBuffer> targets = open_peers(context, between, ExposedEnd::kTarget);
   const std::vector<PeerBuffer> sources = open_peers(context, between, ExposedEnd::kSource);
   std::vector<std::unique_ptr<Counters>> result(flows.size());
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const bool source = flows[i].source == me;
-    if ((!source && flows[i].target != me) || on_one_node(context, flows[i].source, flows[i].target)) continue;
-    const int peer = source ? flows[i].target : flows[i].source;
+    if (!flows[i].ends_at(me) || on_one_node(context, flows[i].source, flows[i].target)) continue;
+    const int peer = flows[i].peer_of(me);
+    const int ordinal = flows[i].ordinal;
     result[i] = std::make_unique<FarCounters>(context, words, source ? targets[i] : sources[i], telling,
-                                              place_of(peer, source, numbers[i]), place_of(me, !source, numbers[i]));
+                                              place_of(peer, source, ordinal), place_of(me, !source, ordinal));
   }
   return result;
 }

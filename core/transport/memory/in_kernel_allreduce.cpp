@@ -68,11 +68,11 @@ unsigned InKernelAllreduce::least_multiprocessors() {
 }
 
 std::vector<void*> InKernelAllreduce::reachable(const Buffer* buffer) {
-  std::vector<Flow> flows;
+  Flows flows;
   for (int peer = 0; peer < ranks(); ++peer) {
     if (peer == rank()) continue;
-    flows.push_back({peer, rank(), nullptr, nullptr});
-    flows.push_back({rank(), peer, buffer, nullptr});
+    flows.add({peer, rank(), nullptr, nullptr});
+    flows.add({rank(), peer, buffer, nullptr});
   }
   const std::vector<PeerBuffer> opened = transport().peers(context(), spec(), flows, ExposedEnd::kSource);
   std::vector<void*> places(static_cast<std::size_t>(ranks()));

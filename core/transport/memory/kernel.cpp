@@ -77,7 +77,7 @@ class KernelTransport final : public Transport {
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
       return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.mechanism.blocks);
     };

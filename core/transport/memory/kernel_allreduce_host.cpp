@@ -16,7 +16,7 @@ namespace {
 class PairwiseSignals {
  public:
   PairwiseSignals() = default;
-  PairwiseSignals(const RankContext& context, const std::vector<Flow>& flows, const std::vector<FlowFlags>& flags)
+  PairwiseSignals(const RankContext& context, const Flows& flows, const std::vector<FlowFlags>& flags)
       : group_(context.group) {
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (flows[i].source == context.rank()) sent_.push_back(flags[i]);
@@ -62,16 +62,16 @@ class HostMetAllreduce final : public BufferedOperation {
   void connect() override {
     const int device = context().device();
     const std::size_t size = traffic().bytes();
-    std::vector<Flow> to_source;  // who reads whose operand, and whose result
-    std::vector<Flow> to_target;
+    Flows to_source;  // who reads whose operand, and whose result
+    Flows to_target;
     std::string reason;
     for (int owner = 0; owner < ranks(); ++owner) {
       const int owner_device = context().device_of_rank[static_cast<std::size_t>(owner)];
       if (owner_device != device && reason.empty()) reason = runtime().peer_access(device, owner_device);
       for (int user = 0; user < ranks(); ++user) {
         if (owner == user || (owner != rank() && user != rank())) continue;
-        to_source.push_back({owner, user, owner == rank() ? source() : nullptr, nullptr});
-        to_target.push_back({owner, user, owner == rank() ? target() : nullptr, nullptr});
+        to_source.add({owner, user, owner == rank() ? source() : nullptr, nullptr});
+        to_target.add({owner, user, owner == rank() ? target() : nullptr, nullptr});
       }
     }
     agree_or_throw(group(), reason);

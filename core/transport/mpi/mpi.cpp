@@ -1,7 +1,6 @@
 // The MPI library's own calls on the case's buffers: two-sided (the default), one-sided put or get in a window, and its
 // collectives.
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +34,7 @@ class TwoSidedChannel final : public Channel {
         communicator_(context.communicator),
         source_(flow.source_buffer == nullptr ? nullptr : flow.source_buffer->at(0)),
         target_(flow.target_buffer == nullptr ? nullptr : flow.target_buffer->at(0)),
-        peer_(flow.source == context.rank() ? flow.target : flow.source),
+        peer_(flow.peer_of(context.rank())),
         alone_(flow.source == flow.target),
         sends_(flow.source == context.rank()),
         tag_(tag),
@@ -259,7 +258,7 @@ class MpiTransport final : public Transport {
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     if (is_one_sided(spec.mechanism)) return connect_window(context, spec, flows);
     return connect_two_sided(context, spec, flows, fresh_tags(context, progress(context)));
   }
@@ -308,20 +307,18 @@ class MpiTransport final : public Transport {
   }
 
   static std::vector<std::unique_ptr<Channel>> connect_two_sided(const RankContext& context, const CaseSpec& spec,
-                                                                 const std::vector<Flow>& flows, int first_tag) {
+                                                                 const Flows& flows, int first_tag) {
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
-    std::map<std::pair<int, int>, int> tags;  // two for each flow of a pair: its messages and its answers
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      const int tag = first_tag + tags[{flows[i].source, flows[i].target}];
-      tags[{flows[i].source, flows[i].target}] += 2;
-      if (flows[i].source != context.rank() && flows[i].target != context.rank()) continue;
+      if (!flows[i].ends_at(context.rank())) continue;
+      const int tag = first_tag + 2 * flows[i].ordinal;  // of its messages; the next of its answers
       channels[i] = std::make_unique<TwoSidedChannel>(context, spec, flows[i], tag);
     }
     return channels;
   }
 
   std::vector<std::unique_ptr<Channel>> connect_window(const RankContext& context, const CaseSpec& spec,
-                                                       const std::vector<Flow>& flows) {
+                                                       const Flows& flows) {
     const bool puts = spec.mechanism.variant == "put";
     const Buffer* exposed = nullptr;
     for (const Flow& flow : flows) {

@@ -201,16 +201,15 @@ class CclOperation final : public BufferedOperation {
     if (is_messages()) steps = schedule_of(traffic(), ranks(), me).steps;
     if (ranks() == 1 && traffic().pattern == Pattern::kPingpong) steps.pop_back();  // there and back is one message
     const Timekeeper keeper = traits_of(traffic().pattern).timekeeper;
-    std::vector<Flow> told;  // flows whose sender keeps the time
+    Flows told;  // flows whose sender keeps the time
     for (const Step& step : steps) {
       if (step.source == me) sends_.push_back({step.target, step.source_offset, step.bytes});
       if (step.target == me) receives_.push_back({step.source, step.target_offset, step.bytes});
       const bool keeps = keeper == Timekeeper::kSender || keeper == Timekeeper::kLanes ||
                          (keeper == Timekeeper::kRoot && step.source == traffic().root);
-      if (keeps) told.push_back({step.source, step.target, nullptr, nullptr});
+      // Within one rank the stream's own completion says it all.
+      if (keeps && step.source != step.target) told.add({step.source, step.target, nullptr, nullptr});
     }
-    // Within one rank the stream's own completion says it all.
-    std::erase_if(told, [](const Flow& flow) { return flow.source == flow.target; });
     told_flows_ = told;
     arrivals_ = connect_flags(context(), told);
     messages_told_ = 0;
@@ -401,7 +400,7 @@ class CclOperation final : public BufferedOperation {
   void* target_data_ = nullptr;
   std::vector<Message> sends_;
   std::vector<Message> receives_;
-  std::vector<Flow> told_flows_;
+  Flows told_flows_;
   std::vector<FlowFlags> arrivals_;
   std::uint64_t messages_told_ = 0;
   std::vector<void*> registrations_;
@@ -480,13 +479,12 @@ class CclTransport final : public Transport {
                   [free_memory = library.calls().ncclMemFree](void* given) { (void)free_memory(given); });
   }
 
-  std::vector<std::unique_ptr<Channel>> connect(const RankContext&, const CaseSpec&,
-                                                const std::vector<Flow>&) override {
+  std::vector<std::unique_ptr<Channel>> connect(const RankContext&, const CaseSpec&, const Flows&) override {
     throw Unsupported("ccl brings its own operations");
   }
 
   // A window is all ranks' at once: each exposes one buffer to all others, or none does.
-  std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& /*spec*/, const std::vector<Flow>& flows,
+  std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& /*spec*/, const Flows& flows,
                                 ExposedEnd end) override {
     const Buffer* exposed = nullptr;
     for (const Flow& flow : flows) {

@@ -15,7 +15,7 @@ namespace linkgauge::nic {
 class Connections {
  public:
   // Collective over the context's group. `ahead`: every buffer is registered before messages take it.
-  Connections(const RankContext& context, std::shared_ptr<Worker> worker, const std::vector<Flow>& flows, bool ahead);
+  Connections(const RankContext& context, std::shared_ptr<Worker> worker, const Flows& flows, bool ahead);
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
   ~Connections();
@@ -42,11 +42,11 @@ class Connections {
 };
 
 // transport/net/tagged.cpp. Collective.
-std::vector<std::unique_ptr<Channel>> tag_channels(const RankContext& context, const std::vector<Flow>& flows,
+std::vector<std::unique_ptr<Channel>> tag_channels(const RankContext& context, const Flows& flows,
                                                    const std::shared_ptr<Connections>& connections);
 // transport/net/rma.cpp. Collective: exchanges where the buffers are.
 std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& context, const CaseSpec& spec,
-                                                             const std::vector<Flow>& flows,
+                                                             const Flows& flows,
                                                              const std::shared_ptr<Connections>& connections);
 
 }  // namespace linkgauge::nic

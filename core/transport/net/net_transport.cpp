@@ -14,13 +14,11 @@ bool reaches_memory(const Mechanism& by) { return by.variant == "put" || by.vari
 
 }  // namespace
 
-Connections::Connections(const RankContext& context, std::shared_ptr<Worker> worker, const std::vector<Flow>& flows,
-                         bool ahead)
+Connections::Connections(const RankContext& context, std::shared_ptr<Worker> worker, const Flows& flows, bool ahead)
     : context_(context), worker_(std::move(worker)), ahead_(ahead) {
   std::set<int> peers;
   for (const Flow& flow : flows) {
-    if (flow.source == context.rank()) peers.insert(flow.target);
-    if (flow.target == context.rank()) peers.insert(flow.source);
+    if (flow.ends_at(context.rank())) peers.insert(flow.peer_of(context.rank()));
   }
   met_ = worker_->meet(*context.group, {peers.begin(), peers.end()});
 }
@@ -80,7 +78,7 @@ std::string NicTransport::supports(const RankContext& context, const CaseSpec& s
 }
 
 std::vector<std::unique_ptr<Channel>> NicTransport::connect(const RankContext& context, const CaseSpec& spec,
-                                                            const std::vector<Flow>& flows) {
+                                                            const Flows& flows) {
   const auto connections =
       std::make_shared<Connections>(context, worker(context), flows, spec.mechanism.buffer == "registered");
   if (reaches_memory(spec.mechanism)) return remote_memory_channels(context, spec, flows, connections);

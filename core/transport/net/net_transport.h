@@ -18,7 +18,7 @@ class NicTransport : public Transport {
   void meet(const RankContext& launch, const CaseSpec& spec, int rank) final;
   std::string supports(const RankContext& context, const CaseSpec& spec) const final;
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) final;
+                                                const Flows& flows) final;
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) final;
   Progress progress(const RankContext& context) final;
 

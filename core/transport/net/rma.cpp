@@ -75,7 +75,7 @@ class RemoteChannel final : public OneSidedChannel {
         counters_(exposed_->counters->memory.get()),
         heard_(&exposed_->counters->words[Counters::heard(place)]),
         told_(&exposed_->counters->words[Counters::told(place)]),
-        link_(exposed_->connections->link(ends.source ? flow.target : flow.source, own)) {}
+        link_(exposed_->connections->link(flow.peer_of(context.rank()), own)) {}
 
   void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
     if (puts_) {
@@ -122,6 +122,7 @@ class RemoteChannel final : public OneSidedChannel {
 struct Said {
   std::int32_t source = 0;
   std::int32_t target = 0;
+  std::int64_t ordinal = 0;
   std::uint64_t buffer = 0;  // addresses, as the other rank names them
   std::uint64_t counter = 0;
   std::uint64_t key_bytes = 0;
@@ -155,7 +156,7 @@ std::vector<Heard> read(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& context, const CaseSpec& spec,
-                                                             const std::vector<Flow>& flows,
+                                                             const Flows& flows,
                                                              const std::shared_ptr<Connections>& connections) {
   const bool puts = spec.mechanism.variant != "get";
   Worker& worker = connections->worker();
@@ -174,6 +175,7 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
       const std::vector<std::byte> key = memory == nullptr ? std::vector<std::byte>{} : memory->key();
       const Said said{flow.source,
                       flow.target,
+                      flow.ordinal,
                       memory == nullptr ? 0 : memory->address(),
                       counters.address() + Counters::heard(i) * sizeof(std::uint64_t),
                       key.size(),
@@ -192,18 +194,15 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
   agree_or_throw(*context.group, reason, progress);
   const auto all = context.group->exchange(mine, progress);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
-  std::map<std::pair<int, int>, std::size_t> numbers;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
     const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), puts,
                                      reads_what_arrives(spec.traffic.pattern)};
-    std::size_t number = numbers[{flow.source, flow.target}]++;
-    const int rank = ends.source ? flow.target : flow.source;
+    const int rank = flow.peer_of(context.rank());
     auto channel = std::make_unique<RemoteChannel>(context, flow, ends, exposed, i);
-    // The flows from one rank to another come in one order on both.
     for (const Heard& heard : read(all[static_cast<std::size_t>(rank)])) {
       const Said& said = heard.said;
-      if (said.source != flow.source || said.target != flow.target || number-- != 0) continue;
+      if (said.source != flow.source || said.target != flow.target || said.ordinal != flow.ordinal) continue;
       const bool starts = puts ? ends.source : ends.target;
       const Peer peer = connections->peer(rank);
       channel->reach(starts ? worker.reach(peer, said.buffer, heard.key, said.key_bytes) : nullptr,

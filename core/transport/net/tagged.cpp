@@ -1,5 +1,4 @@
 // Tagged messages, as MPI libraries over the same library send them; a receive is posted by its exact tag.
-#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,22 +13,19 @@ namespace {
 
 class TagChannel final : public Channel {
  public:
-  // `number`: of the flow among those from its source to its target.
-  TagChannel(const RankContext& context, const Flow& flow, std::uint64_t number,
-             std::shared_ptr<Connections> connections)
+  TagChannel(const RankContext& context, const Flow& flow, std::shared_ptr<Connections> connections)
       : connections_(std::move(connections)),
         source_(flow.source_buffer == nullptr ? nullptr : flow.source_buffer->at(0)),
         target_(flow.target_buffer == nullptr ? nullptr : flow.target_buffer->at(0)),
         alone_(flow.source == flow.target),
         sends_(flow.source == context.rank()),
-        own_(
-            connections_->link(sends_ ? flow.target : flow.source, sends_ ? *flow.source_buffer : *flow.target_buffer)),
+        own_(connections_->link(flow.peer_of(context.rank()), sends_ ? *flow.source_buffer : *flow.target_buffer)),
         arriving_(alone_ ? connections_->link(flow.source, *flow.target_buffer) : nullptr) {
     // A worker gets messages of all ranks: a tag names the operation, who sends, and which of its flows. In 48 bits,
     // which is what Slingshot's cards match by.
     const auto tag = [&](int sender, std::uint64_t kind) {
       return std::uint64_t{connections_->turn() & 0xffffU} << 32 | static_cast<std::uint64_t>(sender) << 12 |
-             (2 * number + kind);
+             (2 * static_cast<std::uint64_t>(flow.ordinal) + kind);
     };
     tag_ = tag(flow.source, 0);
     answer_tag_ = tag(flow.target, 1);
@@ -77,16 +73,13 @@ class TagChannel final : public Channel {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Channel>> tag_channels(const RankContext& context, const std::vector<Flow>& flows,
+std::vector<std::unique_ptr<Channel>> tag_channels(const RankContext& context, const Flows& flows,
                                                    const std::shared_ptr<Connections>& connections) {
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
-  std::map<std::pair<int, int>, std::uint64_t> numbers;
   std::string reason;
   try {
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      const std::uint64_t number = numbers[{flows[i].source, flows[i].target}]++;
-      if (flows[i].source != context.rank() && flows[i].target != context.rank()) continue;
-      channels[i] = std::make_unique<TagChannel>(context, flows[i], number, connections);
+      if (flows[i].ends_at(context.rank())) channels[i] = std::make_unique<TagChannel>(context, flows[i], connections);
     }
   } catch (const RuntimeCallError& error) {  // memory that the library does not register
     reason = error.what();

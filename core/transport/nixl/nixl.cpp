@@ -59,6 +59,7 @@ class Registered {
 struct RemotePlace {
   std::int32_t source = 0;
   std::int32_t target = 0;
+  std::int64_t ordinal = 0;
   std::uint64_t address = 0;
   std::uint64_t device = 0;
   std::uint32_t type = kDram;
@@ -241,8 +242,7 @@ struct Said {
 };
 
 std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& context, const CaseSpec& spec,
-                                                        const std::vector<Flow>& flows,
-                                                        std::shared_ptr<RankAgent> agent) {
+                                                        const Flows& flows, std::shared_ptr<RankAgent> agent) {
   const bool writes = spec.mechanism.variant != "get";
   const auto shared = std::make_shared<Shared>();
   shared->context = context;
@@ -260,12 +260,14 @@ std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& conte
           shared->buffers[buffer] = std::make_unique<Registered>(mine, *buffer, type, device);
         }
         if (buffer != (writes ? flows[i].target_buffer : flows[i].source_buffer)) continue;
-        said.places.push_back({flows[i].source, flows[i].target, reinterpret_cast<std::uint64_t>(buffer->data()),
-                               device, type, static_cast<std::uint32_t>(i)});
+        said.places.push_back({flows[i].source, flows[i].target, flows[i].ordinal,
+                               reinterpret_cast<std::uint64_t>(buffer->data()), device, type,
+                               static_cast<std::uint32_t>(i)});
       }
       // The end that starts is told too.
       if ((writes ? flows[i].target_buffer : flows[i].source_buffer) == nullptr) {
-        said.places.push_back({flows[i].source, flows[i].target, 0, 0, kDram, static_cast<std::uint32_t>(i)});
+        said.places.push_back(
+            {flows[i].source, flows[i].target, flows[i].ordinal, 0, 0, kDram, static_cast<std::uint32_t>(i)});
       }
     }
     said.metadata = mine.metadata();
@@ -283,21 +285,18 @@ std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& conte
   shared->turn = turn + 1;
   shared->heard = &mine.begin(shared->turn, flows.size());
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
-  std::map<std::pair<int, int>, std::size_t> numbers;
   try {
     for (std::size_t i = 0; i < flows.size() && reason.empty(); ++i) {
       const Flow& flow = flows[i];
       const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), writes,
                                        reads_what_arrives(spec.traffic.pattern)};
-      std::size_t number = numbers[{flow.source, flow.target}]++;
       auto channel = std::make_unique<TransferChannel>(shared, flow, ends, static_cast<std::uint32_t>(i),
                                                        static_cast<std::size_t>(spec.mechanism.chunk_bytes));
-      const int peer = ends.source ? flow.target : flow.source;
+      const int peer = flow.peer_of(context.rank());
       const Said& theirs = everyone[static_cast<std::size_t>(peer)];
-      // The flows from one rank to another come in one order on both.
       for (const RemotePlace& remote : theirs.places) {
-        if (peer == context.rank() || remote.source != flow.source || remote.target != flow.target) continue;
-        if (number-- != 0) continue;
+        if (peer == context.rank()) break;
+        if (remote.source != flow.source || remote.target != flow.target || remote.ordinal != flow.ordinal) continue;
         mine.know(theirs.name, theirs.metadata);
         channel->connect(theirs.name, remote);
         break;
@@ -348,7 +347,7 @@ class NixlTransport final : public Transport {
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     return nixl::transfer_channels(context, spec, flows, agent(context));
   }
 

@@ -36,8 +36,9 @@ constexpr std::size_t kSignalBytes = std::size_t{64} << 10;
 struct FlowEnd {
   std::int32_t source = 0;  // ranks of the case
   std::int32_t target = 0;
+  std::int32_t ordinal = 0;
   std::int32_t at_target = 0;
-  std::int32_t pe = 0;
+  std::int64_t pe = 0;
   std::uint64_t offset = 0;  // of its buffer and, with signals, of its word, in what that PE lends
   std::uint64_t signal = 0;
 };
@@ -239,8 +240,8 @@ void tell_grid(const RankContext& context, const CaseSpec& spec, std::size_t byt
 }
 
 std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context, const CaseSpec& spec,
-                                                      const std::vector<Flow>& flows, const std::shared_ptr<Pe>& pe) {
-  using Key = std::tuple<int, int, bool>;
+                                                      const Flows& flows, const std::shared_ptr<Pe>& pe) {
+  using Key = std::tuple<int, int, int, bool>;
   const bool puts = spec.mechanism.variant != "get";
   const bool device = device_variant(spec.mechanism.variant).known;
   const bool signals = spec.mechanism.variant == kSignal || device;
@@ -264,28 +265,26 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
       if ((at_target ? flow.target : flow.source) != context.rank()) continue;
       const Buffer& buffer = at_target ? *flow.target_buffer : *flow.source_buffer;
       const std::size_t word = (2 * i + (at_target ? 1 : 0)) * sizeof(Signal);
-      mine.push_back({flow.source, flow.target, at_target ? 1 : 0, pe->number(), pe->offset_of(buffer.data()),
-                      words ? pe->offset_of(words->at(word)) : 0});
+      mine.push_back({flow.source, flow.target, flow.ordinal, at_target ? 1 : 0, pe->number(),
+                      pe->offset_of(buffer.data()), words ? pe->offset_of(words->at(word)) : 0});
     }
   }
   agree_or_throw(*context.group, reason);
-  std::map<Key, std::vector<FlowEnd>> ends_of;  // of the flows from one rank to another, in their order
+  std::map<Key, FlowEnd> ends_of;
   for (const std::vector<std::byte>& bytes : context.group->exchange(to_bytes(mine.data(), mine.size()), {})) {
     for (const FlowEnd& end : from_bytes<FlowEnd>(bytes)) {
-      ends_of[{end.source, end.target, end.at_target != 0}].push_back(end);
+      ends_of[{end.source, end.target, end.ordinal, end.at_target != 0}] = end;
     }
   }
   const std::vector<FlowFlags> flags = signals ? std::vector<FlowFlags>(flows.size()) : connect_flags(context, flows);
   std::vector<std::unique_ptr<Channel>> channels;
-  std::map<std::pair<int, int>, std::size_t> numbers;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
     const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), puts,
                                      reads_what_arrives(spec.traffic.pattern)};
-    const std::size_t number = numbers[{flow.source, flow.target}]++;
     const auto place_of = [&](bool at_target) {
-      const FlowEnd& end = ends_of.at({flow.source, flow.target, at_target}).at(number);
-      return Place{pe->at(end.offset), reinterpret_cast<Signal*>(pe->at(end.signal)), end.pe};
+      const FlowEnd& end = ends_of.at({flow.source, flow.target, flow.ordinal, at_target});
+      return Place{pe->at(end.offset), reinterpret_cast<Signal*>(pe->at(end.signal)), static_cast<int>(end.pe)};
     };
     const bool starts = puts ? ends.source : ends.target;
     const Place own = place_of(puts != starts);
@@ -403,7 +402,7 @@ class NvshmemTransport final : public Transport {
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     return nvshmem::stream_channels(context, spec, flows, pe_of(context));
   }
 

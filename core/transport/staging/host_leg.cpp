@@ -12,7 +12,7 @@ class MpiLeg final : public HostLeg {
       : mpi_(context.mpi),
         communicator_(context.communicator),
         ends_(ends),
-        peer_(flow.source == context.rank() ? flow.target : flow.source),
+        peer_(flow.peer_of(context.rank())),
         tag_(tag),
         acknowledgement_(mpi_->requests(2, RequestKind::kReceives)) {
     for (std::uint64_t slot = 0; slot < ends.slots; ++slot) {

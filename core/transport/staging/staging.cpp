@@ -155,7 +155,7 @@ class StagingTransport final : public Transport {
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     const MemoryKind kind = staging_kind(spec.mechanism);
     const auto engine = std::make_shared<StagingEngine>();
     const SourceSlots leaving = source_slots(context, spec, flows);
@@ -230,7 +230,7 @@ class StagingTransport final : public Transport {
     return shape;
   }
 
-  static SourceSlots source_slots(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows) {
+  static SourceSlots source_slots(const RankContext& context, const CaseSpec& spec, const Flows& flows) {
     std::vector<std::size_t> sent;
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (flows[i].source == context.rank()) sent.push_back(i);
@@ -252,23 +252,19 @@ class StagingTransport final : public Transport {
     return slots;
   }
 
-  static void connect_mpi(const RankContext& context, const std::vector<Flow>& flows, int first_tag,
+  static void connect_mpi(const RankContext& context, const Flows& flows, int first_tag,
                           std::vector<std::unique_ptr<StagingChannel>>& channels) {
-    std::map<std::pair<int, int>, int> tags;  // two for each flow of a pair: its chunks and its answers
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      const int tag = first_tag + tags[{flows[i].source, flows[i].target}];
-      tags[{flows[i].source, flows[i].target}] += 2;
+      const int tag = first_tag + 2 * flows[i].ordinal;  // of its chunks; the next of its answers
       if (channels[i] != nullptr) channels[i]->set_leg(make_mpi_leg(context, flows[i], channels[i]->leg_ends(), tag));
     }
   }
 
-  static void connect_memcpy(const RankContext& context, const CaseSpec& spec, const std::vector<Flow>& flows,
+  static void connect_memcpy(const RankContext& context, const CaseSpec& spec, const Flows& flows,
                              const StagingEngine& engine, std::vector<std::unique_ptr<StagingChannel>>& channels) {
-    std::vector<Flow> slots = flows;
-    for (std::size_t i = 0; i < flows.size(); ++i) {
-      slots[i].source_buffer = flows[i].source == context.rank() ? &engine.source_slots : nullptr;
-      slots[i].target_buffer = nullptr;
-    }
+    Flows slots;
+    for (const Flow& flow : flows)
+      slots.add({flow.source, flow.target, flow.source == context.rank() ? &engine.source_slots : nullptr, nullptr});
     const std::vector<PeerBuffer> peers = open_peers(context, slots, ExposedEnd::kSource);
     const std::vector<FlowFlags> flags = connect_flags(context, flows);
     std::map<int, std::size_t> passed;  // by source: the slots of its earlier flows to this rank

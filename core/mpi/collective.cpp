@@ -45,17 +45,18 @@ std::string why_not_mpi_collective(const MpiLibrary& mpi, const Traffic& traffic
   return mpi.why_not_size(block);
 }
 
-LayoutRules mpi_layout_rules(const Traffic& traffic, bool own_block) {
-  return {.own_block = own_block, .reduced_to_front = true, .no_bytes = traffic.pattern == Pattern::kBarrier};
+LayoutRules mpi_layout_rules(const Traffic& traffic, AlltoallCall call) {
+  return {.own_block = call != AlltoallCall::kAlltoallv,
+          .reduced_to_front = true,
+          .no_bytes = traffic.pattern == Pattern::kBarrier};
 }
 
-MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const CaseSpec& spec, int ranks,
-                                     int rank, bool own_block)
+MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const Traffic& traffic, int ranks,
+                                     int rank, AlltoallCall call)
     : mpi_(&mpi),
       communicator_(communicator),
-      traffic_(spec.traffic),
+      traffic_(traffic),
       is_root_(rank == traffic_.root),
-      own_block_(own_block),
       block_(block_bytes(traffic_, ranks)),
       elements_(block_ / size_of(traffic_.datatype)) {
   if (traffic_.pattern == Pattern::kAlltoallv) {
@@ -65,8 +66,8 @@ MpiCollectiveCall::MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator
     std::vector<int> targets;
     counts_ = halo_counts(halo_share(traffic_, ranks, rank), sources, targets);
     neighbors_ = mpi.neighbors(communicator, sources, targets);
-  } else if (traffic_.pattern == Pattern::kAlltoall && (!own_block_ || spec.mechanism.variant == kAlltoallvOwn)) {
-    counts_ = alltoallv_counts(block_, own_block_ ? -1 : rank, ranks);
+  } else if (traffic_.pattern == Pattern::kAlltoall && call != AlltoallCall::kAlltoall) {
+    counts_ = alltoallv_counts(block_, call == AlltoallCall::kAlltoallvOwn ? -1 : rank, ranks);
   } else {
     return;
   }

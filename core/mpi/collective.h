@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "case_spec.h"
@@ -13,17 +14,17 @@ namespace linkgauge {
 
 // "" or why MPI cannot do this case in one call.
 std::string why_not_mpi_collective(const MpiLibrary& mpi, const Traffic& traffic, int ranks);
-// How MPI lays data out; `own_block` false is MPI_Alltoallv with a count of 0 for it.
-LayoutRules mpi_layout_rules(const Traffic& traffic, bool own_block);
-
-// Variant of alltoall: MPI_Alltoallv, a rank's own block too, as osu_alltoallv does.
-inline constexpr const char* kAlltoallvOwn = "alltoallv_own";
+// An alltoall's call: MPI_Alltoall; MPI_Alltoallv with a count of 0 for the own block; or with that block too, as
+// osu_alltoallv does.
+enum class AlltoallCall : std::uint8_t { kAlltoall, kAlltoallv, kAlltoallvOwn };
+// How MPI lays data out.
+LayoutRules mpi_layout_rules(const Traffic& traffic, AlltoallCall call = AlltoallCall::kAlltoall);
 
 class MpiCollectiveCall {
  public:
   // Collective over the communicator for a halo, whose neighbors MPI knows.
-  MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const CaseSpec& spec, int ranks, int rank,
-                    bool own_block);
+  MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const Traffic& traffic, int ranks, int rank,
+                    AlltoallCall call = AlltoallCall::kAlltoall);
   MpiCollectiveCall(const MpiCollectiveCall&) = delete;
   MpiCollectiveCall& operator=(const MpiCollectiveCall&) = delete;
   ~MpiCollectiveCall();
@@ -36,7 +37,6 @@ class MpiCollectiveCall {
   std::uint64_t communicator_;
   Traffic traffic_;
   bool is_root_;
-  bool own_block_;
   bool counted_ = false;         // blocks by counts_
   std::size_t block_;            // bytes
   std::size_t elements_;         // of a block

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "traffic/layout.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {
@@ -42,6 +43,12 @@ std::vector<FlowFlags> connect_flags(const RankContext& context, const Flows& fl
   group.barrier({}, Waiting::kSleep);
   return result;
 }
+
+OneSidedChannel::Ends::Ends(const RankContext& context, const CaseSpec& spec, const Flow& flow, bool by_sender)
+    : source(flow.source == context.rank()),
+      target(flow.target == context.rank()),
+      sender_starts(by_sender),
+      awaits_consumption(reads_what_arrives(spec.traffic.pattern)) {}
 
 OneSidedChannel::OneSidedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, Progress progress)
     : group_(context.group), flags_(flags), ends_(ends), progress_(std::move(progress)) {}

@@ -44,6 +44,11 @@ class OneSidedChannel : public Channel {
     bool target = false;
     bool sender_starts = true;
     bool awaits_consumption = false;  // the source writes only what Channel::consumed has cleared
+
+    Ends() = default;
+    Ends(const RankContext& context, const CaseSpec& spec, const Flow& flow, bool by_sender);
+    bool starts() const { return sender_starts ? source : target; }
+    bool alone() const { return source && target; }
   };
   OneSidedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, Progress progress);
   // For a mechanism with counters of its own: tell and await are its.
@@ -65,8 +70,8 @@ class OneSidedChannel : public Channel {
   // other how many are ready or read. Each awaits the other's.
   virtual void tell(std::uint64_t messages);
   virtual void await(std::uint64_t messages);
-  bool starts() const { return ends_.sender_starts ? ends_.source : ends_.target; }
-  bool alone() const { return ends_.source && ends_.target; }
+  bool starts() const { return ends_.starts(); }
+  bool alone() const { return ends_.alone(); }
 
  private:
   Group* group_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "errors.h"
+#include "transport/operation.h"
 #include "transport/peer_memory.h"
 #include "transport/registry.h"
 
@@ -33,6 +34,12 @@ std::vector<PeerBuffer> Transport::peers(const RankContext& context, const CaseS
                                          ExposedEnd end) {
   return open_peers(context, flows, end);
 }
+
+std::vector<std::unique_ptr<Channel>> Transport::connect(const RankContext&, const CaseSpec&, const Flows&) {
+  throw Unsupported(std::string(name()) + " brings its own operations");
+}
+
+std::unique_ptr<Operation> Transport::collective(const RankContext&, const CaseSpec&) { return nullptr; }
 
 std::string why_not_reached(const RankContext& context, const Places& places) {
   const bool pageable = places.source.kind == MemoryKind::kPageable || places.target.kind == MemoryKind::kPageable;

@@ -188,6 +188,8 @@ class Transport {
   // Whether each operation begins a kernel of its own on a device.
   virtual bool begins_kernels(const Mechanism& /*by*/) const { return false; }
 
+  // The words that a case's variant may be made of (transport/options.h).
+  virtual std::vector<std::string_view> variants() const { return {}; }
   // Whether its library can have settings of a case's own.
   virtual bool takes_settings() const { return false; }
 
@@ -196,15 +198,16 @@ class Transport {
   virtual std::string supports(const RankContext& context, const CaseSpec& spec) const = 0;
 
   // Connects an operation's flows, collective over the context's group. Each rank gives those that it is an end of;
-  // element i is this rank's end of flows[i]. Exchanges handles; throws Unsupported or RuntimeCallError.
+  // element i is this rank's end of flows[i]. Exchanges handles; throws Unsupported or RuntimeCallError. Left out by
+  // mechanisms that bring all their operations.
   virtual std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                        const Flows& flows) = 0;
+                                                        const Flows& flows);
 
   // The mechanism's own collective for the case's pattern, or nullptr where operation/ is to compose one over channels.
-  virtual std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) = 0;
+  virtual std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec);
 
   // What waits call while this transport's messages are under way; empty where none is needed.
-  virtual Progress progress(const RankContext& context) = 0;
+  virtual Progress progress(const RankContext& /*context*/) { return {}; }
 };
 
 // The transport of that name, or throws CallerError naming those there are.

@@ -7,7 +7,7 @@
 #include "patterns.h"
 #include "transport/memory/direct_copies.h"
 #include "transport/memory/routed.h"
-#include "transport/operation.h"
+#include "transport/options.h"
 #include "transport/peer_memory.h"
 #include "transport/registry.h"
 
@@ -28,22 +28,23 @@ class CopyEngineLeg final : public CopyLeg {
   int source_device_;
 };
 
+// Who starts the copies is the case\'s initiator.
+constexpr Variants<Routing> kCopyEngineVariants{
+    "copy_engine", kRoutingWords,
+    ", through a device that --via names. Who starts the copies is --initiator sender|receiver"};
+
 class CopyEngineTransport final : public Transport {
  public:
   std::string_view name() const override { return "copy_engine"; }
   bool one_sided() const override { return true; }
+  std::vector<std::string_view> variants() const override { return kCopyEngineVariants.names(); }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const Mechanism& by = spec.mechanism;
-    if (!by.variant.empty() && !is_routing(by.variant) && !traits_of(spec.traffic.pattern).own_variants) {
-      return "copy_engine has no variant '" + by.variant +
-             "'; its variants are store_and_forward and pipelined, through a device that --via names. Who starts the "
-             "copies is --initiator sender|receiver";
-    }
+    if (!traits_of(spec.traffic.pattern).own_variants && !kCopyEngineVariants.read(by.variant))
+      return kCopyEngineVariants.why_not(by.variant);
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
-    if (!by.algorithm.empty()) {
-      return "copy_engine has no algorithm '" + by.algorithm + "'; leave --algorithm out";
-    }
+    if (std::string reason = why_no_algorithm(name(), by); !reason.empty()) return reason;
     if (std::string reason = why_not_across(context, spec); !reason.empty()) return reason;
     if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice) return "";  // each rank's own memory
     return why_not_shareable(context, spec, by.initiator == Initiator::kSender);
@@ -59,9 +60,6 @@ class CopyEngineTransport final : public Transport {
     return connect_one_sided(context, spec, flows,
                              {spec.mechanism.initiator == Initiator::kSender, false, false, make_leg});
   }
-
-  std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }
-  Progress progress(const RankContext&) override { return {}; }
 };
 
 }  // namespace

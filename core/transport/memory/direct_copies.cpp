@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "errors.h"
-#include "traffic/layout.h"
 #include "transport/agreement.h"
 #include "transport/memory/far_counters.h"
 #include "transport/memory/routed.h"
@@ -184,10 +183,9 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
   if (far) counters = connect_far_counters(context, flows);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
   const auto make_channel = [&](std::size_t i) {
-    const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(),
-                                     means.sender_starts, reads_what_arrives(spec.traffic.pattern)};
+    const OneSidedChannel::Ends ends(context, spec, flows[i], means.sender_starts);
     if (!ends.source && !ends.target) return;
-    const bool starts = ends.sender_starts ? ends.source : ends.target;
+    const bool starts = ends.starts();
     const PeerBuffer target = ends.target ? own_buffer(*flows[i].target_buffer) : peers[i];
     const PeerBuffer source = ends.source ? own_buffer(*flows[i].source_buffer) : peers[i];
     const auto leg = [&](int device, const PeerBuffer& to, const PeerBuffer& from, std::size_t bytes) {

@@ -2,6 +2,7 @@
 // or pushed by the source's (remote writes).
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,8 +11,7 @@
 #include "patterns.h"
 #include "transport/memory/direct_copies.h"
 #include "transport/memory/kernel_allreduce.h"
-#include "transport/memory/routed.h"
-#include "transport/operation.h"
+#include "transport/memory/kernel_options.h"
 #include "transport/peer_memory.h"
 #include "transport/registry.h"
 
@@ -42,38 +42,39 @@ class KernelLeg final : public CopyLeg {
   LaunchShape shape_;
 };
 
+constexpr Variants<KernelOptions> kKernelVariants{
+    "kernel", kKernelWords,
+    "; host_barrier and device_barrier are of --algorithm one_shot and two_shot, as in pull+host_barrier, "
+    "flag_completion, driver_completion and resident of one_shot with push, store_and_forward and pipelined of a "
+    "device that --via names"};
+
 class KernelTransport final : public Transport {
  public:
   std::string_view name() const override { return "kernel"; }
   bool one_sided() const override { return true; }
-  bool begins_kernels(const Mechanism& by) const override { return kernel_variant(by.variant).stay.empty(); }
+  std::vector<std::string_view> variants() const override { return kKernelVariants.names(); }
+  bool begins_kernels(const Mechanism& by) const override {
+    return !kKernelVariants.read_joined(by.variant).value_or(KernelOptions{}).resident;
+  }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const Mechanism& by = spec.mechanism;
-    const KernelVariant variant = kernel_variant(by.variant);
-    const bool fits = by.algorithm.empty() ? traits_of(spec.traffic.pattern).own_variants ||
-                                                 (variant.known && variant.meeting.empty() &&
-                                                  variant.completion.empty() && variant.stay.empty()) ||
-                                                 is_routing(by.variant)
-                                           : variant.known;
-    if (!fits) {
-      return "kernel has no variant '" + by.variant +
-             (is_kernel_algorithm(by.variant)
-                  ? "': that is an algorithm, --algorithm " + by.variant
-                  : "'; its variants are pull and push, store_and_forward and pipelined through a device that --via "
-                    "names, with --algorithm one_shot or two_shot also host_barrier and device_barrier, as in "
-                    "pull+host_barrier, and with --algorithm one_shot and push also flag_completion, "
-                    "driver_completion and resident");
+    const std::optional<KernelOptions> read = kKernelVariants.read_joined(by.variant);
+    if (!fits(read, spec)) {
+      if (is_kernel_algorithm(by.variant))
+        return "kernel has no variant '" + by.variant + "': that is an algorithm, --algorithm " + by.variant;
+      return kKernelVariants.why_not(by.variant);
     }
+    const KernelOptions options = read.value_or(KernelOptions{});  // a pattern's own variant says nothing here
     if (std::string reason = why_not_routed(context, spec); !reason.empty()) return reason;
     if (std::string reason = why_not_across(context, spec); !reason.empty()) return reason;
     if (!by.algorithm.empty()) {
-      if (std::string reason = why_not_kernel_allreduce(context, spec); !reason.empty()) return reason;
+      if (std::string reason = why_not_kernel_allreduce(context, spec, options); !reason.empty()) return reason;
     }
     if (traits_of(spec.traffic.pattern).kind == PatternKind::kDevice)
       return "";  // each rank's own memory, of which the patterns say themselves what is reached and lent
     if (std::string reason = why_not_reached(context, spec.places); !reason.empty()) return reason;
-    return why_not_shareable(context, spec, pushes(by));
+    return why_not_shareable(context, spec, options.pushes(by.initiator));
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
@@ -81,15 +82,24 @@ class KernelTransport final : public Transport {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
       return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.mechanism.blocks);
     };
-    return connect_one_sided(context, spec, flows,
-                             {pushes(spec.mechanism), true, kernels_are_tried(*context.runtime), make_leg});
+    return connect_one_sided(
+        context, spec, flows,
+        {kKernelVariants.read_joined(spec.mechanism.variant).value().pushes(spec.mechanism.initiator), true,
+         kernels_are_tried(*context.runtime), make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
     if (spec.mechanism.algorithm.empty()) return nullptr;
-    return make_kernel_allreduce(*this, context, spec);
+    return make_kernel_allreduce(*this, context, spec, kKernelVariants.read_joined(spec.mechanism.variant).value());
   }
-  Progress progress(const RankContext&) override { return {}; }
+
+ private:
+  static bool fits(const std::optional<KernelOptions>& options, const CaseSpec& spec) {
+    if (!spec.mechanism.algorithm.empty()) return options && options->routing == Routing::kNone;
+    if (traits_of(spec.traffic.pattern).own_variants) return true;
+    if (!options || options->of_allreduce()) return false;
+    return options->routing == Routing::kNone || options->direction == PullOrPush::kEither;
+  }
 };
 
 }  // namespace

@@ -46,43 +46,24 @@ std::string why_not_pushed(const RankContext& context, const CaseSpec& spec) {
   return why_not_side_by_side(context, spec.mechanism, "push", "pull");
 }
 
-bool is_one_shot(const Mechanism& by) { return by.algorithm == "one_shot"; }
+constexpr std::string_view kOneShot = "one_shot";
 
 }  // namespace
 
-bool is_kernel_algorithm(std::string_view word) { return word == "one_shot" || word == "two_shot"; }
-
-KernelVariant kernel_variant(std::string_view variant) {
-  KernelVariant result;
-  while (!variant.empty()) {
-    const std::size_t plus = variant.find('+');
-    const std::string_view word = variant.substr(0, plus);
-    variant.remove_prefix(plus == std::string_view::npos ? variant.size() : plus + 1);
-    std::string_view* place = nullptr;
-    if (word == "pull" || word == "push") place = &result.direction;
-    if (word == kHostBarrier || word == kDeviceBarrier) place = &result.meeting;
-    if (word == kFlagCompletion || word == kDriverCompletion) place = &result.completion;
-    if (word == kResident) place = &result.stay;
-    if (place == nullptr || !place->empty()) {
-      result.known = false;
-    } else {
-      *place = word;
-    }
-  }
-  return result;
-}
+bool is_kernel_algorithm(std::string_view word) { return word == kOneShot || word == "two_shot"; }
+bool is_one_shot(const Mechanism& by) { return by.algorithm == kOneShot; }
 
 // Nothing waits on the device by itself on HIP, whose plain allocations promise other devices nothing while a kernel
 // runs, nor on host devices, whose kernel plays the blocks in turn.
-AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec) {
-  const KernelVariant variant = kernel_variant(spec.mechanism.variant);
+AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec, const KernelOptions& options) {
   const bool cuda = context.runtime->name() == "cuda";
-  if (is_one_shot(spec.mechanism) && variant.direction == "push") return AllreduceWay::kPushed;
-  if (!variant.meeting.empty())
-    return variant.meeting == kDeviceBarrier ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
+  if (is_one_shot(spec.mechanism) && options.direction == PullOrPush::kPush) return AllreduceWay::kPushed;
+  if (options.meeting != Meeting::kAnywhere)
+    return options.meets_on_device() ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
   if (is_one_shot(spec.mechanism)) {
-    if (variant.direction == "pull") return AllreduceWay::kHostMet;  // quicker than on the device, as measured
-    if (!variant.completion.empty() || !variant.stay.empty()) return AllreduceWay::kPushed;
+    if (options.direction == PullOrPush::kPull)
+      return AllreduceWay::kHostMet;  // quicker than on the device, as measured
+    if (options.end_seen != EndSeen::kEither || options.resident) return AllreduceWay::kPushed;
     const bool quickest =
         spec.traffic.size_bytes <= kQuickestPushedBytes || spec.traffic.in_place;  // only what is pushed is in place
     return cuda && quickest && why_not_pushed(context, spec).empty() ? AllreduceWay::kPushed : AllreduceWay::kHostMet;
@@ -90,24 +71,26 @@ AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec) {
   return cuda && why_not_on_device(context, spec).empty() ? AllreduceWay::kDeviceMet : AllreduceWay::kHostMet;
 }
 
-std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec) {
+std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec, const KernelOptions& options) {
   const Mechanism& by = spec.mechanism;
   if (!is_kernel_algorithm(by.algorithm)) {
     return "kernel has no algorithm '" + by.algorithm + "'; its algorithms are one_shot and two_shot";
   }
   if (spec.traffic.pattern != Pattern::kAllreduce) return by.algorithm + " is an algorithm of allreduce only";
-  const KernelVariant variant = kernel_variant(by.variant);
-  const AllreduceWay way = allreduce_way(context, spec);
-  const std::string_view of_push = variant.completion.empty() ? variant.stay : variant.completion;
-  if (way != AllreduceWay::kPushed && !of_push.empty()) {
+  const AllreduceWay way = allreduce_way(context, spec, options);
+  if (way != AllreduceWay::kPushed && (options.end_seen != EndSeen::kEither || options.resident)) {
+    const std::string_view of_push = options.end_seen == EndSeen::kByFlag     ? kFlagCompletion
+                                     : options.end_seen == EndSeen::kByDriver ? kDriverCompletion
+                                                                              : kResident;
     return std::string(of_push) + " is of --algorithm one_shot with push only; leave it out";
   }
-  if (!variant.stay.empty() && variant.completion == kDriverCompletion) {
+  if (options.resident && options.end_seen == EndSeen::kByDriver) {
     return "a resident kernel does not end with an operation; leave out driver_completion";
   }
   if (way == AllreduceWay::kPushed) {
-    if (!variant.meeting.empty()) {
-      return "one_shot with push has no meetings; leave out " + std::string(variant.meeting) + ", or use pull";
+    if (options.meeting != Meeting::kAnywhere) {
+      const std::string_view meeting = options.meets_on_device() ? kDeviceBarrier : kHostBarrier;
+      return "one_shot with push has no meetings; leave out " + std::string(meeting) + ", or use pull";
     }
     return why_not_pushed(context, spec);
   }
@@ -123,30 +106,24 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
   return "";
 }
 
-bool pushes(const Mechanism& by) {
-  const std::string_view direction = kernel_variant(by.variant).direction;
-  if (!direction.empty()) return direction == "push";
-  return by.initiator == Initiator::kSender;
-}
-
-std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context,
-                                                 const CaseSpec& spec) {
-  const AllreduceWay way = allreduce_way(context, spec);
-  const KernelVariant variant = kernel_variant(spec.mechanism.variant);
-  if (variant.meeting.empty() && variant.direction.empty()) {  // else it was asked for
+std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
+                                                 const KernelOptions& options) {
+  const AllreduceWay way = allreduce_way(context, spec, options);
+  const bool pushes = options.pushes(spec.mechanism.initiator);
+  if (options.meeting == Meeting::kAnywhere && options.direction == PullOrPush::kEither) {  // else it was asked for
     const bool on_device = way == AllreduceWay::kDeviceMet;
     context.choose("way",
                    way == AllreduceWay::kPushed ? "push" : std::string(on_device ? kDeviceBarrier : kHostBarrier));
   }
   switch (way) {
     case AllreduceWay::kPushed:
-      return make_pushed_allreduce(transport, context, spec);
+      return make_pushed_allreduce(transport, context, spec, options);
     case AllreduceWay::kDeviceMet:
-      return make_device_met_allreduce(transport, context, spec, pushes(spec.mechanism));
+      return make_device_met_allreduce(transport, context, spec, pushes);
     case AllreduceWay::kHostMet:
       break;
   }
-  return make_host_met_allreduce(transport, context, spec, pushes(spec.mechanism));
+  return make_host_met_allreduce(transport, context, spec, pushes);
 }
 
 AllreducePart allreduce_part(std::size_t bytes, int ranks, int rank) {

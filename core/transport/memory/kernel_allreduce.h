@@ -11,48 +11,29 @@
 #include <string>
 #include <string_view>
 
+#include "transport/memory/kernel_options.h"
 #include "transport/operation.h"
 
 namespace linkgauge {
 
-inline constexpr std::string_view kHostBarrier = "host_barrier";
-inline constexpr std::string_view kDeviceBarrier = "device_barrier";
-inline constexpr std::string_view kFlagCompletion = "flag_completion";
-inline constexpr std::string_view kDriverCompletion = "driver_completion";
-inline constexpr std::string_view kResident = "resident";
-
-// The words of a kernel case's `variant`, joined by '+': who moves the bytes, for allreduce's algorithms where the
-// ranks meet, and for one_shot that pushes how the host learns of its end, and whether its kernel stays from one
-// operation to the next. Each empty where the variant leaves it out.
-struct KernelVariant {
-  std::string_view direction;   // pull, push
-  std::string_view meeting;     // host_barrier, device_barrier
-  std::string_view completion;  // flag_completion, driver_completion
-  std::string_view stay;        // resident
-  bool known = true;            // no other word, and none twice
-};
-KernelVariant kernel_variant(std::string_view variant);
-
 bool is_kernel_algorithm(std::string_view word);
+// Of a case with one of them.
+bool is_one_shot(const Mechanism& by);
 
 // "" or why the case's algorithm word does not fit it.
-std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec);
-std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context,
-                                                 const CaseSpec& spec);
-// Which side's rank launches a copy: the variant's word where there is one, else the initiator. Of two_shot: whether
-// its results are written into the peers' buffers, not read from them.
-bool pushes(const Mechanism& by);
-
+std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec& spec, const KernelOptions& options);
+std::unique_ptr<Operation> make_kernel_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
+                                                 const KernelOptions& options);
 // The three ways; kernel_allreduce_host.cpp, kernel_allreduce_device.cpp and kernel_allreduce_push.cpp.
 std::unique_ptr<Operation> make_host_met_allreduce(Transport& transport, const RankContext& context,
                                                    const CaseSpec& spec, bool pushes);
 std::unique_ptr<Operation> make_device_met_allreduce(Transport& transport, const RankContext& context,
                                                      const CaseSpec& spec, bool pushes);
-std::unique_ptr<Operation> make_pushed_allreduce(Transport& transport, const RankContext& context,
-                                                 const CaseSpec& spec);
+std::unique_ptr<Operation> make_pushed_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
+                                                 const KernelOptions& options);
 enum class AllreduceWay : std::uint8_t { kHostMet, kDeviceMet, kPushed };
-// The way that the variant says or, where it does not, the one that measured best.
-AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec);
+// The way that the options say or, where they do not, the one that measured best.
+AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec, const KernelOptions& options);
 
 // The part of the buffer that a rank reduces in two_shot: as even as whole 16-byte units allow, so that every part but
 // the last starts and ends where wide loads do.

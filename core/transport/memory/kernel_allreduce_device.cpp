@@ -22,9 +22,9 @@ constexpr int kTunedSmallOperations = 40;
 DeviceMetAllreduce::DeviceMetAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
                                        bool pushes)
     : InKernelAllreduce(transport, context, spec),
-      mode_(spec.mechanism.algorithm == "one_shot" ? direct::kOneShot
-            : pushes                               ? direct::kTwoShotPush
-                                                   : direct::kTwoShotPull) {}
+      mode_(is_one_shot(spec.mechanism) ? direct::kOneShot
+            : pushes                    ? direct::kTwoShotPush
+                                        : direct::kTwoShotPull) {}
 
 void DeviceMetAllreduce::connect() {
   allocate_and_agree();

@@ -40,7 +40,7 @@ class PairwiseSignals {
 class HostMetAllreduce final : public BufferedOperation {
  public:
   HostMetAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec, bool push)
-      : BufferedOperation(transport, context, spec), two_shot_(spec.mechanism.algorithm == "two_shot"), push_(push) {}
+      : BufferedOperation(transport, context, spec), two_shot_(!is_one_shot(spec.mechanism)), push_(push) {}
 
   // Ranks wait for each other on the host between the steps, so post() returns when the iteration is over. They meet
   // before it, since a peer's operand must be there to be read, and after it, since none may change while a peer reads.

@@ -20,8 +20,10 @@ constexpr unsigned kLooksPerQuery = 1 << 14;  // a look at the host's own memory
 // that stays and begins an operation when the host says so.
 class PushedAllreduce final : public InKernelAllreduce {
  public:
-  PushedAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : InKernelAllreduce(transport, context, spec), stays_(!kernel_variant(spec.mechanism.variant).stay.empty()) {}
+  PushedAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec, const KernelOptions& options)
+      : InKernelAllreduce(transport, context, spec),
+        stays_(options.resident),
+        end_seen_(stays_ ? EndSeen::kByFlag : options.end_seen) {}
 
   void post() override {
     if (stays_ && !finished()) complete();  // one at a time
@@ -181,12 +183,12 @@ class PushedAllreduce final : public InKernelAllreduce {
 
   // On HIP plain pinned memory promises the host nothing while a kernel runs, so that a flag must be asked for there.
   std::vector<Choice> choices_to_try() const {
-    const std::string_view word = stays_ ? kFlagCompletion : kernel_variant(mechanism().variant).completion;
+    const bool hip = runtime().name() == "hip";
+    const bool either = end_seen_ == EndSeen::kEither;
     std::vector<Choice> choices;
     for (const LaunchShape& shape : shapes_to_try()) {
-      const bool hip = runtime().name() == "hip";
-      if (word == kFlagCompletion || (word.empty() && !hip)) choices.push_back({shape, true});
-      if (word == kDriverCompletion || (word.empty() && (hip || !on_host_))) choices.push_back({shape, false});
+      if (end_seen_ == EndSeen::kByFlag || (either && !hip)) choices.push_back({shape, true});
+      if (end_seen_ == EndSeen::kByDriver || (either && (hip || !on_host_))) choices.push_back({shape, false});
     }
     return choices;
   }
@@ -204,14 +206,15 @@ class PushedAllreduce final : public InKernelAllreduce {
   push::Job job_{};
   unsigned looks_ = 0;
   const bool stays_;
+  const EndSeen end_seen_;
   bool staying_ = false;  // its kernel is on the device
 };
 
 }  // namespace
 
-std::unique_ptr<Operation> make_pushed_allreduce(Transport& transport, const RankContext& context,
-                                                 const CaseSpec& spec) {
-  return std::make_unique<PushedAllreduce>(transport, context, spec);
+std::unique_ptr<Operation> make_pushed_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
+                                                 const KernelOptions& options) {
+  return std::make_unique<PushedAllreduce>(transport, context, spec, options);
 }
 
 }  // namespace linkgauge

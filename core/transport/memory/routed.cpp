@@ -8,8 +8,6 @@
 namespace linkgauge {
 namespace {
 
-constexpr char kStoreAndForward[] = "store_and_forward";
-constexpr char kPipelined[] = "pipelined";
 constexpr std::size_t kSlots = 4;
 // A sixteenth of the message keeps filling and draining the pipeline small; below the least, starting a copy costs more
 // than carrying it, and above the most nothing is gained (4 MiB take 10 us at 400 GB/s).
@@ -21,11 +19,13 @@ constexpr std::int64_t kMostHeldCommands = 1000;  // a CUDA queue takes 1024, an
 
 }  // namespace
 
-bool is_routing(const std::string& variant) { return variant == kStoreAndForward || variant == kPipelined; }
+Routing routing_of(const Mechanism& by) {
+  return Variants<Routing>{by.transport, kRoutingWords}.read(by.variant).value_or(Routing::kNone);
+}
 
 RouteShape route_shape(const CaseSpec& spec) {
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.traffic.size_bytes));
-  if (spec.mechanism.variant != kPipelined) return {size, 1};
+  if (routing_of(spec.mechanism) != Routing::kPipelined) return {size, 1};
   const std::size_t chosen = std::clamp(size / kChunksPerMessage, kLeastChunkBytes, kMostChunkBytes);
   const std::size_t chunk =
       spec.mechanism.chunk_bytes > 0 ? static_cast<std::size_t>(spec.mechanism.chunk_bytes) : chosen;
@@ -42,7 +42,7 @@ int routed_commands(const CaseSpec& spec) {
 std::string why_not_routed(const RankContext& context, const CaseSpec& spec) {
   const Mechanism& by = spec.mechanism;
   if (by.via < 0) {
-    if (!is_routing(by.variant)) return "";
+    if (routing_of(by) == Routing::kNone) return "";
     return by.variant + " is a way of routing through a third device; name that device with --via";
   }
   const std::string via = "device " + std::to_string(by.via);

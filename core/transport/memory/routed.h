@@ -6,17 +6,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
+#include "transport/options.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
 
+enum class Routing : std::uint8_t { kNone, kStoreAndForward, kPipelined };
+inline constexpr VariantWord<Routing> kRoutingWords[] = {
+    {"store_and_forward", Routing::kStoreAndForward},
+    {"pipelined", Routing::kPipelined},
+};
+// Of any case: kNone where its variant is another.
+Routing routing_of(const Mechanism& by);
+
 // "" or why the case's copies cannot go through the device that it names, or why it names a way of routing without one.
 std::string why_not_routed(const RankContext& context, const CaseSpec& spec);
-// The words of `variant` that are ways of routing.
-bool is_routing(const std::string& variant);
-
 struct RouteShape {
   std::size_t chunk_bytes = 0;  // of a slot
   std::size_t slots = 1;

@@ -8,8 +8,6 @@
 
 namespace linkgauge {
 
-inline constexpr const char* kHaloDatatypes = "datatypes";  // variant of mpi
-
 std::string why_no_halo_datatypes(const Traffic& traffic, int ranks);
 std::unique_ptr<Operation> make_halo_datatypes(Transport& transport, const RankContext& context, const CaseSpec& spec);
 

@@ -16,15 +16,81 @@
 #include "transport/buffered_operation.h"
 #include "transport/mpi/halo.h"
 #include "transport/one_sided.h"
+#include "transport/options.h"
 #include "transport/registry.h"
 
 namespace linkgauge {
 namespace {
 
-constexpr const char* kNonblocking = "nonblocking";
-constexpr const char* kPersistent = "persistent";
-constexpr const char* kOverlapped = "overlapped";
-constexpr const char* kNeighborhood = "neighborhood";
+enum class MpiVariant : std::uint8_t {
+  kTwoSided,
+  kPut,
+  kGet,
+  kComposed,
+  kAlltoallv,
+  kAlltoallvOwn,
+  kNonblocking,
+  kPersistent,
+  kOverlapped,
+  kNeighborhood,
+  kDatatypes
+};
+struct MpiOptions {
+  MpiVariant variant = MpiVariant::kTwoSided;
+
+  bool one_sided() const { return variant == MpiVariant::kPut || variant == MpiVariant::kGet; }
+  // Whether the case is one call of the library's.
+  bool collective(Pattern pattern) const {
+    if (pattern == Pattern::kHalo) return variant == MpiVariant::kNeighborhood;
+    return traits_of(pattern).mpi_call && variant != MpiVariant::kComposed && !one_sided();
+  }
+  AlltoallCall alltoall() const {
+    if (variant == MpiVariant::kAlltoallv) return AlltoallCall::kAlltoallv;
+    return variant == MpiVariant::kAlltoallvOwn ? AlltoallCall::kAlltoallvOwn : AlltoallCall::kAlltoall;
+  }
+};
+constexpr VariantWord<MpiOptions> kMpiWords[] = {
+    {"two_sided", {MpiVariant::kTwoSided}},
+    {"put", {MpiVariant::kPut}},
+    {"get", {MpiVariant::kGet}},
+    {"composed", {MpiVariant::kComposed}},
+    {"alltoallv", {MpiVariant::kAlltoallv}},
+    {"alltoallv_own", {MpiVariant::kAlltoallvOwn}},
+    {"nonblocking", {MpiVariant::kNonblocking}},
+    {"persistent", {MpiVariant::kPersistent}},
+    {"overlapped", {MpiVariant::kOverlapped}},
+    {"neighborhood", {MpiVariant::kNeighborhood}},
+    {"datatypes", {MpiVariant::kDatatypes}},
+};
+constexpr Variants<MpiOptions> kMpiVariants{"mpi", kMpiWords};
+
+// Why the case's pattern has no such variant, or "".
+std::string why_not_variant(const RankContext& context, const CaseSpec& spec, const MpiOptions& options) {
+  const std::string& variant = spec.mechanism.variant;
+  const Pattern pattern = spec.traffic.pattern;
+  switch (options.variant) {
+    case MpiVariant::kTwoSided:
+      return "";
+    case MpiVariant::kComposed:
+    case MpiVariant::kNonblocking:
+    case MpiVariant::kPersistent:
+    case MpiVariant::kOverlapped:
+      return traits_of(pattern).mpi_call ? "" : variant + " is a variant of collectives; leave --variant out";
+    case MpiVariant::kAlltoallv:
+    case MpiVariant::kAlltoallvOwn:
+      return pattern == Pattern::kAlltoall ? "" : variant + " is a variant of alltoall only";
+    case MpiVariant::kNeighborhood:
+      if (pattern != Pattern::kHalo) return variant + " is a variant of halo only";
+      return spec.traffic.window == 1 ? "" : variant + " has one message to each neighbor; leave --window out";
+    case MpiVariant::kDatatypes:
+      return pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";
+    case MpiVariant::kPut:
+    case MpiVariant::kGet:
+      break;
+  }
+  if (context.group->node_count() == 1) return "";
+  return "mpi " + variant + " signals completion in shared memory, so its ranks must be on one node";
+}
 
 // Windows of isend and irecv. Remote completion is told by an empty message back, as in OSU's bandwidth test.
 class TwoSidedChannel final : public Channel {
@@ -155,8 +221,10 @@ class WindowChannel final : public OneSidedChannel {
 
 class MpiCollective final : public BufferedOperation {
  public:
-  MpiCollective(Transport& transport, const RankContext& context, const CaseSpec& spec, bool own_block)
-      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec.traffic, own_block)), own_block_(own_block) {}
+  MpiCollective(Transport& transport, const RankContext& context, const CaseSpec& spec, const MpiOptions& options)
+      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec.traffic, options.alltoall())),
+        options_(options),
+        persistent_(options.variant == MpiVariant::kPersistent) {}
 
   // A collective that blocks is over when post() returns; one that does not is waited for before the next, since both
   // have one target buffer.
@@ -185,10 +253,9 @@ class MpiCollective final : public BufferedOperation {
   void connect() override {
     source_data_ = source() == nullptr ? nullptr : source()->data();
     target_data_ = target() == nullptr ? nullptr : target()->data();
-    persistent_ = mechanism().variant == kPersistent;
-    call_.emplace(*context().mpi, context().communicator, spec(), ranks(), rank(), own_block_);
-    const bool overlapped = mechanism().variant == kOverlapped;
-    if (!persistent_ && !overlapped && mechanism().variant != kNonblocking) return;
+    call_.emplace(*context().mpi, context().communicator, traffic(), ranks(), rank(), options_.alltoall());
+    const bool overlapped = options_.variant == MpiVariant::kOverlapped;
+    if (!persistent_ && !overlapped && options_.variant != MpiVariant::kNonblocking) return;
     begun_ = context().mpi->requests(1, persistent_ ? RequestKind::kPersistent : RequestKind::kOthers);
     if (persistent_) call_->run(source_data_, target_data_, begun_.get());
     if (overlapped) time_alone();
@@ -223,8 +290,8 @@ class MpiCollective final : public BufferedOperation {
     call_.reset();
   }
 
-  bool own_block_;
-  bool persistent_ = false;
+  MpiOptions options_;
+  bool persistent_;
   std::int64_t alone_ns_ = 0;
   std::int64_t compute_ns_ = 0;  // 0: nothing is computed
   std::optional<MpiCollectiveCall> call_;
@@ -233,17 +300,18 @@ class MpiCollective final : public BufferedOperation {
   void* target_data_ = nullptr;
 };
 
-bool is_one_sided(const Mechanism& by) { return by.variant == "put" || by.variant == "get"; }
-
 class MpiTransport final : public Transport {
  public:
   std::string_view name() const override { return "mpi"; }
   bool takes_settings() const override { return true; }
+  std::vector<std::string_view> variants() const override { return kMpiVariants.names(); }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     if (context.mpi == nullptr) return "mpi needs ranks that an MPI launcher started; leave --threads out";
-    if (spec.mechanism.via >= 0) return "MPI chooses its own path; leave --via out";
-    if (std::string reason = why_not_variant(context, spec); !reason.empty()) return reason;
+    if (std::string reason = why_not_via("MPI", spec.mechanism); !reason.empty()) return reason;
+    const std::optional<MpiOptions> options = kMpiVariants.read(spec.mechanism.variant);
+    if (!options) return kMpiVariants.why_not(spec.mechanism.variant);
+    if (std::string reason = why_not_variant(context, spec, *options); !reason.empty()) return reason;
     for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       const bool host_memory = kind == MemoryKind::kPinned || kind == MemoryKind::kPageable;
       const std::string_view runtime = context.runtime->name();
@@ -251,22 +319,24 @@ class MpiTransport final : public Transport {
       return context.mpi->path() + " does not say that it takes " + std::string(runtime) +
              " device memory; give --mpi a GPU-aware library, or use pinned memory";
     }
-    if (spec.mechanism.variant == kHaloDatatypes) return why_no_halo_datatypes(spec.traffic, context.size());
-    return is_collective(spec.mechanism, spec.traffic.pattern)
+    if (options->variant == MpiVariant::kDatatypes) return why_no_halo_datatypes(spec.traffic, context.size());
+    return options->collective(spec.traffic.pattern)
                ? why_not_mpi_collective(*context.mpi, spec.traffic, context.size())
                : context.mpi->why_not_size(block_bytes(spec.traffic, context.size()));
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const Flows& flows) override {
-    if (is_one_sided(spec.mechanism)) return connect_window(context, spec, flows);
+    const MpiOptions options = kMpiVariants.of(spec.mechanism);
+    if (options.one_sided()) return connect_window(context, spec, flows, options.variant == MpiVariant::kPut);
     return connect_two_sided(context, spec, flows, fresh_tags(context, progress(context)));
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
-    if (spec.mechanism.variant == kHaloDatatypes) return make_halo_datatypes(*this, context, spec);
-    if (!is_collective(spec.mechanism, spec.traffic.pattern)) return nullptr;
-    return std::make_unique<MpiCollective>(*this, context, spec, spec.mechanism.variant != "alltoallv");
+    const MpiOptions options = kMpiVariants.of(spec.mechanism);
+    if (options.variant == MpiVariant::kDatatypes) return make_halo_datatypes(*this, context, spec);
+    if (!options.collective(spec.traffic.pattern)) return nullptr;
+    return std::make_unique<MpiCollective>(*this, context, spec, options);
   }
 
   Progress progress(const RankContext& context) override {
@@ -274,38 +344,6 @@ class MpiTransport final : public Transport {
   }
 
  private:
-  static bool is_collective(const Mechanism& by, Pattern pattern) {
-    if (pattern == Pattern::kHalo) return by.variant == kNeighborhood;
-    return traits_of(pattern).mpi_call && by.variant != "composed" && !is_one_sided(by);
-  }
-
-  static std::string why_not_variant(const RankContext& context, const CaseSpec& spec) {
-    const std::string& variant = spec.mechanism.variant;
-    const PatternTraits& traits = traits_of(spec.traffic.pattern);
-    if (variant.empty() || variant == "two_sided") return "";
-    if (variant == "composed")
-      return traits.mpi_call ? "" : "composed is a variant of collectives; leave --variant out";
-    if (variant == "alltoallv" || variant == kAlltoallvOwn) {
-      return spec.traffic.pattern == Pattern::kAlltoall ? "" : variant + " is a variant of alltoall only";
-    }
-    if (variant == kNonblocking || variant == kPersistent || variant == kOverlapped) {
-      return traits.mpi_call ? "" : variant + " is a variant of collectives; leave --variant out";
-    }
-    if (variant == kNeighborhood) {
-      if (spec.traffic.pattern != Pattern::kHalo) return variant + " is a variant of halo only";
-      return spec.traffic.window == 1 ? "" : variant + " has one message to each neighbor; leave --window out";
-    }
-    if (variant == kHaloDatatypes)
-      return spec.traffic.pattern == Pattern::kHalo ? "" : variant + " is a variant of halo only";
-    if (is_one_sided(spec.mechanism)) {
-      if (context.group->node_count() == 1) return "";
-      return "mpi " + variant + " signals completion in shared memory, so its ranks must be on one node";
-    }
-    return "mpi has no variant '" + variant +
-           "'; its variants are two_sided, put, get, composed, "
-           "alltoallv, alltoallv_own, nonblocking, persistent, overlapped, neighborhood and datatypes";
-  }
-
   static std::vector<std::unique_ptr<Channel>> connect_two_sided(const RankContext& context, const CaseSpec& spec,
                                                                  const Flows& flows, int first_tag) {
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
@@ -318,8 +356,7 @@ class MpiTransport final : public Transport {
   }
 
   std::vector<std::unique_ptr<Channel>> connect_window(const RankContext& context, const CaseSpec& spec,
-                                                       const Flows& flows) {
-    const bool puts = spec.mechanism.variant == "put";
+                                                       const Flows& flows, bool puts) {
     const Buffer* exposed = nullptr;
     for (const Flow& flow : flows) {
       const Buffer* buffer = puts ? flow.target_buffer : flow.source_buffer;
@@ -330,8 +367,7 @@ class MpiTransport final : public Transport {
     const auto window = std::make_shared<Window>(*context.mpi, context.communicator, exposed);
     std::vector<std::unique_ptr<Channel>> channels(flows.size());
     for (std::size_t i = 0; i < flows.size(); ++i) {
-      const OneSidedChannel::Ends ends{flows[i].source == context.rank(), flows[i].target == context.rank(), puts,
-                                       reads_what_arrives(spec.traffic.pattern)};
+      const OneSidedChannel::Ends ends(context, spec, flows[i], puts);
       if (!ends.source && !ends.target) continue;
       channels[i] = std::make_unique<WindowChannel>(context, flags[i], ends, flows[i], window, progress(context));
     }

@@ -9,7 +9,6 @@
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/device_pattern.h"
-#include "transport/memory/kernel_allreduce.h"
 #include "transport/memory/kernel_allreduce_device.h"
 #include "transport/nccl/config.h"
 
@@ -82,8 +81,9 @@ class LsaBarrier final : public BufferedOperation {
 
 class LsaMetAllreduce final : public DeviceMetAllreduce {
  public:
-  LsaMetAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec, const ccl::Library& library)
-      : DeviceMetAllreduce(transport, context, spec, pushes(spec.mechanism)), library_(&library) {}
+  LsaMetAllreduce(Transport& transport, const RankContext& context, const CaseSpec& spec, const ccl::Library& library,
+                  bool pushes)
+      : DeviceMetAllreduce(transport, context, spec, pushes), library_(&library) {}
 
  private:
   void make_meetings(int /*device*/) override {
@@ -179,8 +179,8 @@ std::unique_ptr<Operation> make_lsa_barrier(Transport& transport, const RankCont
 }
 
 std::unique_ptr<Operation> make_lsa_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                              const ccl::Library& library) {
-  return std::make_unique<LsaMetAllreduce>(transport, context, spec, library);
+                                              const ccl::Library& library, bool pushes) {
+  return std::make_unique<LsaMetAllreduce>(transport, context, spec, library, pushes);
 }
 
 }  // namespace linkgauge

@@ -105,6 +105,6 @@ std::unique_ptr<Operation> make_lsa_barrier(Transport& transport, const RankCont
                                             const ccl::Library& library);
 // `spec` as transport kernel has it: its allreduce whose ranks meet in the kernel, by these barriers.
 std::unique_ptr<Operation> make_lsa_allreduce(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                              const ccl::Library& library);
+                                              const ccl::Library& library, bool pushes);
 
 }  // namespace linkgauge

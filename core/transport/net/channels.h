@@ -44,9 +44,10 @@ class Connections {
 // transport/net/tagged.cpp. Collective.
 std::vector<std::unique_ptr<Channel>> tag_channels(const RankContext& context, const Flows& flows,
                                                    const std::shared_ptr<Connections>& connections);
-// transport/net/rma.cpp. Collective: exchanges where the buffers are.
+// transport/net/rma.cpp. Collective: exchanges where the buffers are. `puts`: by the source's rank, else gets.
 std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& context, const CaseSpec& spec,
                                                              const Flows& flows,
-                                                             const std::shared_ptr<Connections>& connections);
+                                                             const std::shared_ptr<Connections>& connections,
+                                                             bool puts);
 
 }  // namespace linkgauge::nic

@@ -1,16 +1,26 @@
 #include "transport/net/net_transport.h"
 
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "errors.h"
 #include "transport/net/channels.h"
-#include "transport/operation.h"
+#include "transport/options.h"
 
 namespace linkgauge::nic {
 namespace {
 
-bool reaches_memory(const Mechanism& by) { return by.variant == "put" || by.variant == "get"; }
+enum class NicVariant : std::uint8_t { kTagged, kPut, kGet };
+constexpr VariantWord<NicVariant> kNicWords[] = {
+    {"tag", NicVariant::kTagged}, {"put", NicVariant::kPut}, {"get", NicVariant::kGet}};
+
+// Nothing where the case names a buffer that the transports do not know.
+std::optional<bool> registered_ahead(const Mechanism& by) {
+  if (by.buffer == "registered") return true;
+  if (by.buffer.empty() || by.buffer == "plain") return false;
+  return {};
+}
 
 }  // namespace
 
@@ -56,15 +66,12 @@ std::unique_ptr<Link> Connections::link(int rank, const Buffer& own) {
 
 std::string NicTransport::supports(const RankContext& context, const CaseSpec& spec) const {
   const Mechanism& by = spec.mechanism;
-  const std::string name(this->name());
-  if (!by.variant.empty() && by.variant != "tag" && !reaches_memory(by)) {
-    return name + " has no variant '" + by.variant + "'; its variants are tag, put and get";
-  }
-  if (!by.algorithm.empty()) return name + " has no algorithm '" + by.algorithm + "'; leave --algorithm out";
-  if (by.via >= 0) return name + " chooses its own path; leave --via out";
-  if (!by.buffer.empty() && by.buffer != "plain" && by.buffer != "registered") {
-    return name + " knows buffer = plain and registered, not '" + by.buffer + "'";
-  }
+  const Variants<NicVariant> options{name(), kNicWords};
+  if (!options.read(by.variant)) return options.why_not(by.variant);
+  if (std::string reason = why_no_algorithm(name(), by); !reason.empty()) return reason;
+  if (std::string reason = why_not_via(name(), by); !reason.empty()) return reason;
+  if (!registered_ahead(by))
+    return std::string(name()) + " knows buffer = plain and registered, not '" + by.buffer + "'";
   try {
     for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       const MemoryType type = memory_type_of(*context.runtime, kind);
@@ -79,13 +86,15 @@ std::string NicTransport::supports(const RankContext& context, const CaseSpec& s
 
 std::vector<std::unique_ptr<Channel>> NicTransport::connect(const RankContext& context, const CaseSpec& spec,
                                                             const Flows& flows) {
-  const auto connections =
-      std::make_shared<Connections>(context, worker(context), flows, spec.mechanism.buffer == "registered");
-  if (reaches_memory(spec.mechanism)) return remote_memory_channels(context, spec, flows, connections);
-  return tag_channels(context, flows, connections);
+  const auto connections = std::make_shared<Connections>(context, worker(context), flows, registers_ahead(spec));
+  const NicVariant variant = Variants<NicVariant>{name(), kNicWords}.of(spec.mechanism);
+  if (variant == NicVariant::kTagged) return tag_channels(context, flows, connections);
+  return remote_memory_channels(context, spec, flows, connections, variant == NicVariant::kPut);
 }
 
-std::unique_ptr<Operation> NicTransport::collective(const RankContext&, const CaseSpec&) { return nullptr; }
+bool NicTransport::registers_ahead(const CaseSpec& spec) { return registered_ahead(spec.mechanism).value_or(false); }
+
+std::vector<std::string_view> NicTransport::variants() const { return Variants<NicVariant>{name(), kNicWords}.names(); }
 
 Progress NicTransport::progress(const RankContext& context) {
   // Between nodes the group meets by calls of MPI, which hold up the rank: what a peer waits for then goes on.

@@ -19,7 +19,7 @@ class NicTransport : public Transport {
   std::string supports(const RankContext& context, const CaseSpec& spec) const final;
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const Flows& flows) final;
-  std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) final;
+  std::vector<std::string_view> variants() const final;
   Progress progress(const RankContext& context) final;
 
  protected:
@@ -31,6 +31,8 @@ class NicTransport : public Transport {
   // Why else not, once the library is there; "" where nothing is in the way.
   virtual std::string why_not(const RankContext& context, const CaseSpec& spec) const = 0;
 
+  // Whether the case has every buffer registered before messages take it.
+  static bool registers_ahead(const CaseSpec& spec);
   // This rank's worker, made where there is none, it broke, or it is of other settings. Kept in `context.lasting`, or
   // here where the context keeps nothing.
   std::shared_ptr<Worker> worker(const RankContext& context) const;

@@ -9,7 +9,6 @@
 
 #include "errors.h"
 #include "group/progress.h"
-#include "traffic/layout.h"
 #include "transport/agreement.h"
 #include "transport/net/channels.h"
 #include "transport/one_sided.h"
@@ -157,8 +156,8 @@ std::vector<Heard> read(const std::vector<std::byte>& bytes) {
 
 std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& context, const CaseSpec& spec,
                                                              const Flows& flows,
-                                                             const std::shared_ptr<Connections>& connections) {
-  const bool puts = spec.mechanism.variant != "get";
+                                                             const std::shared_ptr<Connections>& connections,
+                                                             bool puts) {
   Worker& worker = connections->worker();
   const auto exposed = std::make_shared<Exposed>();
   exposed->connections = connections;
@@ -196,14 +195,13 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
-    const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), puts,
-                                     reads_what_arrives(spec.traffic.pattern)};
+    const OneSidedChannel::Ends ends(context, spec, flow, puts);
     const int rank = flow.peer_of(context.rank());
     auto channel = std::make_unique<RemoteChannel>(context, flow, ends, exposed, i);
     for (const Heard& heard : read(all[static_cast<std::size_t>(rank)])) {
       const Said& said = heard.said;
       if (said.source != flow.source || said.target != flow.target || said.ordinal != flow.ordinal) continue;
-      const bool starts = puts ? ends.source : ends.target;
+      const bool starts = ends.starts();
       const Peer peer = connections->peer(rank);
       channel->reach(starts ? worker.reach(peer, said.buffer, heard.key, said.key_bytes) : nullptr,
                      rank == context.rank()

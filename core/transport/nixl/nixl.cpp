@@ -12,11 +12,10 @@
 
 #include "errors.h"
 #include "group/progress.h"
-#include "traffic/layout.h"
 #include "transport/agreement.h"
 #include "transport/nixl/agent.h"
 #include "transport/one_sided.h"
-#include "transport/operation.h"
+#include "transport/options.h"
 #include "transport/registry.h"
 
 namespace linkgauge {
@@ -210,6 +209,10 @@ class TransferChannel final : public OneSidedChannel {
   std::vector<Posted> under_way_;
 };
 
+enum class Way : std::uint8_t { kPut, kGet };
+constexpr VariantWord<Way> kWords[] = {{"put", Way::kPut}, {"get", Way::kGet}};
+constexpr Variants<Way> kVariants{"nixl", kWords};
+
 // What a rank says of itself and its flows: turn, name, metadata, places.
 struct Said {
   std::uint32_t turn = 0;
@@ -243,7 +246,7 @@ struct Said {
 
 std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& context, const CaseSpec& spec,
                                                         const Flows& flows, std::shared_ptr<RankAgent> agent) {
-  const bool writes = spec.mechanism.variant != "get";
+  const bool writes = kVariants.of(spec.mechanism) == Way::kPut;
   const auto shared = std::make_shared<Shared>();
   shared->context = context;
   shared->agent = std::move(agent);
@@ -288,8 +291,7 @@ std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& conte
   try {
     for (std::size_t i = 0; i < flows.size() && reason.empty(); ++i) {
       const Flow& flow = flows[i];
-      const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), writes,
-                                       reads_what_arrives(spec.traffic.pattern)};
+      const OneSidedChannel::Ends ends(context, spec, flow, writes);
       auto channel = std::make_unique<TransferChannel>(shared, flow, ends, static_cast<std::uint32_t>(i),
                                                        static_cast<std::size_t>(spec.mechanism.chunk_bytes));
       const int peer = flow.peer_of(context.rank());
@@ -323,14 +325,13 @@ namespace {
 class NixlTransport final : public Transport {
  public:
   std::string_view name() const override { return "nixl"; }
+  std::vector<std::string_view> variants() const override { return nixl::kVariants.names(); }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const Mechanism& by = spec.mechanism;
-    if (!by.variant.empty() && by.variant != "put" && by.variant != "get") {
-      return "nixl has no variant '" + by.variant + "'; its variants are put and get";
-    }
-    if (!by.algorithm.empty()) return "nixl has no algorithm '" + by.algorithm + "'; leave --algorithm out";
-    if (by.via >= 0) return "NIXL chooses its own path; leave --via out";
+    if (!nixl::kVariants.read(by.variant)) return nixl::kVariants.why_not(by.variant);
+    if (std::string reason = why_no_algorithm(name(), by); !reason.empty()) return reason;
+    if (std::string reason = why_not_via("NIXL", by); !reason.empty()) return reason;
     for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       if (kind == MemoryKind::kDevice && context.runtime->name() == "sycl") {
         return "NIXL knows no device memory of sycl devices; use pinned memory";
@@ -350,8 +351,6 @@ class NixlTransport final : public Transport {
                                                 const Flows& flows) override {
     return nixl::transfer_channels(context, spec, flows, agent(context));
   }
-
-  std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }
 
   Progress progress(const RankContext& context) override {
     return ProgressOfAnyThread{

@@ -112,10 +112,11 @@ struct Lent {
 // buffers NVSHMEM wants the same place on all PEs. One that not all ranks of the team have queued never ends.
 class Collective final : public BufferedOperation {
  public:
-  Collective(Transport& transport, const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)
+  Collective(Transport& transport, const RankContext& context, const CaseSpec& spec, const Options& options,
+             std::shared_ptr<Pe> pe)
       : BufferedOperation(transport, context, spec, rules_of(spec.traffic.pattern)),
         pe_(std::move(pe)),
-        by_kernel_(collective_variant(spec.mechanism.variant).by_kernel),
+        by_kernel_(options.by_kernels()),
         call_(call_of(spec.traffic)) {}
 
   void post() override {
@@ -260,13 +261,7 @@ class Collective final : public BufferedOperation {
 
 }  // namespace
 
-CollectiveVariant collective_variant(std::string_view word) {
-  if (word == "collective") return {true, false};
-  if (word == "device+collective") return {true, true};
-  return {};
-}
-
-std::string why_not_collective(const CaseSpec& spec, const Library& library) {
+std::string why_not_collective(const CaseSpec& spec, const Options& options, const Library& library) {
   const Traffic& traffic = spec.traffic;
   const std::string call = call_of(traffic);
   if (call.empty()) {
@@ -288,7 +283,7 @@ std::string why_not_collective(const CaseSpec& spec, const Library& library) {
   }
   const auto ranks = static_cast<int>(spec.places.rank_list.size());
   if (std::string reason = why_not_so_large(traffic, ranks); !reason.empty()) return reason;
-  if (!collective_variant(spec.mechanism.variant).by_kernel && !has(library, traffic))
+  if (!options.by_kernels() && !has(library, traffic))
     return "NVSHMEM " + library.version() + " at " + library.path() + " lacks " + call;
   return "";
 }
@@ -303,8 +298,8 @@ std::vector<std::size_t> collective_sizes(const CaseSpec& spec, int ranks, int r
 }
 
 std::unique_ptr<Operation> make_collective(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                           std::shared_ptr<Pe> pe) {
-  return std::make_unique<Collective>(transport, context, spec, std::move(pe));
+                                           const Options& options, std::shared_ptr<Pe> pe) {
+  return std::make_unique<Collective>(transport, context, spec, options, std::move(pe));
 }
 
 }  // namespace linkgauge::nvshmem

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "transport/nvshmem/pe.h"
@@ -12,18 +11,11 @@
 
 namespace linkgauge::nvshmem {
 
-struct CollectiveVariant {
-  bool known = false;
-  bool by_kernel = false;
-};
-// collective, device+collective.
-CollectiveVariant collective_variant(std::string_view word);
-
 // Why NVSHMEM has none for the case, or "".
-std::string why_not_collective(const CaseSpec& spec, const Library& library);
+std::string why_not_collective(const CaseSpec& spec, const Options& options, const Library& library);
 // What a rank lends, for Pe::meet.
 std::vector<std::size_t> collective_sizes(const CaseSpec& spec, int ranks, int rank);
 std::unique_ptr<Operation> make_collective(Transport& transport, const RankContext& context, const CaseSpec& spec,
-                                           std::shared_ptr<Pe> pe);
+                                           const Options& options, std::shared_ptr<Pe> pe);
 
 }  // namespace linkgauge::nvshmem

@@ -34,14 +34,6 @@ unsigned block_threads(std::size_t bytes) {
 
 }  // namespace
 
-DeviceVariant device_variant(std::string_view word) {
-  if (word == "device") return {true, Scope::kBlock};
-  if (word == "device+warp") return {true, Scope::kWarp};
-  if (word == "device+thread") return {true, Scope::kThread};
-  if (word == "device+p") return {true, Scope::kThread, true};
-  return {};
-}
-
 LinkedModule::LinkedModule(DeviceRuntime& runtime, int device, const Library& library, const std::string& text)
     : runtime_(&runtime), device_(device), library_(&library) {
   linked_ = runtime.link_kernels(device, {text, "", "nvshmem.h", "libnvshmem_device.a", "NVSHMEM " + library.version(),
@@ -95,8 +87,8 @@ void Kernels::put(const Put& put, std::uint64_t messages, Scope scope, int block
   runtime_->launch(put_, shape, arguments, stream);
 }
 
-void Kernels::pingpong(const Put& put, Signal* mine, const Rounds& rounds, const DeviceVariant& by,
-                       std::uint64_t* gave_up, StreamHandle stream) const {
+void Kernels::pingpong(const Put& put, Signal* mine, const Rounds& rounds, const Options& by, std::uint64_t* gave_up,
+                       StreamHandle stream) const {
   void* target = put.target;
   const void* source = put.source;
   std::uint64_t bytes = put.bytes;

@@ -5,24 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "device/linked_kernels.h"
 #include "transport/nvshmem/api.h"
+#include "transport/nvshmem/options.h"
 #include "transport/transport.h"
 
 namespace linkgauge::nvshmem {
-
-// Who puts a message, or a part of one: a block's threads together, a warp's, or one thread. Numbers are the kernels'.
-enum class Scope : std::int32_t { kBlock, kWarp, kThread };
-
-struct DeviceVariant {
-  bool known = false;
-  Scope scope = Scope::kBlock;
-  bool plain = false;  // a word alone, without a signal: of flag_pingpong
-};
-// device, device+warp, device+thread, device+p.
-DeviceVariant device_variant(std::string_view word);
 
 // Code that calls NVSHMEM, of which NVSHMEM knows, on one device.
 class LinkedModule {
@@ -59,15 +48,15 @@ class Kernels {
   static std::uint64_t parts_of(std::size_t bytes, Scope scope, int blocks);
   static LaunchShape shape_of(std::uint64_t units, std::size_t part_bytes, Scope scope, int blocks);
 
-  // Queues rounds first to first + rounds - 1 of a ping-pong: *mine is this PE's word, put.signal the other's. `plain`:
-  // of the word alone.
+  // Queues rounds first to first + rounds - 1 of a ping-pong: *mine is this PE's word, put.signal the other's.
+  // `by.plain`: of the word alone.
   struct Rounds {
     std::uint64_t first;
     std::uint64_t rounds;
     bool starts;
     std::uint64_t spin_limit;
   };
-  void pingpong(const Put& put, Signal* mine, const Rounds& rounds, const DeviceVariant& by, std::uint64_t* gave_up,
+  void pingpong(const Put& put, Signal* mine, const Rounds& rounds, const Options& by, std::uint64_t* gave_up,
                 StreamHandle stream) const;
 
  private:

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -28,7 +29,6 @@ namespace linkgauge {
 namespace nvshmem {
 namespace {
 
-constexpr const char* kSignal = "signal";
 // Of the words that tell of messages, for all flows of a rank: 16 bytes each.
 constexpr std::size_t kSignalBytes = std::size_t{64} << 10;
 
@@ -199,10 +199,10 @@ class SignalChannel : public Channel {
 // are one kernel's, so that what is timed is how fast a kernel puts, not how fast a host launches.
 class DeviceChannel final : public SignalChannel {
  public:
-  DeviceChannel(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe, std::shared_ptr<Buffer> words,
-                OneSidedChannel::Ends ends, Place own, Place other)
+  DeviceChannel(const RankContext& context, const CaseSpec& spec, const Options& options, std::shared_ptr<Pe> pe,
+                std::shared_ptr<Buffer> words, OneSidedChannel::Ends ends, Place own, Place other)
       : SignalChannel(context, std::move(pe), std::move(words), ends, own, other),
-        scope_(device_variant(spec.mechanism.variant).scope),
+        scope_(options.scope),
         blocks_(spec.mechanism.blocks),
         most_(ends.awaits_consumption ? 1 : static_cast<std::uint64_t>(spec.traffic.window)) {}
 
@@ -231,20 +231,20 @@ class DeviceChannel final : public SignalChannel {
 };
 
 // What a case's kernels are: as put by a flow's first message.
-void tell_grid(const RankContext& context, const CaseSpec& spec, std::size_t bytes) {
-  const DeviceVariant device = device_variant(spec.mechanism.variant);
-  const std::uint64_t parts = Kernels::parts_of(bytes, device.scope, spec.mechanism.blocks);
+void tell_grid(const RankContext& context, const CaseSpec& spec, Scope scope, std::size_t bytes) {
+  const std::uint64_t parts = Kernels::parts_of(bytes, scope, spec.mechanism.blocks);
   const auto messages = static_cast<std::uint64_t>(spec.traffic.window);
-  const LaunchShape shape = Kernels::shape_of(messages * parts, bytes / parts, device.scope, spec.mechanism.blocks);
+  const LaunchShape shape = Kernels::shape_of(messages * parts, bytes / parts, scope, spec.mechanism.blocks);
   context.choose("grid", shape.grid());
 }
 
 std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context, const CaseSpec& spec,
                                                       const Flows& flows, const std::shared_ptr<Pe>& pe) {
   using Key = std::tuple<int, int, int, bool>;
-  const bool puts = spec.mechanism.variant != "get";
-  const bool device = device_variant(spec.mechanism.variant).known;
-  const bool signals = spec.mechanism.variant == kSignal || device;
+  const Options options = kVariants.of(spec.mechanism);
+  const bool puts = options.way != Way::kGet;
+  const bool device = options.device();
+  const bool signals = options.signals();
   if (device) pe->load_kernels(context);
   std::shared_ptr<Buffer> words;
   std::string reason;
@@ -280,19 +280,18 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
   std::vector<std::unique_ptr<Channel>> channels;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
-    const OneSidedChannel::Ends ends{flow.source == context.rank(), flow.target == context.rank(), puts,
-                                     reads_what_arrives(spec.traffic.pattern)};
+    const OneSidedChannel::Ends ends(context, spec, flow, puts);
     const auto place_of = [&](bool at_target) {
       const FlowEnd& end = ends_of.at({flow.source, flow.target, flow.ordinal, at_target});
       return Place{pe->at(end.offset), reinterpret_cast<Signal*>(pe->at(end.signal)), static_cast<int>(end.pe)};
     };
-    const bool starts = puts ? ends.source : ends.target;
+    const bool starts = ends.starts();
     const Place own = place_of(puts != starts);
     const Place other = place_of(puts == starts);
     if (starts) {
       const bool direct = pe->calls().nvshmem_ptr(other.data, other.pe) != nullptr;
       context.choose("ways", pe->way_to(pe->offset_of(other.data), other.pe));
-      if (device) tell_grid(context, spec, flow.bytes);
+      if (device) tell_grid(context, spec, options.scope, flow.bytes);
       if (puts && !device && !direct && spec.timing.clock == ClockKind::kEvent) {
         reason =
             "a stream's event says of what NVSHMEM's remote transport puts that its source may change, not that it "
@@ -300,7 +299,7 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
       }
     }
     if (device) {
-      channels.push_back(std::make_unique<DeviceChannel>(context, spec, pe, words, ends, own, other));
+      channels.push_back(std::make_unique<DeviceChannel>(context, spec, options, pe, words, ends, own, other));
     } else if (signals) {
       channels.push_back(std::make_unique<SignalChannel>(context, pe, words, ends, own, other));
     } else {
@@ -320,36 +319,32 @@ class NvshmemTransport final : public Transport {
  public:
   std::string_view name() const override { return "nvshmem"; }
   bool one_sided() const override { return true; }
+  std::vector<std::string_view> variants() const override { return nvshmem::kVariants.names(); }
   bool begins_kernels(const Mechanism& by) const override {
-    return nvshmem::device_variant(by.variant).known || nvshmem::collective_variant(by.variant).known;
+    const nvshmem::Options options = options_of(by);
+    return options.device() || options.collective();
   }
   bool brings_own(const CaseSpec& spec) const override {
-    return spec.traffic.pattern == Pattern::kFlagPingpong && nvshmem::device_variant(spec.mechanism.variant).known;
+    return spec.traffic.pattern == Pattern::kFlagPingpong && options_of(spec.mechanism).device();
   }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const Mechanism& by = spec.mechanism;
-    const bool device = nvshmem::device_variant(by.variant).known;
-    const bool collective = nvshmem::collective_variant(by.variant).known;
-    const bool signals = by.variant == nvshmem::kSignal || device;
-    const bool waits_on_streams = signals || collective;
-    if (!by.variant.empty() && by.variant != "put" && by.variant != "get" && !waits_on_streams) {
-      return "nvshmem has no variant '" + by.variant +
-             "'; its variants are put, get, signal and collective, by the host, and device, device+warp, "
-             "device+thread, device+p and device+collective, by kernels";
-    }
-    if (by.blocks > 0 && !device) return "nvshmem's blocks are those of --variant device; leave --blocks out";
-    if (!by.algorithm.empty()) return "nvshmem has no algorithm '" + by.algorithm + "'; leave --algorithm out";
-    if (by.via >= 0) return "NVSHMEM chooses its own path; leave --via out";
+    const std::optional<nvshmem::Options> options = nvshmem::kVariants.read(by.variant);
+    if (!options) return nvshmem::kVariants.why_not(by.variant);
+    if (by.blocks > 0 && !options->device())
+      return "nvshmem's blocks are those of --variant device; leave --blocks out";
+    if (std::string reason = why_no_algorithm(name(), by); !reason.empty()) return reason;
+    if (std::string reason = why_not_via("NVSHMEM", by); !reason.empty()) return reason;
     if (std::string reason = why_no_pe(context); !reason.empty()) return reason;
     if (spec.places.source.kind != MemoryKind::kDevice || spec.places.target.kind != MemoryKind::kDevice) {
       return "NVSHMEM's memory is the devices'; leave --source-memory and --target-memory out";
     }
-    if (collective) {
+    if (options->collective()) {
       const nvshmem::Library& library = nvshmem::Library::load(context.libraries.folders);
-      if (std::string reason = nvshmem::why_not_collective(spec, library); !reason.empty()) return reason;
+      if (std::string reason = nvshmem::why_not_collective(spec, *options, library); !reason.empty()) return reason;
     }
-    if (nvshmem::device_variant(by.variant).plain && !brings_own(spec))
+    if (options->plain && !brings_own(spec))
       return "device+p puts a word alone, which is of flag_pingpong; messages are put by --variant device";
     if (brings_own(spec) && context.size() != 2) {
       return "nvshmem's flag_pingpong is between 2 ranks, the case has " + std::to_string(context.size());
@@ -364,34 +359,34 @@ class NvshmemTransport final : public Transport {
     if (collects && (by.collectives.empty() || by.collectives == name())) {
       return "nvshmem carries an application's messages; name what carries its collectives, as in --collectives ccl";
     }
-    if (context.group->node_count() > 1 && !waits_on_streams) {
+    if (context.group->node_count() > 1 && !options->waits_on_streams()) {
       return "nvshmem's put and get are signaled in a node's memory; between nodes --variant signal, device and "
              "collective are";
     }
     if (!context.lasting->contains(kKept)) return "";
     const nvshmem::Pe& pe = *pe_of(context);
-    if (!pe.why_not().empty() || !waits_on_streams) return pe.why_not();
+    if (!pe.why_not().empty() || !options->waits_on_streams()) return pe.why_not();
     if (pe.takes_turns()) {
       return "NVSHMEM lets no rank wait on a stream where ranks share a GPU without MPS; leave --variant " +
              by.variant + " out, or start MPS";
     }
-    if (collective && pe.team_of(nvshmem::range_of(spec.places.rank_list)) == nvshmem::kNoTeam)
+    if (options->collective() && pe.team_of(nvshmem::range_of(spec.places.rank_list)) == nvshmem::kNoTeam)
       return "NVSHMEM made no team of the case's PEs";
     return "";
   }
 
   void meet(const RankContext& launch, const CaseSpec& spec, int rank) override {
     if (!(*launch.lasting)[kKept]) (*launch.lasting)[kKept] = std::make_shared<nvshmem::Pe>();
-    const std::string& variant = spec.mechanism.variant;
+    const nvshmem::Options options = options_of(spec.mechanism);
     const int ranks = static_cast<int>(spec.places.rank_list.size());
     std::vector<std::size_t> sizes;
     nvshmem::PeRange team;
-    if (rank >= 0 && nvshmem::collective_variant(variant).known) {
+    if (rank >= 0 && options.collective()) {
       sizes = nvshmem::collective_sizes(spec, ranks, rank);
       team = nvshmem::range_of(spec.places.rank_list);
     } else if (rank >= 0) {
       sizes = brings_own(spec) ? nvshmem::pingpong_sizes() : lent_sizes(spec, ranks, rank);
-      if (variant == nvshmem::kSignal || nvshmem::device_variant(variant).known) sizes.push_back(nvshmem::kSignalBytes);
+      if (options.signals()) sizes.push_back(nvshmem::kSignalBytes);
     }
     pe_of(launch)->meet(launch, sizes, team, why_no_pe(launch));
   }
@@ -407,15 +402,18 @@ class NvshmemTransport final : public Transport {
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
-    if (nvshmem::collective_variant(spec.mechanism.variant).known)
-      return nvshmem::make_collective(*this, context, spec, pe_of(context));
-    return brings_own(spec) ? nvshmem::make_pingpong(context, spec, pe_of(context)) : nullptr;
+    const nvshmem::Options options = options_of(spec.mechanism);
+    if (options.collective()) return nvshmem::make_collective(*this, context, spec, options, pe_of(context));
+    return brings_own(spec) ? nvshmem::make_pingpong(context, spec, options, pe_of(context)) : nullptr;
   }
-  Progress progress(const RankContext&) override { return {}; }
 
  private:
   static constexpr const char* kKept = "nvshmem";
 
+  // Of a variant that supports() refuses: the default's.
+  static nvshmem::Options options_of(const Mechanism& by) {
+    return nvshmem::kVariants.read(by.variant).value_or(nvshmem::Options{});
+  }
   static std::shared_ptr<nvshmem::Pe> pe_of(const RankContext& context) {
     return std::static_pointer_cast<nvshmem::Pe>(context.lasting->at(kKept));
   }

@@ -29,8 +29,8 @@ struct Told {
 // grow, as those of flag_pingpong.
 class Pingpong final : public DevicePattern {
  public:
-  Pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe)
-      : DevicePattern(context, spec), pe_(std::move(pe)), by_(device_variant(spec.mechanism.variant)) {}
+  Pingpong(const RankContext& context, const CaseSpec& spec, const Options& options, std::shared_ptr<Pe> pe)
+      : DevicePattern(context, spec), pe_(std::move(pe)), by_(options) {}
 
   void fill(std::uint64_t seed) override {
     data().fill(send_, piece_of(rank()), false, seed);
@@ -95,7 +95,7 @@ class Pingpong final : public DevicePattern {
   }
 
   std::shared_ptr<Pe> pe_;
-  DeviceVariant by_;
+  Options by_;
   Buffer send_;
   Buffer receive_;
   Buffer word_;
@@ -108,8 +108,9 @@ class Pingpong final : public DevicePattern {
 
 std::vector<std::size_t> pingpong_sizes() { return {kMessageBytes, kMessageBytes, kWordBytes}; }
 
-std::unique_ptr<Operation> make_pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe) {
-  return std::make_unique<Pingpong>(context, spec, std::move(pe));
+std::unique_ptr<Operation> make_pingpong(const RankContext& context, const CaseSpec& spec, const Options& options,
+                                         std::shared_ptr<Pe> pe) {
+  return std::make_unique<Pingpong>(context, spec, options, std::move(pe));
 }
 
 }  // namespace linkgauge::nvshmem

@@ -10,6 +10,7 @@ namespace linkgauge::nvshmem {
 
 // What it lends, for Pe::meet.
 std::vector<std::size_t> pingpong_sizes();
-std::unique_ptr<Operation> make_pingpong(const RankContext& context, const CaseSpec& spec, std::shared_ptr<Pe> pe);
+std::unique_ptr<Operation> make_pingpong(const RankContext& context, const CaseSpec& spec, const Options& options,
+                                         std::shared_ptr<Pe> pe);
 
 }  // namespace linkgauge::nvshmem

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
+#include "transport/options.h"
 #include "transport/peer_memory.h"
 #include "transport/registry.h"
 #include "transport/staging/channel.h"
@@ -26,12 +28,26 @@ constexpr std::uint64_t kPipelineSlots = 4;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 
-bool uses_mpi(const RankContext& context, const Mechanism& by) {
-  return by.host_leg.empty() ? context.mpi != nullptr : by.host_leg == "mpi";
+enum class StagingVariant : std::uint8_t { kStoreAndForward, kPipelined, kPageable, kComposed };
+constexpr VariantWord<StagingVariant> kStagingWords[] = {
+    {"store_and_forward", StagingVariant::kStoreAndForward},
+    {"pipelined", StagingVariant::kPipelined},
+    {"pageable", StagingVariant::kPageable},
+    {"composed", StagingVariant::kComposed},
+};
+constexpr Variants<StagingVariant> kStagingVariants{"staging", kStagingWords};
+
+MemoryKind staging_kind(StagingVariant variant) {
+  return variant == StagingVariant::kPageable ? MemoryKind::kPageable : MemoryKind::kPinned;
 }
 
-MemoryKind staging_kind(const Mechanism& by) {
-  return by.variant == "pageable" ? MemoryKind::kPageable : MemoryKind::kPinned;
+enum class HostLegBy : std::uint8_t { kMpi, kMemcpy };
+// Nothing where the case names none that there is.
+std::optional<HostLegBy> host_leg_of(const RankContext& context, const Mechanism& by) {
+  if (by.host_leg.empty()) return context.mpi != nullptr ? HostLegBy::kMpi : HostLegBy::kMemcpy;
+  if (by.host_leg == "mpi") return HostLegBy::kMpi;
+  if (by.host_leg == "memcpy") return HostLegBy::kMemcpy;
+  return {};
 }
 
 // Of a flow's slots: no two flows write to one cache line, nor large ones to one page.
@@ -64,9 +80,10 @@ std::vector<Piece> joined(const std::vector<Piece>& pieces) {
 
 class StagedCollective final : public BufferedOperation {
  public:
-  StagedCollective(Transport& transport, const RankContext& context, const CaseSpec& spec)
-      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec.traffic, true)),
-        call_(*context.mpi, context.communicator, spec, context.size(), context.rank(), true),
+  StagedCollective(Transport& transport, const RankContext& context, const CaseSpec& spec, MemoryKind kind)
+      : BufferedOperation(transport, context, spec, mpi_layout_rules(spec.traffic)),
+        kind_(kind),
+        call_(*context.mpi, context.communicator, spec.traffic, context.size(), context.rank()),
         sent_(joined(layout().sent)),
         received_(joined(layout().received)) {}
 
@@ -89,11 +106,10 @@ class StagedCollective final : public BufferedOperation {
  private:
   void connect() override {
     const int device = context().device();
-    const MemoryKind kind = staging_kind(mechanism());
     agreeing(group(), progress(), [&] {
-      if (layout().target_bytes > 0) host_target_ = Buffer(runtime(), device, kind, layout().target_bytes);
+      if (layout().target_bytes > 0) host_target_ = Buffer(runtime(), device, kind_, layout().target_bytes);
       if (layout().source_bytes > 0 && !layout().one_buffer) {
-        host_source_ = Buffer(runtime(), device, kind, layout().source_bytes);
+        host_source_ = Buffer(runtime(), device, kind_, layout().source_bytes);
       }
       stream_ = Stream(runtime(), device);
     });
@@ -110,6 +126,7 @@ class StagedCollective final : public BufferedOperation {
     return layout().one_buffer ? &host_target_ : &host_source_;
   }
 
+  MemoryKind kind_;
   MpiCollectiveCall call_;
   std::vector<Piece> sent_;
   std::vector<Piece> received_;
@@ -121,42 +138,41 @@ class StagedCollective final : public BufferedOperation {
 class StagingTransport final : public Transport {
  public:
   std::string_view name() const override { return "staging"; }
+  std::vector<std::string_view> variants() const override { return kStagingVariants.names(); }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const Mechanism& by = spec.mechanism;
-    if (!by.variant.empty() && by.variant != "store_and_forward" && by.variant != "pipelined" &&
-        by.variant != "pageable" && by.variant != "composed") {
-      return "staging has no variant '" + by.variant +
-             "'; its variants are store_and_forward, pipelined, pageable and composed";
-    }
-    if (by.variant == "composed" && !traits_of(spec.traffic.pattern).mpi_call) {
+    const std::optional<StagingVariant> variant = kStagingVariants.read(by.variant);
+    if (!variant) return kStagingVariants.why_not(by.variant);
+    if (variant == StagingVariant::kComposed && !traits_of(spec.traffic.pattern).mpi_call) {
       return "composed is a variant of collectives; leave --variant out";
     }
-    if (!by.algorithm.empty()) return "staging has no algorithm '" + by.algorithm + "'; leave --algorithm out";
+    if (std::string reason = why_no_algorithm(name(), by); !reason.empty()) return reason;
     if (by.via >= 0) return "staging goes through host memory, not through a device; leave --via out";
-    if (!by.host_leg.empty() && by.host_leg != "mpi" && by.host_leg != "memcpy") {
-      return "staging has no host leg '" + by.host_leg + "'; it is mpi or memcpy";
-    }
+    const std::optional<HostLegBy> host_leg = host_leg_of(context, by);
+    if (!host_leg) return "staging has no host leg '" + by.host_leg + "'; it is mpi or memcpy";
     for (const MemoryKind kind : {spec.places.source.kind, spec.places.target.kind}) {
       if (kind == MemoryKind::kPinned || kind == MemoryKind::kPageable) {
         return "staging takes device memory through the host; for " + std::string(to_string(kind)) +
                " memory use transport mpi";
       }
     }
-    if (!uses_mpi(context, by)) {
+    if (host_leg == HostLegBy::kMemcpy) {
       if (context.group->node_count() > 1) return "the host leg memcpy stays on one node; use --host-leg mpi";
-      return why_not_shareable(context, staging_kind(by));
+      return why_not_shareable(context, staging_kind(*variant));
     }
     if (context.mpi == nullptr) {
       return "the host leg mpi needs ranks that an MPI launcher started; use --host-leg memcpy";
     }
-    if (has_own_collective(context, spec)) return why_not_mpi_collective(*context.mpi, spec.traffic, context.size());
-    return by.variant == "pipelined" ? "" : context.mpi->why_not_size(block_bytes(spec.traffic, context.size()));
+    if (has_own_collective(context, spec, *variant))
+      return why_not_mpi_collective(*context.mpi, spec.traffic, context.size());
+    return variant == StagingVariant::kPipelined ? ""
+                                                 : context.mpi->why_not_size(block_bytes(spec.traffic, context.size()));
   }
 
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
                                                 const Flows& flows) override {
-    const MemoryKind kind = staging_kind(spec.mechanism);
+    const MemoryKind kind = staging_kind(kStagingVariants.of(spec.mechanism));
     const auto engine = std::make_shared<StagingEngine>();
     const SourceSlots leaving = source_slots(context, spec, flows);
     std::vector<std::size_t> arriving(flows.size());
@@ -185,7 +201,7 @@ class StagingTransport final : public Transport {
         channels[i] = std::make_unique<StagingChannel>(context, flows[i], shape_of(spec, flows[i]), slots, engine);
       }
     });
-    if (uses_mpi(context, spec.mechanism)) {
+    if (host_leg_of(context, spec.mechanism) == HostLegBy::kMpi) {
       connect_mpi(context, flows, fresh_tags(context, progress(context)), channels);
     } else {
       connect_memcpy(context, spec, flows, *engine, channels);
@@ -197,8 +213,9 @@ class StagingTransport final : public Transport {
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
-    if (!has_own_collective(context, spec)) return nullptr;
-    return std::make_unique<StagedCollective>(*this, context, spec);
+    const StagingVariant variant = kStagingVariants.of(spec.mechanism);
+    if (!has_own_collective(context, spec, variant)) return nullptr;
+    return std::make_unique<StagedCollective>(*this, context, spec, staging_kind(variant));
   }
 
   Progress progress(const RankContext& context) override {
@@ -207,11 +224,11 @@ class StagingTransport final : public Transport {
   }
 
  private:
-  static bool has_own_collective(const RankContext& context, const CaseSpec& spec) {
-    const Mechanism& by = spec.mechanism;
+  static bool has_own_collective(const RankContext& context, const CaseSpec& spec, StagingVariant variant) {
     // MPI's barrier moves nothing, through the host or not.
-    return uses_mpi(context, by) && traits_of(spec.traffic.pattern).mpi_call &&
-           spec.traffic.pattern != Pattern::kBarrier && by.variant != "composed" && by.variant != "pipelined";
+    return host_leg_of(context, spec.mechanism) == HostLegBy::kMpi && traits_of(spec.traffic.pattern).mpi_call &&
+           spec.traffic.pattern != Pattern::kBarrier && variant != StagingVariant::kComposed &&
+           variant != StagingVariant::kPipelined;
   }
 
   static StagingShape shape_of(const CaseSpec& spec, const Flow& flow) {
@@ -219,7 +236,7 @@ class StagingTransport final : public Transport {
     const Mechanism& by = spec.mechanism;
     StagingShape shape;
     shape.chunk_bytes = flow.bytes;
-    if (by.variant == "pipelined") {
+    if (kStagingVariants.of(by) == StagingVariant::kPipelined) {
       const std::size_t chunk = by.chunk_bytes > 0 ? static_cast<std::size_t>(by.chunk_bytes) : kPipelineChunkBytes;
       shape.chunk_bytes = std::min(shape.chunk_bytes, chunk);
       shape.slots = kPipelineSlots;

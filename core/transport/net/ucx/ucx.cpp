@@ -31,7 +31,7 @@ class UcxTransport final : public nic::NicTransport {
   std::string why_not(const RankContext& context, const CaseSpec& spec) const override {
     const ucx::Library& library = ucx::Library::load(context.libraries.folders);
     if (!context.settings.empty()) (void)worker(context);  // which throws where UCX does not take one
-    if (spec.mechanism.buffer != "registered" || library.at_least(ucx::kFirstMinorWithMemory)) return "";
+    if (!registers_ahead(spec) || library.at_least(ucx::kFirstMinorWithMemory)) return "";
     return "UCX " + library.version() + " takes no registered buffer with a message; 1.13 and newer do";
   }
 };

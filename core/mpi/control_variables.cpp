@@ -1,7 +1,5 @@
 #include "mpi/control_variables.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -24,17 +22,11 @@ static_assert(std::endian::native == std::endian::little);  // a narrow number i
 
 std::string ControlVariables::begin() {
   if (begun_) return "";
-  const auto find = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library_, name));
-    return function != nullptr;
-  };
-  if (!find("MPI_T_init_thread", init_thread_) || !find("MPI_T_cvar_get_index", get_index_) ||
-      !find("MPI_T_cvar_handle_alloc", handle_alloc_) || !find("MPI_T_cvar_read", read_) ||
-      !find("MPI_T_cvar_write", write_)) {
+  if (!bind_symbols(library_, calls_.entries()).empty()) {
     return "the MPI library has no MPI_T, by which its settings could be changed in a launch";
   }
   int level = 0;
-  if (init_thread_(0, &level) != 0) return "MPI_T cannot be begun";
+  if (calls_.MPI_T_init_thread(0, &level) != 0) return "MPI_T cannot be begun";
   begun_ = true;
   return "";
 }
@@ -47,8 +39,8 @@ std::string ControlVariables::open(const std::string& name, Variable& found) {
   }
   const std::string own = name.starts_with(kMca) ? name.substr(kMca.size()) : name;
   int index = 0;
-  if (get_index_(own.c_str(), &index) != 0) return "the MPI library has no control variable " + own;
-  if (handle_alloc_(index, nullptr, &found.handle, &found.count) != 0 || found.count < 1 ||
+  if (calls_.MPI_T_cvar_get_index(own.c_str(), &index) != 0) return "the MPI library has no control variable " + own;
+  if (calls_.MPI_T_cvar_handle_alloc(index, nullptr, &found.handle, &found.count) != 0 || found.count < 1 ||
       static_cast<std::size_t>(found.count) > kLongest) {
     return "the MPI library's control variable " + own + " cannot be opened";
   }
@@ -59,7 +51,7 @@ std::string ControlVariables::open(const std::string& name, Variable& found) {
 // As many bytes as the library may write: its type is not asked for.
 int ControlVariables::read(const Variable& variable, Content& content) const {
   content.assign(kNumberBytes * static_cast<std::size_t>(variable.count), std::byte{0});
-  return read_(variable.handle, content.data());
+  return calls_.MPI_T_cvar_read(variable.handle, content.data());
 }
 
 std::string ControlVariables::write(const std::string& name, const std::string& value) {
@@ -79,7 +71,7 @@ std::string ControlVariables::write(const std::string& name, const std::string& 
     }
     std::memcpy(wanted.data(), &number, sizeof number);
   }
-  if (const int code = write_(variable.handle, wanted.data()); code != 0) {
+  if (const int code = calls_.MPI_T_cvar_write(variable.handle, wanted.data()); code != 0) {
     return "the MPI library lets no one change " + name + " while it runs (MPI_T says " + std::to_string(code) + ")";
   }
   changed_.emplace_back(variable, std::move(before));
@@ -93,7 +85,7 @@ std::string ControlVariables::write(const std::string& name, const std::string& 
 
 std::string ControlVariables::settle(const std::string& settings) {
   for (; !changed_.empty(); changed_.pop_back()) {
-    (void)write_(changed_.back().first.handle, changed_.back().second.data());
+    (void)calls_.MPI_T_cvar_write(changed_.back().first.handle, changed_.back().second.data());
   }
   if (settings.empty()) return "";
   std::string reason = begin();

@@ -1,7 +1,5 @@
 #include "mpi/library.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -16,9 +14,9 @@ namespace {
 template <typename Handle>
 class Library final : public MpiLibrary {
  public:
-  Library(void* library, std::string path, MpiAbi abi, std::map<std::string, std::uint64_t> handles)
-      : path_(std::move(path)), abi_(abi), handles_(std::move(handles)), variables_(library) {
-    calls_.mpi = MpiSymbols<Handle>::load(library, path_);
+  Library(const SharedLibrary& library, MpiAbi abi, std::map<std::string, std::uint64_t> handles)
+      : path_(library.path()), abi_(abi), handles_(std::move(handles)), variables_(library) {
+    calls_.mpi = MpiSymbols<Handle>::load(library);
     calls_.constants = mpi_constants(abi);
     calls_.byte = named("byte");
     world_ = bits_of(named("comm_world"));
@@ -328,14 +326,13 @@ std::unique_ptr<MpiLibrary> open_mpi_library(const std::string& path, MpiAbi abi
     if (!handles.contains(name)) throw CallerError("the MPI handle '" + std::string(name) + "' is missing");
   }
   // mpi4py opens its library for itself alone, so the global scope does not show it.
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) {
+  const SharedLibrary library = SharedLibrary::already_open(path);
+  if (!library) {
     throw CallerError("the MPI library " + path +
                       " is not loaded in this process, expected the one that mpi4py opened");
   }
-  if (mpi_constants(abi).handle_bytes == sizeof(int))
-    return std::make_unique<Library<int>>(library, path, abi, handles);
-  return std::make_unique<Library<void*>>(library, path, abi, handles);
+  if (mpi_constants(abi).handle_bytes == sizeof(int)) return std::make_unique<Library<int>>(library, abi, handles);
+  return std::make_unique<Library<void*>>(library, abi, handles);
 }
 
 }  // namespace linkgauge

@@ -1,12 +1,11 @@
 // MPI's functions by name and signature, for either kind of handle (int or pointer). Plain C types cross this line.
 #pragma once
 
-#include <dlfcn.h>
-
-#include <cctype>
 #include <cstdint>
-#include <string>
+#include <type_traits>
+#include <vector>
 
+#include "base/symbols.h"
 #include "errors.h"
 
 namespace linkgauge {
@@ -14,131 +13,95 @@ namespace linkgauge {
 // A collective in its three forms: it blocks, it gives a request, it gives one that is started again and again.
 template <typename Handle, typename... Arguments>
 struct MpiCollectiveSymbols {
-  int (*blocking)(Arguments...);
-  int (*nonblocking)(Arguments..., Handle*);         // nullptr: the library has none
-  int (*persistent)(Arguments..., Handle, Handle*);  // MPI 4; nullptr likewise
+  int (*blocking)(Arguments...) = nullptr;
+  int (*nonblocking)(Arguments..., Handle*) = nullptr;         // nullptr: the library has none
+  int (*persistent)(Arguments..., Handle, Handle*) = nullptr;  // MPI 4; nullptr likewise
   int operator()(Arguments... arguments) const { return blocking(arguments...); }
 };
+
+// REQUIRED and OPTIONAL(member, function, signature); FORMS(member, name without MPI_, arguments): a collective. H: a
+// handle.
+#define LINKGAUGE_MPI_API(REQUIRED, OPTIONAL, FORMS)                                                                   \
+  REQUIRED(comm_rank, MPI_Comm_rank, int(H, int*))                                                                     \
+  REQUIRED(comm_size, MPI_Comm_size, int(H, int*))                                                                     \
+  REQUIRED(comm_split, MPI_Comm_split, int(H, int, int, H*))                                                           \
+  REQUIRED(comm_free, MPI_Comm_free, int(H*))                                                                          \
+  REQUIRED(comm_set_errhandler, MPI_Comm_set_errhandler, int(H, H))                                                    \
+  REQUIRED(error_string, MPI_Error_string, int(int, char*, int*))                                                      \
+  REQUIRED(get_library_version, MPI_Get_library_version, int(char*, int*))                                             \
+  REQUIRED(type_contiguous, MPI_Type_contiguous, int(int, H, H*))                                                      \
+  REQUIRED(type_create_hvector, MPI_Type_create_hvector, int(int, int, Aint, H, H*))                                   \
+  REQUIRED(type_commit, MPI_Type_commit, int(H*))                                                                      \
+  REQUIRED(type_free, MPI_Type_free, int(H*))                                                                          \
+  REQUIRED(send, MPI_Send, int(const void*, int, H, int, int, H))                                                      \
+  REQUIRED(recv, MPI_Recv, int(void*, int, H, int, int, H, void*))                                                     \
+  REQUIRED(isend, MPI_Isend, int(const void*, int, H, int, int, H, H*))                                                \
+  REQUIRED(irecv, MPI_Irecv, int(void*, int, H, int, int, H, H*))                                                      \
+  REQUIRED(waitall, MPI_Waitall, int(int, H*, void*))                                                                  \
+  REQUIRED(testall, MPI_Testall, int(int, H*, int*, void*))                                                            \
+  REQUIRED(cancel, MPI_Cancel, int(H*))                                                                                \
+  REQUIRED(iprobe, MPI_Iprobe, int(int, int, H, int*, void*))                                                          \
+  FORMS(barrier, Barrier, H)                                                                                           \
+  FORMS(bcast, Bcast, void*, int, H, int, H)                                                                           \
+  FORMS(reduce, Reduce, const void*, void*, int, H, H, int, H)                                                         \
+  FORMS(allreduce, Allreduce, const void*, void*, int, H, H, H)                                                        \
+  FORMS(reduce_scatter_block, Reduce_scatter_block, const void*, void*, int, H, H, H)                                  \
+  FORMS(allgather, Allgather, const void*, int, H, void*, int, H, H)                                                   \
+  REQUIRED(allgatherv, MPI_Allgatherv, int(const void*, int, H, void*, const int*, const int*, H, H))                  \
+  FORMS(gather, Gather, const void*, int, H, void*, int, H, int, H)                                                    \
+  FORMS(scatter, Scatter, const void*, int, H, void*, int, H, int, H)                                                  \
+  FORMS(alltoall, Alltoall, const void*, int, H, void*, int, H, H)                                                     \
+  FORMS(alltoallv, Alltoallv, const void*, const int*, const int*, H, void*, const int*, const int*, H, H)             \
+  REQUIRED(win_create, MPI_Win_create, int(void*, Aint, int, H, H, H*))                                                \
+  REQUIRED(win_free, MPI_Win_free, int(H*))                                                                            \
+  REQUIRED(win_set_errhandler, MPI_Win_set_errhandler, int(H, H))                                                      \
+  REQUIRED(win_lock_all, MPI_Win_lock_all, int(int, H))                                                                \
+  REQUIRED(win_unlock_all, MPI_Win_unlock_all, int(H))                                                                 \
+  REQUIRED(win_flush, MPI_Win_flush, int(int, H))                                                                      \
+  REQUIRED(win_sync, MPI_Win_sync, int(H))                                                                             \
+  REQUIRED(put, MPI_Put, int(const void*, int, H, int, Aint, int, H, H))                                               \
+  REQUIRED(get, MPI_Get, int(void*, int, H, int, Aint, int, H, H))                                                     \
+  REQUIRED(dist_graph_create_adjacent, MPI_Dist_graph_create_adjacent,                                                 \
+           int(H, int, const int*, const int*, int, const int*, const int*, H, int, H*))                               \
+  FORMS(neighbor_alltoallv, Neighbor_alltoallv, const void*, const int*, const int*, H, void*, const int*, const int*, \
+        H, H)                                                                                                          \
+  REQUIRED(startall, MPI_Startall, int(int, H*))                                                                       \
+  REQUIRED(request_free, MPI_Request_free, int(H*))                                                                    \
+  OPTIONAL(query_cuda_support, MPIX_Query_cuda_support, int())                                                         \
+  OPTIONAL(query_rocm_support, MPIX_Query_rocm_support, int())                                                         \
+  OPTIONAL(query_hip_support, MPIX_Query_hip_support, int())
 
 template <typename Handle>
 struct MpiSymbols {
   using H = Handle;
   using Aint = std::intptr_t;
-  template <typename... Arguments>
-  using Collective = MpiCollectiveSymbols<H, Arguments...>;
 
-  int (*comm_rank)(H, int*);
-  int (*comm_size)(H, int*);
-  int (*comm_split)(H, int, int, H*);
-  int (*comm_free)(H*);
-  int (*comm_set_errhandler)(H, H);
-  int (*error_string)(int, char*, int*);
-  int (*get_library_version)(char*, int*);
-  int (*type_contiguous)(int, H, H*);
-  int (*type_create_hvector)(int, int, Aint, H, H*);
-  int (*type_commit)(H*);
-  int (*type_free)(H*);
-  int (*send)(const void*, int, H, int, int, H);
-  int (*recv)(void*, int, H, int, int, H, void*);
-  int (*isend)(const void*, int, H, int, int, H, H*);
-  int (*irecv)(void*, int, H, int, int, H, H*);
-  int (*waitall)(int, H*, void*);
-  int (*testall)(int, H*, int*, void*);
-  int (*cancel)(H*);
-  int (*iprobe)(int, int, H, int*, void*);
-  Collective<H> barrier;
-  Collective<void*, int, H, int, H> bcast;
-  Collective<const void*, void*, int, H, H, int, H> reduce;
-  Collective<const void*, void*, int, H, H, H> allreduce;
-  Collective<const void*, void*, int, H, H, H> reduce_scatter_block;
-  Collective<const void*, int, H, void*, int, H, H> allgather;
-  int (*allgatherv)(const void*, int, H, void*, const int*, const int*, H, H);
-  Collective<const void*, int, H, void*, int, H, int, H> gather;
-  Collective<const void*, int, H, void*, int, H, int, H> scatter;
-  Collective<const void*, int, H, void*, int, H, H> alltoall;
-  Collective<const void*, const int*, const int*, H, void*, const int*, const int*, H, H> alltoallv;
-  int (*win_create)(void*, Aint, int, H, H, H*);
-  int (*win_free)(H*);
-  int (*win_set_errhandler)(H, H);
-  int (*win_lock_all)(int, H);
-  int (*win_unlock_all)(H);
-  int (*win_flush)(int, H);
-  int (*win_sync)(H);
-  int (*put)(const void*, int, H, int, Aint, int, H, H);
-  int (*get)(void*, int, H, int, Aint, int, H, H);
-  // Optional, of some libraries.
-  int (*dist_graph_create_adjacent)(H, int, const int*, const int*, int, const int*, const int*, H, int, H*);
-  Collective<const void*, const int*, const int*, H, void*, const int*, const int*, H, H> neighbor_alltoallv;
-  int (*startall)(int, H*);
-  int (*request_free)(H*);
-  int (*query_cuda_support)();
-  int (*query_rocm_support)();
-  int (*query_hip_support)();
+#define LINKGAUGE_MPI_MEMBER(member, name, ...) std::add_pointer_t<__VA_ARGS__> member = nullptr;
+#define LINKGAUGE_MPI_COLLECTIVE(member, name, ...) MpiCollectiveSymbols<H, __VA_ARGS__> member;
+  LINKGAUGE_MPI_API(LINKGAUGE_MPI_MEMBER, LINKGAUGE_MPI_MEMBER, LINKGAUGE_MPI_COLLECTIVE)
+#undef LINKGAUGE_MPI_MEMBER
+#undef LINKGAUGE_MPI_COLLECTIVE
 
-  // Throws Unsupported naming the first function that the library lacks.
-  static MpiSymbols load(void* library, const std::string& path) {
-    MpiSymbols s{};
-    const auto find = [&](const char* name, auto& function, bool required) {
-      void* address = dlsym(library, name);
-      if (address == nullptr && required) throw Unsupported("the MPI library " + path + " has no function " + name);
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
-    };
-    const auto find_forms = [&](const std::string& name, auto& forms) {
-      std::string begun = name;
-      begun[0] = static_cast<char>(std::tolower(begun[0]));
-      find(("MPI_" + name).c_str(), forms.blocking, true);
-      find(("MPI_I" + begun).c_str(), forms.nonblocking, false);
-      find(("MPI_" + name + "_init").c_str(), forms.persistent, false);
-      // Open MPI 4 has it as an extension.
-      if (forms.persistent == nullptr) find(("MPIX_" + name + "_init").c_str(), forms.persistent, false);
-    };
-    find("MPI_Comm_rank", s.comm_rank, true);
-    find("MPI_Comm_size", s.comm_size, true);
-    find("MPI_Comm_split", s.comm_split, true);
-    find("MPI_Comm_free", s.comm_free, true);
-    find("MPI_Comm_set_errhandler", s.comm_set_errhandler, true);
-    find("MPI_Error_string", s.error_string, true);
-    find("MPI_Get_library_version", s.get_library_version, true);
-    find("MPI_Type_contiguous", s.type_contiguous, true);
-    find("MPI_Type_create_hvector", s.type_create_hvector, true);
-    find("MPI_Type_commit", s.type_commit, true);
-    find("MPI_Type_free", s.type_free, true);
-    find("MPI_Send", s.send, true);
-    find("MPI_Recv", s.recv, true);
-    find("MPI_Isend", s.isend, true);
-    find("MPI_Irecv", s.irecv, true);
-    find("MPI_Waitall", s.waitall, true);
-    find("MPI_Testall", s.testall, true);
-    find("MPI_Cancel", s.cancel, true);
-    find("MPI_Iprobe", s.iprobe, true);
-    find_forms("Barrier", s.barrier);
-    find_forms("Bcast", s.bcast);
-    find_forms("Reduce", s.reduce);
-    find_forms("Allreduce", s.allreduce);
-    find_forms("Reduce_scatter_block", s.reduce_scatter_block);
-    find_forms("Allgather", s.allgather);
-    find("MPI_Allgatherv", s.allgatherv, true);
-    find_forms("Gather", s.gather);
-    find_forms("Scatter", s.scatter);
-    find_forms("Alltoall", s.alltoall);
-    find_forms("Alltoallv", s.alltoallv);
-    find("MPI_Win_create", s.win_create, true);
-    find("MPI_Win_free", s.win_free, true);
-    find("MPI_Win_set_errhandler", s.win_set_errhandler, true);
-    find("MPI_Win_lock_all", s.win_lock_all, true);
-    find("MPI_Win_unlock_all", s.win_unlock_all, true);
-    find("MPI_Win_flush", s.win_flush, true);
-    find("MPI_Win_sync", s.win_sync, true);
-    find("MPI_Put", s.put, true);
-    find("MPI_Get", s.get, true);
-    find("MPI_Dist_graph_create_adjacent", s.dist_graph_create_adjacent, true);
-    find_forms("Neighbor_alltoallv", s.neighbor_alltoallv);
-    find("MPI_Startall", s.startall, true);
-    find("MPI_Request_free", s.request_free, true);
-    find("MPIX_Query_cuda_support", s.query_cuda_support, false);
-    find("MPIX_Query_rocm_support", s.query_rocm_support, false);
-    find("MPIX_Query_hip_support", s.query_hip_support, false);
-    return s;
+  std::vector<SymbolEntry> entries() {
+    const auto slot = [](auto& function) { return reinterpret_cast<void**>(&function); };
+#define LINKGAUGE_MPI_REQUIRED(member, name, ...) {#name, slot(member), true},
+#define LINKGAUGE_MPI_OPTIONAL(member, name, ...) {#name, slot(member), false},
+// Open MPI 4 has persistent forms as an extension.
+#define LINKGAUGE_MPI_FORMS(member, name, ...)                                                     \
+  {"MPI_" #name, slot(member.blocking), true}, {"MPI_I" #member, slot(member.nonblocking), false}, \
+      {"MPI_" #name "_init", slot(member.persistent), false}, {"MPIX_" #name "_init", slot(member.persistent), false},
+    return {LINKGAUGE_MPI_API(LINKGAUGE_MPI_REQUIRED, LINKGAUGE_MPI_OPTIONAL, LINKGAUGE_MPI_FORMS)};
+#undef LINKGAUGE_MPI_REQUIRED
+#undef LINKGAUGE_MPI_OPTIONAL
+#undef LINKGAUGE_MPI_FORMS
+  }
+
+  // Throws Unsupported naming what the library lacks.
+  static MpiSymbols load(const SharedLibrary& library) {
+    MpiSymbols symbols;
+    if (const std::string missing = bind_symbols(library, symbols.entries()); !missing.empty())
+      throw Unsupported("the MPI library " + library.path() + " has no function " + missing);
+    return symbols;
   }
 };
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/rtc_api.h"
-#include "device/shared_library.h"
+#include "base/symbols.h"
 #include "errors.h"
 
 int main(int count, char** words) {

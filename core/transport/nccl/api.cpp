@@ -1,6 +1,7 @@
 #include "transport/nccl/api.h"
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,15 +50,11 @@ std::vector<std::string> names_to_try(Product product, const std::string& path,
   const std::string soname = product == Product::kRccl     ? "librccl.so.1"
                              : product == Product::kOneccl ? "libccl.so.2"
                                                            : "libnccl.so.2";
-  std::vector<std::string> names;
-  for (const std::string& folder : folders) names.push_back(folder + "/" + soname);
-  names.push_back(soname);
-  return names;
+  return names_in(folders, soname);
 }
 
-// What the product calls a function of the table; "": it has none, or of another signature.
-std::string own_name(Product product, const std::string& name) {
-  if (product != Product::kOneccl) return name;
+// What oneCCL calls a function of the table; "": it has none, or of another signature.
+std::string own_name(const std::string& name) {
   for (const char* other : {"ncclGetUniqueId", "ncclCommInitRank", "ncclCommInitRankConfig", "ncclCommAbort",
                             "ncclCommGetAsyncError", "ncclCommRegister", "ncclCommDeregister", "ncclCommWindowRegister",
                             "ncclCommWindowDeregister", "ncclGetPeerDevicePointer", "ncclMemAlloc", "ncclMemFree",
@@ -74,34 +71,19 @@ Product product_of(std::string_view runtime) {
   return runtime == "hip" ? Product::kRccl : runtime == "cuda" ? Product::kNccl : Product::kOneccl;
 }
 
-Library::Library(Product product, const std::vector<std::string>& names) : library_(names), product_(product) {
-  if (!library_) throw Unsupported(std::string(name()) + " was not found: " + library_.why());
-  struct Wanted {
-    std::string name;
-    void** slot;
-    bool required;
-  };
-  std::vector<Wanted> wanted = {
-#define LINKGAUGE_CCL_REQUIRED(name, ...) {own_name(product, #name), reinterpret_cast<void**>(&table_.name), true},
-#define LINKGAUGE_CCL_OPTIONAL(name, ...) {own_name(product, #name), reinterpret_cast<void**>(&table_.name), false},
-      LINKGAUGE_CCL_API(LINKGAUGE_CCL_REQUIRED, LINKGAUGE_CCL_OPTIONAL)
-#undef LINKGAUGE_CCL_REQUIRED
-#undef LINKGAUGE_CCL_OPTIONAL
-  };
+Library::Library(Product product, const std::vector<std::string>& names) : product_(product) {
+  std::vector<SymbolEntry> entries = table_.entries();
+  std::deque<std::string> own_names;
   if (product == Product::kOneccl) {
-    wanted.push_back({"onecclGetUniqueId", &make_id_, true});
-    wanted.push_back({"onecclCommInitRank", &init_, true});
+    for (SymbolEntry& entry : entries) entry.name = own_names.emplace_back(own_name(entry.name)).c_str();
+    std::erase_if(entries, [](const SymbolEntry& entry) { return *entry.name == '\0'; });
+    entries.push_back({"onecclGetUniqueId", &make_id_, true});
+    entries.push_back({"onecclCommInitRank", &init_, true});
     // It has neither (2022.2): a failed communicator is left to the process's end, and a call tells of its own failure.
     table_.ncclCommAbort = [](Communicator) -> Result { return kSuccess; };
     table_.ncclCommGetAsyncError = [](Communicator, Result* state) -> Result { return *state = kSuccess; };
   }
-  std::vector<SymbolEntry> entries;
-  for (const Wanted& one : wanted) {
-    if (!one.name.empty()) entries.push_back({one.name.c_str(), one.slot, one.required});
-  }
-  const std::string missing = bind_symbols(library_, entries);
-  if (!missing.empty())
-    throw Unsupported(std::string(name()) + " at " + library_.path() + " is too old: it lacks " + missing);
+  library_ = open_library(names, entries, {std::string(name()), std::string(name()), ""});
   check(table_.ncclGetVersion(&version_code_), "ncclGetVersion", nullptr, -1);
 }
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/symbols.h"
 #include "case_spec.h"
-#include "device/shared_library.h"
 
 namespace linkgauge::ccl {
 
@@ -35,8 +35,7 @@ inline constexpr Result kInvalidArgument = 4;
 inline constexpr Result kInvalidUsage = 5;
 inline constexpr Result kRemoteError = 6;
 inline constexpr Result kInProgress = 7;
-inline constexpr int kWindowSymmetric = 1;             // NCCL_WIN_COLL_SYMMETRIC
-inline constexpr std::size_t kWindowAlignment = 4096;  // NCCL_WIN_REQUIRED_ALIGNMENT
+inline constexpr int kWindowSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
 // By Datatype and ReduceOp of case_spec.h: ncclDataType_t and ncclRedOp_t.
 inline constexpr Type kDatatypes[] = {0, 1, 2, 3, 4, 5, 6, 9, 7, 8, 10, 11};
 inline constexpr Op kOps[] = {0, 1, 3, 2, 4};
@@ -95,11 +94,7 @@ inline constexpr Op kOps[] = {0, 1, 3, 2, 4};
            Result(const void*, void*, std::size_t, Type, int, Communicator, Stream, const CallConfig*))
 
 struct Table {
-#define LINKGAUGE_CCL_MEMBER(name, ...) \
-  using name##_type = __VA_ARGS__;      \
-  name##_type* name = nullptr;
-  LINKGAUGE_CCL_API(LINKGAUGE_CCL_MEMBER, LINKGAUGE_CCL_MEMBER)
-#undef LINKGAUGE_CCL_MEMBER
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_CCL_API)
 };
 
 std::string version_text(int code);  // "2.28.9"

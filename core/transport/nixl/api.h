@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::nixl {
 
@@ -88,21 +88,12 @@ struct AgentSettings {  // nixl_capi_agent_config_t
   REQUIRED(nixl_capi_notif_map_clear, Status(Notifications))
 
 struct Table {
-#define LINKGAUGE_NIXL_MEMBER(name, ...) \
-  using name##_type = __VA_ARGS__;       \
-  name##_type* name = nullptr;
-  LINKGAUGE_NIXL_API(LINKGAUGE_NIXL_MEMBER, LINKGAUGE_NIXL_MEMBER)
-#undef LINKGAUGE_NIXL_MEMBER
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_NIXL_API)
 };
 
-class Library {
+// libnixl_capi.so in the folders, then by the loader's own search.
+class Library : public OneLibrary<Library, Table> {
  public:
-  // libnixl_capi.so in `folders`, then by the loader's own search. A library that was opened stays open. Throws
-  // Unsupported with the reason.
-  static const Library& load(const std::vector<std::string>& folders);
-
-  const Table& calls() const { return table_; }
-  const std::string& path() const { return library_.path(); }
   static std::string version() { return ""; }  // the C API tells none
 
   // Throw RuntimeCallError where a call failed. The C API gives one number for whatever a backend says.
@@ -114,10 +105,8 @@ class Library {
   [[noreturn]] void fail(Status status, const char* call) const;
 
  private:
+  friend class OneLibrary<Library, Table>;
   explicit Library(const std::vector<std::string>& folders);
-
-  SharedLibrary library_;
-  Table table_;
 };
 
 }  // namespace linkgauge::nixl

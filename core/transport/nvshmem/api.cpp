@@ -1,15 +1,12 @@
 #include "transport/nvshmem/api.h"
 
-#include <memory>
-
 #include "errors.h"
-#include "transport/one_a_process.h"
 
 namespace linkgauge::nvshmem {
 namespace {
 
 constexpr const char* kFile = "libnvshmem_host.so.3";
-constexpr const char* kFix = "fix: pip install nvidia-nvshmem-cu13 (or -cu12, for a driver of CUDA 12)";
+constexpr const char* kFix = "; fix: pip install nvidia-nvshmem-cu13 (or -cu12, for a driver of CUDA 12)";
 
 }  // namespace
 
@@ -25,24 +22,8 @@ DatatypeNames names_of(Datatype datatype) {
   }
 }
 
-Library::Library(const std::vector<std::string>& folders) : library_(one_a_process(kFile, folders)) {
-  if (!library_) throw Unsupported(std::string("NVSHMEM (") + kFile + ") was not found; " + kFix);
-  const std::vector<SymbolEntry> entries = {
-#define LINKGAUGE_NVSHMEM_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
-#define LINKGAUGE_NVSHMEM_OPTIONAL(name, ...) {#name, reinterpret_cast<void**>(&table_.name), false},
-      LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_REQUIRED, LINKGAUGE_NVSHMEM_OPTIONAL)
-#undef LINKGAUGE_NVSHMEM_OPTIONAL
-#undef LINKGAUGE_NVSHMEM_REQUIRED
-  };
-  const std::string missing = bind_symbols(library_, entries);
-  if (!missing.empty()) {
-    throw Unsupported("NVSHMEM at " + library_.path() + " is too old: it lacks " + missing + "; " + kFix);
-  }
-}
-
-const Library& Library::load(const std::vector<std::string>& folders) {
-  return opened_once<Library>([&] { return std::unique_ptr<Library>(new Library(folders)); });
-}
+Library::Library(const std::vector<std::string>& folders)
+    : OneLibrary(one_a_process(kFile, folders), {"NVSHMEM", std::string("NVSHMEM (") + kFile + ")", kFix}) {}
 
 std::string Library::version() const {
   int major = 0;

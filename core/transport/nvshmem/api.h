@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/symbols.h"
 #include "case_spec.h"
-#include "device/shared_library.h"
 
 namespace linkgauge::nvshmem {
 
@@ -97,11 +97,7 @@ struct InitAttributes {  // nvshmemx_init_attr_v1
 using Reduction = Status(Team, void*, const void*, std::size_t, Stream);
 
 struct Table {
-#define LINKGAUGE_NVSHMEM_MEMBER(name, ...) \
-  using name##_type = __VA_ARGS__;          \
-  name##_type* name = nullptr;
-  LINKGAUGE_NVSHMEM_API(LINKGAUGE_NVSHMEM_MEMBER, LINKGAUGE_NVSHMEM_MEMBER)
-#undef LINKGAUGE_NVSHMEM_MEMBER
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_NVSHMEM_API)
 };
 
 // As NVSHMEM's functions and headers name it; "": they do not.
@@ -111,14 +107,9 @@ struct DatatypeNames {
 };
 DatatypeNames names_of(Datatype datatype);
 
-class Library {
+// In the folders, where wheels put it, then by the loader's own search.
+class Library : public OneLibrary<Library, Table> {
  public:
-  // Opens NVSHMEM: in `folders` (where wheels put it), then by the loader's own search. A process has one. Throws
-  // Unsupported with the reason.
-  static const Library& load(const std::vector<std::string>& folders);
-
-  const Table& calls() const { return table_; }
-  const std::string& path() const { return library_.path(); }
   std::string version() const;
   // nullptr: it has none by that name.
   Reduction* reduction(const std::string& name) const;
@@ -127,10 +118,8 @@ class Library {
   void check(Status status, const char* call, int device) const;
 
  private:
+  friend class OneLibrary<Library, Table>;
   explicit Library(const std::vector<std::string>& folders);
-
-  SharedLibrary library_;
-  Table table_;
 };
 
 }  // namespace linkgauge::nvshmem

@@ -30,7 +30,6 @@ static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) && alignof(UniqueId) == a
 static_assert(kSuccess == ncclSuccess);
 static_assert(kInProgress == ncclInProgress);
 static_assert(kWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
-static_assert(kWindowAlignment == NCCL_WIN_REQUIRED_ALIGNMENT);
 
 // A newer header has further fields behind these.
 #define LINKGAUGE_SAME_MEMBER(Mine, Theirs, name)                                                             \

@@ -124,7 +124,7 @@ LINKGAUGE_SAME_VALUE(kCudaMemory, FI_HMEM_CUDA);
 LINKGAUGE_SAME_VALUE(kRocmMemory, FI_HMEM_ROCR);
 static_assert(sizeof(Operation::of_the_library) >= sizeof(fi_context2));
 
-LINKGAUGE_OFI_API(LINKGAUGE_COMPARE)
+LINKGAUGE_OFI_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
 
 }  // namespace
 }  // namespace linkgauge::ofi

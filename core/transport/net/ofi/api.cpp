@@ -3,27 +3,19 @@
 #include <cstdlib>
 
 #include "errors.h"
-#include "transport/one_a_process.h"
 
 namespace linkgauge::ofi {
+namespace {
 
-Library::Library(const std::vector<std::string>& folders) : library_(one_a_process("libfabric.so.1", folders)) {
-  constexpr const char* kFix = "; fix: install libfabric (Debian: libfabric1)";
-  if (!library_) throw Unsupported(std::string("libfabric (libfabric.so.1) was not found") + kFix);
-  const std::vector<SymbolEntry> entries = {
-#define LINKGAUGE_OFI_REQUIRED(name, ...) {#name, reinterpret_cast<void**>(&table_.name), true},
-      LINKGAUGE_OFI_API(LINKGAUGE_OFI_REQUIRED)
-#undef LINKGAUGE_OFI_REQUIRED
-  };
-  const std::string missing = bind_symbols(library_, entries);
-  if (!missing.empty()) throw Unsupported("libfabric at " + library_.path() + " is no use: it lacks " + missing);
+constexpr const char* kFix = "; fix: install libfabric (Debian: libfabric1)";
+
+}  // namespace
+
+Library::Library(const std::vector<std::string>& folders)
+    : OneLibrary(one_a_process("libfabric.so.1", folders), {"libfabric", "libfabric (libfabric.so.1)", kFix}) {
   if (table_.fi_version() < kApiVersion) {
     throw Unsupported("libfabric at " + library_.path() + " is " + version() + ", expected 1.15 or later" + kFix);
   }
-}
-
-const Library& Library::load(const std::vector<std::string>& folders) {
-  return opened_once<Library>([&] { return std::unique_ptr<Library>(new Library(folders)); });
 }
 
 std::string Library::version() const {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::ofi {
 
@@ -261,7 +261,7 @@ struct Endpoint {  // fid_ep
   const TaggedCalls* tagged;
 };
 
-#define LINKGAUGE_OFI_API(REQUIRED)                                                                      \
+#define LINKGAUGE_OFI_API(REQUIRED, OPTIONAL)                                                            \
   REQUIRED(fi_version, std::uint32_t())                                                                  \
   REQUIRED(fi_getinfo, int(std::uint32_t, const char*, const char*, std::uint64_t, const Info*, Info**)) \
   REQUIRED(fi_freeinfo, void(Info*))                                                                     \
@@ -270,21 +270,12 @@ struct Endpoint {  // fid_ep
   REQUIRED(fi_strerror, const char*(int))
 
 struct Table {
-#define LINKGAUGE_OFI_MEMBER(name, ...) \
-  using name##_type = __VA_ARGS__;      \
-  name##_type* name = nullptr;
-  LINKGAUGE_OFI_API(LINKGAUGE_OFI_MEMBER)
-#undef LINKGAUGE_OFI_MEMBER
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_OFI_API)
 };
 
-class Library {
+// That which the process has already; else libfabric.so.1 in the folders, then by the loader's own search.
+class Library : public OneLibrary<Library, Table> {
  public:
-  // That which the process has already (an MPI library may have brought one); else libfabric.so.1 in `folders`, then by
-  // the loader's own search. A library that was opened stays open. Throws Unsupported with the reason.
-  static const Library& load(const std::vector<std::string>& folders);
-
-  const Table& calls() const { return table_; }
-  const std::string& path() const { return library_.path(); }
   std::string version() const;  // of the API that it has
 
   // What a failing call of libfabric gave, negative or not, in its words. Throws RuntimeCallError.
@@ -306,10 +297,8 @@ class Library {
   Infos provider(bool device_memory) const;
 
  private:
+  friend class OneLibrary<Library, Table>;
   explicit Library(const std::vector<std::string>& folders);
-
-  SharedLibrary library_;
-  Table table_;
 };
 
 }  // namespace linkgauge::ofi

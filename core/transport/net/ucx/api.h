@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::ucx {
 
@@ -175,11 +175,7 @@ struct EndpointFacts {  // ucp_ep_attr_t as of 1.13
   REQUIRED(ucs_status_string, const char*(Status))
 
 struct Table {
-#define LINKGAUGE_UCX_MEMBER(name, ...) \
-  using name##_type = __VA_ARGS__;      \
-  name##_type* name = nullptr;
-  LINKGAUGE_UCX_API(LINKGAUGE_UCX_MEMBER, LINKGAUGE_UCX_MEMBER)
-#undef LINKGAUGE_UCX_MEMBER
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_UCX_API)
 };
 
 inline bool is_error(StatusPointer pointer) {
@@ -187,15 +183,9 @@ inline bool is_error(StatusPointer pointer) {
 }
 inline Status status_of(StatusPointer error) { return static_cast<Status>(reinterpret_cast<std::intptr_t>(error)); }
 
-class Library {
+// That which the process has already; else libucp.so.0 in the folders, then by the loader's own search.
+class Library : public OneLibrary<Library, Table> {
  public:
-  // That which the process has already, since two of one name cannot be told apart by what they load (an MPI library
-  // may have brought one); else libucp.so.0 in `folders`, then by the loader's own search. A library that was opened
-  // stays open. Throws Unsupported with the reason.
-  static const Library& load(const std::vector<std::string>& folders);
-
-  const Table& calls() const { return table_; }
-  const std::string& path() const { return library_.path(); }
   std::string version() const;
   bool at_least(unsigned minor) const { return major_ > kApiMajor || minor_ >= minor; }
 
@@ -208,10 +198,8 @@ class Library {
   [[noreturn]] void fail(Status status, const char* call) const;
 
  private:
+  friend class OneLibrary<Library, Table>;
   explicit Library(const std::vector<std::string>& folders);
-
-  SharedLibrary library_;
-  Table table_;
   unsigned major_ = 0;
   unsigned minor_ = 0;
   unsigned patch_ = 0;

@@ -142,14 +142,8 @@ class Worker {
   // Drives the library until over(). Throws PeerError when a rank of `group` has given up meanwhile.
   template <typename Over>
   void drive_until(const Group& group, const Over& over) {
-    while (!over()) {
-      if (progress() == 0) {
-        idle(group);
-      } else {
-        idling_.over();
-      }
-    }
-    idling_.over();
+    idling_.drive(
+        group, [this] { return progress() != 0; }, over);
   }
   // One turn of a wait in which nothing moved.
   void idle(const Group& group) { idling_.turn(group); }

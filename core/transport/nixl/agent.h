@@ -57,14 +57,8 @@ class RankAgent {
   // Drives the library until over(). Throws PeerError when a rank of `group` has given up meanwhile.
   template <typename Over>
   void drive_until(const Group& group, const Over& over) {
-    while (!over()) {
-      if (progress()) {
-        idling_.over();
-      } else {
-        idling_.turn(group);
-      }
-    }
-    idling_.over();
+    idling_.drive(
+        group, [this] { return progress(); }, over);
   }
 
   // Throws RuntimeCallError where a transfer failed. NIXL notices that a peer is gone before any launcher tells of it:

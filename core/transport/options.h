@@ -2,6 +2,7 @@
 // collective), and compares no text behind that.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,31 +24,29 @@ struct VariantWord {
 std::string unknown_variant(std::string_view transport, std::string_view variant,
                             const std::vector<std::string_view>& known, std::string_view hint);
 
-// What a transport's variants mean. An empty variant is Options{}.
+// What a transport's variants mean. An empty variant is Options{}. A variant is one word or, where Options has
+// add(further), several that '+' joins; add() returns false where an earlier word has said the same.
 template <typename Options>
 struct Variants {
   std::string_view transport;
   std::span<const VariantWord<Options>> words;
   std::string_view hint = "";
 
+  // Nothing where a word is unknown, or two disagree.
   std::optional<Options> read(std::string_view variant) const {
     if (variant.empty()) return Options{};
-    for (const VariantWord<Options>& one : words) {
-      if (one.word == variant) return one.options;
+    if constexpr (requires(Options options) { options.add(options); }) {
+      Options options{};
+      for (std::size_t begin = 0; begin <= variant.size();) {
+        const std::size_t end = std::min(variant.find('+', begin), variant.size());
+        const Options* const word = meaning_of(variant.substr(begin, end - begin));
+        if (word == nullptr || !options.add(*word)) return std::nullopt;
+        begin = end + 1;
+      }
+      return options;
     }
-    return std::nullopt;
-  }
-  // The same of words that '+' joins, where Options::add() takes what another word adds; false: the two disagree.
-  std::optional<Options> read_joined(std::string_view variant) const {
-    Options options{};
-    if (variant.empty()) return options;
-    for (std::size_t begin = 0; begin <= variant.size();) {
-      const std::size_t end = std::min(variant.find('+', begin), variant.size());
-      const std::optional<Options> word = end == begin ? std::nullopt : read(variant.substr(begin, end - begin));
-      if (!word || !options.add(*word)) return std::nullopt;
-      begin = end + 1;
-    }
-    return options;
+    const Options* const word = meaning_of(variant);
+    return word == nullptr ? std::nullopt : std::optional(*word);
   }
   // Of a case that supports() has taken.
   Options of(const Mechanism& by) const {
@@ -60,6 +59,14 @@ struct Variants {
     return names;
   }
   std::string why_not(std::string_view variant) const { return unknown_variant(transport, variant, names(), hint); }
+
+ private:
+  const Options* meaning_of(std::string_view word) const {
+    for (const VariantWord<Options>& one : words) {
+      if (one.word == word) return &one.options;
+    }
+    return nullptr;
+  }
 };
 
 // For transports that have none: why not, or "". `library`: what chooses the path in their place.

@@ -20,18 +20,18 @@ constexpr Variants<KernelOptions> kKernel{"kernel", kKernelWords, "; a hint"};
 std::optional<CclOptions> ccl(const std::string& variant) { return read_ccl_options({.variant = variant}); }
 
 TEST(Options, WordsJoinedSayEachTheirPart) {
-  EXPECT_EQ(kKernel.read_joined("").value().direction, PullOrPush::kEither);
-  const KernelOptions options = kKernel.read_joined("host_barrier+pull").value();
+  EXPECT_EQ(kKernel.read("").value().direction, PullOrPush::kEither);
+  const KernelOptions options = kKernel.read("host_barrier+pull").value();
   EXPECT_EQ(options.direction, PullOrPush::kPull);
   EXPECT_EQ(options.meeting, Meeting::kHost);
   EXPECT_FALSE(options.resident);
-  EXPECT_EQ(kKernel.read_joined("push+driver_completion+resident").value().end_seen, EndSeen::kByDriver);
+  EXPECT_EQ(kKernel.read("push+driver_completion+resident").value().end_seen, EndSeen::kByDriver);
 }
 
 TEST(Options, WordsThatDisagreeOrAreUnknownAreNone) {
   for (const char* variant : {"pull+push", "pull+pull", "host_barrier+device_barrier", "store_and_forward+pipelined",
                               "pul", "pull+", "+pull", "pull++resident", "resident+resident"}) {
-    EXPECT_FALSE(kKernel.read_joined(variant)) << variant;
+    EXPECT_FALSE(kKernel.read(variant)) << variant;
   }
 }
 

@@ -28,7 +28,7 @@ class CopyEngineLeg final : public CopyLeg {
   int source_device_;
 };
 
-// Who starts the copies is the case\'s initiator.
+// Who starts the copies is the case's initiator.
 constexpr Variants<Routing> kCopyEngineVariants{
     "copy_engine", kRoutingWords,
     ", through a device that --via names. Who starts the copies is --initiator sender|receiver"};

@@ -54,12 +54,12 @@ class KernelTransport final : public Transport {
   bool one_sided() const override { return true; }
   std::vector<std::string_view> variants() const override { return kKernelVariants.names(); }
   bool begins_kernels(const Mechanism& by) const override {
-    return !kKernelVariants.read_joined(by.variant).value_or(KernelOptions{}).resident;
+    return !kKernelVariants.read(by.variant).value_or(KernelOptions{}).resident;
   }
 
   std::string supports(const RankContext& context, const CaseSpec& spec) const override {
     const Mechanism& by = spec.mechanism;
-    const std::optional<KernelOptions> read = kKernelVariants.read_joined(by.variant);
+    const std::optional<KernelOptions> read = kKernelVariants.read(by.variant);
     if (!fits(read, spec)) {
       if (is_kernel_algorithm(by.variant))
         return "kernel has no variant '" + by.variant + "': that is an algorithm, --algorithm " + by.variant;
@@ -82,15 +82,14 @@ class KernelTransport final : public Transport {
     const auto make_leg = [&](int device, const PeerBuffer& target, const PeerBuffer& source, std::size_t bytes) {
       return std::make_unique<KernelLeg>(context, device, target, source, bytes, spec.mechanism.blocks);
     };
-    return connect_one_sided(
-        context, spec, flows,
-        {kKernelVariants.read_joined(spec.mechanism.variant).value().pushes(spec.mechanism.initiator), true,
-         kernels_are_tried(*context.runtime), make_leg});
+    return connect_one_sided(context, spec, flows,
+                             {kKernelVariants.of(spec.mechanism).pushes(spec.mechanism.initiator), true,
+                              kernels_are_tried(*context.runtime), make_leg});
   }
 
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
     if (spec.mechanism.algorithm.empty()) return nullptr;
-    return make_kernel_allreduce(*this, context, spec, kKernelVariants.read_joined(spec.mechanism.variant).value());
+    return make_kernel_allreduce(*this, context, spec, kKernelVariants.of(spec.mechanism));
   }
 
  private:

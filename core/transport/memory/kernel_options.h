@@ -24,7 +24,7 @@ struct KernelOptions {
   Routing routing = Routing::kNone;
 
   bool meets_on_device() const { return meeting == Meeting::kDevice || meeting == Meeting::kLsa; }
-  // What a further word says; false: an earlier one has said the same.
+  // As Variants reads further words.
   bool add(const KernelOptions& more) {
     const auto add_one = [](auto& mine, auto theirs) {
       const auto none = std::remove_reference_t<decltype(mine)>{};

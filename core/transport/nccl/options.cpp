@@ -28,7 +28,7 @@ std::optional<CclOptions> read_ccl_options(const Mechanism& by) {
   if (!options) return {};
   options->more_words = plus < variant.size();
   if (options->more_words && !options->own_kernels) return {};
-  options->kernel = kOwnKernelVariants.read_joined(variant.substr(std::min(plus + 1, variant.size())));
+  options->kernel = kOwnKernelVariants.read(variant.substr(std::min(plus + 1, variant.size())));
   options->buffer = ccl_buffer_of(by).value_or(CclBuffer::kPlain);
   options->send_recv = by.algorithm == "send_recv";
   return options;

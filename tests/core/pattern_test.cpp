@@ -472,7 +472,7 @@ TEST(Reasons, NameTheThingAndWhatWouldBeRight) {
   EXPECT_NE(reason_for(spec).find("power of two"), std::string::npos);
   spec = case_of("kernel", Pattern::kPingpong, 2, 40);
   spec.mechanism.variant = "shove";
-  EXPECT_NE(reason_for(spec).find("pull and push"), std::string::npos);
+  EXPECT_NE(reason_for(spec).find("pull, push, host_barrier"), std::string::npos);
 }
 
 TEST(Reasons, AnUnknownTransportIsNamedWithThoseThereAre) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "device/rtc_api.h"
 #include "base/symbols.h"
+#include "device/rtc_api.h"
 #include "errors.h"
 
 int main(int count, char** words) {

@@ -25,14 +25,15 @@
 #include "errors.h"
 #include "group/group.h"
 #include "measure/clock.h"
+#include "mpi/library.h"
 #include "run/session.h"
-#include "transport/ccl_api.h"
-#include "transport/ccl_config.h"
-#include "transport/mpi_library.h"
-#include "transport/nixl_api.h"
-#include "transport/nvshmem_api.h"
-#include "transport/ofi_api.h"
-#include "transport/ucx_api.h"
+#include "transport/nccl/api.h"
+#include "transport/nccl/config.h"
+#include "transport/net/ofi/api.h"
+#include "transport/net/ucx/api.h"
+#include "transport/nixl/api.h"
+#include "transport/nvshmem/api.h"
+#include "transport/transport.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way
@@ -373,6 +374,14 @@ void bind_session(nb::module_& module) {
         return std::pair(library.version(), library.path());
       },
       "runtime"_a, "library"_a = "", "library_folders"_a = std::vector<std::string>{});
+  module.def("transport_variants", [] {
+    std::vector<std::pair<std::string, std::vector<std::string>>> found;
+    for (const std::string_view name : transport_names()) {
+      const std::vector<std::string_view> words = make_transport(name)->variants();
+      found.emplace_back(name, std::vector<std::string>(words.begin(), words.end()));
+    }
+    return found;
+  });
   module.def("ccl_config_variables", [] {
     std::vector<std::pair<std::string, std::string>> found;
     for (const auto& [variable, since] : ccl::config_variables())

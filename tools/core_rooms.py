@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 
 # From the bottom. What lies in core/ itself is `base`, but for the bindings.
-ROOMS = ("base", "kernels", "device", "group", "traffic", "transport", "operation", "measure", "run", "bindings")
+ROOMS = ("base", "kernels", "device", "group", "traffic", "mpi", "transport", "operation", "measure", "run", "bindings")
 _OTHERS = {"programs": "bindings"}
+# A folder of transport/ includes the folders that it lies in, none beside it but these.
+_LENT = {("transport/nccl", "transport/memory")}  # variant device: the kernels' allreduce, over memory of NCCL's
 _MOST_LINES = 400  # of a file whose first line does not begin so:
 _REASON = "// Long: "
 _INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
@@ -24,6 +26,14 @@ def room_of(path: str) -> str:
     if slash:
         return _OTHERS.get(folder, folder)
     return "bindings" if folder.startswith("bindings") else "base"
+
+
+def folder_beside(own: str, included: str) -> str:
+    """The transport's folder that a file of another transport's includes something of, or ""."""
+    folder, other = own.rpartition("/")[0], included.rpartition("/")[0]
+    if room_of(own) != "transport" or room_of(included) != "transport" or (folder, other) in _LENT:
+        return ""
+    return "" if f"{folder}/".startswith(f"{other}/") else other
 
 
 def wrong_in(core: Path) -> list[str]:
@@ -43,6 +53,9 @@ def wrong_in(core: Path) -> list[str]:
             room = room_of(own) if beside and "/" not in included else room_of(included)
             if room not in ROOMS or ROOMS.index(room) > ROOMS.index(room_of(own)):
                 wrong.append(f'core/{own} includes "{included}": {room_of(own)} is below {room}')
+            elif not beside and (other := folder_beside(own, included)):
+                folder = own.rpartition("/")[0]
+                wrong.append(f'core/{own} includes "{included}": {folder} includes nothing of {other}')
     return wrong
 
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::cuda {
 
@@ -133,13 +133,11 @@ struct FabricHandle {  // CUmemFabricHandle
   OPTIONAL(cuMemPrefetchAsync, Result(DevicePointer, std::size_t, Device, Stream)) \
   OPTIONAL(cuMemAdvise, Result(DevicePointer, std::size_t, int, Device))
 
-struct Api {
-#define LINKGAUGE_MEMBER(name, type) std::add_pointer_t<type> name = nullptr;
-  LINKGAUGE_CUDA_API(LINKGAUGE_MEMBER, LINKGAUGE_MEMBER)
-  LINKGAUGE_CUDA_API_BEFORE_12_2(LINKGAUGE_MEMBER)
-#undef LINKGAUGE_MEMBER
+#define LINKGAUGE_CUDA_API_ALL(REQUIRED, OPTIONAL) \
+  LINKGAUGE_CUDA_API(REQUIRED, OPTIONAL) LINKGAUGE_CUDA_API_BEFORE_12_2(OPTIONAL)
 
-  std::vector<SymbolEntry> entries();
+struct Api {
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_CUDA_API_ALL)
 };
 
 // Values of cuda.h, tested against it.

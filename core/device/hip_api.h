@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::hip {
 
@@ -90,14 +90,11 @@ struct IpcHandle {
 
 // Name of hipGetDeviceProperties since ROCm 6, which 5.2's header does not have.
 #define LINKGAUGE_HIP_API_SINCE_6(OPTIONAL) OPTIONAL(hipGetDevicePropertiesR0600, Result(void*, int))
+#define LINKGAUGE_HIP_API_ALL(REQUIRED, OPTIONAL) \
+  LINKGAUGE_HIP_API(REQUIRED, OPTIONAL) LINKGAUGE_HIP_API_SINCE_6(OPTIONAL)
 
 struct Api {
-#define LINKGAUGE_MEMBER(name, type) std::add_pointer_t<type> name = nullptr;
-  LINKGAUGE_HIP_API(LINKGAUGE_MEMBER, LINKGAUGE_MEMBER)
-  LINKGAUGE_HIP_API_SINCE_6(LINKGAUGE_MEMBER)
-#undef LINKGAUGE_MEMBER
-
-  std::vector<SymbolEntry> entries();
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_HIP_API_ALL)
 };
 
 // Where the library may be, newest first.

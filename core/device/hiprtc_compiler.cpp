@@ -17,7 +17,7 @@
 #include <sstream>
 #include <thread>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 #include "errors.h"
 
 extern char** environ;

@@ -69,12 +69,7 @@ std::string link(const std::vector<std::string>& folders, int major, const std::
   const std::string wheel = major >= 13 ? "nvidia-nvjitlink" : "nvidia-nvjitlink-cu12";
   if (!library) throw Unsupported("nothing links kernels with a library's: no " + file + "; fix: pip install " + wheel);
   Api api;
-  const std::vector<SymbolEntry> entries = {
-#define LINKGAUGE_ENTRY(name, type) {#name, reinterpret_cast<void**>(&api.name), true},
-      LINKGAUGE_NVJITLINK_API(LINKGAUGE_ENTRY)
-#undef LINKGAUGE_ENTRY
-  };
-  if (const std::string missing = bind_symbols(library, entries); !missing.empty())
+  if (const std::string missing = bind_symbols(library, api.entries()); !missing.empty())
     throw Unsupported(library.path() + " lacks " + missing + "; fix: pip install " + wheel);
   return Linker(api, architecture).link(cubin, archive);
 }

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::nvjitlink {
 
@@ -18,7 +18,7 @@ inline constexpr int kCubin = 1;  // nvJitLinkInputType
 inline constexpr int kLibrary = 6;
 
 // Restated without a header of CUDA's; tests/core/vendor_headers/ compiles it against nvJitLink.h.
-#define LINKGAUGE_NVJITLINK_API(REQUIRED)                                                \
+#define LINKGAUGE_NVJITLINK_API(REQUIRED, OPTIONAL)                                      \
   REQUIRED(nvJitLinkCreate, Result(Handle*, std::uint32_t, const char**))                \
   REQUIRED(nvJitLinkDestroy, Result(Handle*))                                            \
   REQUIRED(nvJitLinkAddData, Result(Handle, int, const void*, std::size_t, const char*)) \
@@ -30,9 +30,7 @@ inline constexpr int kLibrary = 6;
   REQUIRED(nvJitLinkGetErrorLog, Result(Handle, char*))
 
 struct Api {
-#define LINKGAUGE_MEMBER(name, type) std::add_pointer_t<type> name = nullptr;
-  LINKGAUGE_NVJITLINK_API(LINKGAUGE_MEMBER)
-#undef LINKGAUGE_MEMBER
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_NVJITLINK_API)
 };
 
 // Links `cubin`, relocatable code for `architecture`, with `archive`. `major`: of the compiler that made it. Throws

@@ -15,12 +15,6 @@ std::string text_of(const Call& call) {
 
 }  // namespace
 
-std::vector<SymbolEntry> Api::entries() {
-#define LINKGAUGE_REQUIRED(name, type) {#name, reinterpret_cast<void**>(&name), true},
-  return {LINKGAUGE_NVML_API(LINKGAUGE_REQUIRED)};
-#undef LINKGAUGE_REQUIRED
-}
-
 Library::Library() {
   const SharedLibrary library({"libnvidia-ml.so.1"});
   ready_ = library && bind_symbols(library, api_.entries()).empty() && api_.nvmlInit_v2 != nullptr &&

@@ -7,14 +7,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::nvml {
 
 using Result = int;    // nvmlReturn_t
 using Device = void*;  // nvmlDevice_t
 
-#define LINKGAUGE_NVML_API(REQUIRED)                                       \
+#define LINKGAUGE_NVML_API(REQUIRED, OPTIONAL)                             \
   REQUIRED(nvmlInit_v2, Result())                                          \
   REQUIRED(nvmlDeviceGetHandleByPciBusId_v2, Result(const char*, Device*)) \
   REQUIRED(nvmlDeviceGetSerial, Result(Device, char*, unsigned))           \
@@ -22,11 +22,7 @@ using Device = void*;  // nvmlDevice_t
   REQUIRED(nvmlSystemGetDriverVersion, Result(char*, unsigned))
 
 struct Api {
-#define LINKGAUGE_MEMBER(name, type) std::add_pointer_t<type> name = nullptr;
-  LINKGAUGE_NVML_API(LINKGAUGE_MEMBER)
-#undef LINKGAUGE_MEMBER
-
-  std::vector<SymbolEntry> entries();
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_NVML_API)
 };
 
 struct Facts {

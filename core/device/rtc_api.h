@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::rtc {
 

@@ -34,11 +34,7 @@ void name_opencl_driver(const std::string& library) {
 
 Library::Library(const std::vector<std::string>& folders) : library_(opened(folders)) {
   if (!library_) throw Unsupported("SYCL was not found: " + library_.why() + kFix);
-#define LINKGAUGE_REQUIRED(name, type) {#name, reinterpret_cast<void**>(&api_.name), true},
-#define LINKGAUGE_OPTIONAL(name, type) {#name, reinterpret_cast<void**>(&api_.name), false},
-  const std::string missing = bind_symbols(library_, {LINKGAUGE_SYCL_API(LINKGAUGE_REQUIRED, LINKGAUGE_OPTIONAL)});
-#undef LINKGAUGE_REQUIRED
-#undef LINKGAUGE_OPTIONAL
+  const std::string missing = bind_symbols(library_, api_.entries());
   if (!missing.empty()) throw Unsupported("DPCTL at " + library_.path() + " is too old: it lacks " + missing + kFix);
   name_opencl_driver(library_.path());
 }

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "device/shared_library.h"
+#include "base/symbols.h"
 
 namespace linkgauge::sycl {
 
@@ -71,9 +71,7 @@ using ErrorHandler = void(int code);
   OPTIONAL(DPCTLDevice_EnablePeerAccess, void(Device, Device))
 
 struct Api {
-#define LINKGAUGE_MEMBER(name, type) std::add_pointer_t<type> name = nullptr;
-  LINKGAUGE_SYCL_API(LINKGAUGE_MEMBER, LINKGAUGE_MEMBER)
-#undef LINKGAUGE_MEMBER
+  LINKGAUGE_SYMBOL_TABLE(LINKGAUGE_SYCL_API)
 };
 
 // Values of dpctl_sycl_enum_types.h, tested against it.

@@ -11,7 +11,7 @@
 #include "case_spec.h"
 #include "group/group.h"
 #include "measure/sampler.h"
-#include "transport/mpi_library.h"
+#include "mpi/library.h"
 #include "transport/operation.h"
 
 namespace linkgauge {

@@ -15,6 +15,7 @@
 
 #include "device/kernel_tuning.h"
 #include "errors.h"
+#include "mpi/library.h"
 #include "now.h"
 #include "operation/application_copies.h"
 #include "operation/make_operation.h"
@@ -22,7 +23,6 @@
 #include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/data_check.h"
-#include "transport/mpi_library.h"
 #include "waiting.h"
 
 namespace linkgauge {
@@ -290,10 +290,10 @@ class Application final : public Operation {
     messages_group_ = group().subset(everyone);  // with flags that no collective uses
     RankContext context = context_;
     context.group = messages_group_.get();
-    std::vector<Flow> flows;
+    Flows flows;
     for (const ProgramFlow& one : program_->flows) {
       const bool sends = one.source == context_.rank();
-      flows.push_back(
+      flows.add(
           {one.source, one.target, sends ? &source_ : nullptr, sends ? nullptr : &target_, one.stride, one.slots});
     }
     channels_ = messages_->connect(context, spec_, flows);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kInto = static_cast<std::size_t>(CopyDirection::kIntoDevice);
 constexpr auto kOut = static_cast<std::size_t>(CopyDirection::kOutOfDevice);
-constexpr auto kWithin = static_cast<std::size_t>(CopyDirection::kWithinDevice);
+constexpr auto kWithinDevice = static_cast<std::size_t>(CopyDirection::kWithinDevice);
 constexpr const char* kWays[kCopyDirections] = {"host_to_device", "device_to_host", "within_device"};
 
 }  // namespace
@@ -41,7 +41,7 @@ void ApplicationCopies::choose_kernels(int blocks) {
   for (const ProgramStep& step : program_->steps) {
     const bool work = step.kind == ProgramKind::kCompute && step.queue >= 0;
     if (!work && step.kind != ProgramKind::kCopy) continue;
-    std::size_t& of_way = largest[work ? kWithin : static_cast<std::size_t>(step.which)];
+    std::size_t& of_way = largest[work ? kWithinDevice : static_cast<std::size_t>(step.which)];
     of_way = std::max(of_way, static_cast<std::size_t>(step.amount));
   }
   for (std::size_t way = 0; way < kCopyDirections; ++way) {

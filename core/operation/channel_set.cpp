@@ -10,7 +10,7 @@ namespace linkgauge {
 void ChannelSet::connect(Transport& transport, const RankContext& context, const CaseSpec& spec,
                          std::span<const Step> steps, const StepBuffers& buffers) {
   const int rank = context.rank();
-  std::vector<Flow> flows;
+  Flows flows;
   std::map<std::tuple<int, int, StepMemory, StepMemory, int>, std::size_t> flow_of;
   std::vector<std::pair<std::size_t, Step>> transfers;
   for (const Step& step : steps) {
@@ -19,8 +19,8 @@ void ChannelSet::connect(Transport& transport, const RankContext& context, const
         flow_of.try_emplace({step.source, step.target, step.from, step.into, step.queue}, flows.size());
     transfers.emplace_back(known->second, step);
     if (is_new) {
-      flows.push_back({step.source, step.target, step.source == rank ? buffers.at(step.from) : nullptr,
-                       step.target == rank ? buffers.at(step.into) : nullptr, step.bytes, 1});
+      flows.add({step.source, step.target, step.source == rank ? buffers.at(step.from) : nullptr,
+                 step.target == rank ? buffers.at(step.into) : nullptr, step.bytes, 1});
     } else {
       Flow& flow = flows[known->second];
       flow.bytes = std::max(flow.bytes, step.bytes);

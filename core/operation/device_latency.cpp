@@ -108,7 +108,7 @@ class Chase final : public DevicePattern {
       std::string reason;
       if (walks() && lender != device()) reason = runtime().peer_access(device(), lender);
       agree_or_throw(*context().group, reason);
-      const std::vector<Flow> flows = {{ranks() - 1, 0, lends() ? &ring_ : nullptr, nullptr}};
+      const Flows flows = {{ranks() - 1, 0, lends() ? &ring_ : nullptr, nullptr}};
       walked_ = open_peers(context(), flows, ExposedEnd::kSource)[0];
     }
   }
@@ -211,7 +211,7 @@ class FlagPingpong final : public DevicePattern {
     std::string reason;
     if (peer_device != device()) reason = runtime().peer_access(device(), peer_device);
     agree_or_throw(*context().group, reason);
-    const std::vector<Flow> flows = {{0, 1, nullptr, &flags_}, {1, 0, nullptr, &flags_}};
+    const Flows flows = {{0, 1, nullptr, &flags_}, {1, 0, nullptr, &flags_}};
     peers_ = open_peers(context(), flows, ExposedEnd::kTarget);
     sides_[0] = {flags_.data(), peers_[static_cast<std::size_t>(rank())].data, gave_up_at(0)};
   }

@@ -2,7 +2,7 @@
 #include "operation/make_operation.h"
 #include "patterns.h"
 #include "transport/buffered_operation.h"
-#include "transport/routed.h"
+#include "transport/memory/routed.h"
 
 namespace linkgauge {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/symbols.h"
 #include "device/rtc_api.h"
-#include "device/shared_library.h"
 #include "errors.h"
 
 int main(int count, char** words) {

@@ -13,11 +13,11 @@
 #include "group/region_group.h"
 #include "measure/block_placement.h"
 #include "measure/clock.h"
+#include "mpi/library.h"
 #include "operation/make_operation.h"
 #include "traffic/lanes.h"
 #include "traffic/side_by_side.h"
 #include "transport/agreement.h"
-#include "transport/mpi_library.h"
 
 namespace linkgauge {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "device/kernel_tuning.h"
 #include "errors.h"
+#include "mpi/library.h"
 #include "now.h"
 #include "patterns.h"
 #include "transport/agreement.h"
-#include "transport/mpi_library.h"
 
 namespace linkgauge {
 

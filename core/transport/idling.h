@@ -16,6 +16,18 @@ class Idling {
     if (turns_ >= kTurnsBeforeYield) sched_yield();
   }
   void over() { turns_ = 0; }
+  // Until over(): moves() drives the library, and says whether anything moved.
+  template <typename Moves, typename Over>
+  void drive(const Group& group, const Moves& moves, const Over& is_over) {
+    while (!is_over()) {
+      if (moves()) {
+        over();
+      } else {
+        turn(group);
+      }
+    }
+    over();
+  }
 
  private:
   static constexpr int kTurnsBeforeYield = 800;    // as the waits of a group

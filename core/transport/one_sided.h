@@ -9,11 +9,20 @@
 #include <string>
 #include <vector>
 
-#include "transport/copy_leg.h"
-#include "transport/far_counters.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
+
+// One end's counters of a flow: how it tells the other end, and waits for what that tells.
+class Counters {
+ public:
+  virtual ~Counters() = default;
+  virtual void tell(std::uint64_t messages) = 0;
+  virtual void await(std::uint64_t messages) = 0;
+};
+
+// Whether ranks share a node's memory. Not collective.
+bool on_one_node(const RankContext& context, int one, int other);
 
 // The two counters of a flow. A pair of ranks has Group::kFlagChannels of them, so at most two flows each way.
 struct FlowFlags {
@@ -26,7 +35,7 @@ struct FlowFlags {
 
 // Collective: the counters of each flow that this rank is an end of. Throws Unsupported on every rank where two ranks
 // share no node (unless `far`: these then have none) or a pair has too many flows.
-std::vector<FlowFlags> connect_flags(const RankContext& context, const std::vector<Flow>& flows, bool far = false);
+std::vector<FlowFlags> connect_flags(const RankContext& context, const Flows& flows, bool far = false);
 
 class OneSidedChannel : public Channel {
  public:
@@ -35,6 +44,11 @@ class OneSidedChannel : public Channel {
     bool target = false;
     bool sender_starts = true;
     bool awaits_consumption = false;  // the source writes only what Channel::consumed has cleared
+
+    Ends() = default;
+    Ends(const RankContext& context, const CaseSpec& spec, const Flow& flow, bool by_sender);
+    bool starts() const { return sender_starts ? source : target; }
+    bool alone() const { return source && target; }
   };
   OneSidedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, Progress progress);
   // For a mechanism with counters of its own: tell and await are its.
@@ -56,8 +70,8 @@ class OneSidedChannel : public Channel {
   // other how many are ready or read. Each awaits the other's.
   virtual void tell(std::uint64_t messages);
   virtual void await(std::uint64_t messages);
-  bool starts() const { return ends_.sender_starts ? ends_.source : ends_.target; }
-  bool alone() const { return ends_.source && ends_.target; }
+  bool starts() const { return ends_.starts(); }
+  bool alone() const { return ends_.alone(); }
 
  private:
   Group* group_;
@@ -67,21 +81,5 @@ class OneSidedChannel : public Channel {
   Progress progress_;
   std::uint64_t messages_ = 0;  // queued at this end since the flow was connected
 };
-
-// How a mechanism's copies come about.
-struct OneSidedMeans {
-  bool sender_starts = true;
-  bool needs_peer_access = false;  // where the devices refuse it: the case is skipped, or the runtime stages by itself
-  bool tries_out = false;          // make_leg measures on the links
-  MakeLeg make_leg;
-};
-
-// Why the one-sided transports cannot be between the case's nodes, or "".
-std::string why_not_across(const RankContext& context, const CaseSpec& spec);
-
-// Transport::connect of the one-sided transports: peer access, the peers' buffers, the flags, and a channel for each
-// flow that this rank is an end of, direct or through the device that the case names (transport/routed.h).
-std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& context, const CaseSpec& spec,
-                                                        const std::vector<Flow>& flows, const OneSidedMeans& means);
 
 }  // namespace linkgauge

@@ -79,12 +79,11 @@ std::string why_not_shareable(const RankContext& context, const CaseSpec& spec, 
   return reason.empty() ? why_not_shareable(context, spec.places.target.kind) : reason;
 }
 
-std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end) {
+std::vector<PeerBuffer> open_peers(const RankContext& context, const Flows& flows, ExposedEnd end) {
   return open_peers(context, flows, end, context.device());
 }
 
-std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end,
-                                   int device) {
+std::vector<PeerBuffer> open_peers(const RankContext& context, const Flows& flows, ExposedEnd end, int device) {
   Group& group = *context.group;
   const int me = group.rank();
   const auto owner_of = [&](const Flow& flow) { return end == ExposedEnd::kTarget ? flow.target : flow.source; };
@@ -93,14 +92,9 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     return end == ExposedEnd::kTarget ? flow.target_buffer : flow.source_buffer;
   };
 
-  // Ranks list their own flows alone, so a flow's name among them is its owner, its user, and the how manieth between
-  // these it is.
-  std::map<std::pair<int, int>, std::uint64_t> counts;
-  std::vector<std::uint64_t> names;
-  std::map<std::pair<int, std::uint64_t>, std::size_t> used;  // by owner and name
+  std::map<std::pair<int, int>, std::size_t> used;  // by owner and ordinal
   for (std::size_t i = 0; i < flows.size(); ++i) {
-    names.push_back(counts[{owner_of(flows[i]), user_of(flows[i])}]++);
-    if (user_of(flows[i]) == me) used[{owner_of(flows[i]), names.back()}] = i;
+    if (user_of(flows[i]) == me) used[{owner_of(flows[i]), flows[i].ordinal}] = i;
   }
 
   // Each buffer is shared once, however many flows it serves. Which serves which is told where there are several: every
@@ -114,7 +108,7 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     const Buffer* buffer = buffer_of(flows[i]);
     const auto [place, is_new] = numbers.emplace(buffer, numbers.size());
     of_flow.number(static_cast<std::uint64_t>(user_of(flows[i])));
-    of_flow.number(names[i]);
+    of_flow.number(static_cast<std::uint64_t>(flows[i].ordinal));
     of_flow.number(place->second);
     if (!is_new) continue;
     SharedHandle handle;
@@ -179,10 +173,10 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector
     Reader flow_reader(flow_bytes);
     for (std::size_t count = flow_bytes.size() / (3 * sizeof(std::uint64_t)); count > 0; --count) {
       const auto user = static_cast<int>(flow_reader.number());
-      const std::uint64_t name = flow_reader.number();
+      const auto ordinal = static_cast<int>(flow_reader.number());
       const std::uint64_t number = flow_reader.number();
       if (user != me) continue;
-      const auto flow = used.find({rank, name});
+      const auto flow = used.find({rank, ordinal});
       if (flow == used.end()) throw PeerError("a peer shares memory for a flow that this rank does not have");
       use(flow->second, number);
     }

@@ -24,10 +24,9 @@ enum class ExposedEnd : std::uint8_t { kSource, kTarget };
 // Collective. Element i: the exposed end's buffer of flows[i], on the rank of the other end (and on the rank that is
 // both ends). `device` reaches into it. Throws Unsupported on every rank with the reason when a handle cannot be made
 // or opened.
-std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end,
-                                   int device);
+std::vector<PeerBuffer> open_peers(const RankContext& context, const Flows& flows, ExposedEnd end, int device);
 // The same, reached by this rank's own device.
-std::vector<PeerBuffer> open_peers(const RankContext& context, const std::vector<Flow>& flows, ExposedEnd end);
+std::vector<PeerBuffer> open_peers(const RankContext& context, const Flows& flows, ExposedEnd end);
 
 // Why memory of this kind cannot be reached by other ranks of the case, or "".
 std::string why_not_shareable(const RankContext& context, MemoryKind kind);

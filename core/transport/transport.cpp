@@ -4,8 +4,9 @@
 #include <string>
 
 #include "errors.h"
+#include "transport/operation.h"
 #include "transport/peer_memory.h"
-#include "transport/transports.h"
+#include "transport/registry.h"
 
 namespace linkgauge {
 namespace {
@@ -14,17 +15,9 @@ struct Named {
   std::string_view name;
   std::unique_ptr<Transport> (*make)();
 };
-constexpr auto kTransports = std::to_array<Named>({
-    {"staging", make_staging_transport},
-    {"copy_engine", make_copy_engine_transport},
-    {"kernel", make_kernel_transport},
-    {"ccl", make_ccl_transport},
-    {"ucx", make_ucx_transport},
-    {"ofi", make_ofi_transport},
-    {"nixl", make_nixl_transport},
-    {"nvshmem", make_nvshmem_transport},
-    {"mpi", make_mpi_transport},
-});
+#define LINKGAUGE_NAMED(name) Named{#name, make_##name##_transport},
+constexpr auto kTransports = std::to_array({LINKGAUGE_TRANSPORTS(LINKGAUGE_NAMED)});
+#undef LINKGAUGE_NAMED
 
 }  // namespace
 
@@ -37,10 +30,16 @@ std::unique_ptr<Transport> make_transport(std::string_view name) {
   throw CallerError("unknown transport '" + std::string(name) + "', expected one of: " + expected);
 }
 
-std::vector<PeerBuffer> Transport::peers(const RankContext& context, const CaseSpec&, const std::vector<Flow>& flows,
+std::vector<PeerBuffer> Transport::peers(const RankContext& context, const CaseSpec&, const Flows& flows,
                                          ExposedEnd end) {
   return open_peers(context, flows, end);
 }
+
+std::vector<std::unique_ptr<Channel>> Transport::connect(const RankContext&, const CaseSpec&, const Flows&) {
+  throw Unsupported(std::string(name()) + " brings its own operations");
+}
+
+std::unique_ptr<Operation> Transport::collective(const RankContext&, const CaseSpec&) { return nullptr; }
 
 std::string why_not_reached(const RankContext& context, const Places& places) {
   const bool pageable = places.source.kind == MemoryKind::kPageable || places.target.kind == MemoryKind::kPageable;

@@ -1,12 +1,14 @@
-// How bytes move. One file a mechanism, each with the same few functions in the same order.
+// How bytes move. One folder a mechanism, each with the same few functions.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "case_spec.h"
@@ -15,7 +17,7 @@
 
 namespace linkgauge {
 
-class MpiLibrary;  // transport/mpi_library.h
+class MpiLibrary;  // mpi/library.h
 
 // Where libraries that are opened at run time lie. Empty: the dynamic loader's own search.
 struct LibraryPlaces {
@@ -125,6 +127,34 @@ struct Flow {
   const Buffer* target_buffer = nullptr;  // set on the target's rank
   std::size_t bytes = 0;                  // of the largest message
   int messages = 1;                       // in one operation with a window of 1
+  int ordinal = 0;                        // among those from its source to its target (Flows::add)
+
+  int peer_of(int rank) const { return source == rank ? target : source; }  // the other end's rank
+  bool ends_at(int rank) const { return source == rank || target == rank; }
+};
+
+// The flows of an operation. Those from one rank to another are numbered as they come, and both ranks have them in one
+// order: source, target and ordinal name a flow on both.
+class Flows {
+ public:
+  Flows() = default;
+  Flows(std::initializer_list<Flow> flows) {
+    for (const Flow& flow : flows) add(flow);
+  }
+  void add(Flow flow) {
+    flow.ordinal = counts_[{flow.source, flow.target}]++;
+    flows_.push_back(flow);
+  }
+  std::size_t size() const { return flows_.size(); }
+  bool empty() const { return flows_.empty(); }
+  const Flow& operator[](std::size_t place) const { return flows_[place]; }
+  Flow& operator[](std::size_t place) { return flows_[place]; }
+  auto begin() const { return flows_.begin(); }
+  auto end() const { return flows_.end(); }
+
+ private:
+  std::vector<Flow> flows_;
+  std::map<std::pair<int, int>, int> counts_;  // by source and target
 };
 
 class Operation;
@@ -147,8 +177,8 @@ class Transport {
 
   // open_peers, by which a collective's kernels reach into other ranks' memory, unless the library has a way of its own
   // to what make_buffer gave.
-  virtual std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& spec,
-                                        const std::vector<Flow>& flows, ExposedEnd end);
+  virtual std::vector<PeerBuffer> peers(const RankContext& context, const CaseSpec& spec, const Flows& flows,
+                                        ExposedEnd end);
 
   // Whether a message is queued by one of its two ranks alone.
   virtual bool one_sided() const { return false; }
@@ -158,6 +188,8 @@ class Transport {
   // Whether each operation begins a kernel of its own on a device.
   virtual bool begins_kernels(const Mechanism& /*by*/) const { return false; }
 
+  // The words that a case's variant may be made of (transport/options.h).
+  virtual std::vector<std::string_view> variants() const { return {}; }
   // Whether its library can have settings of a case's own.
   virtual bool takes_settings() const { return false; }
 
@@ -165,17 +197,17 @@ class Transport {
   // answer.
   virtual std::string supports(const RankContext& context, const CaseSpec& spec) const = 0;
 
-  // Connects an operation's flows, collective over the context's group. Each rank gives those that it is an end of, the
-  // flows from one rank to another in one order on both; element i is this rank's end of flows[i]. Exchanges handles;
-  // throws Unsupported or RuntimeCallError.
+  // Connects an operation's flows, collective over the context's group. Each rank gives those that it is an end of;
+  // element i is this rank's end of flows[i]. Exchanges handles; throws Unsupported or RuntimeCallError. Left out by
+  // mechanisms that bring all their operations.
   virtual std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                        const std::vector<Flow>& flows) = 0;
+                                                        const Flows& flows);
 
-  // The mechanism's own collective for the case's pattern, or nullptr where pattern/ is to compose one over channels.
-  virtual std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) = 0;
+  // The mechanism's own collective for the case's pattern, or nullptr where operation/ is to compose one over channels.
+  virtual std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec);
 
   // What waits call while this transport's messages are under way; empty where none is needed.
-  virtual Progress progress(const RankContext& context) = 0;
+  virtual Progress progress(const RankContext& /*context*/) { return {}; }
 };
 
 // The transport of that name, or throws CallerError naming those there are.

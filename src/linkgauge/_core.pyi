@@ -247,6 +247,9 @@ class Session:
 def ccl_version(runtime: str, library: str = "", library_folders: Sequence[str] = []) -> tuple[str, str]:
     """Version and file of the NCCL, RCCL or oneCCL of a runtime, which stays open. Raises Unsupported where none is."""
 
+def transport_variants() -> list[tuple[str, list[str]]]:
+    """Each transport in the core's order, with the words that its cases' variants may be made of."""
+
 def ccl_config_variables() -> list[tuple[str, str]]:
     """Variables of NCCL that a communicator of a case's own has as fields, and since which version."""
 

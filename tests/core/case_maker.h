@@ -16,10 +16,10 @@
 #include "fewer.h"
 #include "on_threads.h"
 #include "operation/make_operation.h"
-#include "transport/nixl_api.h"
-#include "transport/ofi_api.h"
+#include "transport/net/ofi/api.h"
+#include "transport/net/ucx/api.h"
+#include "transport/nixl/api.h"
 #include "transport/operation.h"
-#include "transport/ucx_api.h"
 
 namespace linkgauge {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "errors.h"
-#include "transport/mpi_library.h"
+#include "mpi/library.h"
 
 namespace linkgauge {
 

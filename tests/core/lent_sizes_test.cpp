@@ -25,7 +25,7 @@ class Counting final : public Transport {
     return Transport::make_buffer(context, spec, kind, bytes, options);
   }
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     return real_->connect(context, spec, flows);
   }
   std::unique_ptr<Operation> collective(const RankContext&, const CaseSpec&) override { return nullptr; }

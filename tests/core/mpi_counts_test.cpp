@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "errors.h"
+#include "mpi/library.h"
 #include "traffic/schedule.h"
-#include "transport/mpi_library.h"
 
 namespace linkgauge {
 namespace {

@@ -1,11 +1,10 @@
 // What becomes of requests that are under way when their owner goes, by a library that only counts.
-#include "transport/mpi_requests.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "transport/mpi_abi.h"
+#include "mpi/abi.h"
+#include "mpi/requests.h"
 
 namespace linkgauge {
 namespace {

@@ -14,7 +14,7 @@
 #include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
-#include "transport/nvshmem_kernels.h"
+#include "transport/nvshmem/kernels.h"
 
 namespace linkgauge {
 namespace {

@@ -376,7 +376,7 @@ class FlippingTransport final : public Transport {
     return inner_->supports(context, spec);
   }
   std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& spec,
-                                                const std::vector<Flow>& flows) override {
+                                                const Flows& flows) override {
     std::vector<std::unique_ptr<Channel>> channels = inner_->connect(context, spec, flows);
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (channels[i] != nullptr) channels[i] = std::make_unique<FlippingChannel>(std::move(channels[i]), flows[i]);
@@ -472,7 +472,7 @@ TEST(Reasons, NameTheThingAndWhatWouldBeRight) {
   EXPECT_NE(reason_for(spec).find("power of two"), std::string::npos);
   spec = case_of("kernel", Pattern::kPingpong, 2, 40);
   spec.mechanism.variant = "shove";
-  EXPECT_NE(reason_for(spec).find("pull and push"), std::string::npos);
+  EXPECT_NE(reason_for(spec).find("pull, push, host_barrier"), std::string::npos);
 }
 
 TEST(Reasons, AnUnknownTransportIsNamedWithThoseThereAre) {

@@ -1,5 +1,5 @@
 // Copies through a third device: right in every pattern that is routed, refused where they cannot be.
-#include "transport/routed.h"
+#include "transport/memory/routed.h"
 
 #include <gtest/gtest.h>
 

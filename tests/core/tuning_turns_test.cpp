@@ -10,7 +10,7 @@
 #include "errors.h"
 #include "group/agreement.h"
 #include "planted_runtime.h"
-#include "transport/one_sided.h"
+#include "transport/memory/direct_copies.h"
 #include "with_sessions.h"
 
 namespace linkgauge {
@@ -41,7 +41,7 @@ TEST(TuningTurns, NoRankChoosesWhileAnotherTriesOut) {
     const Buffer source(*runtime, context.device(), MemoryKind::kDevice, 64);
     const Buffer target(*runtime, context.device(), MemoryKind::kDevice, 64);
     const int me = group.rank();
-    const std::vector<Flow> flows{{me, (me + 1) % 4, &source, nullptr, 64}, {(me + 3) % 4, me, nullptr, &target, 64}};
+    const Flows flows{{me, (me + 1) % 4, &source, nullptr, 64}, {(me + 3) % 4, me, nullptr, &target, 64}};
     const auto make_leg = [&](int device, const PeerBuffer&, const PeerBuffer&, std::size_t) {
       ++legs;
       return std::make_unique<TriedLeg>(context, device, trials, disturbed);

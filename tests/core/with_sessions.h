@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "case_maker.h"
+#include "mpi/library.h"
 #include "run/session.h"
-#include "transport/mpi_library.h"
 
 namespace linkgauge {
 

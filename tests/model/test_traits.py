@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from linkgauge import _core
 from linkgauge.model.case import (
     CORE_NAMES,
     DIMENSIONS,
@@ -136,3 +137,11 @@ def test_gpus_have_a_vendor_and_a_collective_library() -> None:
         assert 0 < one.operation_s < 1e-3
         assert {use for use, _, _ in one.managed_env} <= set(MANAGED_USES)
     assert len({one.vendor for one in RUNTIMES.values() if one.gpus}) == sum(one.gpus for one in RUNTIMES.values())
+
+
+def test_the_transports_and_variants_that_are_named_are_the_cores() -> None:
+    known = dict(_core.transport_variants())
+    assert set(known) == set(TRANSPORTS)
+    for one in TRANSPORTS.values():
+        named = {one.our_kernels, one.between_kernels, *one.own_collectives} - {""}
+        assert named <= set(known[one.name]), one.name

@@ -41,6 +41,27 @@ def test_what_goes_up_is_named(tmp_path: Path) -> None:
     assert "base is below run" in lines[2]
 
 
+def test_no_transport_includes_another(tmp_path: Path) -> None:
+    core = tmp_path / "core"
+    texts = {"transport/shared.h": "", "transport/net/worker.h": "", "transport/memory/kernel.h": "",
+             "transport/net/ucx/ucx.cpp": '#include "transport/net/worker.h"\n#include "transport/shared.h"\n',
+             "transport/nccl/ccl.cpp": '#include "transport/memory/kernel.h"\n',
+             "operation/above.cpp": '#include "transport/memory/kernel.h"\n'}  # fmt: skip
+    for name, text in texts.items():
+        (core / name).parent.mkdir(parents=True, exist_ok=True)
+        (core / name).write_text(text)
+    assert found_in(tmp_path) == (0, [])
+    (core / "transport/memory/copy.cpp").write_text('#include "transport/net/worker.h"\n')
+    (core / "transport/shared.h").write_text('#include "transport/memory/kernel.h"\n')
+    status, lines = found_in(tmp_path)
+    assert status == 1
+    assert lines == [
+        'core/transport/memory/copy.cpp includes "transport/net/worker.h": transport/memory includes nothing of '
+        "transport/net",
+        'core/transport/shared.h includes "transport/memory/kernel.h": transport includes nothing of transport/memory',
+    ]
+
+
 def test_what_is_long_has_a_reason(tmp_path: Path) -> None:
     (tmp_path / "core/device").mkdir(parents=True)
     long = tmp_path / "core/device/long.cpp"

@@ -1,5 +1,5 @@
 // Kernels whose ranks meet by NCCL's own barriers (LSA: among ranks that load and store each other's memory). Compiled
-// with the device headers beside the NCCL that is loaded, 2.32 or newer; transport/ccl_device.h says what launches
+// with the device headers beside the NCCL that is loaded, 2.32 or newer; transport/nccl/device.h says what launches
 // them. Of its headers those of barriers alone, which take 2 s: all of them NVRTC does not take.
 #include <nccl_device/coop.h>
 #include <nccl_device/impl/comm__types.h>

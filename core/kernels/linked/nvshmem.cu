@@ -1,5 +1,5 @@
 // Kernels that call NVSHMEM on the device. Compiled with its headers and linked with its device library
-// (device/linked_kernels.h); transport/nvshmem_kernels.h says what launches them. Places are this PE's own; a PE's
+// (device/linked_kernels.h); transport/nvshmem/kernels.h says what launches them. Places are this PE's own; a PE's
 // number beside one says whose of that place is meant.
 #include <cuda_awbarrier.h>
 
@@ -15,7 +15,7 @@ typedef unsigned long lg_uint64;
 
 typedef unsigned long long u64;
 
-// How many threads a message's bytes are shared out to: transport/nvshmem_kernels.h, Scope. kWord: of no message, the
+// How many threads a message's bytes are shared out to: transport/nvshmem/kernels.h, Scope. kWord: of no message, the
 // word alone is put, as nvshmem_p does.
 enum { kBlock = 0, kWarp = 1, kThread = 2, kWord = 3 };
 

@@ -1,5 +1,5 @@
 // NVSHMEM's collectives called by a kernel, one of them a compilation: LG_NAME, LG_TYPE and LG_CALL, which come before
-// this text, say which (transport/nvshmem_kernels.cpp). All together would take minutes.
+// this text, say which (transport/nvshmem/kernels.cpp). All together would take minutes.
 #include <cuda_awbarrier.h>
 
 #include <cuda/std/cstdint>

@@ -13,6 +13,7 @@ from linkgauge.expect.points import beyond_cache, finite, serial
 from linkgauge.expect.query import Query, show
 from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.patterns import sent_and_received
+from linkgauge.model.quantity import percent
 from linkgauge.system.units import show_rate
 
 IN_NETWORK, MULTICAST = "in-network reduction", "multicast"
@@ -282,7 +283,7 @@ def _nvls(q: Query, graph: Wires) -> list[Limit]:
     versions = {link.version for name in q.names for link in q.system.links_of(name) if link.kind == "nvlink"}
     share = _NVLS_SEEN.get(next(iter(versions)) or "") if len(versions) == 1 else None
     if share is not None and 2 < n <= _NVLS_MOST and (q.size_bytes or _NVLS_LEAST_BYTES) >= _NVLS_LEAST_BYTES:
-        result.append(limit("allreduce_nvls_seen", value * share, f"{share:.0%} of allreduce_nvls"))
+        result.append(limit("allreduce_nvls_seen", value * share, f"{percent(share)} of allreduce_nvls"))
     return result
 
 

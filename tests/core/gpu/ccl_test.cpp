@@ -21,8 +21,8 @@
 #include "stand_in_control.h"
 #include "traffic/layout.h"
 #include "traffic/program.h"
-#include "transport/ccl_api.h"
-#include "transport/ccl_config.h"
+#include "transport/nccl/api.h"
+#include "transport/nccl/config.h"
 #include "with_sessions.h"
 
 namespace linkgauge {

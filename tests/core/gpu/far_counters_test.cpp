@@ -1,5 +1,5 @@
 // Counters between nodes of one NVLink domain, on a stand-in for the driver.
-#include "transport/far_counters.h"
+#include "transport/memory/far_counters.h"
 
 #include <gtest/gtest.h>
 

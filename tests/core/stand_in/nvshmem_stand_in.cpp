@@ -42,7 +42,7 @@
 #include "gate.h"
 #include "kernels/kernels.h"
 #include "machine.h"
-#include "transport/nvshmem_api.h"
+#include "transport/nvshmem/api.h"
 
 namespace {
 

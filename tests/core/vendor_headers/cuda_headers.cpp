@@ -23,7 +23,7 @@ namespace of_nvml {
 using namespace linkgauge::nvml;  // NOLINT
 using nvml::Device;
 using nvml::Result;
-LINKGAUGE_NVML_API(LINKGAUGE_COMPARE)
+LINKGAUGE_NVML_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
 }  // namespace of_nvml
 
 namespace of_nvrtc {

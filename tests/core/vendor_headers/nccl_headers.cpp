@@ -1,5 +1,5 @@
 // The table for NCCL against the vendor's own header. Nothing runs: a difference does not compile.
-#include "transport/ccl_api.h"
+#include "transport/nccl/api.h"
 //
 #include <nccl.h>
 #include <nccl_device/host.h>
@@ -20,8 +20,8 @@ LINKGAUGE_CCL_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
 }  // namespace
 }  // namespace linkgauge::ccl
 
-#include "transport/ccl_config.h"
-#include "transport/ccl_device.h"
+#include "transport/nccl/config.h"
+#include "transport/nccl/device.h"
 
 namespace linkgauge::ccl {
 namespace {
@@ -30,7 +30,6 @@ static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) && alignof(UniqueId) == a
 static_assert(kSuccess == ncclSuccess);
 static_assert(kInProgress == ncclInProgress);
 static_assert(kWindowSymmetric == NCCL_WIN_COLL_SYMMETRIC);
-static_assert(kWindowAlignment == NCCL_WIN_REQUIRED_ALIGNMENT);
 
 // A newer header has further fields behind these.
 #define LINKGAUGE_SAME_MEMBER(Mine, Theirs, name)                                                             \

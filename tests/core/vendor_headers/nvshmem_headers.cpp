@@ -1,5 +1,5 @@
 // What is restated of NVSHMEM against its own headers. Nothing runs: a difference does not compile.
-#include "transport/nvshmem_api.h"
+#include "transport/nvshmem/api.h"
 //
 #include <cuda_runtime.h>
 //

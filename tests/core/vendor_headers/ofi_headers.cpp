@@ -1,6 +1,6 @@
 // The table for libfabric against libfabric's own headers (1.17 and newer). Nothing runs: a difference does not
 // compile.
-#include "transport/ofi_worker.h"
+#include "transport/net/ofi/worker.h"
 //
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -124,7 +124,7 @@ LINKGAUGE_SAME_VALUE(kCudaMemory, FI_HMEM_CUDA);
 LINKGAUGE_SAME_VALUE(kRocmMemory, FI_HMEM_ROCR);
 static_assert(sizeof(Operation::of_the_library) >= sizeof(fi_context2));
 
-LINKGAUGE_OFI_API(LINKGAUGE_COMPARE)
+LINKGAUGE_OFI_API(LINKGAUGE_COMPARE, LINKGAUGE_COMPARE)
 
 }  // namespace
 }  // namespace linkgauge::ofi

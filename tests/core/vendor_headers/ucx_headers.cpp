@@ -1,6 +1,6 @@
 // The table for UCX against UCX's own header (1.22; every structure has grown at its end only). Nothing runs: a
 // difference does not compile.
-#include "transport/ucx_api.h"
+#include "transport/net/ucx/api.h"
 //
 #include <ucp/api/ucp.h>
 

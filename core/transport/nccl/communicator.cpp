@@ -1,0 +1,116 @@
+#include "transport/nccl/communicator.h"
+
+#include <cstring>
+#include <utility>
+
+#include "errors.h"
+#include "transport/agreement.h"
+
+namespace linkgauge {
+
+std::shared_ptr<CclCommunicator> CclCommunicator::of(const ccl::Library& library, const RankContext& context,
+                                                     const ccl::Configuration* settings) {
+  if (settings != nullptr && settings->of_communicator() != nullptr)
+    return std::make_shared<CclCommunicator>(library, context, settings);
+  std::shared_ptr<void>& kept = context.kept("ccl");
+  if (!kept || std::static_pointer_cast<CclCommunicator>(kept)->get() == nullptr)
+    kept = std::make_shared<CclCommunicator>(library, context, nullptr);
+  return std::static_pointer_cast<CclCommunicator>(kept);
+}
+
+CclCommunicator::CclCommunicator(const ccl::Library& library, const RankContext& context, const ccl::Configuration* own)
+    : library_(&library), device_(context.device()) {
+  std::vector<std::byte> id;
+  std::string reason;
+  if (context.rank() == 0) {
+    const ccl::Result result = library.make_id(id);
+    if (result != ccl::kSuccess)
+      reason = std::string(library.blocks() ? "onecclGetUniqueId: " : "ncclGetUniqueId: ") +
+               library.calls().ncclGetErrorString(result);
+  }
+  agree_or_throw(*context.group, reason);
+  const int version = library.version_code();
+  std::vector<std::byte> mine(sizeof version + id.size());
+  std::memcpy(mine.data(), &version, sizeof version);
+  if (!id.empty()) std::memcpy(mine.data() + sizeof version, id.data(), id.size());
+  const auto all = context.group->exchange(mine, {});
+  id.assign(all[0].begin() + sizeof version, all[0].end());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    int other = 0;
+    std::memcpy(&other, all[rank].data(), sizeof other);
+    if (other != version) {
+      throw Unsupported("all ranks must load one version of " + std::string(library.name()) + ": rank " +
+                        std::to_string(context.rank()) + " has " + library.version() + ", rank " +
+                        std::to_string(rank) + " has " + ccl::version_text(other) +
+                        "; fix: one installation on every node, or LD_LIBRARY_PATH to it");
+    }
+  }
+  context.runtime->bind_thread(device_);
+  if (own != nullptr) {
+    init_by(*own, context, id);
+  } else {
+    library.check(library.init(&communicator_, context.size(), id, context.rank()), "ncclCommInitRank", nullptr,
+                  device_);
+  }
+}
+
+CclCommunicator::~CclCommunicator() {
+  if (communicator_ != nullptr) library_->calls().ncclCommDestroy(communicator_);
+}
+
+// What the library refuses of them it refuses on every rank, before it meets another.
+void CclCommunicator::init_by(const ccl::Configuration& own, const RankContext& context,
+                              const std::vector<std::byte>& bytes) {
+  ccl::Config config = *own.of_communicator();
+  ccl::UniqueId id{};
+  std::memcpy(&id, bytes.data(), sizeof id);
+  const ccl::Result result =
+      library_->calls().ncclCommInitRankConfig(&communicator_, context.size(), id, context.rank(), &config);
+  if (result == ccl::kInvalidArgument)
+    throw Unsupported("NCCL " + library_->version() + " refuses a communicator of " + own.text());
+  library_->check(result, "ncclCommInitRankConfig", nullptr, device_);
+}
+
+void CclCommunicator::check(ccl::Result result, const char* call) {
+  if (result == ccl::kSuccess) return;
+  broken_ = true;
+  library_->check(result, call, communicator_, device_);
+}
+
+void CclCommunicator::abort_if_broken(const Group& group) noexcept {
+  if (communicator_ == nullptr || !(broken_ || group.aborted())) return;
+  library_->calls().ncclCommAbort(communicator_);
+  communicator_ = nullptr;
+}
+
+CclWindow::CclWindow(const RankContext& context, std::shared_ptr<CclCommunicator> communicator)
+    : group_(context.group), communicator_(std::move(communicator)) {}
+
+CclWindow::CclWindow(const RankContext& context, std::shared_ptr<CclCommunicator> communicator, const Buffer& buffer)
+    : CclWindow(context, std::move(communicator)) {
+  const ccl::Library& library = communicator_->library();
+  communicator_->check(library.calls().ncclCommWindowRegister(communicator_->get(), buffer.data(), buffer.size(),
+                                                              &window_, ccl::kWindowSymmetric),
+                       "ncclCommWindowRegister");
+  std::string reason;
+  if (window_ == nullptr) {
+    reason = "NCCL " + library.version() + " made no window: these devices or its settings have no symmetric memory";
+  }
+  agree_or_throw(*group_, reason);
+}
+
+CclWindow::~CclWindow() {
+  communicator_->abort_if_broken(*group_);
+  if (window_ != nullptr && communicator_->get() != nullptr)
+    communicator_->library().calls().ncclCommWindowDeregister(communicator_->get(), window_);
+}
+
+void* CclWindow::at(int peer) {
+  void* found = nullptr;
+  communicator_->check(communicator_->library().calls().ncclGetPeerDevicePointer(window_, 0, peer, &found),
+                       "ncclGetPeerDevicePointer");
+  if (found == nullptr) throw Unsupported("NCCL reaches no memory of rank " + std::to_string(peer) + " from here");
+  return found;
+}
+
+}  // namespace linkgauge

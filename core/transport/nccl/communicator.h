@@ -1,0 +1,63 @@
+// What the ranks of a case make with a collective library: a communicator, and windows of memory that all of them have.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/nccl/api.h"
+#include "transport/nccl/config.h"
+#include "transport/transport.h"
+
+namespace linkgauge {
+
+class CclCommunicator {
+ public:
+  // Collective. The one of these ranks, made where they have none that is whole and then kept from case to case; where
+  // the case's settings, if it has any, say something of a communicator, one of its own.
+  static std::shared_ptr<CclCommunicator> of(const ccl::Library& library, const RankContext& context,
+                                             const ccl::Configuration* settings = nullptr);
+  CclCommunicator(const ccl::Library& library, const RankContext& context, const ccl::Configuration* own);
+  CclCommunicator(const CclCommunicator&) = delete;
+  CclCommunicator& operator=(const CclCommunicator&) = delete;
+  ~CclCommunicator();
+
+  const ccl::Library& library() const { return *library_; }
+  ccl::Communicator get() const { return communicator_; }  // nullptr once it was aborted
+  // A failure breaks it, and is thrown with the library's own words.
+  void check(ccl::Result result, const char* call);
+  void mark_broken() { broken_ = true; }
+  // After a failure the library's own destroy may wait for ranks that are gone; abort does not, and ends the kernels
+  // that still wait for them, without which no memory of the device can be freed.
+  void abort_if_broken(const Group& group) noexcept;
+
+ private:
+  void init_by(const ccl::Configuration& own, const RankContext& context, const std::vector<std::byte>& bytes);
+
+  const ccl::Library* library_;
+  ccl::Communicator communicator_ = nullptr;
+  int device_;
+  bool broken_ = false;
+};
+
+// One buffer of each rank, all of one size and of the library's own memory, in a symmetric window.
+class CclWindow {
+ public:
+  // Collective. Throws Unsupported on every rank where the library makes none.
+  CclWindow(const RankContext& context, std::shared_ptr<CclCommunicator> communicator, const Buffer& buffer);
+  CclWindow(const CclWindow&) = delete;
+  CclWindow& operator=(const CclWindow&) = delete;
+  ~CclWindow();
+
+  // Where a kernel of this rank's device finds the buffer of rank `peer`. Throws Unsupported where it reaches none.
+  void* at(int peer);
+
+ private:
+  CclWindow(const RankContext& context, std::shared_ptr<CclCommunicator> communicator);
+
+  Group* group_;
+  std::shared_ptr<CclCommunicator> communicator_;
+  ccl::Window window_ = nullptr;
+};
+
+}  // namespace linkgauge

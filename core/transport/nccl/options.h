@@ -1,0 +1,33 @@
+// The options of transport ccl.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "transport/memory/kernel_options.h"
+
+namespace linkgauge {
+
+enum class CclBuffer : std::uint8_t { kPlain, kAllocated, kRegistered, kSymmetric };
+
+struct CclOptions {
+  bool graph = false;
+  bool own_kernels = false;  // variant device, alone or with more words: our kernels, on the pointers that NCCL gives
+  bool more_words = false;
+  std::optional<KernelOptions> kernel = {};  // what these words say; nothing where one is unknown
+  CclBuffer buffer = CclBuffer::kPlain;
+  bool send_recv = false;  // algorithm send_recv: messages, where the library has a call
+
+  bool lsa() const { return kernel && kernel->meeting == Meeting::kLsa; }
+};
+
+// Nothing where the variant is none of the transport's.
+std::optional<CclOptions> read_ccl_options(const Mechanism& by);
+// Nothing where the case names no buffer that the transport knows.
+std::optional<CclBuffer> ccl_buffer_of(const Mechanism& by);
+std::string why_no_ccl_variant(std::string_view variant);
+std::vector<std::string_view> ccl_variants();
+
+}  // namespace linkgauge

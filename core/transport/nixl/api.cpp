@@ -1,0 +1,40 @@
+#include "transport/nixl/api.h"
+
+#include "errors.h"
+
+namespace linkgauge::nixl {
+namespace {
+
+constexpr const char* kFile = "libnixl_capi.so";
+constexpr const char* kFix = "; fix: pip install --no-deps nixl-cu13 (or -cu12, for a driver of CUDA 12)";
+
+// nixl_capi_status_t; NIXL has no call that tells it.
+const char* name_of(Status status) {
+  switch (status) {
+    case -1:
+      return "NIXL_CAPI_ERROR_INVALID_PARAM";
+    case -2:
+      return "NIXL_CAPI_ERROR_BACKEND";
+    case -3:
+      return "NIXL_CAPI_ERROR_INVALID_STATE";
+    case -4:
+      return "NIXL_CAPI_ERROR_EXCEPTION";
+    default:
+      return "NIXL status";
+  }
+}
+
+}  // namespace
+
+Library::Library(const std::vector<std::string>& folders)
+    : OneLibrary(names_in(folders, kFile), {"NIXL", std::string("NIXL (") + kFile + ")", kFix}) {
+  if (table_.nixl_capi_is_stub != nullptr && table_.nixl_capi_is_stub()) {
+    throw Unsupported("NIXL at " + library_.path() + " is a stub without NIXL behind it" + kFix);
+  }
+}
+
+void Library::fail(Status status, const char* call) const {
+  throw RuntimeCallError(call, name_of(status), status, -1, "NIXL_LOG_LEVEL=DEBUG tells more");
+}
+
+}  // namespace linkgauge::nixl

@@ -33,6 +33,7 @@
 #include "transport/nvshmem_api.h"
 #include "transport/ofi_api.h"
 #include "transport/ucx_api.h"
+#include "wire.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way
@@ -40,7 +41,6 @@ using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a
 namespace linkgauge {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 using HeartbeatWords = nb::ndarray<std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Bytes from_python(const nb::bytes& bytes) {
@@ -87,7 +87,7 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
 nb::dict described(const DeviceInfo& info) {
   nb::dict fields;
   fields["ordinal"] = info.ordinal;
-  fields["kind"] = info.kind;
+  fields["kind"] = std::string(to_string(info.kind));
   fields["name"] = info.name;
   fields["uuid"] = info.uuid;
   fields["serial"] = info.serial;
@@ -191,12 +191,12 @@ std::shared_ptr<Group> process_group(int rank, const std::vector<int>& node_of_r
 
 std::shared_ptr<MpiLibrary> open_mpi(const std::string& library_path, const std::string& abi,
                                      const std::map<std::string, std::uint64_t>& handles) {
-  return open_mpi_library(library_path, mpi_abi_from(abi), handles);
+  return open_mpi_library(library_path, from_word<MpiAbi>(abi), handles);
 }
 
 // For the tests, which compare them with the headers of MPI libraries.
 nb::dict constants_of_mpi(const std::string& abi) {
-  const MpiConstants& constants = mpi_constants(mpi_abi_from(abi));
+  const MpiConstants& constants = mpi_constants(from_word<MpiAbi>(abi));
   nb::dict fields;
   fields["handle_bytes"] = constants.handle_bytes;
   fields["in_place"] = constants.in_place;

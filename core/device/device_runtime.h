@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "memory_kind.h"
+#include "runtime_kind.h"
 
 namespace linkgauge {
 
@@ -24,7 +25,7 @@ class LinkedKernels;
 
 struct DeviceInfo {
   int ordinal = -1;  // in the runtime's PCI order
-  std::string kind;  // "cuda", "hip", "sycl" or "host"
+  RuntimeKind kind = RuntimeKind::kHost;
   std::string name;
   std::string uuid;
   std::string serial;
@@ -66,8 +67,9 @@ class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
 
-  virtual std::string_view name() const = 0;  // "cuda", "hip", "sycl", "host"
-  virtual std::string version() const = 0;    // of runtime and driver, for run.json
+  virtual RuntimeKind kind() const = 0;
+  std::string_view name() const { return to_string(kind()); }
+  virtual std::string version() const = 0;  // of runtime and driver, for run.json
   virtual int count() const = 0;
   virtual DeviceInfo describe(int device) const = 0;
   // What grids are made from: 1 where the runtime tells none.
@@ -238,7 +240,7 @@ class OtherDevice {
   int own_;
 };
 
-// Which runtime to open: `which` is "host", "cuda", "hip" or "sycl"; `devices` the ordinals to use, empty for all; the
+// Which runtime to open: `which` is a name of RuntimeKind; `devices` the ordinals to use, empty for all; the
 // host has as many as `host_devices` says.
 struct RuntimeRequest {
   std::string which;

@@ -30,7 +30,7 @@ struct NamedCall {
 template <typename Vendor>
 class GpuCalls : public GpuDriver {
  public:
-  std::string_view name() const final { return Vendor::kName; }
+  RuntimeKind kind() const final { return Vendor::kKind; }
   std::vector<GpuIdentity> enumerate() const final {
     int count = 0;
     run(Vendor::device_count, &count);
@@ -84,7 +84,7 @@ class GpuCalls : public GpuDriver {
     return Vendor::pointer(memory);
   }
   void* allocate_fabric(int /*device*/, std::size_t /*bytes*/) override {
-    throw Unsupported(std::string(Vendor::kName) + " devices have no fabric handles; leave --handles out");
+    throw Unsupported(std::string(to_string(Vendor::kKind)) + " devices have no fabric handles; leave --handles out");
   }
   std::string why_not_pageable(int device) const final {
     if (attribute(Vendor::kPageableMemoryAccess, native(device)) != 0) return "";
@@ -250,7 +250,7 @@ class GpuCalls : public GpuDriver {
   DeviceInfo facts_of(int device) const {
     const int own = native(device);
     DeviceInfo info;
-    info.kind = Vendor::kName;
+    info.kind = Vendor::kKind;
     info.pci_address = entry(device).identity.pci_address;
     std::array<char, 256> text{};
     run(Vendor::device_name, text.data(), static_cast<int>(text.size()), own);

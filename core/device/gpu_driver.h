@@ -31,7 +31,7 @@ class GpuDriver {
 
   virtual ~GpuDriver() = default;
 
-  virtual std::string_view name() const = 0;
+  virtual RuntimeKind kind() const = 0;
   virtual std::string version() const = 0;
   virtual std::vector<GpuIdentity> enumerate() const = 0;  // all that the process may see, in PCI order
   virtual void select(std::vector<GpuIdentity> devices) = 0;

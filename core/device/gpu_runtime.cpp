@@ -9,6 +9,7 @@
 
 #include "device/host_placement.h"
 #include "errors.h"
+#include "wire.h"
 
 namespace linkgauge {
 namespace {
@@ -28,11 +29,7 @@ struct HandleHead {
 };
 
 SharedHandle joined(const HandleHead& head, const GpuDriver::IpcBytes& bytes) {
-  SharedHandle handle;
-  handle.bytes.resize(sizeof(head) + bytes.size());
-  std::memcpy(handle.bytes.data(), &head, sizeof(head));
-  std::memcpy(handle.bytes.data() + sizeof(head), bytes.data(), bytes.size());
-  return handle;
+  return {WireWriter().value(head).rest(bytes).message()};
 }
 
 }  // namespace
@@ -52,7 +49,7 @@ GpuRuntime::GpuRuntime(std::unique_ptr<GpuDriver> driver,
   for (const int ordinal : ordinals) {
     if (ordinal < 0 || ordinal >= static_cast<int>(visible.size())) {
       const char* shown = std::getenv(visibility_variable);
-      throw Unsupported("device " + std::string(driver_->name()) + ":" + std::to_string(ordinal) +
+      throw Unsupported("device " + std::string(to_string(driver_->kind())) + ":" + std::to_string(ordinal) +
                         " does not exist: there are " + std::to_string(visible.size()) + ", numbered from 0" +
                         (shown != nullptr ? std::string(" (") + visibility_variable + "=" + shown + " hides all others)"
                                           : std::string()));
@@ -306,11 +303,10 @@ void* GpuRuntime::open_shared(int device, const SharedHandle& handle) {
   require(device);
   if (!peer_access_allowed_)
     throw Unsupported("peer access is off in this launch, so memory of another process cannot be opened");
-  HandleHead head;
-  if (handle.bytes.size() <= sizeof(head)) throw CallerError("open_shared: not a handle of this runtime");
-  std::memcpy(&head, handle.bytes.data(), sizeof(head));
-  GpuDriver::IpcBytes bytes(reinterpret_cast<const char*>(handle.bytes.data()) + sizeof(head),
-                            handle.bytes.size() - sizeof(head));
+  if (handle.bytes.size() <= sizeof(HandleHead)) throw CallerError("open_shared: not a handle of this runtime");
+  WireReader reader(handle.bytes);
+  const auto head = reader.value<HandleHead>();
+  GpuDriver::IpcBytes bytes = text_of(reader.rest());
   const bool fabric = head.fabric_bytes > 0;
   const std::unique_lock lock(memory_mutex_);
   auto found = opened_.find(bytes);

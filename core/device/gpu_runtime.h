@@ -27,7 +27,7 @@ class GpuRuntime : public DeviceRuntime {
   GpuRuntime(const GpuRuntime&) = delete;
   GpuRuntime& operator=(const GpuRuntime&) = delete;
 
-  std::string_view name() const override { return driver_->name(); }
+  RuntimeKind kind() const override { return driver_->kind(); }
   std::string version() const override { return driver_->version(); }
   int count() const override { return static_cast<int>(infos_.size()); }
   DeviceInfo describe(int device) const override;

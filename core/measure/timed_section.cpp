@@ -146,7 +146,7 @@ class GatedSection final : public TimedSection {
     for (const Operation::DeviceQueue& queue : events_.queues()) {
       kernels_.push_back(runtime.kernel(queue.device, kKernelGate));
     }
-    looks_ = runtime.name() == "host" ? kHostGateLooks : kDeviceGateLooks;
+    looks_ = runtime.kind() == RuntimeKind::kHost ? kHostGateLooks : kDeviceGateLooks;
   }
 
   // A gate looks at the words until it is open: after a failure they stay until each has seen that it is.

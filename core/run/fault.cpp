@@ -16,27 +16,8 @@
 #include "device/forwarding_runtime.h"
 #include "errors.h"
 #include "kernels/kernels.h"
-#include "words.h"
 
 namespace linkgauge {
-namespace {
-
-constexpr Words<FaultKind, 10> kFaults{"fault",
-                                       {{{FaultKind::kKill, "kill"},
-                                         {FaultKind::kSegv, "segv"},
-                                         {FaultKind::kStop, "stop"},
-                                         {FaultKind::kHang, "hang"},
-                                         {FaultKind::kThrow, "throw"},
-                                         {FaultKind::kMemory, "memory"},
-                                         {FaultKind::kCall, "call"},
-                                         {FaultKind::kAddress, "address"},
-                                         {FaultKind::kCorrupt, "corrupt"},
-                                         {FaultKind::kSlow, "slow"}}}};
-
-}  // namespace
-
-FaultKind fault_kind_from(std::string_view word) { return kFaults.from(word); }
-
 // Another runtime, with a list of the buffers that live.
 class WatchedRuntime final : public ForwardingRuntime {
  public:
@@ -134,7 +115,7 @@ FaultInjector::~FaultInjector() = default;
 DeviceRuntime& FaultInjector::runtime() { return *runtime_; }
 void FaultInjector::begin_case(const CaseSpec& spec) { spec_ = spec; }
 
-void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
+void FaultInjector::at(Moment phase, std::int64_t sample, bool after) {
   if (!here_ || fault_.phase != phase || (fault_.sample >= 0 && fault_.sample != sample)) return;
   const bool needs_data = fault_.kind == FaultKind::kCorrupt;
   if (after != needs_data) return;
@@ -169,9 +150,9 @@ void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
   }
 }
 
-// At "time" the signal comes from a thread of its own while the operation is under way.
+// At kTime the signal comes from a thread of its own while the operation is under way.
 void FaultInjector::send(int signal) const {
-  if (fault_.phase != "time") {
+  if (fault_.phase != Moment::kTime) {
     kill(getpid(), signal);
     return;
   }

@@ -2,16 +2,15 @@
 // whose copies are slow.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "case_spec.h"
 #include "device/device_runtime.h"
+#include "measure/sampler.h"
+#include "words.h"
 
 namespace linkgauge {
 
@@ -27,16 +26,16 @@ enum class FaultKind : std::uint8_t {
   kCorrupt,  // a byte at either end of each of the rank's large buffers is flipped once the operation is complete
   kSlow,     // each copy of the rank is made `times` times: real bytes, so that load slows it as it slows its siblings
 };
-FaultKind fault_kind_from(std::string_view word);  // throws CallerError
+template <>
+inline constexpr auto kNames<FaultKind> = names("fault", "kill", "segv", "stop", "hang", "throw", "memory", "call",
+                                                "address", "corrupt", "slow");
 
-// In the order of a case. "verify" is before the first and the final check's data are looked at. Data are corrupted at
-// "check", "warmup", "time" and "final_check" only; at "release" a rank can no longer fail, only die, stop or hang.
-inline constexpr std::array<std::string_view, 10> kFaultPhases{
-    "prepare", "check", "warmup", "align", "time", "record", "finished", "final_check", "verify", "release"};
-
+// `phase`: one that hooks see. At kVerify it is before the first and the final check's data are looked at. Data are
+// corrupted at kCheck, kWarmup, kTime and kFinalCheck only; at kRelease a rank can no longer fail, only die, stop or
+// hang.
 struct Fault {
   FaultKind kind = FaultKind::kThrow;
-  std::string phase;         // one of kFaultPhases
+  Moment phase = Moment::kIdle;
   std::int64_t sample = -1;  // number of the sample; -1: any
   int rank = 0;              // of the launch
   int times = 4;             // kSlow only
@@ -55,7 +54,7 @@ class FaultInjector {
 
   DeviceRuntime& runtime();
   void begin_case(const CaseSpec& spec);
-  void at(const char* phase, std::int64_t sample, bool after);
+  void at(Moment phase, std::int64_t sample, bool after);
 
  private:
   void send(int signal) const;

@@ -18,6 +18,7 @@
 #include "traffic/side_by_side.h"
 #include "transport/agreement.h"
 #include "transport/mpi_library.h"
+#include "words.h"
 
 namespace linkgauge {
 namespace {
@@ -58,12 +59,6 @@ class PlannedGroup final : public Group {
   int size_;
   const Group& launch_;
 };
-
-std::string listed(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return "[" + text + "]";
-}
 
 // A rank that fails alone tells the others of its case, and whoever watches; what all of them find alike, they throw
 // alike. `groups`: those of the case that this rank is in by then; ranks of each must hear of it also where a rank
@@ -106,7 +101,7 @@ void Session::check(const CaseSpec& spec) const {
   const auto ranks = static_cast<int>(spec.places.rank_list.size());
   check_subset(spec.places.rank_list, launch_size);
   if (spec.places.devices.size() != spec.places.rank_list.size()) {
-    throw CallerError("devices " + listed(spec.places.devices) + " must have one entry for each of the " +
+    throw CallerError("devices [" + listed(spec.places.devices) + "] must have one entry for each of the " +
                       std::to_string(ranks) + " ranks");
   }
   for (const int device : spec.places.devices) {
@@ -363,7 +358,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   settings.kept = spec.jobs.kept;
   if (spec.timing.clock == ClockKind::kEvent) settings.event_clock = event_clock(context.device());
   if (injector_ != nullptr) {
-    settings.hook = [this](const char* phase, std::int64_t number, bool after) { injector_->at(phase, number, after); };
+    settings.hook = [this](Moment phase, std::int64_t number, bool after) { injector_->at(phase, number, after); };
   }
   options_.heartbeat.enter(Moment::kPrepare);
   const std::unique_ptr<Operation> operation = make_operation(transport, context, part.spec);
@@ -373,7 +368,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
         : operation(of), heartbeat(beats), injector(faults) {}
     ~Release() {
       heartbeat.enter(Moment::kRelease);
-      if (injector != nullptr) injector->at("release", -1, false);
+      if (injector != nullptr) injector->at(Moment::kRelease, -1, false);
       operation.release();
     }
     Release(const Release&) = delete;
@@ -390,7 +385,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
     telling_others(groups, options_.on_failure, [&] {
       // One job after the other: what is tried out for one is not disturbed by what is tried out for another.
       in_turn(*job.everyone, jobs, job.number, [&] {
-        if (injector_ != nullptr) injector_->at("prepare", -1, false);
+        if (injector_ != nullptr) injector_->at(Moment::kPrepare, -1, false);
         operation->prepare();
       });
       const auto compare_clocks = [&](const char* moment) {
@@ -401,7 +396,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
       compare_clocks("before");
       std::optional<BlockPlacement> placement;
       // A host device is one core.
-      if (transport.begins_kernels(spec.mechanism) && context.runtime->name() != "host") {
+      if (transport.begins_kernels(spec.mechanism) && context.runtime->kind() != RuntimeKind::kHost) {
         const auto rank = static_cast<std::uint64_t>(group.rank());
         placement.emplace(*context.runtime, context.device(), spec.timing.seed + rank);
         settings.placement = &*placement;

@@ -262,7 +262,7 @@ TEST(Load, OfAnotherLaunchThatFailsBeforeItsRateFailsTheCaseOnAllRanks) {
   both.run([](Session& session, Group&) {
     Fault fault;
     fault.kind = FaultKind::kThrow;
-    fault.phase = "check";
+    fault.phase = Moment::kCheck;
     fault.rank = 2;
     session.set_fault(fault);
   });
@@ -275,7 +275,7 @@ TEST(Load, OfAnotherLaunchThatFailsLaterLeavesTheSamples) {
   both.run([](Session& session, Group&) {
     Fault fault;
     fault.kind = FaultKind::kThrow;
-    fault.phase = "final_check";
+    fault.phase = Moment::kFinalCheck;
     fault.rank = 2;
     session.set_fault(fault);
   });
@@ -289,7 +289,7 @@ TEST(Load, OfAnotherLaunchThatFailsLaterLeavesTheSamples) {
 Fault throwing(int rank, const char* phase, std::int64_t sample = -1) {
   Fault fault;
   fault.kind = FaultKind::kThrow;
-  fault.phase = phase;
+  fault.phase = from_word<Moment>(phase);
   fault.rank = rank;
   fault.sample = sample;
   return fault;
@@ -391,7 +391,7 @@ TEST(SocketLine, ASignalDoesNotLoseANumber) {
 TEST(Load, WhoseDataAreWrongIsNotVerified) {
   Fault fault;
   fault.kind = FaultKind::kCorrupt;
-  fault.phase = "final_check";
+  fault.phase = Moment::kFinalCheck;
   fault.rank = 4;
   on_host_devices(6, [&](Session& session, Group& group) {
     session.set_fault(fault);

@@ -61,7 +61,7 @@ TEST_P(NicSession, AFailureReachesTheOthersAndLeavesAllUsable) {
   with_sessions(host_devices(3), 3, [&](Session& session, Group& group) {
     for (const std::int64_t size : {64, 1 << 20}) {
       expect_right(session.measure(of(Pattern::kAlltoall, {0, 1, 2}, size)));
-      session.set_fault(Fault{FaultKind::kThrow, phase(), -1, 1});
+      session.set_fault(Fault{FaultKind::kThrow, from_word<Moment>(phase()), -1, 1});
       if (group.rank() == 2) {
         EXPECT_FALSE(session.measure(of(Pattern::kBidirectional, {0, 1}, size)).has_value());
       } else {

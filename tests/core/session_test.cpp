@@ -152,7 +152,7 @@ TEST(Session, WhatGoesWrongInOneGroupEndsTheCaseOfAll) {
     for (const char* phase : {"prepare", "check", "warmup", "time", "final_check"}) {
       Fault fault;
       fault.kind = FaultKind::kThrow;
-      fault.phase = phase;
+      fault.phase = from_word<Moment>(phase);
       fault.rank = 3;
       session.set_fault(fault);
       if (group.rank() == 3) {
@@ -232,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(Phases, FaultPhase, testing::Values("check", "warmup", 
 
 TEST_P(FaultPhase, AFailureReachesTheOthersAndLeavesTheSessionUsable) {
   with_sessions(3, [](Session& session, Group& group) {
-    session.set_fault(Fault{FaultKind::kThrow, GetParam(), -1, 1});
+    session.set_fault(Fault{FaultKind::kThrow, from_word<Moment>(GetParam()), -1, 1});
     try {
       session.measure(copy_case({0, 1, 2}, Pattern::kAlltoall));
       ADD_FAILURE() << "rank " << group.rank() << " must not return";
@@ -255,7 +255,7 @@ TEST(Session, AFailureUnderHeldQueuesEndsThemBeforeTheirMemory) {
     spec.timing.cadence = Cadence::kGated;
     spec.timing.clock = ClockKind::kEvent;
     spec.timing.batch = 3;
-    session.set_fault(Fault{FaultKind::kThrow, "time", -1, 1});
+    session.set_fault(Fault{FaultKind::kThrow, Moment::kTime, -1, 1});
     if (group.rank() == 0) {
       EXPECT_THROW(session.measure(spec), PeerError);
     } else {
@@ -295,7 +295,7 @@ TEST(Fault, SlowCopiesTakeLongerAndAreRight) {
       return least;
     };
     const std::int64_t usual = least_ns();
-    session.set_fault(Fault{FaultKind::kSlow, "prepare", -1, 0, 16});
+    session.set_fault(Fault{FaultKind::kSlow, Moment::kPrepare, -1, 0, 16});
     const std::int64_t slow = least_ns();
     session.set_fault(std::nullopt);
     // Sixteen times the bytes: far more than noise makes of it.
@@ -311,7 +311,7 @@ TEST_P(FaultPhase, FlippedBytesAreCaught) {
     CaseSpec spec = copy_case({0, 1});
     // By default the first and the final operation are checked; each one where asked.
     spec.timing.verify_each = phase == "warmup" || phase == "time";
-    session.set_fault(Fault{FaultKind::kCorrupt, phase, phase == "time" ? 5 : -1, 1});
+    session.set_fault(Fault{FaultKind::kCorrupt, from_word<Moment>(phase), phase == "time" ? 5 : -1, 1});
     const auto result = session.measure(spec);
     ASSERT_TRUE(result.has_value());
     EXPECT_FALSE(result->measurement.verified);
@@ -327,8 +327,8 @@ TEST_P(FaultPhase, FlippedBytesAreCaught) {
 }
 
 TEST(Fault, WordsAreChecked) {
-  EXPECT_EQ(fault_kind_from("kill"), FaultKind::kKill);
-  EXPECT_THROW(fault_kind_from("explode"), CallerError);
+  EXPECT_EQ(from_word<FaultKind>("kill"), FaultKind::kKill);
+  EXPECT_THROW(from_word<FaultKind>("explode"), CallerError);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The one door to Python: linkgauge._core, typed by src/linkgauge/_core.pyi.
 //
 // Whatever may wait for another rank or take long gives the interpreter lock away meanwhile.
+#include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -237,12 +238,6 @@ class PythonSession {
     session_.emplace(std::move(options));
   }
 
-  std::string supports(const nb::dict& fields) {
-    const CaseSpec spec = case_from(fields);
-    const nb::gil_scoped_release release;
-    return session().supports(spec);
-  }
-
   nb::object measure(const nb::dict& fields) {
     const CaseSpec spec = case_from(fields);
     std::optional<CaseResult> result;
@@ -262,14 +257,15 @@ class PythonSession {
     return to_python(facts);
   }
 
-  void set_fault(const nb::object& fault) {
-    if (fault.is_none()) {
-      session().set_fault(std::nullopt);
-      return;
-    }
-    nb::dict fields;
-    if (!nb::try_cast(fault, fields)) throw CallerError("a fault must be a dict or None");
-    session().set_fault(fault_from(fields));
+  void set_hook(const std::string& library, const std::string& words) {
+    if (library.empty()) return session().set_hook({});
+    using Make = CaseHook* (*)(int launch_rank, DeviceRuntime& runtime, const char* words);
+    void* const opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // for good: it is called until the end
+    const auto make = opened == nullptr ? nullptr : reinterpret_cast<Make>(dlsym(opened, "linkgauge_make_hook"));
+    if (make == nullptr) throw CallerError(library + " makes no hook: " + dlerror());
+    session().set_hook([&](int launch_rank, DeviceRuntime& runtime) {
+      return std::shared_ptr<CaseHook>(make(launch_rank, runtime, words.c_str()));
+    });
   }
 
   void close() {
@@ -361,10 +357,9 @@ void bind_session(nb::module_& module) {
                     const nb::object&, const std::string&, const std::vector<std::string>&, const nb::object&, int>(),
            "runtime"_a, "group"_a, "mpi"_a.none() = nb::none(), "heartbeat"_a.none() = nb::none(), "ccl_library"_a = "",
            "library_folders"_a = std::vector<std::string>{}, "on_failure"_a.none() = nb::none(), "device"_a = -1)
-      .def("supports", &PythonSession::supports, "case"_a)
       .def("measure", &PythonSession::measure, "case"_a)
       .def("event_clock", &PythonSession::event_clock, "device"_a)
-      .def("set_fault", &PythonSession::set_fault, "fault"_a.none())
+      .def("set_hook", &PythonSession::set_hook, "library"_a, "words"_a = "")
       .def("close", &PythonSession::close);
   module.def(
       "ccl_version",

@@ -267,10 +267,6 @@ constexpr auto kCaseFields = table(
     of<&Mechanism::collectives>("collectives"), of<&Mechanism::copies>("copies"), of<&Traffic::program>("program"),
     of<&Jobs::loads>("loads"), of<&Jobs::lines>("lines"), of<&Jobs::kept>("kept"), of<&Jobs::pace>("pace"));
 
-constexpr auto kFaultFields =
-    table(field<&Fault::kind>("kind"), field<&Fault::phase>("phase"), field<&Fault::sample>("sample"),
-          field<&Fault::rank>("rank"), field<&Fault::times>("times"));
-
 }  // namespace
 
 CaseSpec case_from(const nb::dict& fields) {
@@ -280,19 +276,6 @@ CaseSpec case_from(const nb::dict& fields) {
   CaseSpec spec;
   read_fields(kCaseFields, fields, "", spec);
   return spec;
-}
-
-Fault fault_from(const nb::dict& fields) {
-  Fault fault;
-  read_fields(kFaultFields, fields, "fault.", fault);
-  const bool throws =
-      fault.kind == FaultKind::kThrow || fault.kind == FaultKind::kMemory || fault.kind == FaultKind::kCall;
-  if (throws && fault.phase == Moment::kRelease) throw CallerError("'fault.kind' cannot be a failure at release");
-  for (const Moment unseen : {Moment::kIdle, Moment::kCompile, Moment::kOthers}) {
-    if (fault.phase != unseen) continue;
-    throw CallerError("'fault.phase' is '" + std::string(to_string(unseen)) + "', which no hook sees");
-  }
-  return fault;
 }
 
 }  // namespace linkgauge

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "case_maker.h"
-#include "device/forwarding_runtime.h"
+#include "forwarding_runtime.h"
 #include "kernels/kernels.h"
 
 namespace linkgauge {

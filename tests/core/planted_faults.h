@@ -1,15 +1,18 @@
-// Faults for tests of what watches, verifies and judges: a rank that dies, stops, hangs, fails, receives wrong data, or
-// whose copies are slow.
+// Faults that are planted into a session, for tests of what watches, verifies and judges: a rank that dies, stops,
+// hangs, fails, receives wrong data, or whose copies are slow.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "case_spec.h"
 #include "device/device_runtime.h"
 #include "measure/sampler.h"
+#include "run/session.h"
 #include "words.h"
 
 namespace linkgauge {
@@ -41,20 +44,26 @@ struct Fault {
   int times = 4;             // kSlow only
 };
 
+// Of "kind=kill phase=time sample=3 rank=0". Throws CallerError naming what is wrong.
+Fault fault_from(const std::string& words);
+
+// Something goes wrong at the moment that `fault` names, in every later case until it is cleared.
+void set_fault(Session& session, std::optional<Fault> fault);
+
 class WatchedRuntime;
 
 // Carries a fault out on the rank that it names. Runtime calls of the case go through runtime(), which notes the
 // buffers.
-class FaultInjector {
+class FaultInjector final : public CaseHook {
  public:
   FaultInjector(Fault fault, int launch_rank, DeviceRuntime& runtime);
-  ~FaultInjector();
+  ~FaultInjector() override;
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
 
-  DeviceRuntime& runtime();
-  void begin_case(const CaseSpec& spec);
-  void at(Moment phase, std::int64_t sample, bool after);
+  DeviceRuntime& runtime() override;
+  void begin_case(const CaseSpec& spec) override;
+  void at(Moment phase, std::int64_t sample, bool after) override;
 
  private:
   void send(int signal) const;

@@ -63,20 +63,6 @@ Buffer::~Buffer() {
   }
 }
 
-Stream::Stream(DeviceRuntime& runtime, int device) : runtime_(&runtime), handle_(runtime.create_stream(device)) {}
-
-Stream::Stream(Stream&& other) noexcept { *this = std::move(other); }
-
-Stream& Stream::operator=(Stream&& other) noexcept {
-  std::swap(runtime_, other.runtime_);
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-
-Stream::~Stream() {
-  if (handle_ != nullptr) runtime_->destroy_stream(handle_);
-}
-
 OtherDevice::OtherDevice(DeviceRuntime& runtime, int device, int own)
     : runtime_(device == own ? nullptr : &runtime), own_(own) {
   if (runtime_ != nullptr) runtime_->bind_thread(device);

@@ -1,4 +1,4 @@
-// One operation of a case on one rank: what the sampler times. Written once per pattern over channels (pattern/), or
+// One operation of a case on one rank: what the sampler times. Written once per pattern over channels (operation/), or
 // brought by a transport with collectives of its own.
 //
 // Verbs in the order of their use: prepare, fill, (post, complete)*, verify, release. prepare and release are

@@ -2,6 +2,7 @@
 // The one door to Python: linkgauge._core, typed by src/linkgauge/_core.pyi.
 //
 // Whatever may wait for another rank or take long gives the interpreter lock away meanwhile.
+#include <dlfcn.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
@@ -34,6 +35,7 @@
 #include "transport/nixl/api.h"
 #include "transport/nvshmem/api.h"
 #include "transport/transport.h"
+#include "wire.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way
@@ -41,7 +43,6 @@ using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a
 namespace linkgauge {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 using HeartbeatWords = nb::ndarray<std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Bytes from_python(const nb::bytes& bytes) {
@@ -88,7 +89,7 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
 nb::dict described(const DeviceInfo& info) {
   nb::dict fields;
   fields["ordinal"] = info.ordinal;
-  fields["kind"] = info.kind;
+  fields["kind"] = std::string(to_string(info.kind));
   fields["name"] = info.name;
   fields["uuid"] = info.uuid;
   fields["serial"] = info.serial;
@@ -192,12 +193,12 @@ std::shared_ptr<Group> process_group(int rank, const std::vector<int>& node_of_r
 
 std::shared_ptr<MpiLibrary> open_mpi(const std::string& library_path, const std::string& abi,
                                      const std::map<std::string, std::uint64_t>& handles) {
-  return open_mpi_library(library_path, mpi_abi_from(abi), handles);
+  return open_mpi_library(library_path, from_word<MpiAbi>(abi), handles);
 }
 
 // For the tests, which compare them with the headers of MPI libraries.
 nb::dict constants_of_mpi(const std::string& abi) {
-  const MpiConstants& constants = mpi_constants(mpi_abi_from(abi));
+  const MpiConstants& constants = mpi_constants(from_word<MpiAbi>(abi));
   nb::dict fields;
   fields["handle_bytes"] = constants.handle_bytes;
   fields["in_place"] = constants.in_place;
@@ -238,12 +239,6 @@ class PythonSession {
     session_.emplace(std::move(options));
   }
 
-  std::string supports(const nb::dict& fields) {
-    const CaseSpec spec = case_from(fields);
-    const nb::gil_scoped_release release;
-    return session().supports(spec);
-  }
-
   nb::object measure(const nb::dict& fields) {
     const CaseSpec spec = case_from(fields);
     std::optional<CaseResult> result;
@@ -263,14 +258,15 @@ class PythonSession {
     return to_python(facts);
   }
 
-  void set_fault(const nb::object& fault) {
-    if (fault.is_none()) {
-      session().set_fault(std::nullopt);
-      return;
-    }
-    nb::dict fields;
-    if (!nb::try_cast(fault, fields)) throw CallerError("a fault must be a dict or None");
-    session().set_fault(fault_from(fields));
+  void set_hook(const std::string& library, const std::string& words) {
+    if (library.empty()) return session().set_hook({});
+    using Make = CaseHook* (*)(int launch_rank, DeviceRuntime& runtime, const char* words);
+    void* const opened = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);  // for good: it is called until the end
+    const auto make = opened == nullptr ? nullptr : reinterpret_cast<Make>(dlsym(opened, "linkgauge_make_hook"));
+    if (make == nullptr) throw CallerError(library + " makes no hook: " + dlerror());
+    session().set_hook([&](int launch_rank, DeviceRuntime& runtime) {
+      return std::shared_ptr<CaseHook>(make(launch_rank, runtime, words.c_str()));
+    });
   }
 
   void close() {
@@ -362,10 +358,9 @@ void bind_session(nb::module_& module) {
                     const nb::object&, const std::string&, const std::vector<std::string>&, const nb::object&, int>(),
            "runtime"_a, "group"_a, "mpi"_a.none() = nb::none(), "heartbeat"_a.none() = nb::none(), "ccl_library"_a = "",
            "library_folders"_a = std::vector<std::string>{}, "on_failure"_a.none() = nb::none(), "device"_a = -1)
-      .def("supports", &PythonSession::supports, "case"_a)
       .def("measure", &PythonSession::measure, "case"_a)
       .def("event_clock", &PythonSession::event_clock, "device"_a)
-      .def("set_fault", &PythonSession::set_fault, "fault"_a.none())
+      .def("set_hook", &PythonSession::set_hook, "library"_a, "words"_a = "")
       .def("close", &PythonSession::close);
   module.def(
       "ccl_version",

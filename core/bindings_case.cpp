@@ -2,6 +2,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 
 #include "errors.h"
 #include "traffic/program.h"
+#include "words.h"
 
 namespace nb = nanobind;
 
@@ -79,18 +81,10 @@ void read_fields(const std::array<Field<Target>, kCount>& table, const nb::dict&
   for (const auto& [key, value] : fields) {
     if (!PyUnicode_Check(key.ptr())) wrong_type(where + "a key", "a string", key);
     const std::string name = nb::borrow<nb::str>(key).c_str();
-    const Field<Target>* found = nullptr;
-    for (const Field<Target>& field : table) {
-      if (field.name == name) found = &field;
-    }
-    if (found == nullptr) {
-      std::string expected;
-      for (const Field<Target>& field : table) {
-        expected += expected.empty() ? "" : ", ";
-        expected += field.name;
-      }
-      throw CallerError("unknown key '" + where + name + "', expected: " + expected);
-    }
+    const auto name_of = [](const Field<Target>& field) { return field.name; };
+    const auto found = std::find_if(table.begin(), table.end(), [&](const auto& field) { return field.name == name; });
+    if (found == table.end())
+      throw CallerError("unknown key '" + where + name + "', expected: " + listed(table, name_of));
     found->read(target, where + name, value);
   }
 }
@@ -100,25 +94,23 @@ nb::dict dict_from(const std::string& key, nb::handle value) {
   return nb::borrow<nb::dict>(value);
 }
 
-void from_word(std::string_view word, Pattern& value) { value = pattern_from(word); }
-void from_word(std::string_view word, FaultKind& value) { value = fault_kind_from(word); }
-
 void from_python(AllocateOptions& options, const std::string& key, nb::handle value);
 void from_python(StopRuleSpec& stop, const std::string& key, nb::handle value);
 void from_python(std::shared_ptr<const Program>& program, const std::string& key, nb::handle value);
 void from_python(std::vector<Load>& loads, const std::string& key, nb::handle value);
 void from_python(std::optional<Pace>& pace, const std::string& key, nb::handle value);
 
-// A field is read by its type: an enumeration has a from_word, what is no plain value a from_python.
+// A field is read by its type: an enumeration by its names, what is no plain value a from_python.
 template <auto... kPath>
 void plain(auto& target, const std::string& key, nb::handle value) {
   auto& member = (target.*....*kPath);
-  if constexpr (std::is_enum_v<std::remove_reference_t<decltype(member)>>) {
-    from_word(read<std::string>(key, value), member);
+  using Value = std::remove_reference_t<decltype(member)>;
+  if constexpr (std::is_enum_v<Value>) {
+    member = from_word<Value>(read<std::string>(key, value));
   } else if constexpr (requires { from_python(member, key, value); }) {
     from_python(member, key, value);
   } else {
-    member = read<std::remove_reference_t<decltype(member)>>(key, value);
+    member = read<Value>(key, value);
   }
 }
 
@@ -275,10 +267,6 @@ constexpr auto kCaseFields = table(
     of<&Mechanism::collectives>("collectives"), of<&Mechanism::copies>("copies"), of<&Traffic::program>("program"),
     of<&Jobs::loads>("loads"), of<&Jobs::lines>("lines"), of<&Jobs::kept>("kept"), of<&Jobs::pace>("pace"));
 
-constexpr auto kFaultFields =
-    table(field<&Fault::kind>("kind"), field<&Fault::phase>("phase"), field<&Fault::sample>("sample"),
-          field<&Fault::rank>("rank"), field<&Fault::times>("times"));
-
 }  // namespace
 
 CaseSpec case_from(const nb::dict& fields) {
@@ -288,20 +276,6 @@ CaseSpec case_from(const nb::dict& fields) {
   CaseSpec spec;
   read_fields(kCaseFields, fields, "", spec);
   return spec;
-}
-
-Fault fault_from(const nb::dict& fields) {
-  Fault fault;
-  read_fields(kFaultFields, fields, "fault.", fault);
-  const bool throws =
-      fault.kind == FaultKind::kThrow || fault.kind == FaultKind::kMemory || fault.kind == FaultKind::kCall;
-  if (throws && fault.phase == "release") throw CallerError("'fault.kind' cannot be a failure at release");
-  std::string expected;
-  for (const std::string_view phase : kFaultPhases) {
-    if (fault.phase == phase) return fault;
-    expected += (expected.empty() ? "" : ", ") + std::string(phase);
-  }
-  throw CallerError("'fault.phase' is '" + fault.phase + "', expected one of: " + expected);
 }
 
 }  // namespace linkgauge

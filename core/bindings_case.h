@@ -4,14 +4,11 @@
 #include <nanobind/nanobind.h>
 
 #include "case_spec.h"
-#include "run/fault.h"
 
 namespace linkgauge {
 
 // Throws CallerError naming an unknown key, a missing one (transport, pattern, size_bytes, rank_list, devices), or a
 // value of a wrong type.
 CaseSpec case_from(const nanobind::dict& fields);
-// {"kind": "kill", "phase": "time", "sample": 3, "rank": 0}
-Fault fault_from(const nanobind::dict& fields);
 
 }  // namespace linkgauge

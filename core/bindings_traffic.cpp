@@ -26,7 +26,7 @@ namespace {
 Traffic traffic_between(const std::string& pattern, int ranks, std::size_t bytes, const std::string& distribution,
                         int root) {
   if (ranks < 1) throw CallerError(std::to_string(ranks) + " ranks, expected 1 or more");
-  const Traffic traffic{.pattern = pattern_from(pattern),
+  const Traffic traffic{.pattern = from_word<Pattern>(pattern),
                         .size_bytes = static_cast<std::int64_t>(bytes),
                         .root = root,
                         .distribution = distribution};
@@ -89,7 +89,7 @@ void bind_traffic(nb::module_& module) {
   module.def(
       "why_not_distributed",
       [](const std::string& pattern, const std::string& distribution, int ranks) {
-        return why_not_distributed(pattern_from(pattern), distribution, ranks);
+        return why_not_distributed(from_word<Pattern>(pattern), distribution, ranks);
       },
       "pattern"_a, "distribution"_a, "ranks"_a);
 }

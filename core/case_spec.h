@@ -12,43 +12,32 @@
 #include <utility>
 #include <vector>
 
+#include "datatype.h"
 #include "memory_kind.h"
 #include "patterns.h"
+#include "words.h"
 
 namespace linkgauge {
 
 enum class Cadence : std::uint8_t { kIsolated, kStreaming, kGated, kBarrier };
-enum class Arrival : std::uint8_t { kDeadline, kSkewed, kFree };
-enum class ClockKind : std::uint8_t { kHost, kEvent };
-enum class Datatype : std::uint8_t {
-  kInt8,
-  kUint8,
-  kInt32,
-  kUint32,
-  kInt64,
-  kUint64,
-  kFloat16,
-  kBfloat16,
-  kFloat32,
-  kFloat64,
-  kFloat8E4m3,
-  kFloat8E5m2,
-};
-enum class ReduceOp : std::uint8_t { kSum, kProd, kMin, kMax, kAvg };
-enum class Initiator : std::uint8_t { kSender, kReceiver };
-enum class StopRuleKind : std::uint8_t { kCount, kInterval, kDuration };
+template <>
+inline constexpr auto kNames<Cadence> = names("cadence", "isolated", "streaming", "gated", "barrier");
 
-// Each throws CallerError naming the word and those expected.
-void from_word(std::string_view word, Cadence& value);
-void from_word(std::string_view word, Arrival& value);
-void from_word(std::string_view word, ClockKind& value);
-void from_word(std::string_view word, Datatype& value);  // "float32", "bfloat16", "float8_e4m3", ...
-void from_word(std::string_view word, ReduceOp& value);
-void from_word(std::string_view word, Initiator& value);
-void from_word(std::string_view word, StopRuleKind& value);
-std::string_view to_string(Datatype value);
-std::string_view to_string(ReduceOp value);
-std::size_t size_of(Datatype value);  // bytes of one element
+enum class Arrival : std::uint8_t { kDeadline, kSkewed, kFree };
+template <>
+inline constexpr auto kNames<Arrival> = names("arrival", "deadline", "skewed", "free");
+
+enum class ClockKind : std::uint8_t { kHost, kEvent };
+template <>
+inline constexpr auto kNames<ClockKind> = names("clock", "host", "event");
+
+enum class Initiator : std::uint8_t { kSender, kReceiver };
+template <>
+inline constexpr auto kNames<Initiator> = names("initiator", "sender", "receiver");
+
+enum class StopRuleKind : std::uint8_t { kCount, kInterval, kDuration };
+template <>
+inline constexpr auto kNames<StopRuleKind> = names("stop rule", "count", "interval", "duration");
 
 // Names and values of "NAME=VALUE NAME=VALUE", in their order. Throws CallerError for a word that is none.
 std::vector<std::pair<std::string, std::string>> settings_of(const std::string& text);

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "words.h"
 
 namespace linkgauge {
 
 enum class MemoryKind : std::uint8_t { kDevice, kPinned, kPageable, kManaged };
+template <>
+inline constexpr auto kNames<MemoryKind> = names("memory kind", "device", "pinned", "pageable", "managed");
 
 // How managed memory is used: what the driver is told of it, and what moves its pages (docs/definitions.md, Managed
 // memory).
@@ -21,11 +24,9 @@ enum class ManagedUse : std::uint8_t {
   kReadMostly,
 };
 
-std::string_view to_string(ManagedUse use);
-void from_word(std::string_view word, ManagedUse& value);  // throws CallerError, naming what was expected
-
-std::string_view to_string(MemoryKind kind);
-void from_word(std::string_view word, MemoryKind& value);  // throws CallerError, naming what was expected
+template <>
+inline constexpr auto kNames<ManagedUse> = names("use of managed memory", "default", "migrate", "zero_copy", "prefetch",
+                                                 "preferred_device", "preferred_host", "accessed_by", "read_mostly");
 
 // What distinguishes allocations of one kind (docs/definitions.md: memory kinds and nodes).
 struct AllocateOptions {

@@ -1,5 +1,6 @@
 // What is known of each pattern, a row each: no other place tells patterns apart by their order. A new one is a number
-// and a row here, and, where it moves its bytes as none does, its steps (schedule.cpp) and layout (pattern/layout.cpp).
+// and a row here, and, where it moves its bytes as none does, its steps (traffic/schedule.cpp) and layout
+// (traffic/layout.cpp).
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,8 @@
 #include <optional>
 #include <span>
 #include <string_view>
+
+#include "words.h"
 
 namespace linkgauge {
 
@@ -154,11 +157,23 @@ static_assert(in_order(), "rows lie in the order of their numbers");
 
 }  // namespace pattern_rows
 
-std::span<const PatternTraits> all_patterns();
-const PatternTraits& traits_of(Pattern pattern);
-Pattern moves_as(Pattern pattern);  // the one whose steps and layout it has; mostly itself
+constexpr std::span<const PatternTraits> all_patterns() { return pattern_rows::kTable; }
 
-Pattern pattern_from(std::string_view word);  // throws CallerError naming the word and those expected
-std::string_view to_string(Pattern value);
+constexpr const PatternTraits& traits_of(Pattern pattern) {
+  const auto number = static_cast<std::size_t>(pattern);
+  if (number >= std::size(pattern_rows::kTable))
+    throw CallerError("no pattern has the number " + std::to_string(number));
+  return pattern_rows::kTable[number];
+}
+
+// The one whose steps and layout it has; mostly itself.
+constexpr Pattern moves_as(Pattern pattern) { return traits_of(pattern).as.value_or(pattern); }
+
+template <>
+inline constexpr auto kNames<Pattern> = [] {
+  Names<std::size(pattern_rows::kTable)> found{"pattern", {}};
+  for (const PatternTraits& row : pattern_rows::kTable) found.words[static_cast<std::size_t>(row.pattern)] = row.name;
+  return found;
+}();
 
 }  // namespace linkgauge

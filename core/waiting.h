@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstdint>
+#include <thread>
 
 #include "now.h"
 
@@ -58,6 +60,18 @@ inline int patient_spins() {
     return static_cast<int>(std::max<std::int64_t>(kTried * kPatienceNs / least_ns, 1));
   }();
   return spins;
+}
+
+// Looks whether it is done every `interval`, asleep meanwhile, for as long as `most`; whether it was.
+template <typename Done>
+bool look_until(const Done& done, std::chrono::nanoseconds interval,
+                std::chrono::nanoseconds most = std::chrono::nanoseconds::max()) {
+  const std::int64_t begin_ns = now_ns();
+  while (!done()) {
+    if (now_ns() - begin_ns > most.count()) return false;
+    std::this_thread::sleep_for(interval);
+  }
+  return true;
 }
 
 // Whether this process has so many ranks that each look of one that waits delays those that it waits for, and each that

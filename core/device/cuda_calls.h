@@ -17,7 +17,7 @@ struct CudaVendor {
   using IpcHandle = cuda::IpcHandle;
   using State = cuda::Context;  // retained on first use: a context costs memory on its device
 
-  static constexpr char kName[] = "cuda";
+  static constexpr RuntimeKind kKind = RuntimeKind::kCuda;
   static constexpr Result kSuccess = cuda::kSuccess;
   static constexpr Result kNotReady = cuda::kNotReady;
   static constexpr Result kOutOfMemory = cuda::kOutOfMemory;

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "device/nvrtc_compiler.h"
+#include "device/runtimes.h"
 #include "errors.h"
 
 namespace linkgauge {
@@ -50,7 +52,8 @@ std::string uuid_text(const cuda::Uuid& uuid) {
 
 }  // namespace
 
-CudaDriver::CudaDriver() {
+CudaRuntime::CudaRuntime(const RuntimeRequest& request)
+    : GpuCalls([this, folders = request.library_folders] { return open_nvrtc(folders, supported_version_); }, request) {
   const SharedLibrary library({"libcuda.so.1"});
   if (!library) throw Unsupported("no CUDA driver: " + library.why());
   const std::string missing = bind_symbols(library, api_.entries());
@@ -67,9 +70,11 @@ CudaDriver::CudaDriver() {
   const cuda::Result counted = api_.cuDeviceGetCount(&count);
   if (counted != cuda::kSuccess || count == 0)
     throw Unsupported(reason_of(counted, CudaVendor::error_name(api_, counted)));
+  choose_devices(request, "CUDA_VISIBLE_DEVICES");
 }
 
-CudaDriver::~CudaDriver() {
+CudaRuntime::~CudaRuntime() {
+  unload_kernels();
   for (const auto& device : devices_) {
     const cuda::Context mine = device->state.load();
     if (mine == nullptr) continue;
@@ -79,7 +84,7 @@ CudaDriver::~CudaDriver() {
   }
 }
 
-int CudaDriver::current_device() const {
+int CudaRuntime::current_device() const {
   cuda::Context current = nullptr;
   if (api_.cuCtxGetCurrent(&current) != cuda::kSuccess || current == nullptr) return -1;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -88,7 +93,7 @@ int CudaDriver::current_device() const {
   return -1;
 }
 
-cuda::Context CudaDriver::context(int device) const {
+cuda::Context CudaRuntime::context(int device) const {
   Device& own = entry(device);
   cuda::Context found = own.state.load(std::memory_order_acquire);
   if (found != nullptr) return found;
@@ -104,18 +109,18 @@ cuda::Context CudaDriver::context(int device) const {
 
 // --- devices -----------------------------------------------------------------------------------------------------
 
-std::string CudaDriver::version() const {
+std::string CudaRuntime::version() const {
   const std::string driver = nvml_.driver_version();
   return "CUDA " + cuda_version_text(supported_version_) + (driver.empty() ? "" : ", driver " + driver);
 }
 
-int CudaDriver::native_of(int ordinal) const {
+int CudaRuntime::native_of(int ordinal) const {
   cuda::Device native = 0;
   check(api_.cuDeviceGet(&native, ordinal), "cuDeviceGet");
   return native;
 }
 
-DeviceInfo CudaDriver::describe(int device) const {
+DeviceInfo CudaRuntime::describe_own(int device) const {
   const cuda::Device own = native(device);
   DeviceInfo info = facts_of(device);
   cuda::Uuid uuid{};
@@ -129,7 +134,7 @@ DeviceInfo CudaDriver::describe(int device) const {
   return info;
 }
 
-std::uintptr_t CudaDriver::enter(int device) {
+std::uintptr_t CudaRuntime::enter(int device) const {
   const cuda::Context wanted = context(device);
   cuda::Context previous = nullptr;
   check(api_.cuCtxGetCurrent(&previous), "cuCtxGetCurrent");
@@ -137,19 +142,20 @@ std::uintptr_t CudaDriver::enter(int device) {
   return reinterpret_cast<std::uintptr_t>(previous);
 }
 
-void CudaDriver::leave(std::uintptr_t previous) noexcept {
+void CudaRuntime::leave(std::uintptr_t previous) const noexcept {
   const auto context_before = reinterpret_cast<cuda::Context>(previous);
   if (context_before != nullptr) (void)api_.cuCtxSetCurrent(context_before);
 }
 
-void CudaDriver::enable_peer_access(int peer) {
+void CudaRuntime::enable_peer_access(int peer) {
   const cuda::Result result = api_.cuCtxEnablePeerAccess(context(peer), 0);
   if (result != cuda::kPeerAccessAlreadyEnabled) check(result, "cuCtxEnablePeerAccess");
 }
 
 // --- memory ------------------------------------------------------------------------------------------------------
 
-std::string CudaDriver::why_not_managed(int device, ManagedUse use) const {
+std::string CudaRuntime::why_not_managed(int device, ManagedUse use) const {
+  require(device);
   if (attribute(cuda::kManagedMemory, native(device)) == 0) return "this device or its driver has no managed memory";
   if (use == ManagedUse::kDefault) return "";
   if (attribute(cuda::kConcurrentManagedAccess, native(device)) == 0)
@@ -164,14 +170,17 @@ std::string CudaDriver::why_not_managed(int device, ManagedUse use) const {
 }
 
 // Page by page, or as a whole where there is no concurrent access.
-bool CudaDriver::managed_migrates(int /*device*/) const { return true; }
+bool CudaRuntime::managed_migrates(int device) const {
+  require(device);
+  return true;
+}
 
-bool CudaDriver::has_locations() const {
+bool CudaRuntime::has_locations() const {
   constexpr int kSince = 12020;
   return supported_version_ >= kSince && api_.cuMemPrefetchAsync_v2 != nullptr && api_.cuMemAdvise_v2 != nullptr;
 }
 
-void CudaDriver::advise(void* memory, std::size_t bytes, int advice, int device) {
+void CudaRuntime::advise(void* memory, std::size_t bytes, int advice, int device) {
   if (has_locations()) {
     const cuda::Location location =
         device < 0 ? cuda::Location{cuda::kLocationHost, 0} : cuda::Location{cuda::kLocationDevice, native(device)};
@@ -183,12 +192,13 @@ void CudaDriver::advise(void* memory, std::size_t bytes, int advice, int device)
 }
 
 // What the driver documents for pages that are mapped, never moved.
-void CudaDriver::advise_zero_copy(void* memory, std::size_t bytes, int device) {
+void CudaRuntime::advise_zero_copy(void* memory, std::size_t bytes, int device) {
   advise(memory, bytes, cuda::kAdvisePreferredLocation, -1);
   advise(memory, bytes, cuda::kAdviseAccessedBy, device);
 }
 
-void CudaDriver::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
+void CudaRuntime::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
+  if (to_device >= 0) require(to_device);
   if (has_locations()) {
     const cuda::Location location = to_device < 0 ? cuda::Location{cuda::kLocationHost, 0}
                                                   : cuda::Location{cuda::kLocationDevice, native(to_device)};
@@ -199,7 +209,7 @@ void CudaDriver::prefetch_managed(void* memory, std::size_t bytes, int to_device
   }
 }
 
-void* CudaDriver::open_shared(const IpcBytes& bytes) {
+void* CudaRuntime::open_base(const IpcBytes& bytes) {
   cuda::IpcHandle handle{};
   if (bytes.size() != sizeof(handle)) throw CallerError("open_shared: not a handle of the CUDA runtime");
   std::memcpy(&handle, bytes.data(), sizeof(handle));
@@ -211,18 +221,18 @@ void* CudaDriver::open_shared(const IpcBytes& bytes) {
 
 // --- queues ------------------------------------------------------------------------------------------------------
 
-void CudaDriver::copy(void* target, const void* source, std::size_t bytes) {
+void CudaRuntime::copy_here(void* target, const void* source, std::size_t bytes) {
   check(api_.cuMemcpy(CudaVendor::address(target), CudaVendor::address(source), bytes), "cuMemcpy");
   // Between devices' memory cuMemcpy itself returns before the copy is done.
   check(api_.cuStreamSynchronize(nullptr), "cuStreamSynchronize");
 }
 
-void CudaDriver::copy_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) {
+void CudaRuntime::copy_here_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) {
   check(api_.cuMemcpyAsync(CudaVendor::address(target), CudaVendor::address(source), bytes, stream), "cuMemcpyAsync");
 }
 
-void CudaDriver::copy_peer_async(void* target, int target_device, const void* source, int source_device,
-                                 std::size_t bytes, StreamHandle stream) {
+void CudaRuntime::copy_peer_async(void* target, int target_device, const void* source, int source_device,
+                                  std::size_t bytes, StreamHandle stream) {
   check(api_.cuMemcpyPeerAsync(CudaVendor::address(target), context(target_device), CudaVendor::address(source),
                                context(source_device), bytes, stream),
         "cuMemcpyPeerAsync");
@@ -230,7 +240,7 @@ void CudaDriver::copy_peer_async(void* target, int target_device, const void* so
 
 // --- kernels -----------------------------------------------------------------------------------------------------
 
-KernelHandle CudaDriver::find_kernel(void* module, const char* kernel_name, bool dynamic_shared) {
+KernelHandle CudaRuntime::find_kernel(void* module, const char* kernel_name, bool dynamic_shared) {
   cuda::Function function = nullptr;
   check(api_.cuModuleGetFunction(&function, module, kernel_name), "cuModuleGetFunction", kernel_name);
   // Lazy loading would load the code at the first launch, and that waits for running kernels.
@@ -246,6 +256,10 @@ KernelHandle CudaDriver::find_kernel(void* module, const char* kernel_name, bool
           kernel_name);
   }
   return function;
+}
+
+std::shared_ptr<DeviceRuntime> open_cuda_runtime(const RuntimeRequest& request) {
+  return std::make_shared<CudaRuntime>(request);
 }
 
 }  // namespace linkgauge

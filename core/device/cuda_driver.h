@@ -1,4 +1,4 @@
-// GpuDriver over the CUDA driver API. Uses each device's primary context, which NCCL, UCX and MPI use too.
+// The CUDA runtime, over the driver API. Uses each device's primary context, which NCCL, UCX and MPI use too.
 #pragma once
 
 #include <mutex>
@@ -8,38 +8,36 @@
 
 namespace linkgauge {
 
-class CudaDriver final : public GpuCalls<CudaVendor> {
+class CudaRuntime final : public GpuCalls<CudaVendor> {
  public:
   // Throws Unsupported with the reason: no driver, driver too old, no device, no permission.
-  CudaDriver();
-  ~CudaDriver() override;
-  CudaDriver(const CudaDriver&) = delete;
-  CudaDriver& operator=(const CudaDriver&) = delete;
-
-  int supported_version() const { return supported_version_; }  // 13000 for CUDA 13.0
+  explicit CudaRuntime(const RuntimeRequest& request);
+  ~CudaRuntime() override;
+  CudaRuntime(const CudaRuntime&) = delete;
+  CudaRuntime& operator=(const CudaRuntime&) = delete;
 
   std::string version() const override;
-  DeviceInfo describe(int device) const override;
-  std::uintptr_t enter(int device) override;
-  void leave(std::uintptr_t previous) noexcept override;
+  std::uintptr_t enter(int device) const override;
+  void leave(std::uintptr_t previous) const noexcept override;
   std::string why_not_managed(int device, ManagedUse use) const override;
   bool managed_migrates(int device) const override;
   void prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) override;
+  KernelHandle find_kernel(void* module, const char* kernel_name, bool dynamic_shared) override;
+
+ private:
+  DeviceInfo describe_own(int device) const override;
   // device/cuda_fabric.cpp
   void* allocate_fabric(int device, std::size_t bytes) override;
   void free_fabric(void* base, int device, std::size_t bytes) noexcept override;
   IpcBytes share_fabric(void* base) const override;
   void* open_fabric(int device, const IpcBytes& handle, std::size_t bytes) override;
   void let_reach(int device, void* base, std::size_t bytes) override;
-  void* open_shared(const IpcBytes& bytes) override;
+  void* open_base(const IpcBytes& bytes) override;
   void enable_peer_access(int peer) override;
-  void copy(void* target, const void* source, std::size_t bytes) override;
-  void copy_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) override;
+  void copy_here(void* target, const void* source, std::size_t bytes) override;
+  void copy_here_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) override;
   void copy_peer_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
                        StreamHandle stream) override;
-  KernelHandle find_kernel(void* module, const char* kernel_name, bool dynamic_shared) override;
-
- private:
   int native_of(int ordinal) const override;
   int current_device() const override;
   void advise(void* memory, std::size_t bytes, int advice, int device) override;
@@ -52,7 +50,7 @@ class CudaDriver final : public GpuCalls<CudaVendor> {
   void* map_fabric(cuda::MemoryHandle handle, std::size_t bytes);
 
   nvml::Library nvml_;
-  int supported_version_ = 0;
+  int supported_version_ = 0;          // 13000 for CUDA 13.0
   mutable std::mutex contexts_mutex_;  // while a context is made
 };
 

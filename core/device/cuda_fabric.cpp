@@ -43,7 +43,7 @@ std::string about_channels() {
 
 }  // namespace
 
-std::string CudaDriver::why_no_fabric(int device) const {
+std::string CudaRuntime::why_no_fabric(int device) const {
   const bool calls = api_.cuMemCreate != nullptr && api_.cuMemRelease != nullptr &&
                      api_.cuMemAddressReserve != nullptr && api_.cuMemAddressFree != nullptr &&
                      api_.cuMemMap != nullptr && api_.cuMemUnmap != nullptr && api_.cuMemSetAccess != nullptr &&
@@ -56,7 +56,7 @@ std::string CudaDriver::why_no_fabric(int device) const {
          "and a driver of CUDA 12.4 or newer have; leave --handles out";
 }
 
-std::size_t CudaDriver::whole_pieces(int device, std::size_t bytes) const {
+std::size_t CudaRuntime::whole_pieces(int device, std::size_t bytes) const {
   const cuda::AllocationProperties properties = properties_of(native(device));
   std::size_t piece = 0;
   check(api_.cuMemGetAllocationGranularity(&piece, &properties, cuda::kGranularityMinimum),
@@ -64,13 +64,13 @@ std::size_t CudaDriver::whole_pieces(int device, std::size_t bytes) const {
   return (bytes + piece - 1) / piece * piece;
 }
 
-void CudaDriver::check_fabric(cuda::Result result, const char* call, int device) const {
+void CudaRuntime::check_fabric(cuda::Result result, const char* call, int device) const {
   if (result != cuda::kNotPermitted && result != cuda::kNotSupported) return;
   throw Unsupported(std::string(call) + " failed with " + CudaVendor::error_name(api_, result) + " (" +
                     std::to_string(result) + ") on device " + std::to_string(device) + ": " + about_channels());
 }
 
-void* CudaDriver::map_fabric(cuda::MemoryHandle handle, std::size_t bytes) {
+void* CudaRuntime::map_fabric(cuda::MemoryHandle handle, std::size_t bytes) {
   cuda::DevicePointer place = 0;
   check(api_.cuMemAddressReserve(&place, bytes, 0, 0, 0), "cuMemAddressReserve");
   const cuda::Result mapped = api_.cuMemMap(place, bytes, 0, handle, 0);
@@ -79,7 +79,7 @@ void* CudaDriver::map_fabric(cuda::MemoryHandle handle, std::size_t bytes) {
   return CudaVendor::pointer(place);
 }
 
-void* CudaDriver::allocate_fabric(int device, std::size_t bytes) {
+void* CudaRuntime::allocate_fabric(int device, std::size_t bytes) {
   if (std::string reason = why_no_fabric(device); !reason.empty()) throw Unsupported(reason);
   const cuda::AllocationProperties properties = properties_of(native(device));
   const std::size_t taken = whole_pieces(device, bytes);
@@ -97,7 +97,7 @@ void* CudaDriver::allocate_fabric(int device, std::size_t bytes) {
   }
 }
 
-void CudaDriver::free_fabric(void* base, int device, std::size_t bytes) noexcept {
+void CudaRuntime::free_fabric(void* base, int device, std::size_t bytes) noexcept {
   try {
     const std::size_t taken = whole_pieces(device, bytes);
     (void)api_.cuMemUnmap(CudaVendor::address(base), taken);
@@ -106,7 +106,7 @@ void CudaDriver::free_fabric(void* base, int device, std::size_t bytes) noexcept
   }
 }
 
-GpuDriver::IpcBytes CudaDriver::share_fabric(void* base) const {
+GpuRuntime::IpcBytes CudaRuntime::share_fabric(void* base) const {
   cuda::MemoryHandle handle = 0;
   check(api_.cuMemRetainAllocationHandle(&handle, base), "cuMemRetainAllocationHandle");
   cuda::FabricHandle shown{};
@@ -116,7 +116,7 @@ GpuDriver::IpcBytes CudaDriver::share_fabric(void* base) const {
   return {reinterpret_cast<const char*>(shown.data), sizeof(shown.data)};
 }
 
-void* CudaDriver::open_fabric(int device, const IpcBytes& handle, std::size_t bytes) {
+void* CudaRuntime::open_fabric(int device, const IpcBytes& handle, std::size_t bytes) {
   cuda::FabricHandle shown{};
   if (handle.size() != sizeof(shown.data)) throw CallerError("open_shared: not a fabric handle of the CUDA runtime");
   std::memcpy(shown.data, handle.data(), sizeof(shown.data));
@@ -143,7 +143,7 @@ void* CudaDriver::open_fabric(int device, const IpcBytes& handle, std::size_t by
   return base;
 }
 
-void CudaDriver::let_reach(int device, void* base, std::size_t bytes) {
+void CudaRuntime::let_reach(int device, void* base, std::size_t bytes) {
   const cuda::Access access{{cuda::kLocationDevice, native(device)}, cuda::kAccessReadWrite};
   check(api_.cuMemSetAccess(CudaVendor::address(base), whole_pieces(device, bytes), &access, 1), "cuMemSetAccess");
 }

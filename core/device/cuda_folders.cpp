@@ -14,7 +14,9 @@ void add(std::vector<std::string>& found, const std::filesystem::path& folder) {
   if (std::find(found.begin(), found.end(), text) == found.end()) found.push_back(text);
 }
 
-std::vector<std::filesystem::path> toolkits() {
+}  // namespace
+
+std::vector<std::filesystem::path> cuda_toolkits() {
   std::vector<std::filesystem::path> found;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
     if (const char* value = std::getenv(variable); value != nullptr) found.emplace_back(value);
@@ -29,8 +31,6 @@ std::vector<std::filesystem::path> toolkits() {
   return found;
 }
 
-}  // namespace
-
 std::vector<std::string> cuda_library_folders(const std::vector<std::string>& folders) {
   std::vector<std::string> found;
   for (const std::string& folder : folders) {
@@ -38,7 +38,7 @@ std::vector<std::string> cuda_library_folders(const std::vector<std::string>& fo
     for (const char* wheels : {"nvidia/cu13/lib", "nvidia/nvjitlink/lib"})
       add(found, std::filesystem::path(folder) / wheels);
   }
-  for (const auto& toolkit : toolkits()) add(found, toolkit / "lib64");
+  for (const auto& toolkit : cuda_toolkits()) add(found, toolkit / "lib64");
   return found;
 }
 
@@ -49,7 +49,7 @@ std::vector<std::string> cuda_header_folders(const std::vector<std::string>& fol
     add(found, include / "cccl");
   };
   for (const std::string& folder : folders) with_cccl(std::filesystem::path(folder).parent_path() / "include");
-  for (const auto& toolkit : toolkits()) {
+  for (const auto& toolkit : cuda_toolkits()) {
     with_cccl(toolkit / "include");
     with_cccl(toolkit / "targets/x86_64-linux/include");
     with_cccl(toolkit / "targets/sbsa-linux/include");

@@ -63,20 +63,6 @@ Buffer::~Buffer() {
   }
 }
 
-Stream::Stream(DeviceRuntime& runtime, int device) : runtime_(&runtime), handle_(runtime.create_stream(device)) {}
-
-Stream::Stream(Stream&& other) noexcept { *this = std::move(other); }
-
-Stream& Stream::operator=(Stream&& other) noexcept {
-  std::swap(runtime_, other.runtime_);
-  std::swap(handle_, other.handle_);
-  return *this;
-}
-
-Stream::~Stream() {
-  if (handle_ != nullptr) runtime_->destroy_stream(handle_);
-}
-
 OtherDevice::OtherDevice(DeviceRuntime& runtime, int device, int own)
     : runtime_(device == own ? nullptr : &runtime), own_(own) {
   if (runtime_ != nullptr) runtime_->bind_thread(device);
@@ -92,11 +78,17 @@ OtherDevice::~OtherDevice() {
 }
 
 std::shared_ptr<DeviceRuntime> open_runtime(const RuntimeRequest& request) {
-  if (request.which == "host") return open_host_runtime(request);
-  if (request.which == "cuda") return open_cuda_runtime(request);
-  if (request.which == "hip") return open_hip_runtime(request);
-  if (request.which == "sycl") return open_sycl_runtime(request);
-  throw CallerError("unknown runtime '" + request.which + "', expected one of: host, cuda, hip, sycl");
+  switch (from_word<RuntimeKind>(request.which)) {
+    case RuntimeKind::kHost:
+      return open_host_runtime(request);
+    case RuntimeKind::kCuda:
+      return open_cuda_runtime(request);
+    case RuntimeKind::kHip:
+      return open_hip_runtime(request);
+    case RuntimeKind::kSycl:
+      return open_sycl_runtime(request);
+  }
+  return nullptr;
 }
 
 }  // namespace linkgauge

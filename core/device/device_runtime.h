@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "memory_kind.h"
+#include "runtime_kind.h"
 
 namespace linkgauge {
 
@@ -24,7 +25,7 @@ class LinkedKernels;
 
 struct DeviceInfo {
   int ordinal = -1;  // in the runtime's PCI order
-  std::string kind;  // "cuda", "hip", "sycl" or "host"
+  RuntimeKind kind = RuntimeKind::kHost;
   std::string name;
   std::string uuid;
   std::string serial;
@@ -66,8 +67,9 @@ class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
 
-  virtual std::string_view name() const = 0;  // "cuda", "hip", "sycl", "host"
-  virtual std::string version() const = 0;    // of runtime and driver, for run.json
+  virtual RuntimeKind kind() const = 0;
+  std::string_view name() const { return to_string(kind()); }
+  virtual std::string version() const = 0;  // of runtime and driver, for run.json
   virtual int count() const = 0;
   virtual DeviceInfo describe(int device) const = 0;
   // What grids are made from: 1 where the runtime tells none.
@@ -180,48 +182,46 @@ class Buffer {
   std::function<void(void*)> give_back_;
 };
 
-// A captured graph that is destroyed when it goes. Never outlives its runtime.
-class Graph {
+// A handle that its runtime destroys when it goes. Never outlives the runtime.
+template <auto kDestroy>
+class Owned {
  public:
-  Graph() = default;
-  Graph(DeviceRuntime& runtime, GraphHandle handle) : runtime_(&runtime), handle_(handle) {}
-  Graph(Graph&& other) noexcept { *this = std::move(other); }
-  Graph& operator=(Graph&& other) noexcept {
+  Owned() = default;
+  Owned(DeviceRuntime& runtime, void* handle) : runtime_(&runtime), handle_(handle) {}
+  Owned(Owned&& other) noexcept { *this = std::move(other); }
+  Owned& operator=(Owned&& other) noexcept {
     std::swap(runtime_, other.runtime_);
     std::swap(handle_, other.handle_);
     return *this;
   }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  ~Graph() {
-    if (handle_ != nullptr) runtime_->destroy_graph(handle_);
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (handle_ != nullptr) (runtime_->*kDestroy)(handle_);
   }
 
-  GraphHandle handle() const { return handle_; }
+  void* handle() const { return handle_; }
 
- private:
+ protected:
   DeviceRuntime* runtime_ = nullptr;
-  GraphHandle handle_ = nullptr;
+  void* handle_ = nullptr;
 };
 
-// A stream that ends what is queued and is destroyed when it goes: before the memory that it touches. Never outlives
-// its runtime.
-class Stream {
+using Graph = Owned<&DeviceRuntime::destroy_graph>;
+
+class Event : public Owned<&DeviceRuntime::destroy_event> {
+ public:
+  Event() = default;
+  Event(DeviceRuntime& runtime, int device) : Owned(runtime, runtime.create_event(device)) {}
+};
+
+// Ends what is queued when it goes: before the memory that it touches.
+class Stream : public Owned<&DeviceRuntime::destroy_stream> {
  public:
   Stream() = default;
-  Stream(DeviceRuntime& runtime, int device);
-  Stream(Stream&& other) noexcept;
-  Stream& operator=(Stream&& other) noexcept;
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  ~Stream();
+  Stream(DeviceRuntime& runtime, int device) : Owned(runtime, runtime.create_stream(device)) {}
 
-  StreamHandle handle() const { return handle_; }
   void synchronize() { runtime_->synchronize(handle_); }
-
- private:
-  DeviceRuntime* runtime_ = nullptr;
-  StreamHandle handle_ = nullptr;
 };
 
 // Makes a device current for a scope, where that is not the calling rank's own. The rank's own device is current
@@ -238,7 +238,7 @@ class OtherDevice {
   int own_;
 };
 
-// Which runtime to open: `which` is "host", "cuda", "hip" or "sycl"; `devices` the ordinals to use, empty for all; the
+// Which runtime to open: `which` is a name of RuntimeKind; `devices` the ordinals to use, empty for all; the
 // host has as many as `host_devices` says.
 struct RuntimeRequest {
   std::string which;

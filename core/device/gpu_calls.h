@@ -1,4 +1,4 @@
-// What the drivers of both vendors do alike, written once over each vendor's table of symbols.
+// What the runtimes of both vendors do alike, written once over each vendor's table of symbols.
 //
 // `Vendor` is a struct of what differs: `Api`, the table; the vendor's types and constants; and under common names the
 // functions, each a NamedCall (cuda_calls.h, hip_calls.h).
@@ -8,12 +8,13 @@
 #include <array>
 #include <atomic>
 #include <cctype>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "device/gpu_driver.h"
+#include "device/gpu_runtime.h"
 #include "errors.h"
 
 namespace linkgauge {
@@ -28,9 +29,134 @@ struct NamedCall {
   static constexpr NamedCall<Api, decltype(Api::function)> role { &Api::function, #function }
 
 template <typename Vendor>
-class GpuCalls : public GpuDriver {
+class GpuCalls : public GpuRuntime {
  public:
-  std::string_view name() const final { return Vendor::kName; }
+  RuntimeKind kind() const final { return Vendor::kKind; }
+  MemoryInfo memory(int device) const final {
+    require(device);
+    const CurrentDevice current(*this, device);
+    return memory_here();
+  }
+  std::string why_not_pageable(int device) const final {
+    require(device);
+    if (attribute(Vendor::kPageableMemoryAccess, native(device)) != 0) return "";
+    return std::string("kernels of this device cannot reach pageable memory (") + Vendor::kPageableMemoryAccessName +
+           " is 0); use pinned or managed memory";
+  }
+  // Where it is reached through the host's own page tables (GH200, MI300A), it stays where it is.
+  bool pageable_migrates(int device) const final {
+    require(device);
+    return attribute(Vendor::kPageableUsesHostPageTables, native(device)) == 0;
+  }
+  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) final {
+    require(device);
+    const CurrentDevice current(*this, device);
+    switch (use) {
+      case ManagedUse::kDefault:
+      case ManagedUse::kMigrate:
+      case ManagedUse::kPrefetch:
+        break;
+      case ManagedUse::kZeroCopy:
+        advise_zero_copy(memory, bytes, device);
+        break;
+      case ManagedUse::kPreferredDevice:
+        advise(memory, bytes, Vendor::kPreferredLocation, device);
+        break;
+      case ManagedUse::kPreferredHost:
+        advise(memory, bytes, Vendor::kPreferredLocation, -1);
+        break;
+      case ManagedUse::kAccessedBy:
+        advise(memory, bytes, Vendor::kAccessedBy, device);
+        break;
+      case ManagedUse::kReadMostly:
+        advise(memory, bytes, Vendor::kReadMostly, device);
+        break;
+    }
+  }
+  StreamHandle create_stream(int device) final {
+    require(device);
+    const CurrentDevice current(*this, device);
+    StreamHandle stream = nullptr;
+    run(Vendor::create_stream, &stream, Vendor::kStreamFlags);
+    return stream;
+  }
+  // The vendors' own call returns at once, with work under way.
+  void destroy_stream(StreamHandle stream) noexcept final {
+    try {
+      synchronize(stream);
+    } catch (const Error&) {
+      // The device is lost, and what was queued there.
+    }
+    (void)call(Vendor::destroy_stream, stream);
+  }
+  void synchronize(StreamHandle stream) final { run(Vendor::synchronize_stream, stream); }
+  bool done(StreamHandle stream) final {
+    const Result result = call(Vendor::query_stream, stream);
+    if (result == Vendor::kNotReady) return false;
+    check(result, Vendor::query_stream.name);
+    return true;
+  }
+
+  std::string why_no_graphs() const final {
+    const std::string missing = first_missing(Vendor::begin_capture, Vendor::end_capture, Vendor::instantiate_graph,
+                                              Vendor::launch_graph, Vendor::destroy_ready_graph, Vendor::destroy_graph);
+    return missing.empty() ? "" : "this driver of " + std::string(name()) + " has no graphs: it lacks " + missing;
+  }
+  void begin_capture(StreamHandle stream) final { run(Vendor::begin_capture, stream, Vendor::kCaptureMode); }
+  GraphHandle end_capture(int device, StreamHandle stream) final {
+    const CurrentDevice current(*this, device);
+    void* graph = nullptr;
+    run(Vendor::end_capture, stream, &graph);
+    GraphHandle ready = nullptr;
+    const Result result = call(Vendor::instantiate_graph, &ready, graph, 0ULL);
+    (void)call(Vendor::destroy_graph, graph);
+    check(result, Vendor::instantiate_graph.name);
+    return ready;
+  }
+  void launch_graph(GraphHandle graph, StreamHandle stream) final { run(Vendor::launch_graph, graph, stream); }
+  void destroy_graph(GraphHandle graph) noexcept final { (void)call(Vendor::destroy_ready_graph, graph); }
+
+  EventHandle create_event(int device) final {
+    require(device);
+    const CurrentDevice current(*this, device);
+    EventHandle event = nullptr;
+    run(Vendor::create_event, &event, Vendor::kEventFlags);
+    return event;
+  }
+  void destroy_event(EventHandle event) noexcept final { (void)call(Vendor::destroy_event, event); }
+  void record(EventHandle event, StreamHandle stream) final { run(Vendor::record_event, event, stream); }
+  void wait(StreamHandle stream, EventHandle event) final { run(Vendor::wait_event, stream, event, 0U); }
+  void synchronize_event(EventHandle event) final { run(Vendor::synchronize_event, event); }
+  std::int64_t elapsed_ns(EventHandle start, EventHandle stop) final {
+    float milliseconds = 0;
+    run(Vendor::elapsed_time, &milliseconds, start, stop);
+    // In a float: beyond 16 s the step is 1 us or more, which is still below 1e-7 of the time.
+    return static_cast<std::int64_t>(std::llround(static_cast<double>(milliseconds) * 1e6));
+  }
+  void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) final {
+    run(Vendor::launch_kernel, kernel, shape.blocks, 1U, 1U, shape.threads, 1U, 1U, shape.shared_bytes, stream,
+        arguments, static_cast<void**>(nullptr));
+  }
+  void* load_module(const std::string& image) final {
+    void* module = nullptr;
+    run(Vendor::load_module, &module, image.data());
+    return module;
+  }
+  void unload_module(void* module) noexcept final { (void)call(Vendor::unload_module, module); }
+
+ protected:
+  using Api = typename Vendor::Api;
+  using Result = typename Vendor::Result;
+  using Address = typename Vendor::Address;
+  using State = typename Vendor::State;
+  struct Device {
+    explicit Device(GpuIdentity which) : identity(std::move(which)) {}
+    GpuIdentity identity;
+    std::atomic<State> state{};  // of this process's use of it; nothing yet: State{}
+  };
+
+  using GpuRuntime::GpuRuntime;
+
   std::vector<GpuIdentity> enumerate() const final {
     int count = 0;
     run(Vendor::device_count, &count);
@@ -59,7 +185,7 @@ class GpuCalls : public GpuDriver {
     return possible != 0;
   }
 
-  MemoryInfo memory() const final {
+  MemoryInfo memory_here() const final {
     MemoryInfo info;
     run(Vendor::memory_info, &info.free_bytes, &info.total_bytes);
     return info;
@@ -84,39 +210,7 @@ class GpuCalls : public GpuDriver {
     return Vendor::pointer(memory);
   }
   void* allocate_fabric(int /*device*/, std::size_t /*bytes*/) override {
-    throw Unsupported(std::string(Vendor::kName) + " devices have no fabric handles; leave --handles out");
-  }
-  std::string why_not_pageable(int device) const final {
-    if (attribute(Vendor::kPageableMemoryAccess, native(device)) != 0) return "";
-    return std::string("kernels of this device cannot reach pageable memory (") + Vendor::kPageableMemoryAccessName +
-           " is 0); use pinned or managed memory";
-  }
-  // Where it is reached through the host's own page tables (GH200, MI300A), it stays where it is.
-  bool pageable_migrates(int device) const final {
-    return attribute(Vendor::kPageableUsesHostPageTables, native(device)) == 0;
-  }
-  void advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) final {
-    switch (use) {
-      case ManagedUse::kDefault:
-      case ManagedUse::kMigrate:
-      case ManagedUse::kPrefetch:
-        break;
-      case ManagedUse::kZeroCopy:
-        advise_zero_copy(memory, bytes, device);
-        break;
-      case ManagedUse::kPreferredDevice:
-        advise(memory, bytes, Vendor::kPreferredLocation, device);
-        break;
-      case ManagedUse::kPreferredHost:
-        advise(memory, bytes, Vendor::kPreferredLocation, -1);
-        break;
-      case ManagedUse::kAccessedBy:
-        advise(memory, bytes, Vendor::kAccessedBy, device);
-        break;
-      case ManagedUse::kReadMostly:
-        advise(memory, bytes, Vendor::kReadMostly, device);
-        break;
-    }
+    throw Unsupported(std::string(to_string(Vendor::kKind)) + " devices have no fabric handles; leave --handles out");
   }
   void register_host(void* memory, std::size_t bytes) final {
     check_memory(call(Vendor::register_host, memory, bytes, Vendor::kRegisterFlags), Vendor::register_host.name, bytes);
@@ -135,80 +229,12 @@ class GpuCalls : public GpuDriver {
     range.base = Vendor::pointer(base);
     return range;
   }
-  IpcBytes share(void* base) const final {
+  IpcBytes share_base(void* base) const final {
     typename Vendor::IpcHandle handle{};
     run(Vendor::share, &handle, Vendor::address(base));
     return {handle.reserved, sizeof(handle.reserved)};
   }
-  void close_shared(void* base) noexcept final { (void)call(Vendor::close_shared, Vendor::address(base)); }
-
-  StreamHandle create_stream() final {
-    StreamHandle stream = nullptr;
-    run(Vendor::create_stream, &stream, Vendor::kStreamFlags);
-    return stream;
-  }
-  void destroy_stream(StreamHandle stream) noexcept final { (void)call(Vendor::destroy_stream, stream); }
-  void synchronize(StreamHandle stream) final { run(Vendor::synchronize_stream, stream); }
-  bool done(StreamHandle stream) final {
-    const Result result = call(Vendor::query_stream, stream);
-    if (result == Vendor::kNotReady) return false;
-    check(result, Vendor::query_stream.name);
-    return true;
-  }
-
-  std::string lacks_for_graphs() const final {
-    return first_missing(Vendor::begin_capture, Vendor::end_capture, Vendor::instantiate_graph, Vendor::launch_graph,
-                         Vendor::destroy_ready_graph, Vendor::destroy_graph);
-  }
-  void begin_capture(StreamHandle stream) final { run(Vendor::begin_capture, stream, Vendor::kCaptureMode); }
-  GraphHandle end_capture(StreamHandle stream) final {
-    void* graph = nullptr;
-    run(Vendor::end_capture, stream, &graph);
-    GraphHandle ready = nullptr;
-    const Result result = call(Vendor::instantiate_graph, &ready, graph, 0ULL);
-    (void)call(Vendor::destroy_graph, graph);
-    check(result, Vendor::instantiate_graph.name);
-    return ready;
-  }
-  void launch_graph(GraphHandle graph, StreamHandle stream) final { run(Vendor::launch_graph, graph, stream); }
-  void destroy_graph(GraphHandle graph) noexcept final { (void)call(Vendor::destroy_ready_graph, graph); }
-
-  EventHandle create_event() final {
-    EventHandle event = nullptr;
-    run(Vendor::create_event, &event, Vendor::kEventFlags);
-    return event;
-  }
-  void destroy_event(EventHandle event) noexcept final { (void)call(Vendor::destroy_event, event); }
-  void record(EventHandle event, StreamHandle stream) final { run(Vendor::record_event, event, stream); }
-  void wait(StreamHandle stream, EventHandle event) final { run(Vendor::wait_event, stream, event, 0U); }
-  void synchronize_event(EventHandle event) final { run(Vendor::synchronize_event, event); }
-  float elapsed_ms(EventHandle start, EventHandle stop) final {
-    float milliseconds = 0;
-    run(Vendor::elapsed_time, &milliseconds, start, stop);
-    return milliseconds;
-  }
-
-  void* load_module(const std::string& image) final {
-    void* module = nullptr;
-    run(Vendor::load_module, &module, image.data());
-    return module;
-  }
-  void unload_module(void* module) noexcept final { (void)call(Vendor::unload_module, module); }
-  void launch(KernelHandle kernel, const LaunchShape& shape, void** arguments, StreamHandle stream) final {
-    run(Vendor::launch_kernel, kernel, shape.blocks, 1U, 1U, shape.threads, 1U, 1U, shape.shared_bytes, stream,
-        arguments, static_cast<void**>(nullptr));
-  }
-
- protected:
-  using Api = typename Vendor::Api;
-  using Result = typename Vendor::Result;
-  using Address = typename Vendor::Address;
-  using State = typename Vendor::State;
-  struct Device {
-    explicit Device(GpuIdentity which) : identity(std::move(which)) {}
-    GpuIdentity identity;
-    std::atomic<State> state{};  // of this process's use of it; nothing yet: State{}
-  };
+  void close_base(void* base) noexcept final { (void)call(Vendor::close_shared, Vendor::address(base)); }
 
   // The vendor's number of what its own order counts.
   virtual int native_of(int ordinal) const { return ordinal; }
@@ -250,7 +276,7 @@ class GpuCalls : public GpuDriver {
   DeviceInfo facts_of(int device) const {
     const int own = native(device);
     DeviceInfo info;
-    info.kind = Vendor::kName;
+    info.kind = Vendor::kKind;
     info.pci_address = entry(device).identity.pci_address;
     std::array<char, 256> text{};
     run(Vendor::device_name, text.data(), static_cast<int>(text.size()), own);

@@ -11,11 +11,11 @@
 
 namespace linkgauge {
 
-GpuKernels::GpuKernels(GpuDriver& driver, std::function<std::unique_ptr<KernelCompiler>()> open_compiler,
+GpuKernels::GpuKernels(GpuModules& driver, std::function<std::unique_ptr<KernelCompiler>()> open_compiler,
                        const std::string& cache_folder)
     : driver_(driver), open_compiler_(std::move(open_compiler)), cache_(cache_folder) {}
 
-GpuKernels::~GpuKernels() {
+void GpuKernels::unload() noexcept {
   for (const auto& [device, loaded] : loaded_) {
     try {
       const CurrentDevice current(driver_, device);
@@ -24,6 +24,7 @@ GpuKernels::~GpuKernels() {
       // The context is gone already, and the module with it.
     }
   }
+  loaded_.clear();
 }
 
 KernelHandle GpuKernels::find(int device, const std::string& architecture, std::string_view name) {
@@ -81,7 +82,7 @@ namespace {
 
 class LoadedKernels final : public LinkedKernels {
  public:
-  LoadedKernels(GpuDriver& driver, int device, void* module) : driver_(driver), device_(device), module_(module) {}
+  LoadedKernels(GpuModules& driver, int device, void* module) : driver_(driver), device_(device), module_(module) {}
   ~LoadedKernels() override {
     try {
       const CurrentDevice current(driver_, device_);
@@ -100,7 +101,7 @@ class LoadedKernels final : public LinkedKernels {
   }
 
  private:
-  GpuDriver& driver_;
+  GpuModules& driver_;
   int device_;
   void* module_;
 };

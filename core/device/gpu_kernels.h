@@ -2,6 +2,7 @@
 // process.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,19 +11,48 @@
 #include <string_view>
 #include <vector>
 
-#include "device/gpu_driver.h"
+#include "device/device_runtime.h"
 #include "device/kernel_cache.h"
+#include "device/kernel_compiler.h"
 
 namespace linkgauge {
 
+// A vendor's current device, and modules there.
+class GpuModules {
+ public:
+  virtual ~GpuModules() = default;
+
+  // Makes `device` current in this thread; returns what leave() needs to put back what was current before.
+  virtual std::uintptr_t enter(int device) const = 0;
+  virtual void leave(std::uintptr_t previous) const noexcept = 0;
+
+  // (current): on the device that enter() made current.
+  virtual void* load_module(const std::string& image) = 0;  // (current)
+  virtual void unload_module(void* module) noexcept = 0;    // (current)
+  // Looks the kernel up and loads its code now, so that no later launch has to. `dynamic_shared`: it is launched with
+  // as much dynamic shared memory as a block may have.
+  virtual KernelHandle find_kernel(void* module, const char* kernel_name, bool dynamic_shared) = 0;  // (current)
+};
+
+// Makes a device current for a scope and puts back what was.
+class CurrentDevice {
+ public:
+  CurrentDevice(const GpuModules& driver, int device) : driver_(driver), previous_(driver.enter(device)) {}
+  ~CurrentDevice() { driver_.leave(previous_); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  const GpuModules& driver_;
+  std::uintptr_t previous_;
+};
+
 class GpuKernels {
  public:
-  // The driver outlives it.
-  GpuKernels(GpuDriver& driver, std::function<std::unique_ptr<KernelCompiler>()> open_compiler,
+  GpuKernels(GpuModules& driver, std::function<std::unique_ptr<KernelCompiler>()> open_compiler,
              const std::string& cache_folder);
-  ~GpuKernels();
-  GpuKernels(const GpuKernels&) = delete;
-  GpuKernels& operator=(const GpuKernels&) = delete;
+  // While the vendor's driver is still there.
+  void unload() noexcept;
 
   // Throws Unsupported where the device's architecture has no such kernel.
   KernelHandle find(int device, const std::string& architecture, std::string_view name);
@@ -38,7 +68,7 @@ class GpuKernels {
   void* load_image(const std::string& image, const std::string& kept_in,
                    const std::function<std::string()>& make_again);
 
-  GpuDriver& driver_;
+  GpuModules& driver_;
   std::function<std::unique_ptr<KernelCompiler>()> open_compiler_;
   KernelCache cache_;
   std::mutex mutex_;

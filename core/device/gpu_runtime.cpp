@@ -1,4 +1,3 @@
-// Long: one class, of whose memory, queues and kernels each needs the same driver and current device.
 #include "device/gpu_runtime.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "device/host_placement.h"
 #include "errors.h"
+#include "wire.h"
 
 namespace linkgauge {
 namespace {
@@ -22,28 +22,19 @@ std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
 }
 
 // A SharedHandle's bytes: these, then the vendor's handle.
-struct HandleHead {
+struct GpuHandleHead {
   std::uint64_t offset = 0;        // of the buffer from the base that the vendor's handle is of
   std::uint64_t fabric_bytes = 0;  // how many a handle of the fabric is of; 0: it is none
 };
 
-SharedHandle joined(const HandleHead& head, const GpuDriver::IpcBytes& bytes) {
-  SharedHandle handle;
-  handle.bytes.resize(sizeof(head) + bytes.size());
-  std::memcpy(handle.bytes.data(), &head, sizeof(head));
-  std::memcpy(handle.bytes.data() + sizeof(head), bytes.data(), bytes.size());
-  return handle;
+SharedHandle joined(const GpuHandleHead& head, const std::string& bytes) {
+  return {WireWriter().value(head).rest(bytes).message()};
 }
 
 }  // namespace
 
-GpuRuntime::GpuRuntime(std::unique_ptr<GpuDriver> driver,
-                       std::function<std::unique_ptr<KernelCompiler>()> open_compiler, const RuntimeRequest& request,
-                       const char* visibility_variable)
-    : driver_(std::move(driver)),
-      peer_access_allowed_(request.peer_access),
-      kernels_(*driver_, std::move(open_compiler), request.kernel_cache) {
-  const std::vector<GpuIdentity> visible = driver_->enumerate();
+void GpuRuntime::choose_devices(const RuntimeRequest& request, const char* visibility_variable) {
+  const std::vector<GpuIdentity> visible = enumerate();
   std::vector<int> ordinals = request.devices;
   if (ordinals.empty()) {
     for (std::size_t i = 0; i < visible.size(); ++i) ordinals.push_back(static_cast<int>(i));
@@ -52,16 +43,16 @@ GpuRuntime::GpuRuntime(std::unique_ptr<GpuDriver> driver,
   for (const int ordinal : ordinals) {
     if (ordinal < 0 || ordinal >= static_cast<int>(visible.size())) {
       const char* shown = std::getenv(visibility_variable);
-      throw Unsupported("device " + std::string(driver_->name()) + ":" + std::to_string(ordinal) +
+      throw Unsupported("device " + std::string(name()) + ":" + std::to_string(ordinal) +
                         " does not exist: there are " + std::to_string(visible.size()) + ", numbered from 0" +
                         (shown != nullptr ? std::string(" (") + visibility_variable + "=" + shown + " hides all others)"
                                           : std::string()));
     }
     chosen.push_back(visible[static_cast<std::size_t>(ordinal)]);
   }
-  driver_->select(chosen);
+  select(chosen);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    DeviceInfo info = driver_->describe(static_cast<int>(i));
+    DeviceInfo info = describe_own(static_cast<int>(i));
     info.ordinal = ordinals[i];
     info.numa_node = numa_node_of_pci(info.pci_address);
     infos_.push_back(std::move(info));
@@ -79,15 +70,9 @@ DeviceInfo GpuRuntime::describe(int device) const {
   return infos_[static_cast<std::size_t>(device)];
 }
 
-MemoryInfo GpuRuntime::memory(int device) const {
-  require(device);
-  const CurrentDevice current(*driver_, device);
-  return driver_->memory();
-}
-
 void GpuRuntime::bind_thread(int device) {
   require(device);
-  (void)driver_->enter(device);
+  (void)enter(device);
   enable_awaited_peers(device);
 }
 
@@ -99,16 +84,16 @@ std::string GpuRuntime::peer_access(int device, int peer) {
       "device " + std::to_string(device) + " may not access memory of device " + std::to_string(peer) + ": ";
   if (!peer_access_allowed_) return pair + "peer access is off in this launch";
   try {
-    if (!driver_->can_access_peer(device, peer)) return pair + "the driver says that there is no peer path";
+    if (!can_access_peer(device, peer)) return pair + "the driver says that there is no peer path";
     // A peer that only other processes use: what they share is opened with access. A context there just for this would
     // cost hundreds of megabytes in every process, so it waits until this process uses the peer itself.
     const std::lock_guard lock(peers_mutex_);
-    if (!driver_->in_use(peer)) {
+    if (!in_use(peer)) {
       awaited_peers_.emplace_back(device, peer);
       return {};
     }
-    const CurrentDevice current(*driver_, device);
-    driver_->enable_peer_access(peer);
+    const CurrentDevice current(*this, device);
+    enable_peer_access(peer);
   } catch (const Error& error) {
     return pair + error.what();
   }
@@ -122,8 +107,8 @@ void GpuRuntime::enable_awaited_peers(int device) {
       ++pair;
       continue;
     }
-    const CurrentDevice current(*driver_, pair->first);
-    driver_->enable_peer_access(device);
+    const CurrentDevice current(*this, pair->first);
+    enable_peer_access(device);
     pair = awaited_peers_.erase(pair);
   }
 }
@@ -133,11 +118,11 @@ void GpuRuntime::enable_awaited_peers(int device) {
 void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, const AllocateOptions& options) {
   switch (origin) {
     case Origin::kDevice:
-      return driver_->allocate_device(bytes);
+      return allocate_device(bytes);
     case Origin::kFabric:
-      return allocate_fabric(device, bytes);
+      return allocate_reached(device, bytes);
     case Origin::kManaged: {
-      const std::size_t free_bytes = driver_->memory().free_bytes;
+      const std::size_t free_bytes = memory_here().free_bytes;
       // Managed memory beyond the device's thrashes, and can hang the GPU for everybody on it. What was allocated
       // before may not lie there yet, so it counts in full.
       const std::size_t before = managed_bytes(device);
@@ -145,16 +130,16 @@ void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, cons
         throw MemoryError(std::to_string(bytes) + " bytes of managed memory on device " + std::to_string(device) +
                           (before > 0 ? ", beside " + std::to_string(before) + " allocated before," : "") +
                           " are more than the " + std::to_string(free_bytes) + " that are free there");
-      return driver_->allocate_managed(bytes);
+      return allocate_managed(bytes);
     }
     case Origin::kPinned:
-      return driver_->allocate_pinned(bytes, options.write_combined);
+      return allocate_pinned(bytes, options.write_combined);
     case Origin::kMapped:
       return map_host_memory(bytes, options.numa_node, options.huge_pages);
     case Origin::kRegistered: {
       void* memory = map_host_memory(bytes, options.numa_node, options.huge_pages);
       try {
-        driver_->register_host(memory, bytes);
+        register_host(memory, bytes);
       } catch (...) {
         unmap_host_memory(memory, bytes);
         throw;
@@ -167,16 +152,15 @@ void* GpuRuntime::allocate_as(Origin origin, int device, std::size_t bytes, cons
 
 // What enabling peer access does for other memory is said of each piece of this. Devices that this process does not use
 // reach it by what their own processes open.
-void* GpuRuntime::allocate_fabric(int device, std::size_t bytes) {
-  void* memory = driver_->allocate_fabric(device, bytes);
+void* GpuRuntime::allocate_reached(int device, std::size_t bytes) {
+  void* memory = allocate_fabric(device, bytes);
   try {
     for (int peer = 0; peer < count(); ++peer) {
-      const bool reaches =
-          peer == device || (peer_access_allowed_ && driver_->in_use(peer) && driver_->can_access_peer(peer, device));
-      if (reaches) driver_->let_reach(peer, memory, bytes);
+      const bool reaches = peer == device || (peer_access_allowed_ && in_use(peer) && can_access_peer(peer, device));
+      if (reaches) let_reach(peer, memory, bytes);
     }
   } catch (...) {
-    driver_->free_fabric(memory, device, bytes);
+    free_fabric(memory, device, bytes);
     throw;
   }
   return memory;
@@ -191,40 +175,9 @@ std::size_t GpuRuntime::managed_bytes(int device) const {
   return bytes;
 }
 
-std::string GpuRuntime::why_not_managed(int device, ManagedUse use) const {
-  require(device);
-  return driver_->why_not_managed(device, use);
-}
-
-bool GpuRuntime::managed_migrates(int device) const {
-  require(device);
-  return driver_->managed_migrates(device);
-}
-
-std::string GpuRuntime::why_not_pageable(int device) const {
-  require(device);
-  return driver_->why_not_pageable(device);
-}
-
-bool GpuRuntime::pageable_migrates(int device) const {
-  require(device);
-  return driver_->pageable_migrates(device);
-}
-
-void GpuRuntime::advise_managed(void* memory, std::size_t bytes, int device, ManagedUse use) {
-  require(device);
-  const CurrentDevice current(*driver_, device);
-  driver_->advise_managed(memory, bytes, device, use);
-}
-
-void GpuRuntime::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
-  if (to_device >= 0) require(to_device);
-  driver_->prefetch_managed(memory, bytes, to_device, stream);
-}
-
 void* GpuRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, const AllocateOptions& options) {
   require(device);
-  const CurrentDevice current(*driver_, device);
+  const CurrentDevice current(*this, device);
   // What was asked for by node must lie there; what is only nearest to the device is the driver's own pinned memory,
   // made while that node is preferred. The driver gives no huge pages and pins no write-combined pages of ours.
   Origin origin = options.fabric_handle ? Origin::kFabric : Origin::kDevice;
@@ -260,20 +213,20 @@ void GpuRuntime::deallocate(void* memory) noexcept {
     allocations_.erase(found);
   }
   try {
-    const CurrentDevice current(*driver_, allocation.device);
+    const CurrentDevice current(*this, allocation.device);
     switch (allocation.origin) {
       case Origin::kDevice:
       case Origin::kManaged:
-        driver_->free_device(memory);
+        free_device(memory);
         break;
       case Origin::kFabric:
-        driver_->free_fabric(memory, allocation.device, allocation.bytes);
+        free_fabric(memory, allocation.device, allocation.bytes);
         break;
       case Origin::kPinned:
-        driver_->free_pinned(memory);
+        free_pinned(memory);
         break;
       case Origin::kRegistered:
-        driver_->unregister_host(memory);
+        unregister_host(memory);
         unmap_host_memory(memory, allocation.bytes);
         break;
       case Origin::kMapped:
@@ -295,31 +248,30 @@ SharedHandle GpuRuntime::share(void* memory) {
   }
   if (allocation.origin != Origin::kDevice && allocation.origin != Origin::kFabric)
     throw Unsupported("only device memory can be shared between processes through " + std::string(name()));
-  const CurrentDevice current(*driver_, allocation.device);
-  if (allocation.origin == Origin::kFabric) return joined({0, allocation.bytes}, driver_->share_fabric(memory));
-  const GpuDriver::AddressRange range = driver_->address_range(memory);
+  const CurrentDevice current(*this, allocation.device);
+  if (allocation.origin == Origin::kFabric) return joined({0, allocation.bytes}, share_fabric(memory));
+  const AddressRange range = address_range(memory);
   const auto offset = static_cast<std::uint64_t>(static_cast<char*>(memory) - static_cast<char*>(range.base));
-  return joined({offset, 0}, driver_->share(range.base));
+  return joined({offset, 0}, share_base(range.base));
 }
 
 void* GpuRuntime::open_shared(int device, const SharedHandle& handle) {
   require(device);
   if (!peer_access_allowed_)
     throw Unsupported("peer access is off in this launch, so memory of another process cannot be opened");
-  HandleHead head;
-  if (handle.bytes.size() <= sizeof(head)) throw CallerError("open_shared: not a handle of this runtime");
-  std::memcpy(&head, handle.bytes.data(), sizeof(head));
-  GpuDriver::IpcBytes bytes(reinterpret_cast<const char*>(handle.bytes.data()) + sizeof(head),
-                            handle.bytes.size() - sizeof(head));
+  if (handle.bytes.size() <= sizeof(GpuHandleHead)) throw CallerError("open_shared: not a handle of this runtime");
+  WireReader reader(handle.bytes);
+  const auto head = reader.value<GpuHandleHead>();
+  IpcBytes bytes = text_of(reader.rest());
   const bool fabric = head.fabric_bytes > 0;
   const std::unique_lock lock(memory_mutex_);
   auto found = opened_.find(bytes);
-  const CurrentDevice current(*driver_, device);
+  const CurrentDevice current(*this, device);
   if (found == opened_.end()) {
-    void* base = fabric ? driver_->open_fabric(device, bytes, head.fabric_bytes) : driver_->open_shared(bytes);
+    void* base = fabric ? open_fabric(device, bytes, head.fabric_bytes) : open_base(bytes);
     found = opened_.emplace(std::move(bytes), Opened{base, device, 0, head.fabric_bytes}).first;
   } else if (fabric) {
-    driver_->let_reach(device, found->second.base, found->second.fabric_bytes);
+    let_reach(device, found->second.base, found->second.fabric_bytes);
   }
   ++found->second.users;
   void* memory = static_cast<char*>(found->second.base) + head.offset;
@@ -335,11 +287,11 @@ void GpuRuntime::close_shared(void* memory) noexcept {
                                   [&](const auto& entry) { return entry.second.base == known->second; });
   if (found == opened_.end() || --found->second.users > 0) return;
   try {
-    const CurrentDevice current(*driver_, found->second.device);
+    const CurrentDevice current(*this, found->second.device);
     if (found->second.fabric_bytes > 0) {
-      driver_->free_fabric(found->second.base, found->second.device, found->second.fabric_bytes);
+      free_fabric(found->second.base, found->second.device, found->second.fabric_bytes);
     } else {
-      driver_->close_shared(found->second.base);
+      close_base(found->second.base);
     }
   } catch (const Error&) {
     // The owner's process or the device is gone; so is the mapping.
@@ -350,40 +302,13 @@ void GpuRuntime::close_shared(void* memory) noexcept {
 
 // --- queues ------------------------------------------------------------------------------------------------------
 
-StreamHandle GpuRuntime::create_stream(int device) {
-  require(device);
-  const CurrentDevice current(*driver_, device);
-  return driver_->create_stream();
-}
-
-// The vendors' own call returns at once, with work under way.
-void GpuRuntime::destroy_stream(StreamHandle stream) noexcept {
-  try {
-    driver_->synchronize(stream);
-  } catch (const Error&) {
-    // The device is lost, and what was queued there.
-  }
-  driver_->destroy_stream(stream);
-}
-
-EventHandle GpuRuntime::create_event(int device) {
-  require(device);
-  const CurrentDevice current(*driver_, device);
-  return driver_->create_event();
-}
-
-std::int64_t GpuRuntime::elapsed_ns(EventHandle start, EventHandle stop) {
-  // Milliseconds in a float: beyond 16 s the step is 1 us or more, which is still below 1e-7 of the time.
-  return static_cast<std::int64_t>(std::llround(static_cast<double>(driver_->elapsed_ms(start, stop)) * 1e6));
-}
-
 void GpuRuntime::copy_async(void* target, int target_device, const void* source, int source_device, std::size_t bytes,
                             StreamHandle stream) {
   if (bytes == 0) return;
   if (target_device >= 0 && source_device >= 0 && target_device != source_device) {
-    driver_->copy_peer_async(target, target_device, source, source_device, bytes, stream);
+    copy_peer_async(target, target_device, source, source_device, bytes, stream);
   } else {
-    driver_->copy_async(target, source, bytes, stream);
+    copy_here_async(target, source, bytes, stream);
   }
 }
 
@@ -395,23 +320,13 @@ void GpuRuntime::copy_now(void* target, int target_device, const void* source, i
     return;
   }
   require(device);
-  const CurrentDevice current(*driver_, device);
-  driver_->copy(target, source, bytes);
+  const CurrentDevice current(*this, device);
+  copy_here(target, source, bytes);
 }
 
 KernelHandle GpuRuntime::kernel(int device, std::string_view kernel_name) {
   require(device);
   return kernels_.find(device, infos_[static_cast<std::size_t>(device)].architecture, kernel_name);
-}
-
-std::string GpuRuntime::why_no_graphs() const {
-  const std::string missing = driver_->lacks_for_graphs();
-  return missing.empty() ? "" : "this driver of " + std::string(name()) + " has no graphs: it lacks " + missing;
-}
-
-GraphHandle GpuRuntime::end_capture(int device, StreamHandle stream) {
-  const CurrentDevice current(*driver_, device);
-  return driver_->end_capture(stream);
 }
 
 std::unique_ptr<LinkedKernels> GpuRuntime::link_kernels(int device, const LinkedCode& code) {

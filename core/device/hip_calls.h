@@ -17,7 +17,7 @@ struct HipVendor {
   using IpcHandle = hip::IpcHandle;
   using State = bool;  // whether this process has made the device current
 
-  static constexpr char kName[] = "hip";
+  static constexpr RuntimeKind kKind = RuntimeKind::kHip;
   static constexpr Result kSuccess = hip::kSuccess;
   static constexpr Result kNotReady = hip::kNotReady;
   static constexpr Result kOutOfMemory = hip::kOutOfMemory;

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "device/hip_architecture.h"
+#include "device/hiprtc_compiler.h"
+#include "device/runtimes.h"
 #include "errors.h"
 
 namespace linkgauge {
@@ -56,7 +58,8 @@ std::string uuid_text(const hip::Uuid& uuid) {
 
 }  // namespace
 
-HipDriver::HipDriver() {
+HipRuntime::HipRuntime(const RuntimeRequest& request)
+    : GpuCalls([this] { return open_hiprtc(library_path_); }, request) {
   const SharedLibrary library(hip::library_names());
   if (!library) throw Unsupported("no HIP runtime: " + library.why());
   library_path_ = library.path();
@@ -69,9 +72,10 @@ HipDriver::HipDriver() {
   int count = 0;
   const hip::Result counted = api_.hipGetDeviceCount(&count);
   if (counted != hip::kSuccess || count == 0) throw Unsupported(reason_of(counted, api_.hipGetErrorName(counted)));
+  choose_devices(request, "HIP_VISIBLE_DEVICES");
 }
 
-int HipDriver::current_device() const {
+int HipRuntime::current_device() const {
   int current = -1;
   if (api_.hipGetDevice(&current) != hip::kSuccess) return -1;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -82,7 +86,7 @@ int HipDriver::current_device() const {
 
 // --- devices -----------------------------------------------------------------------------------------------------
 
-std::string HipDriver::version() const {
+std::string HipRuntime::version() const {
   int runtime = 0;
   int driver = 0;
   check(api_.hipRuntimeGetVersion(&runtime), "hipRuntimeGetVersion");
@@ -91,7 +95,7 @@ std::string HipDriver::version() const {
          (driver != runtime ? ", driver " + hip_version_text(driver) : std::string());
 }
 
-DeviceInfo HipDriver::describe(int device) const {
+DeviceInfo HipRuntime::describe_own(int device) const {
   const int own = native(device);
   DeviceInfo info = facts_of(device);
   hip::Uuid uuid{};
@@ -105,7 +109,7 @@ DeviceInfo HipDriver::describe(int device) const {
   return info;
 }
 
-std::string HipDriver::architecture(int native_device, const std::string& pci_address) const {
+std::string HipRuntime::architecture(int native_device, const std::string& pci_address) const {
   std::string found = hip::architecture_of(pci_address);
   if (!found.empty()) return found;
   constexpr std::size_t kPropertiesBytes = 16384;  // any version's hipDeviceProp_t is well below
@@ -117,7 +121,7 @@ std::string HipDriver::architecture(int native_device, const std::string& pci_ad
   return found;
 }
 
-std::uintptr_t HipDriver::enter(int device) {
+std::uintptr_t HipRuntime::enter(int device) const {
   int previous = 0;
   check(api_.hipGetDevice(&previous), "hipGetDevice");
   if (previous != native(device)) check(api_.hipSetDevice(native(device)), "hipSetDevice");
@@ -125,22 +129,23 @@ std::uintptr_t HipDriver::enter(int device) {
   return static_cast<std::uintptr_t>(previous);
 }
 
-void HipDriver::leave(std::uintptr_t previous) noexcept { (void)api_.hipSetDevice(static_cast<int>(previous)); }
+void HipRuntime::leave(std::uintptr_t previous) const noexcept { (void)api_.hipSetDevice(static_cast<int>(previous)); }
 
-void HipDriver::enable_peer_access(int peer) {
+void HipRuntime::enable_peer_access(int peer) {
   const hip::Result result = api_.hipDeviceEnablePeerAccess(native(peer), 0);
   if (result != hip::kPeerAccessAlreadyEnabled) check(result, "hipDeviceEnablePeerAccess");
 }
 
 // --- memory ------------------------------------------------------------------------------------------------------
 
-void* HipDriver::allocate_managed(std::size_t bytes) {
+void* HipRuntime::allocate_managed(std::size_t bytes) {
   if (attribute(hip::kManagedMemory, native(std::max(0, current_device()))) == 0)
     throw Unsupported("this device or its driver has no managed memory (HMM)");
   return GpuCalls::allocate_managed(bytes);
 }
 
-std::string HipDriver::why_not_managed(int device, ManagedUse use) const {
+std::string HipRuntime::why_not_managed(int device, ManagedUse use) const {
+  require(device);
   if (attribute(hip::kManagedMemory, native(device)) == 0)
     return "this device or its driver has no managed memory (HMM)";
   const bool retries = managed_migrates(device);
@@ -164,21 +169,23 @@ std::string HipDriver::why_not_managed(int device, ManagedUse use) const {
 }
 
 // The runtime reads the variable when it starts; without it a fault ends the kernel, and memory is mapped instead.
-bool HipDriver::managed_migrates(int /*device*/) const {
+bool HipRuntime::managed_migrates(int device) const {
+  require(device);
   const char* retry = std::getenv("HSA_XNACK");
   return retry != nullptr && std::string(retry) == "1";
 }
 
-void HipDriver::advise(void* memory, std::size_t bytes, int advice, int device) {
+void HipRuntime::advise(void* memory, std::size_t bytes, int advice, int device) {
   check(api_.hipMemAdvise(memory, bytes, advice, device < 0 ? hip::kCpuDevice : native(device)), "hipMemAdvise");
 }
 
-void HipDriver::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
+void HipRuntime::prefetch_managed(void* memory, std::size_t bytes, int to_device, StreamHandle stream) {
+  if (to_device >= 0) require(to_device);
   check(api_.hipMemPrefetchAsync(memory, bytes, to_device < 0 ? hip::kCpuDevice : native(to_device), stream),
         "hipMemPrefetchAsync");
 }
 
-void* HipDriver::open_shared(const IpcBytes& bytes) {
+void* HipRuntime::open_base(const IpcBytes& bytes) {
   hip::IpcHandle handle{};
   if (bytes.size() != sizeof(handle)) throw CallerError("open_shared: not a handle of the HIP runtime");
   std::memcpy(&handle, bytes.data(), sizeof(handle));
@@ -192,28 +199,32 @@ void* HipDriver::open_shared(const IpcBytes& bytes) {
 
 // --- queues ------------------------------------------------------------------------------------------------------
 
-void HipDriver::copy(void* target, const void* source, std::size_t bytes) {
+void HipRuntime::copy_here(void* target, const void* source, std::size_t bytes) {
   check(api_.hipMemcpy(target, source, bytes, hip::kCopyDefault), "hipMemcpy");
   // Between devices' memory hipMemcpy itself may return before the copy is done.
   check(api_.hipStreamSynchronize(nullptr), "hipStreamSynchronize");
 }
 
-void HipDriver::copy_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) {
+void HipRuntime::copy_here_async(void* target, const void* source, std::size_t bytes, StreamHandle stream) {
   check(api_.hipMemcpyAsync(target, source, bytes, hip::kCopyDefault, stream), "hipMemcpyAsync");
 }
 
-void HipDriver::copy_peer_async(void* target, int target_device, const void* source, int source_device,
-                                std::size_t bytes, StreamHandle stream) {
+void HipRuntime::copy_peer_async(void* target, int target_device, const void* source, int source_device,
+                                 std::size_t bytes, StreamHandle stream) {
   check(api_.hipMemcpyPeerAsync(target, native(target_device), source, native(source_device), bytes, stream),
         "hipMemcpyPeerAsync");
 }
 
 // --- kernels -----------------------------------------------------------------------------------------------------
 
-KernelHandle HipDriver::find_kernel(void* module, const char* kernel_name, bool /*dynamic_shared*/) {
+KernelHandle HipRuntime::find_kernel(void* module, const char* kernel_name, bool /*dynamic_shared*/) {
   hip::Function function = nullptr;
   check(api_.hipModuleGetFunction(&function, module, kernel_name), "hipModuleGetFunction", kernel_name);
   return function;
+}
+
+std::shared_ptr<DeviceRuntime> open_hip_runtime(const RuntimeRequest& request) {
+  return std::make_shared<HipRuntime>(request);
 }
 
 }  // namespace linkgauge

@@ -15,10 +15,10 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "base/symbols.h"
 #include "errors.h"
+#include "waiting.h"
 
 extern char** environ;
 
@@ -67,15 +67,11 @@ int run_child(const std::vector<std::string>& words, const std::string& error_fi
   const int failed = posix_spawn(&child, words[0].c_str(), &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) throw RuntimeCallError("posix_spawn", std::strerror(failed), failed, -1, words[0]);
-  const auto end = std::chrono::steady_clock::now() + kMostTime;
   int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > end) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      return status;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto ended = [&] { return waitpid(child, &status, WNOHANG) != 0; };
+  if (!look_until(ended, std::chrono::milliseconds(5), kMostTime)) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
   }
   return status;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/gpu_driver.h"
+#include "device/kernel_compiler.h"
 
 namespace linkgauge {
 

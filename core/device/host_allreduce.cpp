@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <limits>
 
 #include "kernels/direct_text.h"
@@ -14,14 +13,7 @@ namespace {
 
 using values::u64;
 
-constexpr std::uint8_t kArgumentBytes[] = {8, 4, 4, 8, 4, 4, 4, 8, 8, 8};
 static_assert(sizeof(push::Job) <= 255);
-constexpr std::uint8_t kPushArgumentBytes[] = {sizeof(push::Job)};
-
-template <typename T>
-void take(void** arguments, std::size_t index, T& value) {
-  std::memcpy(&value, arguments[index], sizeof value);
-}
 
 // A block of one thread. Every rank takes its blocks in the same order, so that none waits for one whose turn is later.
 class HostExec : public push::LinesOfCores {
@@ -54,9 +46,7 @@ class HostExec : public push::LinesOfCores {
 };
 
 template <values::u32 kDatatype>
-void run_push(void** arguments, const LaunchShape& shape) {
-  push::Job job{};
-  take(arguments, 0, job);
+void push_all(const LaunchShape& shape, push::Job job) {
   HostExec first(0, shape.blocks);
   push::each_operation(first, job, [&](u64 epoch) {
     for (unsigned block = 0; block < shape.blocks; ++block) {
@@ -67,27 +57,16 @@ void run_push(void** arguments, const LaunchShape& shape) {
 }
 
 struct PushOfDatatype {
-  HostLaunch launch = nullptr;
+  HostKernel kernel = {};
   template <values::u32 kDatatype>
   void run() {
-    launch = run_push<kDatatype>;
+    kernel = kernel_of<push_all<kDatatype>>();
   }
 };
 
-}  // namespace
-
-void run_allreduce(void** arguments, const LaunchShape& shape) {
-  direct::Job job{};
-  take(arguments, 0, job.lists);
-  take(arguments, 1, job.ranks);
-  take(arguments, 2, job.rank);
-  take(arguments, 3, job.elements);
-  take(arguments, 4, job.datatype);
-  take(arguments, 5, job.op);
-  take(arguments, 6, job.mode);
-  take(arguments, 7, job.epoch);
-  take(arguments, 8, job.patience);
-  take(arguments, 9, job.failure);
+void allreduce(const LaunchShape& shape, void* const* lists, int ranks, int rank, u64 elements, std::uint32_t datatype,
+               std::uint32_t op, std::uint32_t mode, u64 epoch, u64 patience, u64* failure) {
+  const direct::Job job{lists, ranks, rank, elements, datatype, op, mode, epoch, patience, failure};
   for (unsigned block = 0; block < shape.blocks; ++block) {
     HostExec exec(block, shape.blocks);
     direct::Places places;
@@ -97,14 +76,14 @@ void run_allreduce(void** arguments, const LaunchShape& shape) {
   }
 }
 
-std::span<const std::uint8_t> allreduce_argument_bytes() { return kArgumentBytes; }
+}  // namespace
 
-HostLaunch run_allreduce_push(std::uint32_t datatype) {
+HostKernel host_allreduce() { return kernel_of<allreduce>(); }
+
+HostKernel host_allreduce_push(std::uint32_t datatype) {
   PushOfDatatype found;
   elements::with_datatype(datatype, found);
-  return found.launch;
+  return found.kernel;
 }
-
-std::span<const std::uint8_t> allreduce_push_argument_bytes() { return kPushArgumentBytes; }
 
 }  // namespace linkgauge

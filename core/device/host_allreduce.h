@@ -3,18 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
-#include "device/device_runtime.h"
+#include "device/host_kernels.h"
 
 namespace linkgauge {
 
-void run_allreduce(void** arguments, const LaunchShape& shape);
-std::span<const std::uint8_t> allreduce_argument_bytes();
-
-// By Datatype's numbers, as kKernelsAllreducePush.
-using HostLaunch = void (*)(void** arguments, const LaunchShape& shape);
-HostLaunch run_allreduce_push(std::uint32_t datatype);
-std::span<const std::uint8_t> allreduce_push_argument_bytes();
+HostKernel host_allreduce();
+HostKernel host_allreduce_push(std::uint32_t datatype);  // by Datatype's numbers, as kKernelsAllreducePush
 
 }  // namespace linkgauge

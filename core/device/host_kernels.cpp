@@ -1,4 +1,3 @@
-// Long: each kernel of the devices as a function beside the others, found by one table of names.
 #include "device/host_kernels.h"
 
 #include <sched.h>
@@ -8,41 +7,23 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "case_spec.h"
 #include "device/host_allreduce.h"
-#include "errors.h"
+#include "kernels/direct_text.h"
 #include "kernels/kernels.h"
-#include "kernels/values.h"
+#include "words.h"
 
 namespace linkgauge {
 namespace {
 
+using values::u32;
 using values::u64;
 
-static_assert(static_cast<unsigned>(Datatype::kInt8) == values::kInt8);
-static_assert(static_cast<unsigned>(Datatype::kUint64) == values::kUint64);
-static_assert(static_cast<unsigned>(Datatype::kFloat16) == values::kFloat16);
-static_assert(static_cast<unsigned>(Datatype::kFloat64) == values::kFloat64);
-static_assert(static_cast<unsigned>(Datatype::kFloat8E4m3) == values::kFloat8E4m3);
-static_assert(static_cast<unsigned>(Datatype::kFloat8E5m2) == values::kFloat8E5m2);
-static_assert(static_cast<unsigned>(ReduceOp::kSum) == values::kSum);
-static_assert(static_cast<unsigned>(ReduceOp::kAvg) == values::kAvg);
 static_assert(kRawBytes == values::kRaw);
-
-constexpr unsigned kDatatypes = 12;
-constexpr unsigned kOps = 5;
-
-template <typename T>
-T argument(void** arguments, std::size_t index) {
-  T value;
-  // An argument may be a pointer, and then its own bytes are meant.
-  std::memcpy(&value, arguments[index], sizeof(T));  // NOLINT(bugprone-sizeof-expression)
-  return value;
-}
 
 // Calls function(datatype, op) with both as compile-time constants, so that loops over elements are specialized.
 template <typename Function, unsigned kIndex = 0>
@@ -51,9 +32,10 @@ void with_constants(unsigned datatype, unsigned op, Function&& function) {
     function(std::integral_constant<unsigned, values::kUint8>{}, std::integral_constant<unsigned, values::kRaw>{});
     return;
   }
-  if constexpr (kIndex < kDatatypes * kOps) {
-    if (datatype == kIndex / kOps && op == kIndex % kOps) {
-      function(std::integral_constant<unsigned, kIndex / kOps>{}, std::integral_constant<unsigned, kIndex % kOps>{});
+  if constexpr (kIndex < values::kDatatypeCount * values::kReduceOpCount) {
+    if (datatype == kIndex / values::kReduceOpCount && op == kIndex % values::kReduceOpCount) {
+      function(std::integral_constant<unsigned, kIndex / values::kReduceOpCount>{},
+               std::integral_constant<unsigned, kIndex % values::kReduceOpCount>{});
     } else {
       with_constants<Function, kIndex + 1>(datatype, op, std::forward<Function>(function));
     }
@@ -77,21 +59,12 @@ template <typename Visit>
 
 // A range of a stream, by value: what a loop reads must not lie where its stores could reach.
 struct Range {
-  std::uint64_t bytes;
-  std::uint32_t datatype;
-  std::uint32_t op;
-  std::uint64_t seed;
-  std::int32_t rank;
-  std::int32_t ranks;
-  std::uint64_t offset;
+  u64 bytes;
+  u64 seed;
+  int rank;
+  int ranks;
+  u64 offset;
 };
-
-Range range_of(void** arguments) {  // parameters 1 to 7 of fill and check
-  return {argument<std::uint64_t>(arguments, 1), argument<std::uint32_t>(arguments, 2),
-          argument<std::uint32_t>(arguments, 3), argument<std::uint64_t>(arguments, 4),
-          argument<std::int32_t>(arguments, 5),  argument<std::int32_t>(arguments, 6),
-          argument<std::uint64_t>(arguments, 7)};
-}
 
 template <unsigned kDatatype, unsigned kOp>
 void fill_range(std::byte* target, const Range range) {
@@ -102,11 +75,10 @@ void fill_range(std::byte* target, const Range range) {
   });
 }
 
-void run_fill(void** arguments, const LaunchShape&) {
-  const Range range = range_of(arguments);
-  with_constants(range.datatype, range.op, [&](auto datatype, auto op) {
-    fill_range<datatype(), op()>(argument<std::byte*>(arguments, 0), range);
-  });
+void fill(const LaunchShape&, std::byte* target, u64 bytes, u32 datatype, u32 op, u64 seed, int rank, int ranks,
+          u64 offset) {
+  const Range range{bytes, seed, rank, ranks, offset};
+  with_constants(datatype, op, [&](auto type, auto how) { fill_range<type(), how()>(target, range); });
 }
 
 [[gnu::noinline]] void note_wrong(CheckResult* result, u64 position, u64 count, unsigned width, u64 due, u64 seen) {
@@ -136,69 +108,10 @@ void check_range(const std::byte* data, const Range range, CheckResult* result) 
   });
 }
 
-void run_check(void** arguments, const LaunchShape&) {
-  const Range range = range_of(arguments);
-  with_constants(range.datatype, range.op, [&](auto datatype, auto op) {
-    check_range<datatype(), op()>(argument<const std::byte*>(arguments, 0), range,
-                                  argument<CheckResult*>(arguments, 8));
-  });
-}
-
-// How a datatype is stored and in what a reduction of it is reckoned: integers modulo 2^n, narrow floats in float32.
-template <unsigned kDatatype>
-struct Stored;
-template <>
-struct Stored<values::kInt8> {
-  using Type = std::int8_t;
-};
-template <>
-struct Stored<values::kUint8> {
-  using Type = std::uint8_t;
-};
-template <>
-struct Stored<values::kInt32> {
-  using Type = std::int32_t;
-};
-template <>
-struct Stored<values::kUint32> {
-  using Type = std::uint32_t;
-};
-template <>
-struct Stored<values::kInt64> {
-  using Type = std::int64_t;
-};
-template <>
-struct Stored<values::kUint64> {
-  using Type = std::uint64_t;
-};
-template <>
-struct Stored<values::kFloat16> {
-  using Type = std::uint16_t;
-};
-template <>
-struct Stored<values::kBfloat16> {
-  using Type = std::uint16_t;
-};
-template <>
-struct Stored<values::kFloat32> {
-  using Type = float;
-};
-template <>
-struct Stored<values::kFloat64> {
-  using Type = double;
-};
-template <>
-struct Stored<values::kFloat8E4m3> {
-  using Type = std::uint8_t;
-};
-template <>
-struct Stored<values::kFloat8E5m2> {
-  using Type = std::uint8_t;
-};
-
-constexpr bool is_narrow(unsigned datatype) {
-  return datatype == values::kFloat16 || datatype == values::kBfloat16 || datatype == values::kFloat8E4m3 ||
-         datatype == values::kFloat8E5m2;
+void check(const LaunchShape&, const std::byte* data, u64 bytes, u32 datatype, u32 op, u64 seed, int rank, int ranks,
+           u64 offset, CheckResult* result) {
+  const Range range{bytes, seed, rank, ranks, offset};
+  with_constants(datatype, op, [&](auto type, auto how) { check_range<type(), how()>(data, range, result); });
 }
 
 template <unsigned kOp, typename T>
@@ -221,8 +134,10 @@ T reduce_two(T left, T right) {
 // sources: a strip is read from all before it is written.
 template <unsigned kDatatype, unsigned kOp>
 void reduce_strips(std::byte* target, const void* const* sources, int count, u64 elements) {
-  using Type = typename Stored<kDatatype>::Type;
-  using Partial = std::conditional_t<is_narrow(kDatatype), float, Type>;
+  // Integers are reckoned modulo 2^n, narrow floats in float32.
+  using Type = typename elements::Element<kDatatype>::Stored;
+  constexpr bool kNarrow = kDatatype >= values::kFloat16 && sizeof(Type) < sizeof(float);
+  using Partial = std::conditional_t<kNarrow, float, Type>;
   constexpr u64 kStrip = 1024;
   std::array<Partial, kStrip> partial;
   std::array<Type, kStrip> loaded;
@@ -233,7 +148,7 @@ void reduce_strips(std::byte* target, const void* const* sources, int count, u64
                   length * sizeof(Type));
       for (u64 i = 0; i < length; ++i) {
         Partial value;
-        if constexpr (is_narrow(kDatatype)) {
+        if constexpr (kNarrow) {
           value = values::decode_narrow(kDatatype, loaded[i]);
         } else {
           value = loaded[i];
@@ -244,7 +159,7 @@ void reduce_strips(std::byte* target, const void* const* sources, int count, u64
     for (u64 i = 0; i < length; ++i) {
       Partial value = partial[i];
       if constexpr (kOp == values::kAvg) value = static_cast<Partial>(value / static_cast<Partial>(count));
-      if constexpr (is_narrow(kDatatype)) {
+      if constexpr (kNarrow) {
         loaded[i] = static_cast<Type>(values::encode_narrow(kDatatype, value));
       } else {
         loaded[i] = value;
@@ -254,24 +169,15 @@ void reduce_strips(std::byte* target, const void* const* sources, int count, u64
   }
 }
 
-void run_reduce(void** arguments, const LaunchShape&) {
-  auto* target = argument<std::byte*>(arguments, 0);
-  const auto* sources = argument<const void* const*>(arguments, 1);
-  const auto count = argument<std::int32_t>(arguments, 2);
-  const auto elements = argument<std::uint64_t>(arguments, 3);
-  with_constants(argument<std::uint32_t>(arguments, 4), argument<std::uint32_t>(arguments, 5),
-                 [&](auto datatype, auto op) {
-                   if constexpr (op() != values::kRaw) {
-                     reduce_strips<datatype(), op()>(target, sources, count, elements);
-                   }
-                 });
+void reduce(const LaunchShape&, std::byte* target, const void* const* sources, int count, u64 elements, u32 datatype,
+            u32 op) {
+  with_constants(datatype, op, [&](auto type, auto how) {
+    if constexpr (how() != values::kRaw) reduce_strips<type(), how()>(target, sources, count, elements);
+  });
 }
 
 // Loads and stores of the core, not the C library's memcpy: the empty asm keeps the compiler from making it one.
-void run_copy(void** arguments, const LaunchShape&) {
-  auto* target = argument<std::byte*>(arguments, 0);
-  const auto* source = argument<const std::byte*>(arguments, 1);
-  const auto bytes = argument<std::uint64_t>(arguments, 2);
+void copy(const LaunchShape&, std::byte* target, const std::byte* source, u64 bytes) {
   using Vector = u64 __attribute__((vector_size(16)));
   constexpr std::size_t kUnroll = 8;
   constexpr std::size_t kStep = kUnroll * sizeof(Vector);
@@ -292,56 +198,42 @@ void run_copy(void** arguments, const LaunchShape&) {
   }
 }
 
-void run_both_ways(void** arguments, const LaunchShape& shape) {
-  void* there[] = {arguments[0], arguments[1], arguments[4]};
-  void* back[] = {arguments[2], arguments[3], arguments[4]};
-  run_copy(there, shape);
-  run_copy(back, shape);
+void both_ways(const LaunchShape& shape, std::byte* target, const std::byte* source, std::byte* target_back,
+               const std::byte* source_back, u64 bytes) {
+  copy(shape, target, source, bytes);
+  copy(shape, target_back, source_back, bytes);
 }
 
-void run_empty(void**, const LaunchShape&) {}
+void empty(const LaunchShape&) {}
 
-void* walk(void** arguments) {
-  auto* const* place = argument<void* const*>(arguments, 0);
-  const auto loads = argument<std::uint64_t>(arguments, 1);
-  for (std::uint64_t i = 0; i < loads; ++i)
-    place = static_cast<void* const*>(*const_cast<void* const volatile*>(place));
-  return const_cast<void*>(static_cast<const void*>(place));
+void chase(const LaunchShape&, void* const* place, u64 loads, void** end) {
+  for (u64 i = 0; i < loads; ++i) place = static_cast<void* const*>(*const_cast<void* const volatile*>(place));
+  *end = const_cast<void*>(static_cast<const void*>(place));
 }
-
-void run_chase(void** arguments, const LaunchShape&) { *argument<void**>(arguments, 2) = walk(arguments); }
 
 // The block that walks is of no concern here: a host device has one core.
-void run_chase_in_turn(void** arguments, const LaunchShape&) {
-  argument<void**>(arguments, 2)[argument<std::uint32_t>(arguments, 3)] = walk(arguments);
+void chase_in_turn(const LaunchShape& shape, void* const* place, u64 loads, void** ends, u32 walker) {
+  chase(shape, place, loads, ends + walker);
 }
 
 // Waits until *flag >= value, at most `spin_limit` looks; yields now and then, since the other side may need this core.
-bool wait_for(const std::uint64_t* flag, std::uint64_t value, std::uint64_t spin_limit,
-              std::memory_order order = std::memory_order_acquire) {
-  constexpr std::uint64_t kSpinsPerYield = 4096;
-  std::atomic_ref<std::uint64_t> shared(*const_cast<std::uint64_t*>(flag));
-  for (std::uint64_t spin = 1; spin <= spin_limit; ++spin) {
+bool wait_for(const u64* flag, u64 value, u64 spin_limit, std::memory_order order = std::memory_order_acquire) {
+  constexpr u64 kSpinsPerYield = 4096;
+  std::atomic_ref<u64> shared(*const_cast<u64*>(flag));
+  for (u64 spin = 1; spin <= spin_limit; ++spin) {
     if (shared.load(order) >= value) return true;
     if (spin % kSpinsPerYield == 0) sched_yield();
   }
   return false;
 }
 
-void run_flag_pingpong(void** arguments, const LaunchShape&) {
-  auto* mine = argument<std::uint64_t*>(arguments, 0);
-  auto* theirs = argument<std::uint64_t*>(arguments, 1);
-  const auto first = argument<std::uint64_t>(arguments, 2);
-  const auto rounds = argument<std::uint64_t>(arguments, 3);
-  const auto starter = argument<std::int32_t>(arguments, 4);
-  const auto spin_limit = argument<std::uint64_t>(arguments, 5);
-  auto* gave_up = argument<std::uint64_t*>(arguments, 6);
-  const bool relaxed = argument<std::int32_t>(arguments, 7) != 0;
-  const std::memory_order written = relaxed ? std::memory_order_relaxed : std::memory_order_release;
-  std::atomic_ref<std::uint64_t> signal(*theirs);
-  for (std::uint64_t round = first; round < first + rounds; ++round) {
+void flag_pingpong(const LaunchShape&, u64* mine, u64* theirs, u64 first, u64 rounds, int starter, u64 spin_limit,
+                   u64* gave_up, int relaxed) {
+  const std::memory_order written = relaxed != 0 ? std::memory_order_relaxed : std::memory_order_release;
+  std::atomic_ref<u64> signal(*theirs);
+  for (u64 round = first; round < first + rounds; ++round) {
     if (starter != 0) signal.store(round, written);
-    if (!wait_for(mine, round, spin_limit, relaxed ? std::memory_order_relaxed : std::memory_order_acquire)) {
+    if (!wait_for(mine, round, spin_limit, relaxed != 0 ? std::memory_order_relaxed : std::memory_order_acquire)) {
       *gave_up = round;
       return;
     }
@@ -349,71 +241,51 @@ void run_flag_pingpong(void** arguments, const LaunchShape&) {
   }
 }
 
-void run_gemm(void** arguments, const LaunchShape&) {
-  auto* product = argument<float*>(arguments, 0);
-  const auto* left = argument<const float*>(arguments, 1);
-  const auto* right = argument<const float*>(arguments, 2);
-  const auto side = argument<std::uint64_t>(arguments, 3);
-  for (std::uint64_t row = 0; row < side; ++row) {
+void gemm(const LaunchShape&, float* product, const float* left, const float* right, u64 side) {
+  for (u64 row = 0; row < side; ++row) {
     float* const into = product + row * side;
     std::fill_n(into, side, 0.0F);
-    for (std::uint64_t k = 0; k < side; ++k) {
+    for (u64 k = 0; k < side; ++k) {
       const float factor = left[row * side + k];
       const float* const from = right + k * side;
-      for (std::uint64_t column = 0; column < side; ++column) into[column] += factor * from[column];
+      for (u64 column = 0; column < side; ++column) into[column] += factor * from[column];
     }
   }
 }
 
-void run_gate(void** arguments, const LaunchShape&) {
-  const auto* open = argument<const std::uint64_t*>(arguments, 0);
-  const auto value = argument<std::uint64_t>(arguments, 1);
-  const auto spin_limit = argument<std::uint64_t>(arguments, 2);
-  auto* gave_up = argument<std::uint64_t*>(arguments, 3);
+void gate(const LaunchShape&, const u64* open, u64 value, u64 spin_limit, u64* gave_up) {
   if (!wait_for(open, value, spin_limit)) *gave_up = 1;
 }
 
-constexpr std::uint8_t kFillArguments[] = {8, 8, 4, 4, 8, 4, 4, 8};
-constexpr std::uint8_t kCheckArguments[] = {8, 8, 4, 4, 8, 4, 4, 8, 8};
-constexpr std::uint8_t kReduceArguments[] = {8, 8, 4, 8, 4, 4};
-constexpr std::uint8_t kCopyArguments[] = {8, 8, 8};
-constexpr std::uint8_t kBothWaysArguments[] = {8, 8, 8, 8, 8};
-constexpr std::uint8_t kChaseArguments[] = {8, 8, 8};
-constexpr std::uint8_t kChaseInTurnArguments[] = {8, 8, 8, 4};
-constexpr std::uint8_t kFlagPingpongArguments[] = {8, 8, 8, 8, 4, 8, 8, 4};
-constexpr std::uint8_t kGemmArguments[] = {8, 8, 8, 8};
-constexpr std::uint8_t kGateArguments[] = {8, 8, 8, 8};
-
-struct Named {
+struct NamedKernel {
   std::string_view name;
   HostKernel kernel;
 };
-const std::array<Named, 12> kKernels{{{kKernelFill, {run_fill, kFillArguments}},
-                                      {kKernelCheck, {run_check, kCheckArguments}},
-                                      {kKernelReduce, {run_reduce, kReduceArguments}},
-                                      {kKernelAllreduce, {run_allreduce, allreduce_argument_bytes()}},
-                                      {kKernelCopy, {run_copy, kCopyArguments}},
-                                      {kKernelBothWays, {run_both_ways, kBothWaysArguments}},
-                                      {kKernelGemm, {run_gemm, kGemmArguments}},
-                                      {kKernelEmpty, {run_empty, {}}},
-                                      {kKernelChase, {run_chase, kChaseArguments}},
-                                      {kKernelChaseInTurn, {run_chase_in_turn, kChaseInTurnArguments}},
-                                      {kKernelFlagPingpong, {run_flag_pingpong, kFlagPingpongArguments}},
-                                      {kKernelGate, {run_gate, kGateArguments}}}};
+
+std::vector<NamedKernel> all_kernels() {
+  std::vector<NamedKernel> all{{kKernelFill, kernel_of<fill>()},
+                               {kKernelCheck, kernel_of<check>()},
+                               {kKernelReduce, kernel_of<reduce>()},
+                               {kKernelAllreduce, host_allreduce()},
+                               {kKernelCopy, kernel_of<copy>()},
+                               {kKernelBothWays, kernel_of<both_ways>()},
+                               {kKernelGemm, kernel_of<gemm>()},
+                               {kKernelEmpty, kernel_of<empty>()},
+                               {kKernelChase, kernel_of<chase>()},
+                               {kKernelChaseInTurn, kernel_of<chase_in_turn>()},
+                               {kKernelFlagPingpong, kernel_of<flag_pingpong>()},
+                               {kKernelGate, kernel_of<gate>()}};
+  for (u32 datatype = 0; datatype < values::kDatatypeCount; ++datatype) {
+    all.push_back({kKernelsAllreducePush[datatype], host_allreduce_push(datatype)});
+  }
+  return all;
+}
 
 }  // namespace
 
 HostKernel host_kernel(std::string_view name) {
-  std::string expected;
-  for (const Named& entry : kKernels) {
-    if (entry.name == name) return entry.kernel;
-    expected += (expected.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  for (std::uint32_t datatype = 0; datatype < std::size(kKernelsAllreducePush); ++datatype) {
-    if (kKernelsAllreducePush[datatype] == name) return {run_allreduce_push(datatype), allreduce_push_argument_bytes()};
-    expected += std::string(", ") + kKernelsAllreducePush[datatype];
-  }
-  throw CallerError("unknown kernel '" + std::string(name) + "', expected one of: " + expected);
+  static const std::vector<NamedKernel> all = all_kernels();
+  return named("kernel", name, all, [](const NamedKernel& one) { return one.name; }).kernel;
 }
 
 }  // namespace linkgauge

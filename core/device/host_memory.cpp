@@ -18,6 +18,7 @@
 #include "device/host_cpu.h"
 #include "device/host_placement.h"
 #include "errors.h"
+#include "wire.h"
 
 namespace linkgauge {
 namespace {
@@ -213,19 +214,14 @@ SharedHandle HostMemory::share(void* memory) {
   struct stat facts {};
   if (fstat(block.fd, &facts) != 0) throw RuntimeCallError("fstat", error_text(errno), errno, -1, "");
   const HandleHead head{facts.st_dev, facts.st_ino, block.mapped_bytes};
-  SharedHandle handle;
-  handle.bytes.resize(sizeof head + block.path.size());
-  std::memcpy(handle.bytes.data(), &head, sizeof head);
-  std::memcpy(handle.bytes.data() + sizeof head, block.path.data(), block.path.size());
-  return handle;
+  return {WireWriter().value(head).rest(block.path).message()};
 }
 
 void* HostMemory::open_shared(const SharedHandle& handle) {
-  HandleHead head{};
-  if (handle.bytes.size() <= sizeof head) throw CallerError("open_shared: not a handle of the host runtime");
-  std::memcpy(&head, handle.bytes.data(), sizeof head);
-  const std::string path(reinterpret_cast<const char*>(handle.bytes.data()) + sizeof head,
-                         handle.bytes.size() - sizeof head);
+  if (handle.bytes.size() <= sizeof(HandleHead)) throw CallerError("open_shared: not a handle of the host runtime");
+  WireReader reader(handle.bytes);
+  const auto head = reader.value<HandleHead>();
+  const std::string path = text_of(reader.rest());
   const std::string advice = "; set LINKGAUGE_SHARE_DIR to a tmpfs folder that every rank sees";
   const FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (file.get() < 0) {

@@ -10,6 +10,7 @@
 #include "device/host_stream.h"
 #include "device/runtimes.h"
 #include "errors.h"
+#include "words.h"
 
 namespace linkgauge {
 namespace {
@@ -23,12 +24,6 @@ constexpr int kLeastCopyStreamsOfDevice = 2;
 
 HostStream& stream_of(StreamHandle stream) { return *static_cast<HostStream*>(stream); }
 HostEvent& event_of(EventHandle event) { return *static_cast<HostEvent*>(event); }
-
-std::string joined(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return text;
-}
 
 }  // namespace
 
@@ -65,7 +60,7 @@ const HostRuntime::Device& HostRuntime::at(int device) const {
 
 std::string HostRuntime::version() const {
   utsname names{};
-  if (uname(&names) != 0) return "host";
+  if (uname(&names) != 0) return std::string(name());
   return std::string(names.sysname) + " " + names.release;
 }
 
@@ -73,7 +68,7 @@ DeviceInfo HostRuntime::describe(int device) const {
   const Device& mine = at(device);
   DeviceInfo info;
   info.ordinal = mine.ordinal;
-  info.kind = "host";
+  info.kind = kind();
   info.name = processor_name();
   info.uuid = "host-device-" + std::to_string(mine.ordinal);
   info.numa_node = mine.numa_node;
@@ -122,7 +117,7 @@ void* HostRuntime::allocate(int device, MemoryKind kind, std::size_t bytes, cons
   const bool asked = options.numa_node >= 0;
   if (asked && std::find(nodes.begin(), nodes.end(), options.numa_node) == nodes.end()) {
     throw Unsupported("there is no memory on NUMA node " + std::to_string(options.numa_node) +
-                      " here, nodes with memory: " + joined(nodes));
+                      " here, nodes with memory: " + listed(nodes));
   }
   // One node: nowhere else to go, and containers often refuse mbind.
   const int node = nodes.size() == 1 ? -1 : asked ? options.numa_node : mine.numa_node;

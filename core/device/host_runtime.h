@@ -21,7 +21,7 @@ class HostRuntime final : public DeviceRuntime {
   // more devices than cores; they then share cores in turn.
   explicit HostRuntime(const RuntimeRequest& request);
 
-  std::string_view name() const override { return "host"; }
+  RuntimeKind kind() const override { return RuntimeKind::kHost; }
   std::string version() const override;
   int count() const override { return static_cast<int>(devices_.size()); }
   DeviceInfo describe(int device) const override;

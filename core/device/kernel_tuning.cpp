@@ -117,37 +117,23 @@ void add_bulk(std::vector<CopyVariant>& variants, unsigned multiprocessors, unsi
   }
 }
 
-// Owns two timing events for a scope.
 class Interval {
  public:
-  Interval(DeviceRuntime& runtime, int device) : runtime_(runtime), start_(runtime.create_event(device)) {
-    try {
-      stop_ = runtime.create_event(device);
-    } catch (...) {
-      runtime.destroy_event(start_);
-      throw;
-    }
-  }
-  ~Interval() {
-    runtime_.destroy_event(start_);
-    runtime_.destroy_event(stop_);
-  }
-  Interval(const Interval&) = delete;
-  Interval& operator=(const Interval&) = delete;
+  Interval(DeviceRuntime& runtime, int device) : runtime_(runtime), start_(runtime, device), stop_(runtime, device) {}
 
   template <typename Queue>
   double time_ns(StreamHandle stream, const Queue& queue) {
-    runtime_.record(start_, stream);
+    runtime_.record(start_.handle(), stream);
     queue();
-    runtime_.record(stop_, stream);
-    runtime_.synchronize_event(stop_);
-    return static_cast<double>(runtime_.elapsed_ns(start_, stop_));
+    runtime_.record(stop_.handle(), stream);
+    runtime_.synchronize_event(stop_.handle());
+    return static_cast<double>(runtime_.elapsed_ns(start_.handle(), stop_.handle()));
   }
 
  private:
   DeviceRuntime& runtime_;
-  EventHandle start_ = nullptr;
-  EventHandle stop_ = nullptr;
+  Event start_;
+  Event stop_;
 };
 
 double launch_time_ns(DeviceRuntime& runtime, int device, const CopyVariant& variant, void** arguments, int repeats) {

@@ -26,7 +26,7 @@ struct CopyVariant {
 };
 
 // Whether fastest_copy and fastest_both_ways measure: host devices have one variant.
-inline bool kernels_are_tried(const DeviceRuntime& runtime) { return runtime.name() != "host"; }
+inline bool kernels_are_tried(const DeviceRuntime& runtime) { return runtime.kind() != RuntimeKind::kHost; }
 
 // Every variant worth trying for a copy of `bytes` on a device, first the one that is taken where times do not tell
 // (kKernelCopy, 512 threads, 4 blocks a multiprocessor); `blocks` above 0 fixes the grid. Never empty.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 
 #include "device/cuda_folders.h"
@@ -116,17 +115,7 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
   }
   for (const int major : kMajors) found.push_back("libnvrtc.so." + std::to_string(major));
   found.emplace_back("libnvrtc.so.11.2");
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* value = std::getenv(variable); value != nullptr)
-      add_folder(found, std::filesystem::path(value) / "lib64");
-  }
-  std::error_code error;
-  std::vector<std::filesystem::path> toolkits;
-  for (const auto& entry : std::filesystem::directory_iterator("/usr/local", error)) {
-    if (entry.path().filename().string().rfind("cuda", 0) == 0) toolkits.push_back(entry.path());
-  }
-  std::sort(toolkits.rbegin(), toolkits.rend());
-  for (const auto& toolkit : toolkits) add_folder(found, toolkit / "lib64");
+  for (const auto& toolkit : cuda_toolkits()) add_folder(found, toolkit / "lib64");
   return found;
 }
 

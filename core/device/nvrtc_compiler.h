@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "device/gpu_driver.h"
+#include "device/kernel_compiler.h"
 #include "device/rtc_api.h"
 
 namespace linkgauge {

@@ -83,7 +83,7 @@ bool is_gpu(const Api& api, Device device) { return api.DPCTLDevice_HasAspect(de
 
 DeviceInfo describe(const Api& api, Device device) {
   DeviceInfo info;
-  info.kind = "sycl";
+  info.kind = RuntimeKind::kSycl;
   info.name = told(api, api.DPCTLDevice_GetName(device));
   info.multiprocessors = static_cast<int>(api.DPCTLDevice_GetMaxComputeUnits(device));
   info.memory_bytes = api.DPCTLDevice_GetGlobalMemSize(device);

@@ -23,7 +23,7 @@ class SyclRuntime final : public DeviceRuntime {
   SyclRuntime(const SyclRuntime&) = delete;
   SyclRuntime& operator=(const SyclRuntime&) = delete;
 
-  std::string_view name() const override { return "sycl"; }
+  RuntimeKind kind() const override { return RuntimeKind::kSycl; }
   std::string version() const override;
   int count() const override { return static_cast<int>(devices_.size()); }
   DeviceInfo describe(int device) const override { return at(device).info; }

@@ -3,17 +3,15 @@
 #include <vector>
 
 #include "errors.h"
-#include "group/values.h"
+#include "wire.h"
 
 namespace linkgauge {
 
 std::string first_reason(Group& group, const std::string& mine, const Progress& progress) {
   if (group.agree(mine.empty(), progress)) return "";
-  const std::vector<std::vector<std::byte>> all = group.exchange(to_bytes(mine.data(), mine.size()), progress);
+  const std::vector<Bytes> all = group.exchange(to_bytes(mine.data(), mine.size()), progress);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    const std::string found(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
-    return "rank " + std::to_string(rank) + ": " + found;
+    if (!all[rank].empty()) return "rank " + std::to_string(rank) + ": " + text_of(all[rank]);
   }
   return "";
 }
@@ -43,12 +41,7 @@ void by_turns(Group& group, bool disturbed, const std::function<void()>& body) {
 
 void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, const Group& group,
                    const Progress& progress) {
-  constexpr int kTurnsPerLook = 256;  // aborted() reads a shared line that is seldom written
-  Waiter waiter(progress);
-  for (int turn = 1; flag.load(std::memory_order_acquire) < value; ++turn) {
-    if (turn % kTurnsPerLook == 0) group.throw_if_aborted();
-    waiter.pause();
-  }
+  wait(group, progress, [&] { return flag.load(std::memory_order_acquire) >= value; });
 }
 
 }  // namespace linkgauge

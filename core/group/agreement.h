@@ -39,6 +39,18 @@ void in_turn(Group& group, int turns, int mine, const std::function<void()>& bod
 // all throw Unsupported with its reason.
 void by_turns(Group& group, bool disturbed, const std::function<void()>& body);
 
+// Returns when `done` says so, which it is asked again and again: the one wait for what other ranks do. Throws
+// PeerError with the reason of the rank that failed meanwhile.
+template <typename Done>
+void wait(const Group& group, const Progress& progress, const Done& done) {
+  constexpr int kTurnsPerLook = 256;  // aborted() reads a shared line that is seldom written
+  Waiter waiter(progress);
+  for (int turn = 1; !done(); ++turn) {
+    if (turn % kTurnsPerLook == 0) group.throw_if_aborted();
+    waiter.pause();
+  }
+}
+
 // Returns when *flag >= value. Throws PeerError when some rank has given up meanwhile.
 void wait_for_flag(const std::atomic<std::uint64_t>& flag, std::uint64_t value, const Group& group,
                    const Progress& progress);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -11,52 +10,21 @@
 #include "group/agreement.h"
 #include "group/progress.h"
 #include "group/region_group.h"
-#include "group/values.h"
 #include "now.h"
+#include "wire.h"
 
 namespace linkgauge {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
 constexpr std::int64_t kWell = 0;
 constexpr std::int64_t kFailed = 1;
-
-template <typename Value>
-Bytes bytes_of(const Value& value) {
-  Bytes bytes(sizeof value);
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
-}
-
-template <typename Value>
-Value value_of(const Bytes& bytes) {
-  Value value{};
-  if (bytes.size() != sizeof value) throw PeerError("a node's message is not of the size that was agreed");
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
 
 // Rounds in which two nodes compare their clocks: the best of each way counts, so a few undisturbed ones do.
 constexpr int kClockRounds = 32;
 
-void append(Bytes& target, const Bytes& message) {
-  const std::uint64_t size = message.size();
-  const auto* head = reinterpret_cast<const std::byte*>(&size);
-  target.insert(target.end(), head, head + sizeof size);
-  target.insert(target.end(), message.begin(), message.end());
-}
-
 std::vector<Bytes> unpacked(const Bytes& packed) {
   std::vector<Bytes> messages;
-  for (std::size_t offset = 0; offset + sizeof(std::uint64_t) <= packed.size();) {
-    std::uint64_t size = 0;
-    std::memcpy(&size, packed.data() + offset, sizeof size);
-    offset += sizeof size;
-    messages.emplace_back(packed.begin() + static_cast<std::ptrdiff_t>(offset),
-                          packed.begin() + static_cast<std::ptrdiff_t>(offset + size));
-    offset += size;
-  }
+  for (WireReader reader(packed); !reader.done();) messages.push_back(reader.bytes());
   return messages;
 }
 
@@ -105,7 +73,7 @@ void MultiNodeGroup::largest_of_leaders(std::span<std::int64_t> numbers, const P
   told_ = true;
   std::string failure;
   for (const Bytes& words : exchange_.all({}, ascending)) {
-    if (failure.empty()) failure.assign(reinterpret_cast<const char*>(words.data()), words.size());
+    if (failure.empty()) failure = text_of(words);
   }
   local_->pass_on(failure);
   throw PeerError(failure);
@@ -166,13 +134,13 @@ void MultiNodeGroup::largest(std::span<std::int64_t> numbers, const Progress& pr
 
 std::vector<Bytes> MultiNodeGroup::exchange(const Bytes& mine, const Progress& progress) {
   const std::vector<Bytes> local = meet_locally([&] { return local_->exchange(mine, progress); });
-  Bytes packed_nodes;
+  WireWriter packed_nodes;
   if (leads()) {
-    Bytes packed;
-    for (const Bytes& message : local) append(packed, message);
-    for (const Bytes& node : exchange_leaders(packed, progress)) append(packed_nodes, node);
+    WireWriter packed;
+    for (const Bytes& message : local) packed.bytes(message);
+    for (const Bytes& node : exchange_leaders(packed.message(), progress)) packed_nodes.bytes(node);
   }
-  const std::vector<Bytes> told = meet_locally([&] { return local_->exchange(packed_nodes, progress); });
+  const std::vector<Bytes> told = meet_locally([&] { return local_->exchange(packed_nodes.message(), progress); });
   std::vector<std::vector<Bytes>> by_node;
   for (const Bytes& node : unpacked(told.front())) by_node.push_back(unpacked(node));
   std::vector<Bytes> all;
@@ -259,8 +227,8 @@ ClockOffset MultiNodeGroup::compare_clocks(const Progress& progress) {
 // What this node's first rank says, on each of the node's ranks.
 template <typename Value>
 Value MultiNodeGroup::from_leader(const Value& value, const Progress& progress) {
-  const Bytes mine = leads() ? bytes_of(value) : Bytes{};
-  return value_of<Value>(meet_locally([&] { return local_->exchange(mine, progress); }).front());
+  const Bytes mine = leads() ? to_bytes(value) : Bytes{};
+  return from_bytes<Value>(meet_locally([&] { return local_->exchange(mine, progress); }).front());
 }
 
 // This node's clock less the other's. Every message bounds it from one side, whatever its way takes: what was sent at s
@@ -280,7 +248,7 @@ ClockOffset MultiNodeGroup::offset_to(int other_node) {
   for (int round = 0; round < kClockRounds; ++round) {
     const std::int64_t before_ns = mine.sent_ns;
     mine.sent_ns = now_ns();
-    const Stamps other = value_of<Stamps>(exchange_.all(bytes_of(mine), both).at(theirs));
+    const Stamps other = from_bytes<Stamps>(exchange_.all(to_bytes(mine), both).at(theirs));
     mine.received_ns = now_ns();
     most_ns = std::min(most_ns, mine.received_ns - other.sent_ns);
     if (round > 0) least_ns = std::max(least_ns, before_ns - other.received_ns);
@@ -299,7 +267,7 @@ ClockOffset MultiNodeGroup::offset_to_first() {
     std::vector<int> both = {leaders_[static_cast<std::size_t>(node())], leaders_[static_cast<std::size_t>(other)]};
     const std::size_t lower = (node() < other) == (both[0] < both[1]) ? 0 : 1;
     std::sort(both.begin(), both.end());
-    return value_of<ClockOffset>(exchange_.all(bytes_of(mine), both).at(lower));
+    return from_bytes<ClockOffset>(exchange_.all(to_bytes(mine), both).at(lower));
   };
   ClockOffset mine;
   for (int step = 1; step < nodes; step *= 2) {

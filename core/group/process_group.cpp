@@ -14,7 +14,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "errors.h"
@@ -22,6 +21,7 @@
 #include "group/group.h"
 #include "group/multi_node_group.h"
 #include "group/region_group.h"
+#include "waiting.h"
 
 namespace linkgauge {
 namespace {
@@ -125,21 +125,17 @@ class FileRegionMaker final : public RegionMaker {
   std::shared_ptr<Region> make(RegionGroup& parent, bool member, bool first, int member_count) override {
     const std::size_t bytes = region_file_bytes(member_count);
     std::shared_ptr<FileRegion> region;
-    const std::vector<std::byte> place = told_by_first(parent, first, [&] {
+    const std::uint64_t place = told_by_first(parent, first, [&] {
       const std::uint64_t offset = file_->head().end.fetch_add(bytes);
       file_->take(offset, bytes);
       region = std::make_shared<FileRegion>(file_, offset, bytes);
       region->set_up(member_count);
-      std::vector<std::byte> mine(sizeof offset);
-      std::memcpy(mine.data(), &offset, sizeof offset);
-      return mine;
+      return offset;
     });
     std::string reason;
     if (member && !first) {
-      std::uint64_t offset = 0;
-      std::memcpy(&offset, place.data(), sizeof offset);
       try {
-        region = std::make_shared<FileRegion>(file_, offset, bytes);
+        region = std::make_shared<FileRegion>(file_, place, bytes);
       } catch (const MemoryError& error) {
         reason = error.what();
       }
@@ -199,20 +195,18 @@ std::shared_ptr<SegmentFile> create_segment(const std::string& path, int size) {
 }
 
 std::shared_ptr<SegmentFile> open_segment(const std::string& path) {
-  const auto give_up = std::chrono::steady_clock::now() + kOpenTimeout;
-  while (true) {
-    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd >= 0) {
-      auto file = std::make_shared<SegmentFile>(fd);
-      if (file->head().magic != kMagic) throw CallerError(path + " is not a group's shared memory");
-      return file;
-    }
-    if (errno != ENOENT) throw MemoryError("cannot open " + path + " for the group's shared memory: " + error_text());
-    if (std::chrono::steady_clock::now() > give_up) {
-      throw PeerError("the first rank of this node did not make " + path + " within 60 s");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  int fd = -1;
+  const auto opened = [&] {
+    fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT)
+      throw MemoryError("cannot open " + path + " for the group's shared memory: " + error_text());
+    return fd >= 0;
+  };
+  if (!look_until(opened, std::chrono::milliseconds(1), kOpenTimeout))
+    throw PeerError("the first rank of this node did not make " + path + " within 60 s");
+  auto file = std::make_shared<SegmentFile>(fd);
+  if (file->head().magic != kMagic) throw CallerError(path + " is not a group's shared memory");
+  return file;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "errors.h"
 #include "now.h"
 #include "waiting.h"
+#include "words.h"
 
 namespace linkgauge {
 namespace {
@@ -309,9 +310,7 @@ void check_subset(const std::vector<int>& ranks, int size) {
   std::sort(sorted.begin(), sorted.end());
   const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
   if (!ranks.empty() && distinct && sorted.front() >= 0 && sorted.back() < size) return;
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  throw CallerError("[" + text + "] is not a list of distinct ranks from 0 to " + std::to_string(size - 1));
+  throw CallerError("[" + listed(ranks) + "] is not a list of distinct ranks from 0 to " + std::to_string(size - 1));
 }
 
 }  // namespace linkgauge

@@ -4,15 +4,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "errors.h"
 #include "group/group.h"
+#include "wire.h"
 
 namespace linkgauge {
 
@@ -80,28 +79,24 @@ class RegionGroup final : public Group {
   std::uint64_t rounds_ = 0;  // rounds of exchange(): which of a rank's two slots is in use
 };
 
-// Collective over `parent`: on every rank what `make` gave the one that is `first`, not empty. Where it threw, a
+// Collective over `parent`: on every rank the value that `make` gave the one that is `first`. Where it threw, a
 // MemoryError with its words on all: none waits for a rank that has left.
 template <typename Make>
-std::vector<std::byte> told_by_first(RegionGroup& parent, bool first, const Make& make) {
-  constexpr std::byte kMade{1};
-  std::vector<std::byte> mine;
+auto told_by_first(RegionGroup& parent, bool first, const Make& make) -> decltype(make()) {
+  WireWriter mine;
   if (first) {
     try {
-      mine = make();
-      mine.push_back(kMade);
+      const auto made = make();
+      mine.value(true).value(made);
     } catch (const std::exception& error) {
-      const std::string_view words = error.what();
-      mine.resize(words.size() + 1);
-      std::memcpy(mine.data(), words.data(), words.size());
+      mine.value(false).rest(error.what());
     }
   }
-  for (std::vector<std::byte>& told : parent.exchange(mine, {})) {
+  for (const Bytes& told : parent.exchange(mine.message(), {})) {
     if (told.empty()) continue;
-    const bool made = told.back() == kMade;
-    told.pop_back();
-    if (made) return told;
-    throw MemoryError(std::string(reinterpret_cast<const char*>(told.data()), told.size()));
+    WireReader reader(told);
+    if (reader.value<bool>()) return reader.value<decltype(make())>();
+    throw MemoryError(text_of(reader.rest()));
   }
   throw CallerError("a region has no first rank");
 }

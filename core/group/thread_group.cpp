@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -42,18 +41,11 @@ class ThreadRegionMaker final : public RegionMaker {
 
   std::shared_ptr<Region> make(RegionGroup& parent, bool member, bool first, int member_count) override {
     std::shared_ptr<Region> region;
-    const std::vector<std::byte> place = told_by_first(parent, first, [&] {
+    const std::shared_ptr<Region>* const made = told_by_first(parent, first, [&] {
       region = make_region(member_count);
-      const auto* address = &region;
-      std::vector<std::byte> mine(sizeof(const void*));
-      std::memcpy(mine.data(), &address, sizeof(const void*));
-      return mine;
+      return &region;
     });
-    if (member && !first) {
-      const std::shared_ptr<Region>* address = nullptr;
-      std::memcpy(&address, place.data(), sizeof(const void*));
-      region = *address;
-    }
+    if (member && !first) region = *made;
     parent.barrier({}, Waiting::kSpin);  // the first keeps its pointer where it is until all have read it
     return region;
   }

@@ -162,30 +162,11 @@ struct WordOf<values::kFloat8E5m2> {
 template <typename Function>
 LG_VALUES_FN void with_datatype(u32 datatype, Function& function) {
   switch (datatype) {
-    case values::kInt8:
-      return function.template run<values::kInt8>();
-    case values::kUint8:
-      return function.template run<values::kUint8>();
-    case values::kInt32:
-      return function.template run<values::kInt32>();
-    case values::kUint32:
-      return function.template run<values::kUint32>();
-    case values::kInt64:
-      return function.template run<values::kInt64>();
-    case values::kUint64:
-      return function.template run<values::kUint64>();
-    case values::kFloat16:
-      return function.template run<values::kFloat16>();
-    case values::kBfloat16:
-      return function.template run<values::kBfloat16>();
-    case values::kFloat32:
-      return function.template run<values::kFloat32>();
-    case values::kFloat64:
-      return function.template run<values::kFloat64>();
-    case values::kFloat8E4m3:
-      return function.template run<values::kFloat8E4m3>();
-    case values::kFloat8E5m2:
-      return function.template run<values::kFloat8E5m2>();
+#define LG_RUN(constant, ...) \
+  case values::constant:      \
+    return function.template run<values::constant>();
+    LINKGAUGE_DATATYPES(LG_RUN)
+#undef LG_RUN
   }
 }
 

@@ -4,6 +4,7 @@ function(literals name files)
   foreach(file IN LISTS files)
     file(READ "${file}" text)
     string(REPLACE "#pragma once\n" "" text "${text}")
+    string(REGEX REPLACE "#include \"[a-z/]*datatypes.h\"\n" "" text "${text}")  # the first of HEADERS
     string(APPEND parts "R\"LGTEXT(${text})LGTEXT\",\n")
   endforeach()
   list(LENGTH files count)

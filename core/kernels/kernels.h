@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "datatypes.h"
+
 namespace linkgauge {
 
 // What a check found. Written by the kernel `check`; zero it (and set first_bad_offset to ~0) before.
@@ -34,11 +36,9 @@ inline constexpr char kKernelReduce[] = "lg_reduce";
 inline constexpr char kKernelAllreduce[] = "lg_allreduce";
 inline constexpr unsigned kMostAllreduceThreads = 512;
 // allreduce_push_DATATYPE(push::Job job)   push.h says what; the grid as for allreduce. By Datatype's numbers:
-inline constexpr const char* kKernelsAllreducePush[] = {
-    "lg_allreduce_push_int8",    "lg_allreduce_push_uint8",       "lg_allreduce_push_int32",
-    "lg_allreduce_push_uint32",  "lg_allreduce_push_int64",       "lg_allreduce_push_uint64",
-    "lg_allreduce_push_float16", "lg_allreduce_push_bfloat16",    "lg_allreduce_push_float32",
-    "lg_allreduce_push_float64", "lg_allreduce_push_float8_e4m3", "lg_allreduce_push_float8_e5m2"};
+#define LINKGAUGE_KERNEL_NAME(constant, name, bytes) "lg_allreduce_push_" name,
+inline constexpr const char* kKernelsAllreducePush[] = {LINKGAUGE_DATATYPES(LINKGAUGE_KERNEL_NAME)};
+#undef LINKGAUGE_KERNEL_NAME
 // copy(void* target, const void* source, u64 bytes)   load and store, 16 bytes a thread where aligned
 //   Any grid: blocks take tiles in turn. The variants differ in how many words a thread has under way (lg_copy: 4);
 //   device/kernel_tuning.h chooses among them and the grids by measurement.

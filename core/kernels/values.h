@@ -1,7 +1,7 @@
 // The data patterns: what `lg_fill` writes and what `lg_check` expects, for the host's kernels and the device's.
 //
-// This text includes nothing: it is compiled as C++20 here, and placed before the device source for NVRTC and hipRTC.
-// Numbers of datatypes and ops are those of Datatype and ReduceOp (case_spec.h); device/host_kernels.cpp asserts it.
+// This text includes nothing on a device: it is compiled as C++20 here, and placed before the device source for NVRTC
+// and hipRTC.
 //
 // A stream of bytes belongs to (seed, rank). It is made of 64-bit words, word w holding the bytes 8 w .. 8 w + 7 in
 // little-endian order; every byte depends on seed, rank and w. For reductions the elements that lie in a word are
@@ -14,6 +14,7 @@
 #if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__) || defined(__CUDACC__) || defined(__HIPCC__)
 #define LG_VALUES_FN __host__ __device__ __forceinline__
 #else
+#include "datatypes.h"
 #define LG_VALUES_FN inline __attribute__((always_inline))
 #endif
 
@@ -24,24 +25,27 @@ using u64 = unsigned long long;
 using i64 = long long;
 using u32 = unsigned int;
 
-constexpr u32 kInt8 = 0, kUint8 = 1, kInt32 = 2, kUint32 = 3, kInt64 = 4, kUint64 = 5, kFloat16 = 6, kBfloat16 = 7,
-              kFloat32 = 8, kFloat64 = 9, kFloat8E4m3 = 10, kFloat8E5m2 = 11;
-constexpr u32 kSum = 0, kProd = 1, kMin = 2, kMax = 3, kAvg = 4;
+#define LG_NUMBER(constant, ...) constant,
+enum class DatatypeNumber : u32 { LINKGAUGE_DATATYPES(LG_NUMBER) kCount };
+enum class ReduceOpNumber : u32 { LINKGAUGE_REDUCE_OPS(LG_NUMBER) kCount };
+#undef LG_NUMBER
+#define LG_DATATYPE(constant, ...) constexpr u32 constant = static_cast<u32>(DatatypeNumber::constant);
+LINKGAUGE_DATATYPES(LG_DATATYPE)
+#undef LG_DATATYPE
+#define LG_REDUCE_OP(constant, ...) constexpr u32 constant = static_cast<u32>(ReduceOpNumber::constant);
+LINKGAUGE_REDUCE_OPS(LG_REDUCE_OP)
+#undef LG_REDUCE_OP
+constexpr u32 kDatatypeCount = static_cast<u32>(DatatypeNumber::kCount);
+constexpr u32 kReduceOpCount = static_cast<u32>(ReduceOpNumber::kCount);
 constexpr u32 kRaw = 255;  // kRawBytes of kernels.h: no reduction, the data are bytes
 
 LG_VALUES_FN u32 element_bytes(u32 datatype) {
   switch (datatype) {
-    case kInt32:
-    case kUint32:
-    case kFloat32:
-      return 4;
-    case kInt64:
-    case kUint64:
-    case kFloat64:
-      return 8;
-    case kFloat16:
-    case kBfloat16:
-      return 2;
+#define LG_BYTES(constant, name, bytes) \
+  case constant:                        \
+    return bytes;
+    LINKGAUGE_DATATYPES(LG_BYTES)
+#undef LG_BYTES
     default:
       return 1;
   }

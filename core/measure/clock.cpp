@@ -98,26 +98,18 @@ ClockFacts measure_event_clock(DeviceRuntime& runtime, int device) {
   constexpr int kPairs = 200;
   ClockFacts facts;
   Stream stream(runtime, device);
-  const EventHandle start = runtime.create_event(device);
-  const EventHandle stop = runtime.create_event(device);
+  const Event start(runtime, device);
+  const Event stop(runtime, device);
   std::vector<std::int64_t> costs;
   std::vector<std::int64_t> steps;
-  try {
-    for (int pair = 0; pair < kPairs; ++pair) {
-      const std::int64_t before_ns = now_ns();
-      runtime.record(start, stream.handle());
-      runtime.record(stop, stream.handle());
-      costs.push_back(now_ns() - before_ns);
-      runtime.synchronize_event(stop);
-      steps.push_back(runtime.elapsed_ns(start, stop));
-    }
-  } catch (...) {
-    runtime.destroy_event(start);
-    runtime.destroy_event(stop);
-    throw;
+  for (int pair = 0; pair < kPairs; ++pair) {
+    const std::int64_t before_ns = now_ns();
+    runtime.record(start.handle(), stream.handle());
+    runtime.record(stop.handle(), stream.handle());
+    costs.push_back(now_ns() - before_ns);
+    runtime.synchronize_event(stop.handle());
+    steps.push_back(runtime.elapsed_ns(start.handle(), stop.handle()));
   }
-  runtime.destroy_event(start);
-  runtime.destroy_event(stop);
   facts.cost_ns = median_of(costs) / 2;
   steps.push_back(0);  // as whole a multiple as any
   std::sort(steps.begin(), steps.end());

@@ -13,6 +13,7 @@
 
 #include "errors.h"
 #include "measure/clock.h"
+#include "waiting.h"
 
 namespace linkgauge {
 namespace {
@@ -56,7 +57,7 @@ class LoadRunner {
 
   LoadReport run() {
     try {
-      check(Moment::kCheck, "check", "the first operation");
+      check(Moment::kCheck, "the first operation");
       begin_ns_ = now_ns();
       for (tell(); order_.wanted != kOver && !order_.aborted; tell()) {
         if (order_.wanted % 2 == 0) {
@@ -67,7 +68,7 @@ class LoadRunner {
         if (line_ != nullptr) plan();
       }
       if (order_.aborted) everyone_.barrier({}, Waiting::kSleep);  // which says why, on every node
-      check(Moment::kFinalCheck, "final_check", "the final operation");
+      check(Moment::kFinalCheck, "the final operation");
     } catch (const std::exception& error) {
       const bool another_jobs = &everyone_ != &group_ && everyone_.aborted();
       if (!order_.at_rate || another_jobs) throw;
@@ -80,23 +81,23 @@ class LoadRunner {
   }
 
  private:
-  void hook(const char* phase, std::int64_t number, bool after) const {
+  void hook(Moment phase, std::int64_t number, bool after) const {
     if (settings_.hook) settings_.hook(phase, number, after);
   }
 
-  void check(Moment moment, const char* phase, const char* which) {
+  void check(Moment moment, const char* which) {
     settings_.heartbeat.enter(moment);
     const std::uint64_t seed = timing_.seed + report_.stretches.size();
     operation_.fill(seed);
     group_.barrier(progress_);  // no rank sends into a buffer that is still being poisoned
     operation_.put_back();
-    hook(phase, -1, false);
+    hook(moment, -1, false);
     operation_.post();
     operation_.complete();
     ++report_.operations_total;
-    hook(phase, -1, true);
+    hook(moment, -1, true);
     group_.barrier(progress_);
-    hook("verify", -1, false);
+    hook(Moment::kVerify, -1, false);
     const VerifyResult mine = operation_.verify(seed);
     const bool all = group_.agree(mine.ok, progress_);
     report_.verified = all && (report_.verified || report_.stretches.empty());
@@ -117,7 +118,7 @@ class LoadRunner {
   void stretch() {
     settings_.heartbeat.enter(Moment::kTime);
     const auto number = static_cast<std::int64_t>(report_.stretches.size());
-    hook("time", number, false);
+    hook(Moment::kTime, number, false);
     if (pace_.offset_ns > 0 && std::exchange(rested_, false)) wait_out(now_ns() + pace_.offset_ns);
     const std::int64_t burst = pace_.burst > 0 ? pace_.burst : std::max(timing_.batch, 1);
     const std::int64_t start_ns = now_ns();
@@ -132,7 +133,7 @@ class LoadRunner {
     const When when = !order_.at_rate ? When::kAlone : order_.wanted == kAtRate ? When::kBetween : When::kBeside;
     report_.stretches.push_back({start_ns, now_ns() - start_ns, order_.operations, when});
     report_.operations_total += order_.operations;
-    hook("time", number, true);
+    hook(Moment::kTime, number, true);
     settings_.heartbeat.beat();
   }
 
@@ -161,12 +162,12 @@ class LoadRunner {
       line_->say(said_);
     }
     settings_.heartbeat.enter(Moment::kOthers);
-    do {
+    const auto told = [this] {
       order_.wanted = std::max(order_.wanted, line_->heard());
       order_.aborted = everyone_.aborted();
-      if (order_.wanted != said_ || order_.wanted % 2 == 0 || order_.aborted) return;
-      std::this_thread::sleep_for(kLook);
-    } while (true);
+      return order_.wanted != said_ || order_.wanted % 2 == 0 || order_.aborted;
+    };
+    look_until(told, kLook);
   }
 
   Operation& operation_;
@@ -259,10 +260,12 @@ void LoadControl::want(std::int64_t number) {
   wanted_ = number;
   for (const std::unique_ptr<JobLine>& line : lines_) line->say(number);
   for (const std::unique_ptr<JobLine>& line : lines_) {
-    while (line->heard() < number) {
+    const auto heard = [&] {
+      if (line->heard() >= number) return true;
       everyone_.throw_if_aborted();
-      std::this_thread::sleep_for(kLook);
-    }
+      return false;
+    };
+    look_until(heard, kLook);
     if (line->never_at_rate()) {
       throw PeerError("a load that is a launch of its own was over before it was at its rate");
     }

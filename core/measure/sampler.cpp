@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -74,9 +75,9 @@ class Sampler {
   }
 
   Measurement measure() {
-    if (check(Moment::kCheck, "check", "the first operation") && check_more()) {
+    if (check(Moment::kCheck, "the first operation") && check_more()) {
       begin_ns_ = now_ns();
-      if (warm_up() && take_samples()) check(Moment::kFinalCheck, "final_check", "the final operation");
+      if (warm_up() && take_samples()) check(Moment::kFinalCheck, "the final operation");
     }
     measurement_.coarse = is_coarse();
     measurement_.batch = context_.batch;
@@ -101,22 +102,22 @@ class Sampler {
     return group.size() > cores ? kCrowdedLeadNs : kFirstLeadNs;
   }
 
-  void hook(const char* phase, std::int64_t sample, bool after) const {
+  void hook(Moment phase, std::int64_t sample, bool after) const {
     if (settings_.hook) settings_.hook(phase, sample, after);
   }
 
   // New data, one operation, every byte looked at. False, on every rank, where any found a wrong one.
-  bool check(Moment moment, const char* phase, const char* which, std::int64_t number = -1) {
+  bool check(Moment moment, const char* which, std::int64_t number = -1) {
     settings_.heartbeat.enter(moment);
     fill();
     operation_.put_back();
-    hook(phase, number, false);
+    hook(moment, number, false);
     const std::int64_t start_ns = now_ns();
     operation_.post();
     operation_.complete();
     checked_ns_ = now_ns() - start_ns;
     ++measurement_.operations_total;
-    hook(phase, number, true);
+    hook(moment, number, true);
     return verify(which, number);
   }
 
@@ -128,7 +129,7 @@ class Sampler {
     for (std::int64_t done = 0; done < timing_.checks;) {
       for (const std::int64_t end = std::min(done + round, timing_.checks); done < end;) {
         ++done;
-        if (!check(Moment::kCheck, "check", "the untimed operation", done)) return false;
+        if (!check(Moment::kCheck, "the untimed operation", done)) return false;
       }
       const std::int64_t elapsed_ns = group_.largest_of(now_ns() - start_ns, progress_);
       const std::int64_t left_ns = timing_.stop.time_ns - elapsed_ns;
@@ -143,9 +144,9 @@ class Sampler {
     group_.barrier(progress_);  // no rank sends into a buffer that is still being poisoned
   }
 
-  bool verify(const char* which, std::int64_t number = -1) {
+  bool verify(std::string_view which, std::int64_t number = -1) {
     group_.barrier(progress_);
-    hook("verify", -1, false);
+    hook(Moment::kVerify, -1, false);
     const VerifyResult mine = operation_.verify(seed_of(timing_.seed, fills_));
     measurement_.verified = group_.agree(mine.ok, progress_);
     ++measurement_.operations_checked;
@@ -154,7 +155,7 @@ class Sampler {
     measurement_.stopped_by = "corrupt";
     if (!mine.ok) {
       measurement_.verify = mine;
-      std::string where = which;
+      std::string where(which);
       if (number >= 0) where.append(" ").append(std::to_string(number));
       if (!mine.where.empty()) where.append(": ").append(mine.where);
       measurement_.verify.where = where;
@@ -241,7 +242,7 @@ class Sampler {
     const bool time_up = elapsed_ns >= timing_.stop.time_ns;
     if (taken_ >= look_at || (time_up && taken_ >= kFewSamples)) {
       settings_.heartbeat.enter(Moment::kLook);
-      hook("finished", taken_, false);
+      hook(Moment::kLook, taken_, false);
       if (!duration) gather_series();
       const Verdict verdict = rule_->look(series_, elapsed_ns, resolution_ns_ / context_.batch);
       if (verdict.finished && !(few_turns() && !time_up)) {
@@ -315,20 +316,20 @@ class Sampler {
   }
 
   bool take_one(Phase phase, std::int64_t number) {
-    const char* name = phase == Phase::kWarmup ? "warmup" : "time";
+    const Moment moment = phase == Phase::kWarmup ? Moment::kWarmup : Moment::kTime;
     if (timing_.verify_each) fill();
     operation_.put_back();
-    hook(name, number, false);
-    if (phase != Phase::kWarmup) hook("align", number, false);
+    hook(moment, number, false);
+    if (phase != Phase::kWarmup) hook(Moment::kAlign, number, false);
     Sample sample;
     section_->take(sample);
-    hook(name, number, true);
+    hook(moment, number, true);
     record(sample, phase, number);
-    return !timing_.verify_each || verify(name);
+    return !timing_.verify_each || verify(to_string(moment));
   }
 
   void record(Sample& sample, Phase phase, std::int64_t number) {
-    if (phase != Phase::kWarmup) hook("record", number, false);
+    if (phase != Phase::kWarmup) hook(Moment::kRecord, number, false);
     measurement_.operations_total += sample.iterations;
     settings_.heartbeat.beat();
     if (operation_.lane() < 0) return;

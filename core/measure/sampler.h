@@ -13,6 +13,7 @@
 #include "measure/block_placement.h"
 #include "measure/clock.h"
 #include "transport/operation.h"
+#include "words.h"
 
 namespace linkgauge {
 
@@ -51,19 +52,26 @@ struct Measurement {
   int batch = 1;           // operations of a sample: raised to the clock's resolution, or lowered to the rule's time
 };
 
-// What a rank is at, for the parent's evidence when it does not get on. The numbers are those of run/wire/heartbeat.py.
+// What a rank is at, for the parent's evidence when it does not get on, and for the hooks of tests. The numbers are
+// those of run/wire/heartbeat.py.
 enum class Moment : std::uint8_t {
-  kIdle = 0,
-  kPrepare = 1,
-  kCheck = 2,
-  kWarmup = 3,
-  kTime = 5,
-  kLook = 7,
-  kFinalCheck = 8,
-  kRelease = 9,
-  kCompile = 10,  // within kPrepare: kernels that may take tens of seconds
-  kOthers = 11,   // waiting for what another job of the case does
+  kIdle,
+  kPrepare,
+  kCheck,
+  kWarmup,
+  kAlign,  // this, kRecord and kVerify last too short for a heartbeat: hooks alone see them
+  kTime,
+  kRecord,
+  kLook,
+  kFinalCheck,
+  kRelease,
+  kCompile,  // within kPrepare: kernels that may take tens of seconds
+  kOthers,   // waiting for what another job of the case does
+  kVerify,
 };
+template <>
+inline constexpr auto kNames<Moment> = names("phase", "idle", "prepare", "check", "warmup", "align", "time", "record",
+                                             "finished", "final_check", "release", "compile", "others", "verify");
 
 // Raised in shared memory once per completed sample and phase; the parent process reads it.
 struct Heartbeat {
@@ -79,10 +87,10 @@ struct Heartbeat {
   }
 };
 
-// For tests only: called before and after the operations of a phase, "check", "warmup", "time" and "final_check", and
-// once in "align", "record", "finished" and "verify" (kFaultPhases), with the number of the sample (of Timing::checks
-// the number of the check, from 1; else -1) and outside of the clock.
-using PhaseHook = std::function<void(const char* phase, std::int64_t sample, bool after)>;
+// For tests only: called before and after the operations of kCheck, kWarmup, kTime and kFinalCheck, and once in kAlign,
+// kRecord, kLook and kVerify, with the number of the sample (of Timing::checks the number of the check, from 1; else
+// -1) and outside of the clock.
+using PhaseHook = std::function<void(Moment phase, std::int64_t sample, bool after)>;
 
 struct SamplerSettings {
   Heartbeat heartbeat;

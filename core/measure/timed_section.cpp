@@ -63,22 +63,16 @@ class QueueEvents {
   QueueEvents(DeviceRuntime& runtime, std::vector<Operation::DeviceQueue> queues)
       : runtime_(runtime), queues_(std::move(queues)) {
     for (const Operation::DeviceQueue& queue : queues_) {
-      starts_.push_back(runtime_.create_event(queue.device));
-      stops_.push_back(runtime_.create_event(queue.device));
+      starts_.emplace_back(runtime_, queue.device);
+      stops_.emplace_back(runtime_, queue.device);
     }
   }
-  ~QueueEvents() {
-    for (const EventHandle event : starts_) runtime_.destroy_event(event);
-    for (const EventHandle event : stops_) runtime_.destroy_event(event);
-  }
-  QueueEvents(const QueueEvents&) = delete;
-  QueueEvents& operator=(const QueueEvents&) = delete;
 
   const std::vector<Operation::DeviceQueue>& queues() const { return queues_; }
   // The rank's own device, which is current: the first queue's.
   int own() const { return queues_.front().device; }
   void record_start(std::size_t queue) { record(starts_[queue], queues_[queue]); }
-  void await_start(std::size_t queue) { runtime_.synchronize_event(starts_[queue]); }
+  void await_start(std::size_t queue) { runtime_.synchronize_event(starts_[queue].handle()); }
   void record_starts() {
     for (std::size_t i = 0; i < queues_.size(); ++i) record_start(i);
   }
@@ -88,12 +82,12 @@ class QueueEvents {
   // The longest of the timed queues; of queues on one device, from the first start to the last stop.
   std::int64_t elapsed_ns() {
     std::int64_t longest = 0;
-    for (const EventHandle event : starts_) runtime_.synchronize_event(event);
-    for (const EventHandle event : stops_) runtime_.synchronize_event(event);
+    for (const Event& event : starts_) runtime_.synchronize_event(event.handle());
+    for (const Event& event : stops_) runtime_.synchronize_event(event.handle());
     for (std::size_t stop = 0; stop < queues_.size(); ++stop) {
       for (std::size_t start = 0; start < queues_.size(); ++start) {
         if (queues_[start].device != queues_[stop].device || !queues_[start].timed || !queues_[stop].timed) continue;
-        longest = std::max(longest, runtime_.elapsed_ns(starts_[start], stops_[stop]));
+        longest = std::max(longest, runtime_.elapsed_ns(starts_[start].handle(), stops_[stop].handle()));
       }
     }
     return longest;
@@ -101,15 +95,15 @@ class QueueEvents {
 
  private:
   // HIP records on streams of the current device only. It costs nothing where that is the rank's own.
-  void record(EventHandle event, const Operation::DeviceQueue& queue) {
+  void record(const Event& event, const Operation::DeviceQueue& queue) {
     const OtherDevice current(runtime_, queue.device, own());
-    runtime_.record(event, queue.stream);
+    runtime_.record(event.handle(), queue.stream);
   }
 
   DeviceRuntime& runtime_;
   std::vector<Operation::DeviceQueue> queues_;
-  std::vector<EventHandle> starts_;
-  std::vector<EventHandle> stops_;
+  std::vector<Event> starts_;
+  std::vector<Event> stops_;
 };
 
 // The device's clock: events around the operations. start_ns is the host's time of submission.
@@ -146,7 +140,7 @@ class GatedSection final : public TimedSection {
     for (const Operation::DeviceQueue& queue : events_.queues()) {
       kernels_.push_back(runtime.kernel(queue.device, kKernelGate));
     }
-    looks_ = runtime.name() == "host" ? kHostGateLooks : kDeviceGateLooks;
+    looks_ = runtime.kind() == RuntimeKind::kHost ? kHostGateLooks : kDeviceGateLooks;
   }
 
   // A gate looks at the words until it is open: after a failure they stay until each has seen that it is.

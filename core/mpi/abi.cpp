@@ -1,12 +1,7 @@
 #include "mpi/abi.h"
 
-#include "words.h"
-
 namespace linkgauge {
 namespace {
-
-constexpr Words<MpiAbi, 3> kAbis{
-    "MPI ABI", {{{MpiAbi::kMpich, "mpich"}, {MpiAbi::kOpenMpi, "openmpi"}, {MpiAbi::kStandard, "standard"}}}};
 
 // From mpi.h of MPICH 4.0 and 5.0, of Open MPI 4.1 and 5.0, and mpi_abi.h of MPICH 5.0; tests/mpi compares them with
 // each that is installed.
@@ -15,9 +10,6 @@ constexpr MpiConstants kOpenMpi{8, 1, 0, 0, -1, -1, -32766, 256, 256};
 constexpr MpiConstants kStandard{8, 1, 0, 0, -1, -2, -32766, 512, 8192};
 
 }  // namespace
-
-MpiAbi mpi_abi_from(std::string_view word) { return kAbis.from(word); }
-std::string_view to_string(MpiAbi abi) { return kAbis.name_of(abi); }
 
 const MpiConstants& mpi_constants(MpiAbi abi) {
   switch (abi) {

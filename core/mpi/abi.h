@@ -4,7 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "words.h"
 
 namespace linkgauge {
 
@@ -14,9 +15,8 @@ enum class MpiAbi : std::uint8_t {
   kStandard,  // MPI 5.0's standard ABI (libmpi_abi): handles are pointers
 };
 
-// "mpich", "openmpi" or "standard"; throws CallerError.
-MpiAbi mpi_abi_from(std::string_view word);
-std::string_view to_string(MpiAbi abi);
+template <>
+inline constexpr auto kNames<MpiAbi> = names("MPI ABI", "mpich", "openmpi", "standard");
 
 struct MpiConstants {
   std::size_t handle_bytes;

@@ -171,16 +171,13 @@ class Application final : public Operation {
 
   void release() noexcept override {
     graph_ = Graph();
-    if (fork_ != nullptr) context_.runtime->destroy_event(std::exchange(fork_, nullptr));
+    fork_ = Event();
     for (ApplicationCollective& one : nested_) {
       if (one.operation != nullptr) one.operation->release();
     }
     completing_.clear();
     flows_.clear();
     channels_.clear();
-    for (Queue& queue : queues_) {
-      if (queue.event != nullptr) context_.runtime->destroy_event(queue.event);
-    }
     queues_.clear();
     copying_ = Stream();
     try {
@@ -237,7 +234,7 @@ class Application final : public Operation {
   };
   struct Queue {
     Stream stream;
-    EventHandle event = nullptr;
+    Event event;
   };
   struct Loop {
     std::size_t begin;
@@ -277,8 +274,7 @@ class Application final : public Operation {
       target_ = lend(spec_.places.target.kind, program_->target_bytes, spec_.places.target.options);
       copying_ = Stream(runtime, device);
       for (int queue = 0; queue < program_->queues; ++queue) {
-        queues_.push_back({Stream(runtime, device), nullptr});
-        queues_.back().event = runtime.create_event(device);
+        queues_.push_back({Stream(runtime, device), Event(runtime, device)});
       }
     });
     by_turns(context_, kernels_are_tried(*context_.runtime), [&] { copies_.emplace(context_, spec_, *program_); });
@@ -388,7 +384,7 @@ class Application final : public Operation {
     run([this](const ProgramStep& step) { begin(step); });
     wait();
     synchronize_all();
-    fork_ = runtime.create_event(context_.device());
+    fork_ = Event(runtime, context_.device());
     runtime.begin_capture(copying_.handle());
     try {
       for (const Queue& queue : queues_) follow(queue.stream.handle(), copying_.handle());
@@ -407,8 +403,8 @@ class Application final : public Operation {
 
   // What `later` gets from now on waits for what `sooner` has now.
   void follow(StreamHandle later, StreamHandle sooner) {
-    context_.runtime->record(fork_, sooner);
-    context_.runtime->wait(later, fork_);
+    context_.runtime->record(fork_.handle(), sooner);
+    context_.runtime->wait(later, fork_.handle());
   }
 
   void join(ApplicationCollective& one) {
@@ -526,8 +522,8 @@ class Application final : public Operation {
         return spend(kOnSyncs);
       case ProgramKind::kAfter: {
         Queue& before = queues_[which];
-        context_.runtime->record(before.event, before.stream.handle());
-        context_.runtime->wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event);
+        context_.runtime->record(before.event.handle(), before.stream.handle());
+        context_.runtime->wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event.handle());
         return spend(kOnSyncs);
       }
       case ProgramKind::kLoop:
@@ -597,7 +593,7 @@ class Application final : public Operation {
   std::optional<ApplicationCopies> copies_;
   Stream copying_;
   Graph graph_;
-  EventHandle fork_ = nullptr;
+  Event fork_;
   std::vector<Queue> queues_;
   std::unique_ptr<Group> messages_group_;
   std::vector<std::unique_ptr<Channel>> channels_;

@@ -14,6 +14,7 @@
 #include "now.h"
 #include "operation/device_patterns.h"
 #include "transport/device_pattern.h"
+#include "words.h"
 
 namespace linkgauge {
 namespace {
@@ -294,12 +295,6 @@ class CpuStream final : public DevicePattern {
   std::atomic<std::uint64_t> asked_{0};  // operations
   std::atomic<std::uint64_t> done_{0};   // operations times threads
 };
-
-std::string listed(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return text;
-}
 
 }  // namespace
 

@@ -176,7 +176,7 @@ class FlagPingpong final : public DevicePattern {
   }
   int lane() const override { return rank() == 0 ? 0 : -1; }
   std::int64_t steps() const override {
-    return static_cast<std::int64_t>(runtime().name() == "host" ? kHostRounds : kRoundsOfLaunch);
+    return static_cast<std::int64_t>(runtime().kind() == RuntimeKind::kHost ? kHostRounds : kRoundsOfLaunch);
   }
   std::vector<DeviceQueue> queues() const override {
     std::vector<DeviceQueue> result = DevicePattern::queues();
@@ -237,7 +237,7 @@ class FlagPingpong final : public DevicePattern {
     std::uint64_t first = rounds_ + 1;
     auto rounds = static_cast<std::uint64_t>(steps());
     std::int32_t starter = starts ? 1 : 0;
-    std::uint64_t limit = runtime().name() == "host" ? kHostSpinLimit : kGpuSpinLimit;
+    std::uint64_t limit = runtime().kind() == RuntimeKind::kHost ? kHostSpinLimit : kGpuSpinLimit;
     std::int32_t relaxed = mechanism().variant == kRelaxed ? 1 : 0;
     void* arguments[] = {&side.mine, &side.theirs, &first, &rounds, &starter, &limit, &side.gave_up, &relaxed};
     runtime().launch(kernel_, {1, 1, 0}, arguments, stream);
@@ -290,7 +290,7 @@ std::string why_not_flag_pingpong(const RankContext& context, const CaseSpec& sp
   }
   if (context.group->node_count() > 1) return "flag_pingpong reaches devices of one node only";
   const bool one_device = context.size() == 2 && context.device_of_rank[0] == context.device_of_rank[1];
-  if (one_device && !context.group->one_process() && context.runtime->name() == "cuda" && !mps_runs()) {
+  if (one_device && !context.group->one_process() && context.runtime->kind() == RuntimeKind::kCuda && !mps_runs()) {
     return "kernels of two processes on one device run in turns, not side by side; start MPS (nvidia-cuda-mps-control "
            "-d), or use --threads or two devices";
   }

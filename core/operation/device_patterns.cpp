@@ -1,5 +1,5 @@
 // What a rank does with its own device alone: copies between host memory and it, copies inside it, and the floor of a
-// launch; and which cases of these, of the device latencies (pattern/device_latency.cpp) and of gemm can be.
+// launch; and which cases of these, of the device latencies (operation/device_latency.cpp) and of gemm can be.
 #include "operation/device_patterns.h"
 
 #include <string>

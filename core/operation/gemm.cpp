@@ -22,7 +22,7 @@ std::size_t side_of(const Traffic& traffic) {
   return static_cast<std::size_t>(most) / kSideUnit * kSideUnit;
 }
 
-using Matrix = std::vector<float>;
+using Square = std::vector<float>;
 
 class Gemm final : public DevicePattern {
  public:
@@ -30,13 +30,13 @@ class Gemm final : public DevicePattern {
 
   void fill(std::uint64_t seed) override {
     std::mt19937_64 random(seed + static_cast<std::uint64_t>(rank()));
-    for (Matrix* matrix : {&left_, &right_}) {
+    for (Square* matrix : {&left_, &right_}) {
       // 0 to 7: sums of 2^18 products of such are exact in float32.
       for (float& value : *matrix) value = static_cast<float>(random() >> 61U);
     }
     write(left_there_, left_);
     write(right_there_, right_);
-    write(product_there_, Matrix(side_ * side_, std::nanf("")));
+    write(product_there_, Square(side_ * side_, std::nanf("")));
   }
   void post() override {
     void* product = product_there_.data();
@@ -49,7 +49,7 @@ class Gemm final : public DevicePattern {
   // Freivalds 1977: product x = left (right x) for a random x. All is exact in whole numbers below 2^53; a wrong
   // element alone in its row is always found, several there but once in 2^16.
   VerifyResult verify(std::uint64_t seed) override {
-    Matrix product(side_ * side_);
+    Square product(side_ * side_);
     runtime().copy_now(product.data(), -1, product_there_.data(), device(), product_there_.size());
     std::mt19937_64 random(~seed);
     std::vector<double> x(side_);
@@ -72,7 +72,7 @@ class Gemm final : public DevicePattern {
   }
 
  private:
-  std::vector<double> times(const Matrix& matrix, const std::vector<double>& vector) const {
+  std::vector<double> times(const Square& matrix, const std::vector<double>& vector) const {
     std::vector<double> result(side_);
     for (std::size_t row = 0; row < side_; ++row) {
       for (std::size_t column = 0; column < side_; ++column)
@@ -80,7 +80,7 @@ class Gemm final : public DevicePattern {
     }
     return result;
   }
-  void write(const Buffer& buffer, const Matrix& matrix) {
+  void write(const Buffer& buffer, const Square& matrix) {
     runtime().copy_now(buffer.data(), device(), matrix.data(), -1, buffer.size());
   }
 
@@ -95,7 +95,7 @@ class Gemm final : public DevicePattern {
     const unsigned most = runtime().multiprocessors(device()) * kBlocksPerMultiprocessor;
     const int blocks = mechanism().blocks;
     shape_ = {std::min(tiles, blocks > 0 ? static_cast<unsigned>(blocks) : most), kGemmThreads, 0};
-    if (runtime().name() == "host") return;  // a core, whatever the grid
+    if (runtime().kind() == RuntimeKind::kHost) return;  // a core, whatever the grid
     context().choose("grid", shape_.grid());
   }
   void free_buffers() noexcept override {
@@ -105,8 +105,8 @@ class Gemm final : public DevicePattern {
   }
 
   std::size_t side_;
-  Matrix left_;
-  Matrix right_;
+  Square left_;
+  Square right_;
   Buffer left_there_;
   Buffer right_there_;
   Buffer product_there_;

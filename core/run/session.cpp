@@ -18,52 +18,13 @@
 #include "traffic/lanes.h"
 #include "traffic/side_by_side.h"
 #include "transport/agreement.h"
+#include "words.h"
 
 namespace linkgauge {
 namespace {
 
 // MPI libraries have some thousands of communicators, NCCL's take device memory; all pairs of a large launch are more.
 constexpr std::size_t kMostCommunicators = 256;
-
-// Says who takes part before they have met: what supports() needs. It can hold no meeting.
-class PlannedGroup final : public Group {
- public:
-  PlannedGroup(int rank, int size, const Group& launch) : rank_(rank), size_(size), launch_(launch) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  int node() const override { return launch_.node(); }
-  int node_count() const override { return std::min(size_, launch_.node_count()); }
-  bool one_process() const override { return launch_.one_process(); }
-  void barrier(const Progress& /*progress*/, Waiting /*waiting*/) override { refuse(); }
-  void largest(std::span<std::int64_t> /*numbers*/, const Progress& /*progress*/) override { refuse(); }
-  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& /*mine*/,
-                                               const Progress& /*progress*/) override {
-    refuse();
-  }
-  Group& on_node() override { refuse(); }
-  void gather(std::span<const std::byte> /*mine*/, const Take& /*take*/) override { refuse(); }
-  std::unique_ptr<Group> subset(const std::vector<int>& /*ranks*/) override { refuse(); }
-  std::int64_t align(std::int64_t /*lead_ns*/, std::int64_t /*offset_ns*/, const Progress& /*progress*/) override {
-    refuse();
-  }
-  std::atomic<std::uint64_t>* flag(int /*source*/, int /*target*/, int /*channel*/) override { refuse(); }
-  bool aborted() const override { return launch_.aborted(); }
-  std::string failure() const override { return launch_.failure(); }
-  void pass_on(const std::string& /*failure*/) noexcept override {}
-  void leave() noexcept override {}
-
- private:
-  [[noreturn]] static void refuse() { throw CallerError("a planned group cannot meet"); }
-  int rank_;
-  int size_;
-  const Group& launch_;
-};
-
-std::string listed(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return "[" + text + "]";
-}
 
 // A rank that fails alone tells the others of its case, and whoever watches; what all of them find alike, they throw
 // alike. `groups`: those of the case that this rank is in by then; ranks of each must hear of it also where a rank
@@ -106,7 +67,7 @@ void Session::check(const CaseSpec& spec) const {
   const auto ranks = static_cast<int>(spec.places.rank_list.size());
   check_subset(spec.places.rank_list, launch_size);
   if (spec.places.devices.size() != spec.places.rank_list.size()) {
-    throw CallerError("devices " + listed(spec.places.devices) + " must have one entry for each of the " +
+    throw CallerError("devices [" + listed(spec.places.devices) + "] must have one entry for each of the " +
                       std::to_string(ranks) + " ranks");
   }
   for (const int device : spec.places.devices) {
@@ -155,35 +116,15 @@ RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRunti
   return context;
 }
 
-std::string Session::supports(const CaseSpec& spec) {
-  for (const Job& job : jobs_of(spec)) {
-    const std::string reason = why_not(*job.spec);
-    if (!reason.empty()) return (job.number == 0 ? "" : "load " + std::to_string(job.number) + ": ") + reason;
-  }
-  return "";
-}
-
-std::string Session::why_not(const CaseSpec& spec) {
-  const CaseSpec part = part_of(spec, part_number(spec));
-  const auto place = std::find(part.places.rank_list.begin(), part.places.rank_list.end(), options_.group->rank());
-  const int rank = place == part.places.rank_list.end() ? 0 : static_cast<int>(place - part.places.rank_list.begin());
-  PlannedGroup group(rank, static_cast<int>(part.places.rank_list.size()), *options_.group);
-  const std::unique_ptr<Transport> transport = make_transport(spec.mechanism.transport);
-  if (!spec.mechanism.settings.empty() && !transport->takes_settings()) {
-    return spec.mechanism.transport +
-           " takes no settings of a case's own; those that can have them are mpi, ucx and ccl";
-  }
-  std::string reason = why_not_told_apart(spec);
-  if (reason.empty()) reason = why_not_carried(*transport, context_for(part, group, *options_.runtime), part);
-  return reason;
-}
-
 // The case's settings of a library that has one set of them a process, before what heeds them is made.
 void Session::settle(const CaseSpec& spec) {
   settings_ = spec.mechanism.settings;
   unsettled_.clear();
   const bool of_mpi = spec.mechanism.transport == "mpi";
-  if (!settings_.empty() && !make_transport(spec.mechanism.transport)->takes_settings()) unsettled_ = why_not(spec);
+  if (!settings_.empty() && !make_transport(spec.mechanism.transport)->takes_settings()) {
+    unsettled_ =
+        spec.mechanism.transport + " takes no settings of a case's own; those that can have them are mpi, ucx and ccl";
+  }
   if (options_.mpi) {
     const std::string reason = options_.mpi->settle(of_mpi ? settings_ : "");
     if (unsettled_.empty()) unsettled_ = reason;
@@ -321,9 +262,9 @@ std::vector<std::unique_ptr<JobLine>> Session::lines_of(const std::vector<Job>& 
 
 CaseResult Session::measure_as_member(const Job& job) {
   DeviceRuntime* runtime = options_.runtime.get();
-  if (injector_ != nullptr) {
-    injector_->begin_case(*job.spec);
-    runtime = &injector_->runtime();
+  if (hook_ != nullptr) {
+    hook_->begin_case(*job.spec);
+    runtime = &hook_->runtime();
   }
   RankContext context = context_for(job.part.spec, *job.part.group, *runtime);
   runtime->bind_thread(context.device());
@@ -362,18 +303,18 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   settings.timekeeper = traits_of(spec.traffic.pattern).timekeeper;
   settings.kept = spec.jobs.kept;
   if (spec.timing.clock == ClockKind::kEvent) settings.event_clock = event_clock(context.device());
-  if (injector_ != nullptr) {
-    settings.hook = [this](const char* phase, std::int64_t number, bool after) { injector_->at(phase, number, after); };
+  if (hook_ != nullptr) {
+    settings.hook = [this](Moment phase, std::int64_t number, bool after) { hook_->at(phase, number, after); };
   }
   options_.heartbeat.enter(Moment::kPrepare);
   const std::unique_ptr<Operation> operation = make_operation(transport, context, part.spec);
   // Gives everything back also when a rank failed: the group then knows, and no wait of release() lasts.
   struct Release {
-    Release(Operation& of, const Heartbeat& beats, FaultInjector* faults)
-        : operation(of), heartbeat(beats), injector(faults) {}
+    Release(Operation& of, const Heartbeat& beats, CaseHook* seen_by)
+        : operation(of), heartbeat(beats), hook(seen_by) {}
     ~Release() {
       heartbeat.enter(Moment::kRelease);
-      if (injector != nullptr) injector->at("release", -1, false);
+      if (hook != nullptr) hook->at(Moment::kRelease, -1, false);
       operation.release();
     }
     Release(const Release&) = delete;
@@ -381,16 +322,16 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
 
     Operation& operation;
     const Heartbeat& heartbeat;
-    FaultInjector* injector;
+    CaseHook* hook;
   };
   CaseResult result;
   result.lanes = lanes_of(spec);
   {
-    const Release release(*operation, options_.heartbeat, injector_);
+    const Release release(*operation, options_.heartbeat, hook_);
     telling_others(groups, options_.on_failure, [&] {
       // One job after the other: what is tried out for one is not disturbed by what is tried out for another.
       in_turn(*job.everyone, jobs, job.number, [&] {
-        if (injector_ != nullptr) injector_->at("prepare", -1, false);
+        if (hook_ != nullptr) hook_->at(Moment::kPrepare, -1, false);
         operation->prepare();
       });
       const auto compare_clocks = [&](const char* moment) {
@@ -401,7 +342,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
       compare_clocks("before");
       std::optional<BlockPlacement> placement;
       // A host device is one core.
-      if (transport.begins_kernels(spec.mechanism) && context.runtime->name() != "host") {
+      if (transport.begins_kernels(spec.mechanism) && context.runtime->kind() != RuntimeKind::kHost) {
         const auto rank = static_cast<std::uint64_t>(group.rank());
         placement.emplace(*context.runtime, context.device(), spec.timing.seed + rank);
         settings.placement = &*placement;
@@ -488,11 +429,11 @@ ClockFacts Session::event_clock(int device) {
   return event_clocks_.emplace(device, measure_event_clock(*options_.runtime, device)).first->second;
 }
 
-void Session::set_fault(std::optional<Fault> fault) {
-  injector_ = nullptr;
-  if (!fault) return;
-  injectors_.push_back(std::make_unique<FaultInjector>(std::move(*fault), options_.group->rank(), *options_.runtime));
-  injector_ = injectors_.back().get();
+void Session::set_hook(const MakeHook& make) {
+  hook_ = nullptr;
+  if (!make) return;
+  hooks_.push_back(make(options_.group->rank(), *options_.runtime));
+  hook_ = hooks_.back().get();
 }
 
 }  // namespace linkgauge

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,7 +15,6 @@
 #include "group/group.h"
 #include "measure/load.h"
 #include "measure/sampler.h"
-#include "run/fault.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
@@ -48,15 +48,22 @@ struct CaseResult {
   LoadReport load;   // of a rank that played a load; its measurement is empty then
 };
 
+// For tests: sees every phase of a case, and may put a runtime of its own before the session's.
+class CaseHook {
+ public:
+  virtual ~CaseHook() = default;
+  virtual DeviceRuntime& runtime() = 0;
+  virtual void begin_case(const CaseSpec& spec) = 0;
+  virtual void at(Moment phase, std::int64_t sample, bool after) = 0;  // as PhaseHook, and at kPrepare and kRelease
+};
+using MakeHook = std::function<std::shared_ptr<CaseHook>(int launch_rank, DeviceRuntime& runtime)>;
+
 class Session {
  public:
   explicit Session(SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-
-  // Empty: the case can run. Otherwise why not. Not collective.
-  std::string supports(const CaseSpec& spec);
 
   // Collective over the launch's ranks, in the thread that plays this rank: those of spec.places.rank_list measure,
   // those of its loads keep on beside them, the others sleep until all are done and get nothing. Returns or throws on
@@ -67,8 +74,8 @@ class Session {
   ClockFacts host_clock() const { return options_.host_clock; }
   ClockFacts event_clock(int device);
 
-  // For tests: something goes wrong at the moment that `fault` names, in every later case until it is cleared.
-  void set_fault(std::optional<Fault> fault);
+  // For tests: of every later case until another is set; empty: none.
+  void set_hook(const MakeHook& make);
 
  private:
   using Kept = std::map<std::string, std::shared_ptr<void>>;
@@ -97,16 +104,15 @@ class Session {
   std::vector<Job> jobs_of(const CaseSpec& spec) const;
   std::vector<std::unique_ptr<JobLine>> lines_of(const std::vector<Job>& jobs, Group& everyone,
                                                  const std::vector<int>& ranks);
-  std::string why_not(const CaseSpec& spec);
   void settle(const CaseSpec& spec);
   int part_number(const CaseSpec& spec) const;
   RankContext context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime);
   void check(const CaseSpec& spec) const;
 
   SessionOptions options_;
-  // Every injector that there was stays: what transports keep may have been made through its runtime.
-  std::vector<std::unique_ptr<FaultInjector>> injectors_;
-  FaultInjector* injector_ = nullptr;       // nullptr: nothing is to go wrong
+  // Every hook that there was stays: what transports keep may have been made through its runtime.
+  std::vector<std::shared_ptr<CaseHook>> hooks_;
+  CaseHook* hook_ = nullptr;                // nullptr outside of tests
   std::map<int, ClockFacts> event_clocks_;  // by device
   // One for a case however many its groups: each rank has its own group's.
   struct Communicator {

@@ -81,12 +81,12 @@ std::optional<Grid> grid_of(const std::string& text, int ranks) {
   return grid;
 }
 
-using Direction = std::vector<int>;  // -1, 0 or 1 along each dimension
+using GridDirection = std::vector<int>;  // -1, 0 or 1 along each dimension
 
-std::vector<Direction> directions_of(const Grid& grid) {
+std::vector<GridDirection> directions_of(const Grid& grid) {
   const std::size_t dimensions = grid.extents.size();
-  std::vector<Direction> directions;
-  Direction one(dimensions, -1);
+  std::vector<GridDirection> directions;
+  GridDirection one(dimensions, -1);
   for (bool more = true; more;) {
     const auto along = std::count_if(one.begin(), one.end(), [](int step) { return step != 0; });
     if (along == 1 || (grid.all && along > 1)) directions.push_back(one);
@@ -99,7 +99,7 @@ std::vector<Direction> directions_of(const Grid& grid) {
   return directions;
 }
 
-std::size_t message_bytes(const Grid& grid, const Direction& direction, std::size_t face) {
+std::size_t message_bytes(const Grid& grid, const GridDirection& direction, std::size_t face) {
   const auto dimensions = static_cast<int>(grid.extents.size());
   const auto along =
       static_cast<int>(std::count_if(direction.begin(), direction.end(), [](int step) { return step != 0; }));
@@ -110,7 +110,7 @@ std::size_t message_bytes(const Grid& grid, const Direction& direction, std::siz
 }
 
 // The neighbor in that direction; -1 beyond an open boundary.
-int neighbor(const Grid& grid, int rank, const Direction& direction) {
+int neighbor(const Grid& grid, int rank, const GridDirection& direction) {
   int found = 0;
   int stride = 1;
   for (std::size_t d = grid.extents.size(); d-- > 0;) {  // the last dimension's ranks lie next to each other
@@ -139,7 +139,7 @@ std::size_t side_of(std::size_t dimensions, std::size_t face_bytes) {
 }
 
 // Of a box of `side` cells: the layer within it on the side of the direction, or the one around it.
-HaloRegion region_of(const Direction& direction, std::size_t dimensions, std::size_t side, bool around) {
+HaloRegion region_of(const GridDirection& direction, std::size_t dimensions, std::size_t side, bool around) {
   const std::size_t extent = side + 2;
   std::size_t first[3] = {0, 0, 0};
   std::size_t count[3] = {1, 1, 1};
@@ -170,11 +170,11 @@ HaloShare halo_share(const Traffic& traffic, int ranks, int rank) {
     const int before = (rank - grid.shift + ranks) % ranks;
     return {{{next, traffic.bytes(), 0, 0}}, {{before, traffic.bytes(), 0, 0}}, traffic.bytes()};
   }
-  const std::vector<Direction> directions = directions_of(grid);
+  const std::vector<GridDirection> directions = directions_of(grid);
   const std::size_t last = directions.size() - 1;
   HaloShare share;
   std::vector<std::size_t> places;
-  for (const Direction& direction : directions) {
+  for (const GridDirection& direction : directions) {
     places.push_back(share.buffer_bytes);
     share.buffer_bytes += message_bytes(grid, direction, traffic.bytes());
   }
@@ -203,12 +203,12 @@ HaloField halo_field(const Traffic& traffic, int ranks, int rank) {
   const std::size_t dimensions = field_dimensions(grid);
   const std::size_t side = side_of(dimensions, traffic.bytes());
   if (grid.shift > 0 || side == 0) throw CallerError(why_no_halo_field(traffic, ranks));
-  const std::vector<Direction> directions = directions_of(grid);
+  const std::vector<GridDirection> directions = directions_of(grid);
   HaloField field;
   field.buffer_bytes = kCellBytes * (side + 2) * (side + 2) * (dimensions == 3 ? side + 2 : 1);
   for (std::size_t k = 0; k < directions.size(); ++k) {
     // Directions lie mirrored: what goes in the k-th comes to lie around its target on the side of the k-th last.
-    const Direction& back = directions[directions.size() - 1 - k];
+    const GridDirection& back = directions[directions.size() - 1 - k];
     const HaloRegion leaves = region_of(directions[k], dimensions, side, false);
     const HaloRegion arrives = region_of(back, dimensions, side, true);
     field.sent.push_back({neighbor(grid, rank, directions[k]), leaves, arrives});

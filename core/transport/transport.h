@@ -28,28 +28,39 @@ struct LibraryPlaces {
 // What was decided at run time for a case, by name: a kernel, its grid, a way, a chunk. Stored with the case.
 using Chosen = std::map<std::string, std::string>;
 
-// What an operation is built from on this rank. Everything outlives the operation.
-struct RankContext {
+// What transports keep from case to case, by name. Goes before the runtime.
+using Kept = std::map<std::string, std::shared_ptr<void>>;
+
+// What a rank has for the whole launch.
+struct LaunchResources {
   DeviceRuntime* runtime = nullptr;
-  Group* group = nullptr;           // the case's ranks only
-  MpiLibrary* mpi = nullptr;        // nullptr in threads mode
-  std::uint64_t communicator = 0;   // MPI handle of the case's ranks, as bits; 0 without MPI
-  std::vector<int> device_of_rank;  // by rank of `group`
+  MpiLibrary* mpi = nullptr;  // nullptr in threads mode
   LibraryPlaces libraries;
-  std::string settings;  // the case's, of a library that is told them when it makes a context
-  // What transports keep for this set of ranks from case to case, by name (a communicator); goes before the runtime.
-  std::map<std::string, std::shared_ptr<void>>* keep = nullptr;
-  // What they keep for this rank whatever the set (a worker with its connections); goes before the runtime likewise.
-  std::map<std::string, std::shared_ptr<void>>* lasting = nullptr;
-  Chosen* chosen = nullptr;             // nullptr: nobody asks
-  std::function<void(bool)> compiling;  // told when what may take tens of seconds begins, and ends; empty: nobody asks
-  // Where the job is in several parts: runs what it is given on one part after the other. Collective over all of them.
-  std::function<void(const std::function<void()>&)> part_by_part;
+  Kept* lasting = nullptr;  // for this rank whatever the case's ranks (a worker with its connections)
+};
+
+// Who takes part in an operation. A collective of some of an application's ranks has another of these.
+struct OperationRanks {
+  Group* group = nullptr;
+  std::uint64_t communicator = 0;   // MPI handle of these ranks, as bits; 0 without MPI
+  std::vector<int> device_of_rank;  // by rank of `group`
+  Kept* keep = nullptr;             // for this set of ranks (a communicator)
 
   int rank() const { return group->rank(); }
   int size() const { return group->size(); }
   int device_of(int other) const { return device_of_rank[static_cast<std::size_t>(other)]; }
   int device() const { return device_of(rank()); }
+  std::shared_ptr<void>& kept(const std::string& thing) const { return (*keep)[thing]; }
+};
+
+// What the case asks of those who prepare an operation, and what it is told of that.
+struct CaseServices {
+  std::string settings;                 // of a library that is told them when it makes a context
+  Chosen* chosen = nullptr;             // nullptr: nobody asks
+  std::function<void(bool)> compiling;  // told when what may take tens of seconds begins, and ends; empty: nobody asks
+  // Where the job is in several parts: runs what it is given on one part after the other. Collective over all of them.
+  std::function<void(const std::function<void()>&)> part_by_part;
+
   // Of several choices under one name all are told.
   void choose(const std::string& name, const std::string& value) const {
     if (chosen == nullptr) return;
@@ -67,8 +78,10 @@ struct RankContext {
   void tell_compiling(bool begins) const {
     if (compiling) compiling(begins);
   }
-  std::shared_ptr<void>& kept(const std::string& thing) const { return (*keep)[thing]; }
 };
+
+// What an operation is built from on this rank. Everything outlives the operation.
+struct RankContext : LaunchResources, OperationRanks, CaseServices {};
 
 // Why kernels of this rank's device cannot reach the case's memory, or "".
 std::string why_not_reached(const RankContext& context, const Places& places);

@@ -213,9 +213,6 @@ class Session:
         rank failed with before measure waits for the others.
         """
 
-    def supports(self, case: dict[str, Any]) -> str:
-        """Empty where the case can run, else why not. Not collective."""
-
     def measure(self, case: dict[str, Any]) -> Result | None:
         """Measure a case; collective over the launch's ranks. Ranks outside of its rank_list sleep and get None.
 
@@ -235,11 +232,8 @@ class Session:
     def event_clock(self, device: int) -> Clock:
         """Of the device's events. Measured on the first call."""
 
-    def set_fault(self, fault: dict[str, Any] | None) -> None:
-        """For tests only: let something go wrong in every later case.
-
-        Keys: kind (kill, stop, hang, throw, corrupt), phase (check, warmup, time, final_check), sample (-1: any), rank.
-        """
+    def set_hook(self, library: str, words: str = "") -> None:
+        """For tests only: a library whose `linkgauge_make_hook` sees the phases of every later case; "": none."""
 
     def close(self) -> None:
         """Give back what the session holds. Further calls raise UsageError."""

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "run/fault.h"
+#include "planted_faults.h"
 #include "with_sessions.h"
 
 namespace linkgauge {
@@ -38,7 +38,7 @@ TEST(Gemm, IsRightOnEachDeviceForAnySizeThatHoldsATile) {
 TEST(Gemm, OneWrongElementIsFound) {
   for (const char* phase : {"check", "final_check"}) {
     with_sessions(gemm_devices(1), 1, [&](Session& session, Group&) {
-      session.set_fault(Fault{FaultKind::kCorrupt, phase, -1, 0});
+      set_fault(session, Fault{FaultKind::kCorrupt, from_word<Moment>(phase), -1, 0});
       const std::optional<CaseResult> result = session.measure(product_of(65536));
       ASSERT_TRUE(result.has_value());
       EXPECT_FALSE(result->measurement.verified);

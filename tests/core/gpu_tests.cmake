@@ -42,6 +42,8 @@ endforeach()
 linkgauge_stand_in(sycl_stand_in libDPCTLSyclInterface.so tests/core/stand_in/sycl_stand_in.cpp
   $<TARGET_OBJECTS:stand_in_machine>)
 set_target_properties(sycl_stand_in PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${stand_in_folder}/sycl)
+# What goes wrong on purpose in sessions of Python's tests (tests/planted_faults.py).
+linkgauge_stand_in(planted_faults libplanted_faults.so tests/core/planted_faults.cpp)
 # Two compilers, so that one is newer than a driver of CUDA 12.
 foreach(major 12 13)
   linkgauge_stand_in(nvrtc${major}_stand_in libnvrtc.so.${major} tests/core/stand_in/nvrtc_stand_in.cpp)
@@ -59,7 +61,7 @@ foreach(age 0 1 2 3)
 endforeach()
 
 file(GLOB LINKGAUGE_GPU_TEST_SOURCES CONFIGURE_DEPENDS tests/core/gpu/*.cpp)
-add_executable(gpu_tests ${LINKGAUGE_GPU_TEST_SOURCES})
+add_executable(gpu_tests ${LINKGAUGE_GPU_TEST_SOURCES} tests/core/planted_faults.cpp)
 target_link_libraries(gpu_tests PRIVATE linkgauge_test_code GTest::gtest GTest::gtest_main)
 target_include_directories(gpu_tests PRIVATE tests/core tests/core/stand_in)
 target_compile_definitions(gpu_tests PRIVATE LINKGAUGE_STAND_IN_FOLDER="${stand_in_folder}")

@@ -40,7 +40,7 @@ TEST(HostRuntime, SaysWhatItsDevicesAre) {
   for (int device = 0; device < 3; ++device) {
     const DeviceInfo info = runtime->describe(device);
     EXPECT_EQ(info.ordinal, device);
-    EXPECT_EQ(info.kind, "host");
+    EXPECT_EQ(info.kind, RuntimeKind::kHost);
     EXPECT_FALSE(info.name.empty());
     EXPECT_GE(std::stoi(info.attributes.at("core")), 0);
     EXPECT_GT(info.memory_bytes, 0U);

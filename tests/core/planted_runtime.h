@@ -9,7 +9,7 @@
 #include <string>
 
 #include "case_maker.h"
-#include "device/forwarding_runtime.h"
+#include "forwarding_runtime.h"
 #include "kernels/kernels.h"
 
 namespace linkgauge {
@@ -22,7 +22,7 @@ class PlantedRuntime : public ForwardingRuntime {
 
   PlantedRuntime(int count, Planted planted) : PlantedRuntime(host_devices(count), std::move(planted)) {}
 
-  std::string_view name() const override { return "planted"; }
+  RuntimeKind kind() const override { return RuntimeKind::kSycl; }  // whose kernels nothing treats apart
   DeviceInfo describe(int device) const override {
     DeviceInfo info = real().describe(device);
     info.multiprocessors = 4;

@@ -135,19 +135,19 @@ class Processes {
     for (const int peer : ranks) {
       writers.emplace_back([&, peer] {
         const int end = pipe_of(rank, peer).second;
-        if (write(end, &bytes, sizeof bytes) != sizeof bytes) abort();
+        if (::write(end, &bytes, sizeof bytes) != sizeof bytes) abort();
         for (std::size_t sent = 0; sent < mine.size();)
-          sent += static_cast<std::size_t>(write(end, mine.data() + sent, mine.size() - sent));
+          sent += static_cast<std::size_t>(::write(end, mine.data() + sent, mine.size() - sent));
       });
     }
     std::vector<std::vector<std::byte>> all;
     for (const int peer : ranks) {
       const int end = pipe_of(peer, rank).first;
       std::uint64_t theirs = 0;
-      if (read(end, &theirs, sizeof theirs) != sizeof theirs) abort();
+      if (::read(end, &theirs, sizeof theirs) != sizeof theirs) abort();
       std::vector<std::byte> message(theirs);
       for (std::size_t got = 0; got < theirs;)
-        got += static_cast<std::size_t>(read(end, message.data() + got, theirs - got));
+        got += static_cast<std::size_t>(::read(end, message.data() + got, theirs - got));
       all.push_back(std::move(message));
     }
     for (std::thread& writer : writers) writer.join();

@@ -405,8 +405,8 @@ TEST(Sampler, HooksSeeEveryPhase) {
   timing.warmup = 2;
   std::vector<std::string> seen;
   SamplerSettings settings = settings_with();
-  settings.hook = [&](const char* phase, std::int64_t number, bool after) {
-    if (!after) seen.push_back(std::string(phase) + std::to_string(number));
+  settings.hook = [&](Moment phase, std::int64_t number, bool after) {
+    if (!after) seen.push_back(std::string(to_string(phase)) + std::to_string(number));
   };
   run(1, timing, settings, 0);
   EXPECT_EQ(seen, (std::vector<std::string>{"check-1", "verify-1", "warmup0", "warmup1", "time0", "align0", "record0",
@@ -573,8 +573,8 @@ TEST(Sampler, SamplesAreKeptWholeWhereAFileTakesPartOfThem) {
     const ssize_t got = read(ends[0], bytes.data(), bytes.size());
     if (got > 0) kept.insert(kept.end(), bytes.begin(), bytes.begin() + got);
   };
-  settings.hook = [&](const char* phase, std::int64_t number, bool after) {
-    if (std::string_view(phase) == "time" && after && number % 64 == 0) drain(1000);
+  settings.hook = [&](Moment phase, std::int64_t number, bool after) {
+    if (phase == Moment::kTime && after && number % 64 == 0) drain(1000);
   };
   const Ran ran = run(1, timing_of(StopRuleKind::kCount, 1500), settings, 0);
   for (std::size_t before = kept.size() + 1; before != kept.size();) {

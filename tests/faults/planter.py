@@ -3,10 +3,10 @@
 `spec.fault` is {"planter": this file, "folder": where markers go, "faults": [...]}, each fault a dict:
     size       the case it is for: each case of a faulted run has a size of its own
     transport  likewise
-    kind       kill, segv, stop, hang, throw, memory, call, address, corrupt (core/run/fault.h);
+    kind       kill, segv, stop, hang, throw, memory, call, address, corrupt (tests/core/planted_faults.h);
                abort (MPI_Abort), launcher and parent (killed from here), disk (the journal's disk is full),
                library (a call of the stand-in for NCCL fails)
-    phase      of core/run/fault.h; for `disk` the record: begin, case or end
+    phase      of tests/core/planted_faults.h; for `disk` the record: begin, case or end
     rank       of the launch
 A marker file is made just before, so that each fault happens once, also over fresh launches.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -25,6 +26,10 @@ from linkgauge.model.case import Case
 from linkgauge.run.wire import heartbeat as beat
 from linkgauge.run.wire.heartbeat import HeartbeatFile
 from linkgauge.run.wire.spec import WorkerSpec
+
+sys.path.append(str(Path(__file__).parents[1]))  # a rank knows no folder of the tests
+
+from planted_faults import clear, plant
 
 FROM_OUTSIDE = ("abort", "launcher", "parent")
 # Of a pingpong of two ranks after WARMUP operations: which call of ncclSend is made at a phase. An operation has two.
@@ -50,7 +55,7 @@ class Planter:
         """Called by every rank before a case."""
         fault = self._fault_for(case)
         if fault is None or fault["kind"] == "disk":
-            self.session.set_fault(None)
+            clear(self.session)
             return
         self.session.barrier()  # all ranks have looked before one makes the marker
         here = self.session.rank == fault["rank"]
@@ -58,12 +63,12 @@ class Planter:
             self._marker(fault).touch()
         kind = "hang" if fault["kind"] in FROM_OUTSIDE else fault["kind"]
         if kind == "library":
-            self.session.set_fault(None)
+            clear(self.session)
             if here:
                 fail_a_send(_SENDS[fault["phase"]])
             self.session.barrier()  # no rank has sent before
             return
-        self.session.set_fault({"kind": kind, "phase": fault["phase"], "rank": fault["rank"]})
+        plant(self.session, kind=kind, phase=fault["phase"], rank=fault["rank"])
         if here and fault["kind"] in FROM_OUTSIDE:
             threading.Thread(target=self._act, args=(fault["kind"],), daemon=True).start()
 

@@ -1,15 +1,21 @@
 """Makes the copies of some pairs slow, from inside a rank: loaded by a worker whose spec names this file (tests only).
 
 `spec.fault` is {"planter": this file, "pairs": [[1, 2], ...], "times": 8}: the first device's rank makes each copy of
-such a case `times` times (kind `slow` of core/run/fault.h).
+such a case `times` times (kind `slow` of tests/core/planted_faults.h).
 """
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from linkgauge.model.case import Case
 from linkgauge.run.wire.spec import WorkerSpec
+
+sys.path.append(str(Path(__file__).parents[1]))  # a rank knows no folder of the tests
+
+from planted_faults import clear, plant
 
 
 class Planter:
@@ -23,6 +29,7 @@ class Planter:
 
     def before(self, case: Case) -> None:
         """Called by every rank before a case."""
-        slow = case.devices in self.pairs
-        fault = {"kind": "slow", "phase": "prepare", "rank": case.devices[0], "times": self.times}
-        self.session.set_fault(fault if slow else None)
+        if case.devices in self.pairs:
+            plant(self.session, kind="slow", phase="prepare", rank=case.devices[0], times=self.times)
+        else:
+            clear(self.session)

@@ -25,11 +25,13 @@ from faults.planter import SAMPLES, WARMUP
 from faults.triples import GPU_LIBRARIES, THREADED, TRIPLES, Triple, seeded
 from linkgauge.run.machine.private_folder import clean_leftovers
 from linkgauge.store.run import load
+from planted_faults import HAVE_FAULTS, NO_FAULTS
 from program import started
 from thorough import most
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS),
 ]
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
 CHOSEN = list(TRIPLES) if ALL else seeded(most(60, 16), seed=11)

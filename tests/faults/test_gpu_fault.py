@@ -25,6 +25,7 @@ from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.errors import LinkgaugeError
 from linkgauge.run.parent.devices import find_devices
 from linkgauge.store.run import load
+from planted_faults import HAVE_FAULTS, NO_FAULTS
 from program import started
 from thorough import thorough
 
@@ -32,6 +33,7 @@ HERE = Path(__file__).parent
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS),
 ]
 SIZES = (65536, 131072, 262144)
 FAULTED = SIZES[1]

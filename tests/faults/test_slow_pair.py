@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from linkgauge.app.cli import run_command
+from planted_faults import HAVE_FAULTS, NO_FAULTS
 from program import started
 from thorough import thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
+    pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS),
 ]
 PLAN = """
 [[case]]

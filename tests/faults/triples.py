@@ -16,7 +16,7 @@ THREADED = ("ccl",)
 TRANSPORTS = (*LAUNCHED, *THREADED)
 # Those of GPUs alone: the folder of the stand-in for their library, beside those for a driver and a compiler.
 GPU_LIBRARIES = {"ccl": "nccl0", "nvshmem": "nvshmem"}
-# Phases as they are listed -> the core's words for them (core/run/fault.h, kFaultPhases).
+# Phases as they are listed -> the core's words for them (Moment of core/measure/sampler.h).
 PHASES = {
     "prepare": "prepare", "check": "check", "warm up": "warmup", "align": "align", "time": "time", "record": "record",
     "finished": "finished", "verify": "verify", "release": "release",

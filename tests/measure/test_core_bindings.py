@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,9 @@ import pytest
 from linkgauge.errors import UsageError
 from measure.core_ranks import as_ranks, copy_case, core
 from patience import PATIENCE_S
+from planted_faults import HAVE_FAULTS, LIBRARY, NO_FAULTS, clear, plant
+
+needs_faults = pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +93,7 @@ def test_missing_keys_are_named(runtime: Any) -> None:
         core.Session(runtime, group).measure({"transport": "mpi"})
 
 
+@needs_faults
 def test_table_of_errors(runtime: Any) -> None:
     """Each exception of core/errors.h, as Python meets it."""
     with pytest.raises(UsageError, match="unknown runtime 'abacus'"):
@@ -99,7 +104,7 @@ def test_table_of_errors(runtime: Any) -> None:
 
     def failing(group: Any) -> None:
         session = core.Session(runtime, group)
-        session.set_fault({"kind": "throw", "phase": "time", "sample": 2, "rank": 1})
+        plant(session, kind="throw", phase="time", sample=2, rank=1)
         session.measure(copy_case([0, 1, 2], pattern="alltoall"))
 
     peer, failed, other = as_ranks(3, failing)
@@ -156,7 +161,7 @@ def test_a_number_that_does_not_fit_is_none_of_another(runtime: Any, row: list[i
     (group,) = core.thread_groups(1)
     program = {"steps": np.zeros((0, 5), dtype=np.int64), "flows": np.array([row], dtype=np.int64)}
     with pytest.raises(UsageError, match="does not fit"):
-        core.Session(runtime, group).supports(copy_case([0], pattern="application", program=program))
+        core.Session(runtime, group).measure(copy_case([0], pattern="application", program=program))
 
 
 def test_result_has_every_column(runtime: Any) -> None:
@@ -164,11 +169,10 @@ def test_result_has_every_column(runtime: Any) -> None:
 
     def body(group: Any) -> Any:
         session = core.Session(runtime, group, heartbeat=words[group.rank])
-        assert session.supports(copy_case([0, 2])) == ""
         result = session.measure(copy_case([0, 2], pattern="bidirectional"))
         session.close()
         with pytest.raises(UsageError, match="closed"):
-            session.supports(copy_case([0, 2]))
+            session.measure(copy_case([0, 2]))
         return result
 
     first, outside, second = as_ranks(3, body)
@@ -202,13 +206,14 @@ def test_heartbeat_must_be_words(runtime: Any) -> None:
             core.Session(runtime, group, heartbeat=wrong)
 
 
+@needs_faults
 @pytest.mark.parametrize("phase", ["check", "final_check"])
 def test_flipped_bytes_are_caught(runtime: Any, phase: str) -> None:
     def body(group: Any) -> Any:
         session = core.Session(runtime, group)
-        session.set_fault({"kind": "corrupt", "phase": phase, "sample": -1, "rank": 1})
+        plant(session, kind="corrupt", phase=phase, rank=1)
         corrupt = session.measure(copy_case([0, 1]))
-        session.set_fault(None)
+        clear(session)
         return corrupt, session.measure(copy_case([0, 1]))
 
     sender, receiver = as_ranks(2, body)
@@ -296,12 +301,15 @@ def test_nodes_with_nothing_to_do_are_waited_for_asleep(tmp_path: Path) -> None:
     assert meetings.asleep == [False] * (len(meetings.asleep) - 2) + [True] * 2
 
 
+@needs_faults
 def test_wrong_faults_are_named(runtime: Any) -> None:
     (group,) = core.thread_groups(1)
     session = core.Session(runtime, group)
-    for wrong in ({"kind": "explode", "phase": "time"}, {"kind": "kill", "phase": "lunch"}, {"when": 1}, 3):
+    for wrong in ({"kind": "explode", "phase": "time"}, {"kind": "kill", "phase": "lunch"}, {"when": 1}):
         with pytest.raises(UsageError):
-            session.set_fault(wrong)
+            plant(session, **wrong)
+    with pytest.raises(UsageError, match="makes no hook"):
+        session.set_hook("/nowhere.so")
 
 
 _RANK = """
@@ -310,7 +318,7 @@ from linkgauge import _core
 rank, size, nodes, folder = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
 group = _core.process_group(rank, nodes, folder + "/segment")
 session = _core.Session(_core.open_runtime("host", host_devices=size), group)
-session.set_fault(json.loads(sys.argv[5]))
+session.set_hook(*json.loads(sys.argv[5]))
 ranks = list(range(size))
 for transport in ("copy_engine", "kernel"):
     for pattern in ("ring_shift", "alltoall", "allreduce"):
@@ -322,10 +330,11 @@ print("done", flush=True)
 """
 
 
-def start_ranks(folder: Path, size: int, fault: str = "null") -> list[subprocess.Popen[str]]:
+def start_ranks(folder: Path, size: int, *hook: str) -> list[subprocess.Popen[str]]:
     script = _RANK.format()
     return [
-        subprocess.Popen([sys.executable, "-c", script, str(rank), str(size), str([0] * size), str(folder), fault],
+        subprocess.Popen([sys.executable, "-c", script, str(rank), str(size), str([0] * size), str(folder),
+                          json.dumps(hook or [""])],
                          stdout=subprocess.PIPE, text=True)
         for rank in range(size)
     ]  # fmt: skip
@@ -337,9 +346,9 @@ def test_processes_measure(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@needs_faults
 def test_a_killed_rank_leaves_others_that_can_be_ended(tmp_path: Path) -> None:
-    fault = '{"kind": "kill", "phase": "time", "sample": 2, "rank": 1}'
-    ranks = start_ranks(tmp_path, 2, fault)
+    ranks = start_ranks(tmp_path, 2, str(LIBRARY), "kind=kill phase=time sample=2 rank=1")
     try:
         assert ranks[1].wait(timeout=PATIENCE_S) == -signal.SIGKILL
         with pytest.raises(subprocess.TimeoutExpired):

@@ -17,6 +17,10 @@ from mpi4py import MPI  # noqa: E402
 from linkgauge import _core  # noqa: E402
 from linkgauge.run.machine.transports import library_folders  # noqa: E402
 
+sys.path.append(str(Path(__file__).parents[1]))  # a rank knows no folder of the tests
+
+from planted_faults import clear, plant  # noqa: E402
+
 
 def handles(bits: int) -> dict[str, int]:
     named = {
@@ -76,7 +80,10 @@ def main() -> None:
     found = []
     for number, case in enumerate(request["cases"]):
         # Of the first case alone where that is asked for: what comes after it must be measured.
-        session.set_fault(request["fault"] if number == 0 or not request["fault_once"] else None)
+        if request["fault"] and (number == 0 or not request["fault_once"]):
+            plant(session, **request["fault"])
+        else:
+            clear(session)
         found.append(measured(session, case))
     everything = world.gather(found, root=0)
     if everything is not None:

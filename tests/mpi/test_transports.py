@@ -13,6 +13,7 @@ from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from mpi.conftest import installations
+from planted_faults import HAVE_FAULTS, NO_FAULTS
 from thorough import most, thorough
 
 STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
@@ -241,6 +242,7 @@ def test_pairs_inside_a_launch_of_three(mpi: MpiInstallation, run_cases: RunCase
     expect_verified(cases, run_cases(mpi, 3, cases))
 
 
+@pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 def test_a_wrong_last_operation_is_caught(mpi: MpiInstallation, run_cases: RunCases) -> None:
     fault = {"kind": "corrupt", "phase": "final_check", "rank": 1}
     cases = [case("mpi", pattern, 2, 8 * 501) for pattern in (*PAIRS, "alltoall", "allreduce", "allgather")]
@@ -248,6 +250,7 @@ def test_a_wrong_last_operation_is_caught(mpi: MpiInstallation, run_cases: RunCa
         assert "corrupt" in [rank["status"] for rank in found["ranks"]], found
 
 
+@pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 @pytest.mark.parametrize("variant", ["store_and_forward", "pipelined"])
 def test_what_a_failed_case_still_expected_is_not_the_next_ones(
     mpi: MpiInstallation, run_cases: RunCases, variant: str

@@ -23,6 +23,7 @@ from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.results import Results
+from planted_faults import HAVE_FAULTS, NO_FAULTS
 from run.test_spec import spec_of
 from thorough import most, thorough
 
@@ -177,6 +178,7 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
      pytest.param("stop", "final_check", 3, "disturbed", marks=thorough("it hangs too")),
      pytest.param("hang", "final_check", 1, "hung", marks=thorough("the measured job is killed too"))],
 )  # fmt: skip
+@pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 def test_what_a_load_does_wrong_is_told_as_the_loads(
     tmp_path: Path, kind: str, phase: str, rank: int, status: str
 ) -> None:
@@ -206,6 +208,7 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
      pytest.param("throw", "final_check", "disturbed", "", marks=thorough("loads of the same launch throw there")),
      pytest.param("throw", "check", "failed", "", marks=thorough("loads of the same launch throw there"))],
 )  # fmt: skip
+@pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
     tmp_path: Path, kind: str, phase: str, status: str, said: str
 ) -> None:

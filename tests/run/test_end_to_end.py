@@ -13,6 +13,7 @@ import pytest
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.run.parent import mpi_library
 from linkgauge.store.run import load
+from planted_faults import HAVE_FAULTS, NO_FAULTS
 from program import linkgauge
 from thorough import thorough
 
@@ -97,6 +98,7 @@ def test_every_mpi_library_here_lands_in_one_run_folder(tmp_path: Path) -> None:
     assert {row.status for row in run.rows()} == {"ok"}
 
 
+@pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 def test_a_corrupted_case_is_caught_also_when_only_the_final_operation_is_wrong(run_plan: Any, tmp_path: Path) -> None:
     text = '[[case]]\ntransport = ["mpi", "kernel"]\npattern = "pingpong"\nsize = "4KiB"\npairs = "first"\n'
     text += 'stop_rule = "count"\nstop_samples = 5\nmax_time = "20s"\n'

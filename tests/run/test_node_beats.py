@@ -34,6 +34,7 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 from linkgauge.store.run import load
 from patience import PATIENCE_S
+from planted_faults import HAVE_FAULTS, NO_FAULTS
 from run.conftest import devices_of, machine_of
 from run.on_a_node import namespaces_may_be_made
 
@@ -92,6 +93,7 @@ def test_a_case_that_takes_longer_than_the_patience_on_other_nodes_is_not_hung(
 
 
 @several
+@pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
 def test_a_rank_that_stops_on_another_node_is_hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = {"transport": "mpi", "size": 8, "kind": "stop", "phase": "time", "rank": 1}
     fault = {"planter": str(PLANTER), "folder": str(tmp_path), "faults": [planted]}

@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "errors.h"
-#include "group/values.h"
 #include "now.h"
 #include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/device_pattern.h"
+#include "wire.h"
 
 namespace linkgauge::nvshmem {
 namespace {
@@ -166,7 +166,7 @@ class Collective final : public BufferedOperation {
     mine.pe = pe_->number();
     peers_.clear();
     for (const std::vector<std::byte>& bytes : group().exchange(to_bytes(&mine, 1), {}))
-      peers_.push_back(from_bytes<Lent>(bytes).at(0));
+      peers_.push_back(from_bytes<Lent>(bytes));
     for (std::size_t other = 0; other < peers_.size(); ++other) {
       const Lent& lent = peers_[other];
       if (lent.target != peers_[0].target || lent.source != peers_[0].source || lent.words != peers_[0].words)

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "errors.h"
-#include "group/values.h"
 #include "patterns.h"
 #include "traffic/layout.h"
 #include "traffic/program.h"
@@ -24,6 +23,7 @@
 #include "transport/one_sided.h"
 #include "transport/operation.h"
 #include "transport/registry.h"
+#include "wire.h"
 
 namespace linkgauge {
 namespace nvshmem {
@@ -272,7 +272,7 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
   agree_or_throw(*context.group, reason);
   std::map<Key, FlowEnd> ends_of;
   for (const std::vector<std::byte>& bytes : context.group->exchange(to_bytes(mine.data(), mine.size()), {})) {
-    for (const FlowEnd& end : from_bytes<FlowEnd>(bytes)) {
+    for (const FlowEnd& end : values_of<FlowEnd>(bytes)) {
       ends_of[{end.source, end.target, end.ordinal, end.at_target != 0}] = end;
     }
   }

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "errors.h"
-#include "group/values.h"
 #include "transport/device_pattern.h"
 #include "transport/nvshmem/kernels.h"
+#include "wire.h"
 
 namespace linkgauge::nvshmem {
 namespace {
@@ -83,7 +83,7 @@ class Pingpong final : public DevicePattern {
     pe_->load_kernels(context());
     const Told mine{pe_->number(), 0, pe_->offset_of(receive_.data()), pe_->offset_of(word_.data())};
     const auto all = context().group->exchange(to_bytes(&mine, 1), {});
-    peer_ = from_bytes<Told>(all[static_cast<std::size_t>(1 - rank())]).at(0);
+    peer_ = from_bytes<Told>(all[static_cast<std::size_t>(1 - rank())]);
     context().choose("ways", pe_->way_to(peer_.receive, peer_.pe));
   }
   void disconnect() noexcept override { meet_before_freeing(); }

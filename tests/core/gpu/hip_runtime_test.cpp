@@ -65,7 +65,7 @@ TEST_F(HipRuntime, DescribesInPciOrder) {
   const auto runtime = open("devices=8;gfx=gfx908");
   ASSERT_EQ(runtime->count(), 8);
   const DeviceInfo first = runtime->describe(0);
-  EXPECT_EQ(first.kind, "hip");
+  EXPECT_EQ(first.kind, RuntimeKind::kHip);
   EXPECT_EQ(first.pci_address, "0000:c1:00.0");
   EXPECT_EQ(first.uuid, "GPU-0123456789abcde7");  // the stand-in's last ordinal has the lowest address
   EXPECT_EQ(first.architecture, "gfx908");

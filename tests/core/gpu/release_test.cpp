@@ -5,6 +5,7 @@
 #include "case_maker.h"
 #include "errors.h"
 #include "on_vendors.h"
+#include "planted_faults.h"
 #include "with_sessions.h"
 
 namespace linkgauge {
@@ -38,7 +39,7 @@ TEST_P(Release, AFailureOfAPeerLeavesNoWorkBehind) {
         spec.timing.clock = ClockKind::kEvent;
         spec.timing.batch = 4;
         spec.mechanism.blocks = 1;
-        session.set_fault(Fault{FaultKind::kThrow, "align", -1, 1});
+        set_fault(session, Fault{FaultKind::kThrow, Moment::kAlign, -1, 1});
         if (group.rank() == 0) {
           EXPECT_THROW(session.measure(spec), Error);
         } else {

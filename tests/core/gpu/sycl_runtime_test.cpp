@@ -75,7 +75,7 @@ TEST_P(SyclRuntime, TellsItsDevices) {
   for (int device = 0; device < runtime_->count(); ++device) {
     const DeviceInfo info = runtime_->describe(device);
     EXPECT_EQ(info.ordinal, device);
-    EXPECT_EQ(info.kind, "sycl");
+    EXPECT_EQ(info.kind, RuntimeKind::kSycl);
     EXPECT_FALSE(info.name.empty());
     EXPECT_GT(info.memory_bytes, 0U);
     EXPECT_FALSE(info.attributes.at("platform").empty());

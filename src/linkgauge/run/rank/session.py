@@ -192,9 +192,9 @@ class CoreSession:
         note = {"rank": self.rank, "kind": "case", "case_key": self._case_key, "reason": reason}
         (Path(self._spec.evidence) / f"failed-{self.rank}.json").write_text(json.dumps(note))
 
-    def set_fault(self, fault: dict[str, Any] | None) -> None:
-        """Tests only: what goes wrong in the cases to come (core/run/fault.h)."""
-        self._session.set_fault(fault)
+    def set_hook(self, library: str, words: str = "") -> None:
+        """Tests only: a library that sees the phases of the cases to come; "": none."""
+        self._session.set_hook(library, words)
 
     def barrier(self) -> None:
         """Meet all ranks of the launch."""

@@ -15,7 +15,7 @@ class ForwardingRuntime : public DeviceRuntime {
   explicit ForwardingRuntime(DeviceRuntime& real) : real_(real) {}
   DeviceRuntime& real() const { return real_; }
 
-  std::string_view name() const override { return real_.name(); }
+  RuntimeKind kind() const override { return real_.kind(); }
   std::string version() const override { return real_.version(); }
   int count() const override { return real_.count(); }
   DeviceInfo describe(int device) const override { return real_.describe(device); }

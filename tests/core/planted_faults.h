@@ -1,17 +1,19 @@
-// Faults for tests of what watches, verifies and judges: a rank that dies, stops, hangs, fails, receives wrong data, or
-// whose copies are slow.
+// Faults that are planted into a session, for tests of what watches, verifies and judges: a rank that dies, stops,
+// hangs, fails, receives wrong data, or whose copies are slow.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "case_spec.h"
 #include "device/device_runtime.h"
+#include "measure/sampler.h"
+#include "run/session.h"
+#include "words.h"
 
 namespace linkgauge {
 
@@ -27,35 +29,41 @@ enum class FaultKind : std::uint8_t {
   kCorrupt,  // a byte at either end of each of the rank's large buffers is flipped once the operation is complete
   kSlow,     // each copy of the rank is made `times` times: real bytes, so that load slows it as it slows its siblings
 };
-FaultKind fault_kind_from(std::string_view word);  // throws CallerError
+template <>
+inline constexpr auto kNames<FaultKind> = names("fault", "kill", "segv", "stop", "hang", "throw", "memory", "call",
+                                                "address", "corrupt", "slow");
 
-// In the order of a case. "verify" is before the first and the final check's data are looked at. Data are corrupted at
-// "check", "warmup", "time" and "final_check" only; at "release" a rank can no longer fail, only die, stop or hang.
-inline constexpr std::array<std::string_view, 10> kFaultPhases{
-    "prepare", "check", "warmup", "align", "time", "record", "finished", "final_check", "verify", "release"};
-
+// `phase`: one that hooks see. At kVerify it is before the first and the final check's data are looked at. Data are
+// corrupted at kCheck, kWarmup, kTime and kFinalCheck only; at kRelease a rank can no longer fail, only die, stop or
+// hang.
 struct Fault {
   FaultKind kind = FaultKind::kThrow;
-  std::string phase;         // one of kFaultPhases
+  Moment phase = Moment::kIdle;
   std::int64_t sample = -1;  // number of the sample; -1: any
   int rank = 0;              // of the launch
   int times = 4;             // kSlow only
 };
 
+// Of "kind=kill phase=time sample=3 rank=0". Throws CallerError naming what is wrong.
+Fault fault_from(const std::string& words);
+
+// Something goes wrong at the moment that `fault` names, in every later case until it is cleared.
+void set_fault(Session& session, std::optional<Fault> fault);
+
 class WatchedRuntime;
 
 // Carries a fault out on the rank that it names. Runtime calls of the case go through runtime(), which notes the
 // buffers.
-class FaultInjector {
+class FaultInjector final : public CaseHook {
  public:
   FaultInjector(Fault fault, int launch_rank, DeviceRuntime& runtime);
-  ~FaultInjector();
+  ~FaultInjector() override;
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
 
-  DeviceRuntime& runtime();
-  void begin_case(const CaseSpec& spec);
-  void at(const char* phase, std::int64_t sample, bool after);
+  DeviceRuntime& runtime() override;
+  void begin_case(const CaseSpec& spec) override;
+  void at(Moment phase, std::int64_t sample, bool after) override;
 
  private:
   void send(int signal) const;

@@ -1,4 +1,4 @@
-#include "run/fault.h"
+#include "planted_faults.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -13,30 +13,11 @@
 #include <stdexcept>
 #include <thread>
 
-#include "device/forwarding_runtime.h"
 #include "errors.h"
+#include "forwarding_runtime.h"
 #include "kernels/kernels.h"
-#include "words.h"
 
 namespace linkgauge {
-namespace {
-
-constexpr Words<FaultKind, 10> kFaults{"fault",
-                                       {{{FaultKind::kKill, "kill"},
-                                         {FaultKind::kSegv, "segv"},
-                                         {FaultKind::kStop, "stop"},
-                                         {FaultKind::kHang, "hang"},
-                                         {FaultKind::kThrow, "throw"},
-                                         {FaultKind::kMemory, "memory"},
-                                         {FaultKind::kCall, "call"},
-                                         {FaultKind::kAddress, "address"},
-                                         {FaultKind::kCorrupt, "corrupt"},
-                                         {FaultKind::kSlow, "slow"}}}};
-
-}  // namespace
-
-FaultKind fault_kind_from(std::string_view word) { return kFaults.from(word); }
-
 // Another runtime, with a list of the buffers that live.
 class WatchedRuntime final : public ForwardingRuntime {
  public:
@@ -134,7 +115,7 @@ FaultInjector::~FaultInjector() = default;
 DeviceRuntime& FaultInjector::runtime() { return *runtime_; }
 void FaultInjector::begin_case(const CaseSpec& spec) { spec_ = spec; }
 
-void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
+void FaultInjector::at(Moment phase, std::int64_t sample, bool after) {
   if (!here_ || fault_.phase != phase || (fault_.sample >= 0 && fault_.sample != sample)) return;
   const bool needs_data = fault_.kind == FaultKind::kCorrupt;
   if (after != needs_data) return;
@@ -169,9 +150,9 @@ void FaultInjector::at(const char* phase, std::int64_t sample, bool after) {
   }
 }
 
-// At "time" the signal comes from a thread of its own while the operation is under way.
+// At kTime the signal comes from a thread of its own while the operation is under way.
 void FaultInjector::send(int signal) const {
-  if (fault_.phase != "time") {
+  if (fault_.phase != Moment::kTime) {
     kill(getpid(), signal);
     return;
   }
@@ -221,4 +202,43 @@ void FaultInjector::flip_bytes() {
   }
 }
 
+Fault fault_from(const std::string& words) {
+  Fault fault;
+  for (const auto& [name, value] : settings_of(words)) {
+    if (name == "kind") {
+      fault.kind = from_word<FaultKind>(value);
+    } else if (name == "phase") {
+      fault.phase = from_word<Moment>(value);
+    } else if (name == "sample") {
+      fault.sample = std::stoll(value);
+    } else if (name == "rank") {
+      fault.rank = std::stoi(value);
+    } else if (name == "times") {
+      fault.times = std::stoi(value);
+    } else {
+      throw CallerError("unknown key '" + name + "' of a fault, expected: kind, phase, sample, rank, times");
+    }
+  }
+  const bool throws =
+      fault.kind == FaultKind::kThrow || fault.kind == FaultKind::kMemory || fault.kind == FaultKind::kCall;
+  if (throws && fault.phase == Moment::kRelease) throw CallerError("a fault's kind cannot be a failure at release");
+  for (const Moment unseen : {Moment::kIdle, Moment::kCompile, Moment::kOthers}) {
+    if (fault.phase == unseen) throw CallerError("no hook sees the phase " + std::string(to_string(unseen)));
+  }
+  return fault;
+}
+
+void set_fault(Session& session, std::optional<Fault> fault) {
+  if (!fault) return session.set_hook({});
+  session.set_hook([&](int launch_rank, DeviceRuntime& runtime) {
+    return std::make_shared<FaultInjector>(*fault, launch_rank, runtime);
+  });
+}
+
 }  // namespace linkgauge
+
+// For Python's tests, whose sessions open this file as a library (tests/planted_faults.py).
+extern "C" __attribute__((visibility("default"))) linkgauge::CaseHook* linkgauge_make_hook(
+    int launch_rank, linkgauge::DeviceRuntime& runtime, const char* words) {
+  return new linkgauge::FaultInjector(linkgauge::fault_from(words), launch_rank, runtime);
+}

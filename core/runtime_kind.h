@@ -1,0 +1,14 @@
+// The runtimes of devices, by number and by name.
+#pragma once
+
+#include <cstdint>
+
+#include "words.h"
+
+namespace linkgauge {
+
+enum class RuntimeKind : std::uint8_t { kHost, kCuda, kHip, kSycl };
+template <>
+inline constexpr auto kNames<RuntimeKind> = names("runtime", "host", "cuda", "hip", "sycl");
+
+}  // namespace linkgauge

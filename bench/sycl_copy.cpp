@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/errors.h"
 #include "device/device_runtime.h"
-#include "errors.h"
 #include "measure/clock.h"
 
 namespace linkgauge {

@@ -18,12 +18,13 @@
 #include <thread>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/wire.h"
 #include "bindings_case.h"
 #include "bindings_results.h"
 #include "bindings_statistics.h"
 #include "bindings_traffic.h"
 #include "device/device_runtime.h"
-#include "errors.h"
 #include "group/group.h"
 #include "measure/clock.h"
 #include "mpi/library.h"
@@ -35,7 +36,6 @@
 #include "transport/nixl/api.h"
 #include "transport/nvshmem/api.h"
 #include "transport/transport.h"
-#include "wire.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a is nanobind's own way

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/words.h"
 #include "traffic/program.h"
-#include "words.h"
 
 namespace nb = nanobind;
 

@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 
 namespace linkgauge {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "bindings_results.h"
-#include "errors.h"
 #include "measure/detours.h"
 #include "measure/statistics.h"
 

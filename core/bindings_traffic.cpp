@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "case_spec.h"
-#include "errors.h"
+#include "base/case_spec.h"
+#include "base/errors.h"
 #include "traffic/distribution.h"
 #include "traffic/schedule.h"
 

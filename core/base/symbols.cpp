@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/errors.h"
 #include "device/nvrtc_compiler.h"
 #include "device/runtimes.h"
-#include "errors.h"
 
 namespace linkgauge {
 namespace {

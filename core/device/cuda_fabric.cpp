@@ -5,8 +5,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/errors.h"
 #include "device/cuda_driver.h"
-#include "errors.h"
 
 namespace linkgauge {
 namespace {

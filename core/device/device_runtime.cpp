@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/errors.h"
 #include "device/linked_kernels.h"
 #include "device/runtimes.h"
-#include "errors.h"
 
 namespace linkgauge {
 

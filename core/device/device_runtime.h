@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "memory_kind.h"
-#include "runtime_kind.h"
+#include "base/memory_kind.h"
+#include "base/runtime_kind.h"
 
 namespace linkgauge {
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "device/gpu_runtime.h"
-#include "errors.h"
 
 namespace linkgauge {
 

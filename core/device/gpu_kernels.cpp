@@ -4,8 +4,8 @@
 #include <future>
 #include <utility>
 
+#include "base/errors.h"
 #include "device/linked_kernels.h"
-#include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
 

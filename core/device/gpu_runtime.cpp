@@ -6,9 +6,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/wire.h"
 #include "device/host_placement.h"
-#include "errors.h"
-#include "wire.h"
 
 namespace linkgauge {
 namespace {

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <vector>
 
+#include "base/errors.h"
 #include "device/hip_architecture.h"
 #include "device/hiprtc_compiler.h"
 #include "device/runtimes.h"
-#include "errors.h"
 
 namespace linkgauge {
 namespace {

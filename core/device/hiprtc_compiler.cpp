@@ -16,9 +16,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/errors.h"
 #include "base/symbols.h"
-#include "errors.h"
-#include "waiting.h"
+#include "base/waiting.h"
 
 extern char** environ;
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "joined_threads.h"
+#include "base/joined_threads.h"
 
 namespace linkgauge {
 namespace {

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "device/host_allreduce.h"
 #include "kernels/direct_text.h"
 #include "kernels/kernels.h"
-#include "words.h"
 
 namespace linkgauge {
 namespace {

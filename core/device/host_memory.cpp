@@ -15,10 +15,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/wire.h"
 #include "device/host_cpu.h"
 #include "device/host_placement.h"
-#include "errors.h"
-#include "wire.h"
 
 namespace linkgauge {
 namespace {

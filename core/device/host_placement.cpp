@@ -12,7 +12,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 namespace {

@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/errors.h"
+#include "base/words.h"
 #include "device/host_cpu.h"
 #include "device/host_stream.h"
 #include "device/runtimes.h"
-#include "errors.h"
-#include "words.h"
 
 namespace linkgauge {
 namespace {

@@ -5,8 +5,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "errors.h"
-#include "now.h"
+#include "base/errors.h"
+#include "base/now.h"
 
 namespace linkgauge {
 namespace {

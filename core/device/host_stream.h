@@ -12,10 +12,10 @@
 #include <memory>
 #include <mutex>
 
+#include "base/joined_threads.h"
+#include "base/waiting.h"
 #include "device/device_runtime.h"
 #include "device/host_kernels.h"
-#include "joined_threads.h"
-#include "waiting.h"
 
 namespace linkgauge {
 

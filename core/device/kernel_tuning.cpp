@@ -14,8 +14,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/errors.h"
 #include "device/choosing.h"
-#include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/errors.h"
 #include "device/cuda_folders.h"
-#include "errors.h"
 
 namespace linkgauge::nvjitlink {
 namespace {

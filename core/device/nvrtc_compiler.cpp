@@ -6,9 +6,9 @@
 #include <array>
 #include <filesystem>
 
+#include "base/errors.h"
 #include "device/cuda_folders.h"
 #include "device/nvjitlink.h"
-#include "errors.h"
 #include "kernels/kernel_source.h"
 
 namespace linkgauge {

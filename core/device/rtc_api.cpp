@@ -1,6 +1,6 @@
 #include "device/rtc_api.h"
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::rtc {
 namespace {

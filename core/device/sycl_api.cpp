@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::sycl {
 namespace {

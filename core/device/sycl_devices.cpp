@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::sycl {
 namespace {

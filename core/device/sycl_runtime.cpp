@@ -7,11 +7,11 @@
 #include <exception>
 #include <memory>
 
+#include "base/errors.h"
 #include "device/host_cpu.h"
 #include "device/host_placement.h"
 #include "device/runtimes.h"
 #include "device/sycl_devices.h"
-#include "errors.h"
 
 namespace linkgauge {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "errors.h"
-#include "wire.h"
+#include "base/errors.h"
+#include "base/wire.h"
 
 namespace linkgauge {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "group/group.h"
 
 namespace linkgauge {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

@@ -6,12 +6,12 @@
 #include <limits>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/now.h"
+#include "base/wire.h"
 #include "group/agreement.h"
 #include "group/progress.h"
 #include "group/region_group.h"
-#include "now.h"
-#include "wire.h"
 
 namespace linkgauge {
 namespace {

@@ -16,12 +16,12 @@
 #include <new>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/waiting.h"
 #include "group/agreement.h"
 #include "group/group.h"
 #include "group/multi_node_group.h"
 #include "group/region_group.h"
-#include "waiting.h"
 
 namespace linkgauge {
 namespace {

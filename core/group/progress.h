@@ -4,8 +4,8 @@
 #include <atomic>
 #include <functional>
 
+#include "base/joined_threads.h"
 #include "group/group.h"
-#include "joined_threads.h"
 
 namespace linkgauge {
 

@@ -7,10 +7,10 @@
 #include <new>
 #include <utility>
 
-#include "errors.h"
-#include "now.h"
-#include "waiting.h"
-#include "words.h"
+#include "base/errors.h"
+#include "base/now.h"
+#include "base/waiting.h"
+#include "base/words.h"
 
 namespace linkgauge {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/wire.h"
 #include "group/group.h"
-#include "wire.h"
 
 namespace linkgauge {
 

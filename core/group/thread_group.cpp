@@ -5,10 +5,10 @@
 #include <thread>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/waiting.h"
 #include "group/group.h"
 #include "group/region_group.h"
-#include "waiting.h"
 
 namespace linkgauge {
 namespace {

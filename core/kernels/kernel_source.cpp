@@ -4,7 +4,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "kernels/kernels.h"
 
 namespace linkgauge {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "datatypes.h"
+#include "base/datatypes.h"
 
 namespace linkgauge {
 

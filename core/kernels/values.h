@@ -14,7 +14,7 @@
 #if defined(__CUDACC_RTC__) || defined(__HIPCC_RTC__) || defined(__CUDACC__) || defined(__HIPCC__)
 #define LG_VALUES_FN __host__ __device__ __forceinline__
 #else
-#include "datatypes.h"
+#include "base/datatypes.h"
 #define LG_VALUES_FN inline __attribute__((always_inline))
 #endif
 

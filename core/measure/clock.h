@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/now.h"
 #include "device/device_runtime.h"
-#include "now.h"
 
 namespace linkgauge {
 

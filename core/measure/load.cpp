@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/waiting.h"
 #include "measure/clock.h"
-#include "waiting.h"
 
 namespace linkgauge {
 namespace {

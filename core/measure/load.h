@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "group/group.h"
 #include "measure/sampler.h"
 #include "mpi/library.h"

@@ -15,11 +15,11 @@
 #include <thread>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "measure/statistics.h"
 #include "measure/stop_rule.h"
 #include "measure/timed_section.h"
-#include "patterns.h"
 
 namespace linkgauge {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
+#include "base/words.h"
 #include "group/group.h"
 #include "measure/block_placement.h"
 #include "measure/clock.h"
 #include "transport/operation.h"
-#include "words.h"
 
 namespace linkgauge {
 

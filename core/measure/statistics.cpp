@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "joined_threads.h"
+#include "base/joined_threads.h"
 
 namespace linkgauge {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "measure/statistics.h"
 
 namespace linkgauge {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 
 namespace linkgauge {
 

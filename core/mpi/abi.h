@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "words.h"
+#include "base/words.h"
 
 namespace linkgauge {
 

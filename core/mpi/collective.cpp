@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "traffic/distribution.h"
 
 namespace linkgauge {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "mpi/library.h"
 #include "traffic/layout.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 
 namespace linkgauge {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "mpi/control_variables.h"
 #include "mpi/requests.h"
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "mpi/abi.h"
 #include "mpi/counts.h"
 #include "traffic/halo.h"

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "mpi/counts.h"
 #include "mpi/library.h"
 #include "mpi/symbols.h"

@@ -5,8 +5,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/symbols.h"
-#include "errors.h"
 
 namespace linkgauge {
 

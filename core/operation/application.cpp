@@ -13,17 +13,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/now.h"
+#include "base/patterns.h"
+#include "base/waiting.h"
 #include "device/kernel_tuning.h"
-#include "errors.h"
 #include "mpi/library.h"
-#include "now.h"
 #include "operation/application_copies.h"
 #include "operation/make_operation.h"
-#include "patterns.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/data_check.h"
-#include "waiting.h"
 
 namespace linkgauge {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/errors.h"
 #include "device/kernel_tuning.h"
-#include "errors.h"
 
 namespace linkgauge {
 namespace {

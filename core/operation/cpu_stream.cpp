@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "base/joined_threads.h"
+#include "base/now.h"
+#include "base/words.h"
 #include "device/host_cpu.h"
-#include "joined_threads.h"
-#include "now.h"
 #include "operation/device_patterns.h"
 #include "transport/device_pattern.h"
-#include "words.h"
 
 namespace linkgauge {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "base/patterns.h"
 #include "device/kernel_tuning.h"
 #include "kernels/kernels.h"
 #include "operation/make_operation.h"
 #include "operation/managed_memory.h"
-#include "patterns.h"
 #include "transport/copy_leg.h"
 #include "transport/device_pattern.h"
 

@@ -1,6 +1,6 @@
+#include "base/patterns.h"
 #include "operation/channel_set.h"
 #include "operation/make_operation.h"
-#include "patterns.h"
 #include "transport/buffered_operation.h"
 #include "transport/memory/routed.h"
 

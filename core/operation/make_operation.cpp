@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "traffic/layout.h"
 #include "traffic/side_by_side.h"
 

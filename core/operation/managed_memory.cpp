@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "patterns.h"
+#include "base/patterns.h"
 
 namespace linkgauge {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "device/device_runtime.h"
 
 namespace linkgauge {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/symbols.h"
 #include "device/rtc_api.h"
-#include "errors.h"
 
 int main(int count, char** words) {
   if (count < 4) {

@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/words.h"
 #include "group/region_group.h"
 #include "measure/block_placement.h"
 #include "measure/clock.h"
@@ -18,7 +19,6 @@
 #include "traffic/lanes.h"
 #include "traffic/side_by_side.h"
 #include "transport/agreement.h"
-#include "words.h"
 
 namespace linkgauge {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "device/device_runtime.h"
 #include "group/group.h"
 #include "measure/load.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "traffic/parsing.h"
 #include "traffic/schedule.h"
 

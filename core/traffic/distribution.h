@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "traffic/halo.h"
 
 namespace linkgauge {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-#include "case_spec.h"
-#include "errors.h"
+#include "base/case_spec.h"
+#include "base/errors.h"
 #include "traffic/distribution.h"
 #include "traffic/parsing.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 
 namespace linkgauge {
 

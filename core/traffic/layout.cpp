@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "kernels/values.h"
-#include "patterns.h"
 #include "traffic/distribution.h"
 #include "traffic/program.h"
 

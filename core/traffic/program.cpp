@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 
 namespace linkgauge {
 namespace {

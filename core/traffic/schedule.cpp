@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "traffic/distribution.h"
 
 namespace linkgauge {

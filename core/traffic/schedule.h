@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 
 namespace linkgauge {
 

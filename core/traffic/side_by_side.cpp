@@ -1,6 +1,6 @@
 #include "traffic/side_by_side.h"
 
-#include "patterns.h"
+#include "base/patterns.h"
 #include "traffic/layout.h"
 
 namespace linkgauge {

@@ -4,11 +4,11 @@
 #include <string>
 #include <thread>
 
+#include "base/errors.h"
+#include "base/now.h"
+#include "base/patterns.h"
 #include "device/kernel_tuning.h"
-#include "errors.h"
 #include "mpi/library.h"
-#include "now.h"
-#include "patterns.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {

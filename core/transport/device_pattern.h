@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/agreement.h"
 #include "transport/data_check.h"
 #include "transport/operation.h"

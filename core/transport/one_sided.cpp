@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "traffic/layout.h"
 #include "transport/agreement.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "transport/transport.h"
 
 namespace linkgauge {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "case_spec.h"
-#include "errors.h"
+#include "base/case_spec.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "traffic/layout.h"
 #include "transport/agreement.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/operation.h"
 #include "transport/peer_memory.h"
 #include "transport/registry.h"

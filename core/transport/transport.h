@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "device/device_runtime.h"
 #include "group/group.h"
 

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
+#include "base/errors.h"
 #include "device/device_runtime.h"
-#include "errors.h"
 #include "fewer.h"
 #include "on_threads.h"
 #include "operation/make_operation.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
+#include "base/errors.h"
 #include "case_maker.h"
 #include "device/host_cpu.h"
-#include "errors.h"
 
 namespace linkgauge {
 namespace {

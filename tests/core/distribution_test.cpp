@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 namespace {

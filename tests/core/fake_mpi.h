@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "mpi/library.h"
 
 namespace linkgauge {

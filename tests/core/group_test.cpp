@@ -17,7 +17,7 @@
 #include <set>
 #include <string>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "fewer.h"
 #include "group/agreement.h"
 #include "group/clock_line.h"

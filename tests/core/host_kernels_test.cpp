@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "case_spec.h"
-#include "errors.h"
+#include "base/case_spec.h"
+#include "base/errors.h"
 #include "kernels/kernels.h"
 #include "kernels/values.h"
 

@@ -18,8 +18,8 @@
 #include <numeric>
 #include <thread>
 
+#include "base/errors.h"
 #include "device/host_cpu.h"
-#include "errors.h"
 #include "kernels/kernels.h"
 #include "measure/clock.h"
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "base/patterns.h"
 #include "case_maker.h"
 #include "operation/make_operation.h"
-#include "patterns.h"
 #include "traffic/layout.h"
 #include "traffic/program.h"
 

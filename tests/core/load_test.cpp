@@ -15,8 +15,8 @@
 #include <numeric>
 #include <thread>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "planted_faults.h"
 #include "run/session.h"
 #include "with_sessions.h"

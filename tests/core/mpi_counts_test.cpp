@@ -1,7 +1,7 @@
 // What MPI_Alltoallv is given where its numbers, of 32 bits, do not count the bytes.
 #include <gtest/gtest.h>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "mpi/library.h"
 #include "traffic/schedule.h"
 

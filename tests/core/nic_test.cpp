@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "case_maker.h"
-#include "errors.h"
-#include "patterns.h"
 #include "planted_faults.h"
 #include "refused.h"
 #include "with_sessions.h"

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "device/linked_kernels.h"
 #include "device/nvrtc_compiler.h"
-#include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
 #include "transport/nvshmem/kernels.h"

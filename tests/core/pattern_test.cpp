@@ -3,10 +3,10 @@
 
 #include <atomic>
 
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "operation/make_operation.h"
-#include "patterns.h"
 #include "traffic/lanes.h"
 #include "traffic/layout.h"
 

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "forwarding_runtime.h"
 #include "kernels/kernels.h"
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
+#include "base/words.h"
 #include "device/device_runtime.h"
 #include "measure/sampler.h"
 #include "run/session.h"
-#include "words.h"
 
 namespace linkgauge {
 

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "group/group.h"
 #include "group/region_group.h"
 

@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "base/case_spec.h"
+#include "base/errors.h"
 #include "case_maker.h"
-#include "case_spec.h"
 #include "device/device_runtime.h"
 #include "device/kernel_tuning.h"
-#include "errors.h"
 #include "kernels/kernels.h"
 #include "kernels/values.h"
 

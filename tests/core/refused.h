@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "run/session.h"
 
 namespace linkgauge {

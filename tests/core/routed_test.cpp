@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 
 namespace linkgauge {
 namespace {

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "fake_operation.h"
 #include "measure/stop_rule.h"
 #include "on_threads.h"

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <vector>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "traffic/layout.h"
 
 namespace linkgauge {

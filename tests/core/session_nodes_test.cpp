@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "processes.h"
 #include "run/session.h"
 

@@ -5,8 +5,8 @@
 
 #include <numeric>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "fake_mpi.h"
 #include "planted_faults.h"
 #include "refused.h"

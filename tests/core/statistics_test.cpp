@@ -13,9 +13,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/joined_threads.h"
 #include "fewer.h"
-#include "joined_threads.h"
 
 namespace linkgauge {
 namespace {

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "group/agreement.h"
 #include "planted_runtime.h"
 #include "transport/memory/direct_copies.h"

@@ -1,5 +1,5 @@
 // Waiting on words of memory: who writes and then looks is never missed by who does the same, and every raise is seen.
-#include "waiting.h"
+#include "base/waiting.h"
 
 #include <gtest/gtest.h>
 

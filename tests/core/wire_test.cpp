@@ -1,9 +1,9 @@
 // What is written for another rank is what that reads, and a message that ends early is another rank's failure.
-#include "wire.h"
+#include "base/wire.h"
 
 #include <gtest/gtest.h>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 namespace {

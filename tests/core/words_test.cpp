@@ -1,17 +1,17 @@
 // The names of enumerations, against lists of their own: a name is of the value that stands in its place.
-#include "words.h"
+#include "base/words.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "case_spec.h"
-#include "errors.h"
+#include "base/case_spec.h"
+#include "base/errors.h"
+#include "base/runtime_kind.h"
 #include "kernels/values.h"
 #include "measure/sampler.h"
-#include "runtime_kind.h"
-#include "transport/mpi_library.h"
+#include "mpi/library.h"
 
 namespace linkgauge {
 namespace {

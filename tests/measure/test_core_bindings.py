@@ -95,7 +95,7 @@ def test_missing_keys_are_named(runtime: Any) -> None:
 
 @needs_faults
 def test_table_of_errors(runtime: Any) -> None:
-    """Each exception of core/errors.h, as Python meets it."""
+    """Each exception of core/base/errors.h, as Python meets it."""
     with pytest.raises(UsageError, match="unknown runtime 'abacus'"):
         core.open_runtime("abacus")
     assert type(session_error(runtime, {"source_memory": "managed"})) is core.Unsupported

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "patterns.h"
+#include "base/patterns.h"
 #include "transport/memory/direct_copies.h"
 #include "transport/memory/routed.h"
 #include "transport/options.h"

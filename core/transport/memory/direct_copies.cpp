@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/agreement.h"
 #include "transport/memory/far_counters.h"
 #include "transport/memory/routed.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/agreement.h"
 #include "transport/peer_memory.h"
 

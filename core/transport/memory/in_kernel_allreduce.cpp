@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/patterns.h"
 #include "device/kernel_tuning.h"
-#include "patterns.h"
 #include "transport/memory/direct_copies.h"
 #include "transport/memory/kernel_allreduce.h"
 #include "transport/memory/kernel_options.h"

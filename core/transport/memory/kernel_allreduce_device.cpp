@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/now.h"
 #include "kernels/kernels.h"
-#include "now.h"
 #include "transport/agreement.h"
 #include "transport/memory/kernel_allreduce.h"
 

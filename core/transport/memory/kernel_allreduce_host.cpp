@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "kernels/kernels.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "patterns.h"
+#include "base/patterns.h"
 #include "traffic/layout.h"
 
 namespace linkgauge {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "mpi/library.h"
 #include "traffic/distribution.h"
 #include "transport/agreement.h"

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/now.h"
+#include "base/patterns.h"
 #include "mpi/collective.h"
 #include "mpi/library.h"
-#include "now.h"
-#include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/mpi/halo.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::ccl {
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/case_spec.h"
 #include "base/symbols.h"
-#include "case_spec.h"
 
 namespace linkgauge::ccl {
 

@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "transport/agreement.h"
 #include "transport/memory/kernel_allreduce.h"
 #include "transport/nccl/api.h"

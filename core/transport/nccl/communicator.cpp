@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::ccl {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "kernels/kernel_source.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "errors.h"
-#include "now.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/now.h"
+#include "base/patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/nccl/communicator.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/net/channels.h"
 #include "transport/options.h"
 

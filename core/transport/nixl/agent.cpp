@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
-#include "errors.h"
-#include "now.h"
+#include "base/errors.h"
+#include "base/now.h"
 
 namespace linkgauge::nixl {
 namespace {

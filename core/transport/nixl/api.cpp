@@ -1,6 +1,6 @@
 #include "transport/nixl/api.h"
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::nixl {
 namespace {

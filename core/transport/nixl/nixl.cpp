@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "group/progress.h"
 #include "transport/agreement.h"
 #include "transport/nixl/agent.h"

@@ -1,6 +1,6 @@
 #include "transport/nvshmem/api.h"
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::nvshmem {
 namespace {

@@ -9,13 +9,13 @@
 #include <thread>
 #include <utility>
 
-#include "errors.h"
-#include "now.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/now.h"
+#include "base/patterns.h"
+#include "base/wire.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/device_pattern.h"
-#include "wire.h"
 
 namespace linkgauge::nvshmem {
 namespace {

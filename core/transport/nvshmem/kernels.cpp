@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "kernels/kernel_source.h"
 
 namespace linkgauge::nvshmem {

@@ -11,8 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
-#include "patterns.h"
+#include "base/errors.h"
+#include "base/patterns.h"
+#include "base/wire.h"
 #include "traffic/layout.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
@@ -23,7 +24,6 @@
 #include "transport/one_sided.h"
 #include "transport/operation.h"
 #include "transport/registry.h"
-#include "wire.h"
 
 namespace linkgauge {
 namespace nvshmem {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "errors.h"
+#include "base/errors.h"
 #include "transport/agreement.h"
 
 namespace linkgauge::nvshmem {

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/wire.h"
 #include "transport/device_pattern.h"
 #include "transport/nvshmem/kernels.h"
-#include "wire.h"
 
 namespace linkgauge::nvshmem {
 namespace {

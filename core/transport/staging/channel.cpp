@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "mpi/collective.h"
-#include "patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
 #include "transport/options.h"

@@ -28,7 +28,9 @@ _APART = re.compile(r";(?:\s+|$)")  # rows of a traffic matrix have ; without a 
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
-    """How a load spaces its operations (core/case_spec.h): in bursts, `every_ns` apart, a share `duty` of the time.
+    """How a load spaces its operations (core/base/case_spec.h).
+
+    In bursts, `every_ns` apart, a share `duty` of the time.
 
     `offset_ns`: it begins so much later than the measured job's samples beside it, each time.
     """

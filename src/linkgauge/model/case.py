@@ -4,8 +4,8 @@
 known of a dimension stands at its field alone: flags, plan keys, columns, what the core is given, and by what two cases
 may be compared come from there. So a dimension is one file's matter, which is why this one is long.
 
-Each dimension is of one of the five parts that core/case_spec.h has (`Part`, `PARTS`). Parts are lists of names, and no
-objects within a case: flags, plan keys, columns and the core's own names are flat, a dimension's one name is the same
+Each dimension is of one of the five parts that core/base/case_spec.h has (`Part`, `PARTS`). Parts are lists of names,
+and no objects within a case: flags, plan keys, columns and the core's own names are flat, a dimension's one name is the same
 everywhere, and what takes several dimensions together compares them by name.
 
 Dimensions that are written in words (`Worded`) are parsed where a case is made, and nowhere else. This module imports
@@ -92,8 +92,8 @@ class Says(enum.Enum):
 class Part(enum.Enum):
     """The part of a case that a dimension is of, and under which heading of the help it stands.
 
-    The same as in core/case_spec.h, but for `managed`, `cpu_node` and `cpu_cores`, by which the core's mechanisms act:
-    who asks for them asks where something lies.
+    The same as in core/base/case_spec.h, but for `managed`, `cpu_node` and `cpu_cores`, by which the core's mechanisms
+    act: who asks for them asks where something lies.
     """
 
     TRAFFIC = "who sends what to whom", "What is moved"
@@ -115,8 +115,8 @@ def _of(
 
     `later`: it came after the first runs were stored. A case that does not use it keeps its key, and a run folder
     without its column is read as one that did not use it: older runs and baselines stay good. `core`: its name in
-    core/case_spec.h, where that is another; empty where spec.py says it in other words. `load`: whether a load may set
-    it; by default what says what is moved, how, and where it lies.
+    core/base/case_spec.h, where that is another; empty where spec.py says it in other words. `load`: whether a load may
+    set it; by default what says what is moved, how, and where it lies.
     """
     load = part in _OF_LOADS if load is None else load
     return {"part": part, "says": says, "written": (name, help, values), "later": later, "core": core, "load": load}
@@ -476,7 +476,7 @@ LOAD_SETTINGS = tuple(one.name for one in _FIELDS if one.metadata.get("load") an
 CORE_NAMES: dict[str, str] = {
     one.name: one.metadata["core"] or one.name for one in _FIELDS if one.metadata["core"] != ""
 }
-"""By dimension its name in core/case_spec.h; without those that run/wire/spec.py says in other words."""
+"""By dimension its name in core/base/case_spec.h; without those that run/wire/spec.py says in other words."""
 
 
 STOP_FIELDS = {one.metadata["written"][0] or f"stop_{one.name}": one.name for one in dataclasses.fields(StopRule)}

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
+#include "base/patterns.h"
 #include "case_maker.h"
 #include "device/device_runtime.h"
-#include "errors.h"
 #include "operation/make_operation.h"
-#include "patterns.h"
 #include "stand_in_control.h"
 #include "traffic/layout.h"
 #include "traffic/program.h"

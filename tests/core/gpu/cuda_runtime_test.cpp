@@ -10,10 +10,10 @@
 #include <numeric>
 #include <vector>
 
+#include "base/errors.h"
 #include "device/cuda_driver.h"
 #include "device/device_runtime.h"
 #include "device/host_placement.h"
-#include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
 #include "stand_in_control.h"

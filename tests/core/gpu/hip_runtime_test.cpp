@@ -11,10 +11,10 @@
 #include <functional>
 #include <sstream>
 
+#include "base/errors.h"
 #include "device/hip_api.h"
 #include "device/hip_architecture.h"
 #include "device/hiprtc_compiler.h"
-#include "errors.h"
 #include "kernels/kernel_source.h"
 #include "kernels/kernels.h"
 #include "stand_in_control.h"

@@ -4,8 +4,8 @@
 
 #include <cstdlib>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "on_vendors.h"
 
 namespace linkgauge {

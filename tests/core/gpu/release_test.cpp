@@ -2,8 +2,8 @@
 // nothing by itself.
 #include <gtest/gtest.h>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "on_vendors.h"
 #include "planted_faults.h"
 #include "with_sessions.h"

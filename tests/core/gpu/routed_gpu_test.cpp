@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "base/errors.h"
 #include "case_maker.h"
-#include "errors.h"
 #include "measure/sampler.h"
 #include "on_vendors.h"
 

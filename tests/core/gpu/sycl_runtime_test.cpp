@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/errors.h"
 #include "case_maker.h"
 #include "device/device_runtime.h"
-#include "errors.h"
 #include "measure/clock.h"
 #include "stand_in_control.h"
 #include "with_sessions.h"

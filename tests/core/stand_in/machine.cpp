@@ -11,8 +11,8 @@
 #include <memory>
 #include <sstream>
 
+#include "base/errors.h"
 #include "device/host_kernels.h"
-#include "errors.h"
 #include "kernels/kernels.h"
 
 namespace stand_in {

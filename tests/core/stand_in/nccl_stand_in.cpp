@@ -43,7 +43,7 @@
 #include <utility>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "device/host_kernels.h"
 #include "gate.h"
 #include "kernels/direct_text.h"

@@ -37,7 +37,7 @@
 #include <thread>
 #include <vector>
 
-#include "case_spec.h"
+#include "base/case_spec.h"
 #include "device/host_kernels.h"
 #include "gate.h"
 #include "kernels/kernels.h"

@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::ofi {
 namespace {

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::ofi {
 

@@ -1,6 +1,6 @@
 #include "transport/net/ucx/api.h"
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge::ucx {
 namespace {

@@ -4,9 +4,9 @@
 #include <set>
 #include <string_view>
 
-#include "case_spec.h"
-#include "errors.h"
-#include "now.h"
+#include "base/case_spec.h"
+#include "base/errors.h"
+#include "base/now.h"
 
 namespace linkgauge::ucx {
 namespace {

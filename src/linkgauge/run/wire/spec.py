@@ -192,7 +192,7 @@ def case_seed(seed: int, case: Case) -> int:
 
 
 def core_case(case: Case, rank_devices: tuple[int, ...], seed: int, rank: int = -1) -> dict[str, Any]:
-    """The case under the names of core/case_spec.h; of an application the part of the launch's `rank`."""
+    """The case under the names of core/base/case_spec.h; of an application the part of the launch's `rank`."""
     measured, *others = job_ranks(case, rank_devices)
     loads = [
         {"case": _core_job(load.case, ranks, seed, case.on_its_node), "pace": dataclasses.asdict(load.pace)}

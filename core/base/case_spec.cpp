@@ -1,8 +1,8 @@
-#include "case_spec.h"
+#include "base/case_spec.h"
 
 #include <sstream>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

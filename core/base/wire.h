@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

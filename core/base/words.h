@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "words.h"
+#include "base/words.h"
 
 namespace linkgauge {
 

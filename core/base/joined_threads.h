@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "errors.h"
+#include "base/errors.h"
 
 namespace linkgauge {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "datatypes.h"
-#include "words.h"
+#include "base/datatypes.h"
+#include "base/words.h"
 
 namespace linkgauge {
 

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "now.h"
+#include "base/now.h"
 
 namespace linkgauge {
 

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "datatype.h"
-#include "memory_kind.h"
-#include "patterns.h"
-#include "words.h"
+#include "base/datatype.h"
+#include "base/memory_kind.h"
+#include "base/patterns.h"
+#include "base/words.h"
 
 namespace linkgauge {
 

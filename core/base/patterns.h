@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-#include "words.h"
+#include "base/words.h"
 
 namespace linkgauge {
 

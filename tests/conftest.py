@@ -18,6 +18,11 @@ if nixl := os.environ.get("LINKGAUGE_TEST_NIXL"):
     os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [nixl, os.environ.get("LD_LIBRARY_PATH")]))
 
 # Emulated GPUs have the same identity in all processes of tests, which run at the same time.
+for name in (
+    "COLUMNS",
+    "LINES",
+):  # of the terminal of who tests, or of pytest-xdist: what is printed does not depend on it
+    os.environ.pop(name, None)
 os.environ["LINKGAUGE_DEVICE_HOLDS"] = f"-test-{os.getpid()}"
 # Under nohup, what tests start would ignore the signal that some of them send: a handler is not passed on.
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:

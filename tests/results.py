@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.findings.facts import Measure
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import WORDED, Case, StopRule
 from linkgauge.model.result import FIGURES, Launch, Measured, Observation, Result
 from linkgauge.stats.attempts import Counted
 from linkgauge.store import run, schema
@@ -21,6 +21,7 @@ def case_of(columns: Mapping[str, Any]) -> Case:
     said = {"transport": "kernel", "pattern": "pingpong", "size": 1024, "devices": (0, 1), "stop": StopRule()}
     said |= {name: value for name, value in columns.items() if name in _OF_A_CASE and value is not None}
     said["devices"] = tuple(said["devices"])
+    said |= {name: WORDED[name].of_text(said[name]) for name in WORDED if isinstance(said.get(name), str)}
     said.setdefault("size_asked", said["size"])
     return Case(**said)
 

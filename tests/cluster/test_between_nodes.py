@@ -337,7 +337,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         again = linkgauge(cluster, "run", "--resume", str(out), "--no-report", *hosts)
         assert again.returncode == 0, again.stderr
         found = counted(load(out))
-        assert {row["status"] for row in found.others} <= {"crashed"}
+        assert {row.status for row in found.others} <= {"crashed"}
         assert len(found.others) <= 1  # the case in hand when the node was lost
         assert len(found.measured) + len(found.others) == 3 + 6 + 1
         assert "without" not in linkgauge(cluster, "show", str(out)).stdout

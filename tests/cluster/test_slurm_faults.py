@@ -99,7 +99,7 @@ def test_a_step_that_is_stopped_on_a_node_loses_no_case_before_it_and_a_resumed_
     assert set(statuses) <= {"ok", "hung", "timeout", "crashed", "failed"}, (found, said)
     signaled(slurm.cluster, "CONT")  # and Slurm can end it
     last = completed(slurm, out, "--retry", "hung,timeout,crashed,failed")
-    assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
+    assert [row.status for rows in counted(last).measured for row in rows] == ["ok"] * 3
 
 
 @thorough("a node that is lost is in test_between_nodes.py, and steps have tests in run/test_slurm.py")
@@ -117,7 +117,7 @@ def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_ha
     assert "ok" in statuses, (found, said)
     assert set(statuses) <= {"ok", "failed", "crashed"}, (found, said)
     last = completed(slurm, out, "--retry", "crashed,failed")
-    assert [row["status"] for rows in counted(last).measured for row in rows] == ["ok"] * 3
+    assert [row.status for rows in counted(last).measured for row in rows] == ["ok"] * 3
 
 
 @thorough("a node that dies in a step is lost in the same way, and steps have tests in run/test_slurm.py")

@@ -20,6 +20,7 @@ from linkgauge.model.case import Case
 from linkgauge.stats.launches import Places
 from linkgauge.system import catalog
 from linkgauge.system.switches import Switches
+from results import launches_of
 from thorough import most
 
 SEEDS = most(100, 8)
@@ -86,7 +87,7 @@ def found(seed: int, kind: str) -> tuple[list[Finding], str]:
     facts = facts_of(world)
     port = 25e9  # of alps
     stated = {name: rate * port for name, rate in sound.items()} if made.rates_known else {}
-    facts.network = Network(Switches(made.above, "made up", stated), Places(world.launches()))
+    facts.network = Network(Switches(made.above, "made up", stated), Places(launches_of(world.launches())))
     return [one for one in slow_elements(facts) if one.severity == "fault"], slow
 
 

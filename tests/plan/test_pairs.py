@@ -23,6 +23,7 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.parent.reporter import case_text
 from linkgauge.system.switches import of_text
 from linkgauge.view.tables import case_text as words_of_row
+from results import results_of
 
 GIB = 1 << 30
 ONE_WAY = 'transport="mpi"\npattern="pairs_unidirectional"\nsize="8"\n'
@@ -133,8 +134,8 @@ def test_every_shift_is_by_whole_nodes_where_there_are_several(nodes: int, devic
     found = cases_of(SHIFT, machine(nodes, devices))
     assert [case.distribution for case in found] == [f"shift:{places}" for places in shifts]
     assert [case_text(case) for case in found] == [f"mpi halo shift:{at} 8 {nodes * devices} ranks" for at in shifts]
-    rows = [{**case.dimensions(), "devices": list(case.devices)} for case in found]
-    shown: Any = SimpleNamespace(kinds=SimpleNamespace(noun="GPU"), shown=str)
+    rows = results_of([{**case.dimensions(), "devices": list(case.devices)} for case in found])
+    shown: Any = SimpleNamespace(kinds=SimpleNamespace(noun="GPU"), shown=str, shown_names={})
     assert len({words_of_row(row, shown) for row in rows}) == len(shifts)
     (alone,) = planned(SHIFT, machine(1, 1))
     assert "needs at least 2 ranks" in alone.skip

@@ -37,7 +37,7 @@ def link_ns(case: Case) -> int:
     UCX_TEST_LINKS, in the environment or among the case's settings, stands for another latency.
     """
     latency_ns, bytes_per_ns = map(float, os.environ["LINKGAUGE_TEST_LINK"].split(","))
-    set_here = dict(word.split("=") for word in case.settings.split())
+    set_here = dict(case.settings.pairs)
     latency_ns = float(set_here.get("UCX_TEST_LINKS", os.environ.get("UCX_TEST_LINKS", latency_ns)))
     return round(latency_ns + case.size / bytes_per_ns)
 
@@ -126,7 +126,7 @@ class FakeSession:
         if self.rank not in ranks:
             return RankOutcome(self.rank, "idle")
         kind = self._fault(case, ranks)
-        if "UCX_TEST_LAUNCH_SIZE=" in case.settings:
+        if "UCX_TEST_LAUNCH_SIZE=" in case.settings.text:
             kind = "skipped"  # a variable that is read when a launch begins
         if kind in ("corrupt", "failed", "skipped"):
             return RankOutcome(

@@ -92,7 +92,7 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
     assert unsafe_settings(stored, frozenset()) == ""
     assert run.info["requested"]["class_weights"] == {"0": 1.0, "3": 3.0}
     (drawn,) = noisiest(Results(run))
-    assert drawn.series.size - drawn.cut == 40 - int(drawn.row["warmup_cut"] or 0) > 0
+    assert drawn.series.size - drawn.cut == 40 - drawn.row.warmup_cut > 0
 
 
 def test_streams_of_host_memory_go_on_beside_a_copy_and_their_rates_are_known(tmp_path: Path) -> None:

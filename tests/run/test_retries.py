@@ -57,12 +57,12 @@ def test_a_case_whose_library_cannot_start_stays_failed_when_another_librarys_is
     run_plan: Any, good: MpiInstallation, broken: MpiInstallation
 ) -> None:
     path = run_plan(PLAN, mpis=[good, broken]).path
-    assert Counter(row["status"] for row in counted(load(path)).rows) == {"ok": 2, "failed": 2}
+    assert Counter(row.status for row in counted(load(path)).rows) == {"ok": 2, "failed": 2}
     assert retry(path, [good, broken], "ok") == 0
     run = load(path)
     assert len(list(run.rows())) == 6
-    assert Counter(row["status"] for row in counted(run).rows) == {"ok": 2, "failed": 2}
-    assert {row["attempt"] for row in counted(run).rows if row["status"] == "ok"} == {1}
+    assert Counter(row.status for row in counted(run).rows) == {"ok": 2, "failed": 2}
+    assert {row.attempt for row in counted(run).rows if row.status == "ok"} == {1}
     assert len(facts_of(run).failures) == 2
 
 
@@ -71,10 +71,10 @@ def test_a_case_whose_retry_cannot_start_is_listed_once_as_what_the_retry_was(
 ) -> None:
     fault = {"kind": "corrupt", "transport": "mpi", "pattern": "pingpong", "size": 8}
     path = run_plan(PLAN, mpis=[good], fault=fault).path
-    assert Counter(row["status"] for row in counted(load(path)).rows) == {"ok": 1, "corrupt": 1}
+    assert Counter(row.status for row in counted(load(path)).rows) == {"ok": 1, "corrupt": 1}
     assert retry(path, [dataclasses.replace(broken, name=good.name)], "corrupt") == EnvironmentLackingError.exit_status
     rows = counted(load(path)).rows
-    assert Counter((row["status"], row["attempt"]) for row in rows) == {("ok", 0): 1, ("failed", 1): 1}
+    assert Counter((row.status, row.attempt) for row in rows) == {("ok", 0): 1, ("failed", 1): 1}
     assert len(facts_of(load(path)).failures) == 1
     assert retry(path, [good], "failed") == 0
-    assert Counter((row["status"], row["attempt"]) for row in counted(load(path)).rows) == {("ok", 0): 1, ("ok", 2): 1}
+    assert Counter((row.status, row.attempt) for row in counted(load(path)).rows) == {("ok", 0): 1, ("ok", 2): 1}

@@ -148,7 +148,7 @@ def print_fits(folder: Path, *, form: str, unit: str) -> None:
     from linkgauge.store import run as store
 
     run = store.load(folder)
-    shown = shown_transports(run.launches.to_pylist())
+    shown = shown_transports(run.launched)
     sweeps = sweeps_of(counted(run).rows)
     if form != TABLE:
         print_data([as_data(sweep) for sweep in sweeps], form)

@@ -96,7 +96,7 @@ def _table(group: list[Measured], transport: str, apart: str, ranks: Sequence[Ra
 
 def _step(sizes: Sequence[int]) -> str:
     """Return the step between sizes as it is printed; 0 where there is no one step."""
-    factors = {b // a if b % a == 0 else 0 for a, b in itertools.pairwise(sizes)}
+    factors = {b // a if a and b % a == 0 else 0 for a, b in itertools.pairwise(sizes)}
     steps = {b - a for a, b in itertools.pairwise(sizes)}
     if len(factors) == 1 and max(factors) > 1:
         return f"{factors.pop()}(factor)"

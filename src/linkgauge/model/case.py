@@ -5,8 +5,8 @@ known of a dimension stands at its field alone: flags, plan keys, columns, what 
 may be compared come from there. So a dimension is one file's matter, which is why this one is long.
 
 Each dimension is of one of the five parts that core/base/case_spec.h has (`Part`, `PARTS`). Parts are lists of names,
-and no objects within a case: flags, plan keys, columns and the core's own names are flat, a dimension's one name is the same
-everywhere, and what takes several dimensions together compares them by name.
+and no objects within a case: flags, plan keys, columns and the core's own names are flat, a dimension's one name is the
+same everywhere, and what takes several dimensions together compares them by name.
 
 Dimensions that are written in words (`Worded`) are parsed where a case is made, and nowhere else. This module imports
 nothing heavy: workers use it.

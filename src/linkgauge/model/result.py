@@ -21,7 +21,13 @@ HEADLINE = -1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rank:
-    """A process of a launch, or a thread, with its device. Empty texts and None: not stored."""
+    """A process of a launch, or a thread, with its device. Empty texts and None: not stored.
+
+    >>> import linkgauge
+    >>> rank = linkgauge.load("linkgauge-demo").launched[0].ranks[1]
+    >>> rank.rank, rank.device_name, rank.device_ordinal
+    (1, 'NVIDIA H100 80GB HBM3', 1)
+    """
 
     rank: int = 0
     host: str = ""
@@ -44,6 +50,11 @@ class Launch:
     `mpi` has the library's name, version and vendor, `versions` those of all other libraries by name, `clock` what the
     clocks resolve, in ns; `places` the device of each rank as cases number it, where the launch has not all nodes of
     its run; `contents` what its key is made of (docs/definitions.md); `not_observed` what some rank could not observe.
+
+    >>> import linkgauge
+    >>> launch = linkgauge.load("linkgauge-demo").launched[0]
+    >>> launch.launch, len(launch.ranks), "nccl" in launch.versions
+    (0, 2, True)
     """
 
     launch: int = 0
@@ -142,7 +153,14 @@ class Row(OfCase):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Result(Row):
-    """A row as a summary has it, or one of its lanes. Without figures unless it is a `Measured`."""
+    """A row as a summary has it, or one of its lanes. Without figures unless it is a `Measured`.
+
+    >>> import linkgauge
+    >>> from linkgauge.stats.summary import results_of
+    >>> one = results_of(linkgauge.load("linkgauge-demo"))[0]
+    >>> one.status, one.is_headline, isinstance(one, Measured)
+    ('ok', True, True)
+    """
 
     lane: int = HEADLINE
     lane_name: str = ""
@@ -162,6 +180,12 @@ class Measured(Result):
 
     `interval`: the 95 % interval of the median. `samples` are those after the `warmup_cut`, `effective_samples` how
     many independent ones these are worth. A rate is None where the pattern has none, p99 where samples are too few.
+
+    >>> import linkgauge
+    >>> from linkgauge.stats.summary import results_of
+    >>> one = next(one for one in results_of(linkgauge.load("linkgauge-demo")) if isinstance(one, Measured))
+    >>> one.interval_low_ns <= one.median_ns <= one.interval_high_ns
+    True
     """
 
     samples: int
@@ -217,6 +241,11 @@ class Observation:
     """What was observed of `subject` (a device, a clock, a library) at a moment of a case on a rank.
 
     `moment` is `before` or `after` the case, or during it in its own words, `when_ns` on the node's clock.
+
+    >>> import linkgauge
+    >>> one = next(iter(linkgauge.load("linkgauge-demo").observed()))
+    >>> one.name, one.unit, one.moment
+    ('ecc_corrected_errors', 'errors', 'before')
     """
 
     identity: Identity

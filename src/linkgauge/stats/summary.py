@@ -70,6 +70,11 @@ def summarize(run: Run) -> pa.Table:
 
     The summary is made once and kept for as long as `run` is. Cases without figures (skipped, failed, corrupt, without
     a status) are there with null statistics, as are those whose clock did not see them pass.
+
+    >>> import linkgauge
+    >>> table = summarize(linkgauge.load("linkgauge-demo"))
+    >>> {"case_key", "median_ns", "goodput_bytes_per_s", "busbw_bytes_per_s"} <= set(table.column_names)
+    True
     """
     return _summary(run)[0]
 

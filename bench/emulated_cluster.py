@@ -209,7 +209,7 @@ def congestion(out: Path, rate: float, choose: str) -> None:
         with Cluster(layout) as cluster:
             name = f"congestion-{choose}-{own.replace(' ', '-')}"
             for found in beside_loads(cluster, out / name, hosts, "50%", own, loads, "--placement", choose, *bytes_):
-                aggressor = found.case.background.split()[1]
+                aggressor = found.case.background.text.split()[1]
                 print(f"| {own} | {aggressor} | {found.alone_ns / 1e6:.3g} ms | {told(found)} |", flush=True)
 
 

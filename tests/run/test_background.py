@@ -83,7 +83,7 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
     assert done.returncode == 0, done.stdout + done.stderr
     run = load(tmp_path / "run")
     (row,) = run.rows()
-    assert (row.status, row.case.service_class) == ("ok", "3")
+    assert (row.status, str(row.case.service_class)) == ("ok", "3")
     (launch,) = run.launches.to_pylist()
     told = [{"devices": [0, 1], "env": {"UCX_IB_SL": "3"}}, {"devices": [2, 3], "env": {"UCX_IB_SL": "0"}}]
     assert json.loads(launch["extra"])["job_env"] == told

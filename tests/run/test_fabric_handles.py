@@ -82,7 +82,7 @@ def test_threads_loads_and_applications_take_such_memory_too(tmp_path: Path) -> 
         cwd.mkdir()
         rows = rows_of(cwd, plan, *words, settings=f"devices=4;{NO_IPC}")
         assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
-        assert {row.case.background for row in rows} == {"", load_of}
+        assert {row.case.background.text for row in rows} == {"", load_of}
 
 
 @pytest.mark.parametrize(

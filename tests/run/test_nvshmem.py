@@ -320,7 +320,7 @@ def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> 
         for messages, collectives in carried
     )
     rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")
-    found = {(row.case.app.split()[0].partition("@")[0], row.case.transport, row.case.collectives): row for row in rows}
+    found = {(row.case.app.name, row.case.transport, row.case.collectives): row for row in rows}
     refused = [("halo_stencil", "nvshmem", ""), ("halo_stencil", "kernel", "nvshmem")]
     for key, row in found.items():
         assert str(row.status) == ("skipped" if key in refused else "ok"), (key, row.reason)
@@ -406,7 +406,7 @@ def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) 
     assert {(str(row.status), row.reason) for row in rows} == {("ok", "")}
     launches = load(tmp_path / "run").launches.to_pylist()
     derived = {one["launch"]: json.loads(one["extra"])["derived_env"] for one in launches}
-    told = {row.case.background: derived[row.launch] for row in rows}
+    told = {row.case.background.text: derived[row.launch] for row in rows}
     assert told.pop("") == {}
     assert [*told.values()] == [ASKED_ENV] * len(VARIANTS_OF_A_LOAD)
 

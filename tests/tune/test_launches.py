@@ -201,7 +201,7 @@ def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Want
     assert asked_of(path) == [((), 0), ((("UCX_TEST_LINKS", "700"),), 0)]
     rows = [row for row in load(path).rows() if row.launch == 0]
     assert {row.status for row in rows} == {"ok"}
-    assert {row.case.settings for row in rows} == {
+    assert {row.case.settings.text for row in rows} == {
         "UCX_TEST_LINKS=1000", "UCX_TEST_OTHER_SIZE=5", *(f"UCX_TEST_LINKS={value}" for value in LATENCIES)
     }  # fmt: skip
     del bench

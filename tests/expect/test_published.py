@@ -92,7 +92,7 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert times == sorted(times)
     assert run_command([*words, "--faster", "collective=2"]) == 0
     assert all(one["predicted_ns"] < time for one, time in zip(json.loads(capsys.readouterr().out), times, strict=True))
-    assert run_command(["predict", "halo_stencil", "--curves", str(file)]) == 0
+    assert run_command(["predict", "halo_stencil", "--curves", str(file)]) == 3
     assert "not predicted: published curves of messages say nothing of halo on 2 ranks" in capsys.readouterr().out
     for wrong, expected in (
         (head, "has no 'way'"), (head + way.replace("[8,", "[8, 16,"), "3 sizes and 2 times"),

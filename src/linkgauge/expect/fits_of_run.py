@@ -11,6 +11,7 @@ from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, log
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured, Result
+from linkgauge.model.worded import plain as text_or_number
 
 # What a sweep holds fixed: everything that is a dimension and neither a size nor a stop rule.
 _FIXED = held_apart("size")
@@ -70,7 +71,7 @@ def as_data(sweep: Sweep) -> dict[str, Any]:
         return {"value": value, "low": low, "high": high, "unit": parameter.unit}
 
     data: dict[str, Any] = {
-        "dimensions": dict(sweep.dimensions),
+        "dimensions": {name: text_or_number(value) for name, value in sweep.dimensions.items()},
         "residual": sweep.fit.residual,
         "breakpoints_bytes": [list(pair) for pair in sweep.fit.breakpoints],
         "pieces": [

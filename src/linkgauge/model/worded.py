@@ -42,6 +42,11 @@ class Worded:
 T = TypeVar("T", bound=Worded)
 
 
+def plain(value: Any) -> Any:
+    """A dimension's value as files and other programs have it: the text of one that is written in words."""
+    return value.text if isinstance(value, Worded) else value
+
+
 def follows(default: Any) -> Any:
     """A field that follows from the text."""
     return field(default=default, compare=False, repr=False)

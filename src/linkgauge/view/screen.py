@@ -13,6 +13,7 @@ from rich.table import Table as WrappingTable
 from rich.text import Text
 
 _WHOLE_LINES = 10_000
+_WORDS = 24  # columns at least in which a column of words is still read
 
 
 def screen_width() -> int | None:
@@ -30,8 +31,8 @@ def console() -> Console:
 class Table(WrappingTable):
     """A table that neither wraps a row nor drops a column.
 
-    Where it is wider than the screen, each row's first cell gets a line of its own; where the rest is too wide too,
-    each cell does, behind its heading.
+    Where it is wider than the screen, each row's first cell gets a line of its own. Where the rest is too wide too, a
+    last column of words goes on below itself, and without room for that each cell gets a line, behind its heading.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -39,16 +40,22 @@ class Table(WrappingTable):
         if self.__rich_measure__(console, options.update_width(_WHOLE_LINES)).maximum <= options.max_width:
             yield from super().__rich_console__(console, options)
             return
-        if self.title:
-            yield _text(console, self.title, self.title_style or "")
         heads = [_text(console, column.header, self.header_style or "") for column in self.columns]
         for head in heads:
             head.plain = head.plain.replace("\n", " ")
         rows = list(zip(*([_text(console, cell) for cell in column.cells] for column in self.columns), strict=True))
         widths = [max(one.cell_len for one in column) for column in zip(heads, *rows, strict=True)]
+        title = [_text(console, self.title, self.title_style or "")] if self.title else []
         if len(heads) > 1 and 2 * len(widths) + sum(widths[1:]) <= options.max_width:
+            yield from title
             yield from self._under_each_other(heads, rows, widths, options.max_width)
+        elif self.columns[-1].justify != "right" and 2 * len(widths) + sum(widths[:-1]) + _WORDS <= options.max_width:
+            for column, room in zip(self.columns[:-1], widths, strict=False):
+                column.no_wrap, column.min_width = True, room
+            self.columns[-1].no_wrap, self.columns[-1].overflow = False, "fold"
+            yield from super().__rich_console__(console, options)
         else:
+            yield from title
             yield from _as_list(console, heads, rows, options.max_width)
 
     def _under_each_other(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linkgauge.app.run_options import applications
 
 from linkgauge.app.cli import run_command
+from linkgauge.app.dimension_options import applications
 from linkgauge.apps import catalog, trace_formats
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import as_toml, step_file_of

@@ -326,7 +326,7 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         assert {row.status for row in rest} == {"ok"}
         pairs = [row.case.devices for row in rest if row.case.pattern == "unidirectional"]
         assert len([pair for pair in pairs if len(set(pair)) == 2]) == 2
-        places = Places(load(out).launches.to_pylist())
+        places = Places(load(out).launched)
         for row in rows:
             if row.status == "ok":
                 assert [one.node for one in places.of(row.launch, row.case.devices)] == [

@@ -99,8 +99,3 @@ def why_not_here(app: App, ranks: int) -> str:
     """Why it is none for so many ranks, in the file's own words; empty where it is one."""
     found = asked(app)
     return why_not(found.file, found.settings, ranks)
-
-
-def label(app: str) -> str:
-    """What people are shown of a column's `app`."""
-    return App.of_text(app).label

@@ -10,7 +10,6 @@ import numpy as np
 
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.result import Measured
-from linkgauge.model.worded import plain
 from linkgauge.stats.derived import Curve, CurveFigures, Figure, as_curve, curve_figures, fewest_blocks
 
 LEAST_SIZES = 4
@@ -52,7 +51,8 @@ class BlockFigures:
 
 
 def _dimensions(row: Measured) -> dict[str, Any]:
-    told = {name: plain(getattr(row.case, name)) for name in _APART}
+    dimensions = row.case.dimensions()
+    told = {name: dimensions[name] for name in _APART}
     return told | {"library": row.library or None, "launch_key": row.launch_key or None}
 
 

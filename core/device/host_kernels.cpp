@@ -176,20 +176,28 @@ void reduce(const LaunchShape&, std::byte* target, const void* const* sources, i
   });
 }
 
-// Loads and stores of the core, not the C library's memcpy: the empty asm keeps the compiler from making it one.
+typedef u64 Vector __attribute__((vector_size(16), aligned(1), may_alias));  // NOLINT(modernize-use-using)
+
+// Loads and stores of the core, not the C library's memcpy. The empty asm keeps the compiler from making it one, and
+// each cache line's stores together. GCC 13 kept an array in place of the eight variables on the stack, at a third of
+// the rate.
 void copy(const LaunchShape&, std::byte* target, const std::byte* source, u64 bytes) {
-  using Vector = u64 __attribute__((vector_size(16)));
-  constexpr std::size_t kUnroll = 8;
-  constexpr std::size_t kStep = kUnroll * sizeof(Vector);
+  constexpr u64 kStep = 8 * sizeof(Vector);
   u64 position = 0;
   for (; position + kStep <= bytes; position += kStep) {
-    Vector lanes[kUnroll];
-    for (std::size_t i = 0; i < kUnroll; ++i) {
-      std::memcpy(&lanes[i], source + position + i * sizeof(Vector), sizeof(Vector));
-    }
-    for (std::size_t i = 0; i < kUnroll; ++i) {
-      std::memcpy(target + position + i * sizeof(Vector), &lanes[i], sizeof(Vector));
-    }
+    // Not auto, which would forget that they are unaligned.
+    const Vector* from = reinterpret_cast<const Vector*>(source + position);  // NOLINT(modernize-use-auto)
+    Vector* into = reinterpret_cast<Vector*>(target + position);
+    const Vector a = from[0], b = from[1], c = from[2], d = from[3], e = from[4], f = from[5], g = from[6], h = from[7];
+    into[0] = a;
+    into[1] = b;
+    into[2] = c;
+    into[3] = d;
+    asm volatile("" ::: "memory");
+    into[4] = e;
+    into[5] = f;
+    into[6] = g;
+    into[7] = h;
     asm volatile("" ::: "memory");
   }
   for (; position < bytes; ++position) {

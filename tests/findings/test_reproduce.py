@@ -146,7 +146,7 @@ def test_every_case_of_a_figure_is_in_one_of_its_pictures(name: str, tmp_path: P
     run = load(make_run(tmp_path / "run", cases=cases, samples=2, warmup=0, launches=launches))
     for drawing in drawings(run, figure):
         picture = drawing.picture
-        if picture.sizes or picture.ranks or picture.form == "ratio":
+        if picture.sizes or picture.ranks or picture.form == "ratio" or picture.paths or picture.peak:
             continue
         wanted = [
             case
@@ -174,13 +174,17 @@ def test_a_picture_is_drawn_by_the_papers_statistic(estimator: str, column: str,
 
 
 def test_every_pair_of_a_figure_over_pairs_is_drawn(tmp_path: Path) -> None:
-    targets = {"sc24:4": [str(one) for one in range(1, 8)], "infinity-fabric:7": [f"GPU 0 to {k}" for k in range(1, 8)]}
-    for name, ends in targets.items():
+    all_of_4 = [f"GPU 0 to {k}" for k in (1, 2, 3)]
+    targets = [("sc24:4", SYSTEM, [str(one) for one in range(1, 8)]),
+               ("infinity-fabric:7", SYSTEM, [f"GPU 0 to {k}" for k in (1, 2, 6)]),  # "directly-connected", section V-A2
+               ("infinity-fabric:7", "hgx-h200-4", all_of_4)]  # fmt: skip
+    for name, system, ends in targets:
         figure = reproduce.chosen(name)[0]
-        plan = prepare_on(figure.load(), systems.load(SYSTEM), [])
+        plan = prepare_on(figure.load(), systems.load(system), [])
         cases = [case for launch in plan.launches for case in launch.cases]
-        run = load(make_run(tmp_path / figure.plan, cases=cases, samples=2, warmup=0))
+        run = load(make_run(tmp_path / f"{figure.plan}-{system}", cases=cases, samples=2, warmup=0))
         drawing = drawings(run, figure)[0]
+        assert bool(drawing.notes) == (ends is all_of_4)
         there = {
             point.series.removeprefix("copy_engine, ") if name != "sc24:4" else point.x for point in drawing.measured
         }

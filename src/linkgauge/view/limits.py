@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import LinkgaugeError
@@ -68,6 +69,25 @@ class Limits:
     def on_one_node(self, row: Measured) -> bool:
         """Return whether a row's ranks lay on one node, so that the system's links join them."""
         return self._of_run is None or self._of_run.placed(row).nodes == 1
+
+    @functools.cached_property
+    def hops(self) -> dict[tuple[int, ...], int]:
+        """The number of links on a shortest path between each two devices of the run's system."""
+        if self.system is None:
+            return {}
+        ordinals = {device.name: device.ordinal for device in self.system.devices if device.ordinal is not None}
+        return {
+            (ordinal, ordinals[end]): hops
+            for name, ordinal in ordinals.items()
+            for end, hops in self.system.wires.hops(name).items()
+            if end in ordinals
+        }
+
+    @functools.cached_property
+    def numa_nodes(self) -> dict[int, int | None]:
+        """The NUMA node of each device of the run's system."""
+        devices = self.system.devices if self.system is not None else ()
+        return {device.ordinal: device.numa for device in devices if device.ordinal is not None}
 
     @property
     def notes(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.paper_points import PUBLISHED, Drawing, Point
-from linkgauge.view.paper_rows import SPREAD, size_words
+from linkgauge.view.paper_rows import LINKS, SPREAD, size_words
 from linkgauge.view.units import digits
 
 # Okabe and Ito's, and darker ones: for series that one transport's color would not tell apart.
@@ -95,10 +95,12 @@ def _y(drawing: Drawing, points: Sequence[Point], bars: bool = False) -> Any:
 def _places(points: Sequence[Point]) -> list[str]:
     """Return the places of an axis of words, numbers by value."""
     places = {point.place for point in points}
+    if places <= set(LINKS):
+        return [one for one in LINKS if one in places]
     return sorted(places, key=lambda one: (0, int(one), "") if one.isdigit() else (1, len(one), one))
 
 
-_X_TITLES = {"ranks": "devices", "devices": "devices", "target": "to device", "route": "route"}
+_X_TITLES = {"ranks": "devices", "devices": "devices", "target": "to device", "route": "route", "link": "by way of"}
 
 
 def _tips(drawing: Drawing) -> list[Any]:
@@ -211,7 +213,7 @@ def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     middle = (low + high) / 2
     # Colors that span less than a tenth would paint noise.
     domain = [low, high] if high - low > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
-    slow_dark = drawing.picture.y == "latency"
+    slow_dark = drawing.picture.y in ("latency", "hops")
     scale = alt.Scale(scheme="viridis", reverse=slow_dark, domain=domain, clamp=True)
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
     side = 54 if len(ends) <= 4 else 40 if len(ends) <= 8 else 26

@@ -44,6 +44,7 @@ _BY_PLACE = {
     "devices": {"devices"},
     "target": {"devices"},
     "route": {"devices", "via"},
+    "link": {"devices", "source_memory", "target_memory", "ranks_per_device", "window", "cpu_node", "source_node"},
 }
 _MOST_REASONS = 5
 
@@ -65,6 +66,7 @@ class Point:
     source: str = ""
     pair: tuple[int, int] = (0, 0)
     spread: tuple[float, ...] = ()
+    row: PaperRow | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def place(self) -> str:
@@ -81,12 +83,19 @@ class Drawing:
     unit: str
     points: tuple[Point, ...]
     sizes_missing: tuple[int, ...] = ()
+    over: str = ""  # what times are divided by, in words
+    notes: tuple[str, ...] = ()
 
     @property
     def quantity(self) -> str:
         """What the values are, as an axis heads it."""
+        if self.picture.y == "hops":
+            return "links of the shortest path"
+        if self.picture.y in ("speedup", "normalized"):
+            return f"{self.picture.y} ({self.over})"
         both = ", counted both ways" if self.picture.counts != 1 else ""
-        return f"{self.picture.y} ({unit_text(self.unit)}{both})"
+        peak = "peak " if self.picture.peak else ""
+        return f"{peak}{self.picture.y} ({unit_text(self.unit)}{both})"
 
     @property
     def measured(self) -> list[Point]:
@@ -103,7 +112,7 @@ class Drawing:
         """What the picture lacks, a line each: cases without a value by reason, times that ended early, sizes."""
         cases = [point for point in self.points if point.status != PUBLISHED]
         without = [point for point in cases if point.value is None]
-        lines = []
+        lines = [*self.notes]
         if without:
             lines.append(f"Not measured here: {len(without)} of {count_text(len(cases), 'case')}.")
             why = Counter((_what(point), point.reason or point.status) for point in without)
@@ -154,9 +163,13 @@ def drawings(run: Run, figure: Figure) -> list[Drawing]:
     return [_drawing(picture, figure, rows, words) for picture in figure.pictures if picture.form != "kinds"]
 
 
+_PLAIN_UNITS = {"latency": "us", "hops": "links", "speedup": "times", "normalized": "times"}
+
+
 def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: Words) -> Drawing:
     chosen = _chosen(picture, rows, lambda row: row.case)
-    unit = "us" if picture.y == "latency" else picture.unit or figure.unit
+    chosen, notes = _on_paths(picture, chosen)
+    unit = _PLAIN_UNITS.get(picture.y) or picture.unit or figure.unit
     own_panel, own_series = _split(picture, chosen)
     points: list[Point] = []
     panels: dict[str, PaperRow] = {}
@@ -169,24 +182,100 @@ def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: 
                 panel,
                 words.of(row, own_series) or words.of(row, ("transport",)),
                 words.place(row, picture.x),
-                _value(row, row.times_ns.get(ESTIMATORS[figure.estimator]), picture, unit),
+                words.hops(row)
+                if picture.y == "hops"
+                else _value(row, row.times_ns.get(ESTIMATORS[figure.estimator]), picture, unit),
                 row.status,
                 row.reason,
                 words.of(row, ("transport",)),
                 pair=(row.devices[0], row.devices[-1]),
                 spread=tuple(_value(row, row.times_ns[name], picture, unit) or 0.0 for name in SPREAD)
-                if row.times_ns
+                if row.times_ns and picture.y != "hops"
                 else (),
+                row=row,
             )
         )
+    over = ""
+    if picture.over:
+        points, over = _divided(picture, points, words)
     if picture.form == "ratio":
         points = _ratios(points, chosen, words)
     else:
         points.sort(key=lambda point: list(panels).index(point.panel))
+    if picture.peak:
+        points = _peaks(points)
     for curve in _stated(figure, picture):
         points += _published(curve, panels, points)
     sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_asked for row in chosen})) if chosen else ()
-    return Drawing(figure, picture, "times" if picture.form == "ratio" else unit, tuple(points), sizes)
+    unit = "times" if picture.form == "ratio" else unit
+    return Drawing(figure, picture, unit, tuple(points), sizes, over, notes)
+
+
+def _on_paths(picture: Picture, rows: list[PaperRow]) -> tuple[list[PaperRow], tuple[str, ...]]:
+    """Return the rows on a picture's ways, and what is said of them; all rows where the run lacks some of the ways."""
+    if not picture.paths or not rows:
+        return rows, ()
+    here = {row.case_key: _path(row) for row in rows}
+    lacking = [way for way in picture.paths if way not in here.values()]
+    if not lacking:
+        kept = [row for row in rows if here[row.case_key] in picture.paths or not _between(row)]
+        return kept, ()
+    names = ", ".join("→".join(map(str, way)) for way in lacking)
+    return rows, (f"All ways of this machine are shown: it lacks the paper's {names}.",)
+
+
+def _between(row: PaperRow) -> bool:
+    return len(set(row.devices)) > 1
+
+
+def _path(row: PaperRow) -> tuple[int, ...]:
+    via = (row.case.via,) if row.case.via >= 0 else ()
+    return row.devices[0], *via, row.devices[-1]
+
+
+def _divided(picture: Picture, points: Sequence[Point], words: Words) -> tuple[list[Point], str]:
+    """Return each application's times over its time as `over` says, or the other way round, and that in words."""
+    base: dict[str, Point] = {}
+    for point in points:
+        row = point.row
+        if row is None or not point.value or not fits(row, picture.over):
+            continue
+        known = base.get(row.case.app.name)
+        if known is None or known.row is None or row.ranks < known.row.ranks:
+            base[row.case.app.name] = point
+    found = []
+    for point in points:
+        of = base.get(point.row.case.app.name) if point.row is not None else None
+        if point.value is None:
+            found.append(point)
+        elif of is None or not of.value:
+            why = "the case whose time it is divided by was not measured"
+            found.append(dataclasses.replace(point, value=None, spread=(), status=NOT_RUN, reason=why))
+        else:
+            divided = [_over(picture, one, of.value) for one in (point.value, *point.spread)]
+            # The quotient turns quantiles round: the least time is the highest speedup.
+            spread = divided[1:] if picture.y == "normalized" else divided[:0:-1]
+            found.append(dataclasses.replace(point, value=divided[0], spread=tuple(spread)))
+    row = next((point.row for point in base.values() if point.row is not None), None)
+    if row is None:
+        return found, "nothing to divide by"
+    said = words.of(row, picture.over) or "as by default"
+    noun = words.noun if row.ranks == 1 else f"{words.noun}s"
+    return found, f"{said}, on {row.ranks} {noun} = 1"
+
+
+def _over(picture: Picture, time: float, base: float) -> float:
+    return time / base if picture.y == "normalized" else base / time if time else 0.0
+
+
+def _peaks(points: Sequence[Point]) -> list[Point]:
+    """Return of the points at one place of a series the highest; one without a value where none has any."""
+    best: dict[tuple[Any, ...], Point] = {}
+    for point in points:
+        key = (point.panel, point.series, point.x)
+        if key not in best or (point.value or 0.0) > (best[key].value or 0.0):
+            best[key] = point
+    return list(best.values())
 
 
 def _chosen(picture: Picture, rows: Sequence[Of], case_of: Callable[[Of], Case]) -> list[Of]:
@@ -272,7 +361,7 @@ def _value(row: PaperRow, time_ns: float | None, picture: Picture, unit: str) ->
     if not time_ns:
         return None
     traits = PATTERNS[row.pattern]
-    if picture.y == "latency":
+    if picture.y in ("latency", "speedup", "normalized"):
         return float(time_ns / 1e3 * traits.latency_share)
     if not row.goodput_bytes_per_s:
         return None
@@ -323,15 +412,20 @@ def _published(curve: PublishedCurve, panels: Mapping[str, PaperRow], points: Se
     """Return a paper's values in each panel that they belong to; a level stands at the panel's first and last place."""
     found = []
     for panel, row in panels.items():
-        if not all(str(row.of(name)) in _texts(value) for name, value in curve.where.items()):
+        if not fits(row, curve.where):
             continue
         places = list(dict.fromkeys(point.x for point in points if point.panel == panel and point.status != PUBLISHED))
         stated = [(place, curve.level) for place in places] if curve.level is not None else curve.points
         by_size = any(isinstance(place, int) for place in places)
         for place, value in stated:
-            x = place if curve.level is not None else int(place) if by_size else f"{place:g}"
+            x = place if isinstance(place, str | int) else int(place) if by_size else f"{place:g}"
             found.append(Point(panel, f"paper: {curve.series}", x, value, PUBLISHED, source=curve.read))
     return found
+
+
+def fits(row: PaperRow, where: Mapping[str, Any]) -> bool:
+    """Return whether a row has these values of dimensions: one of each list."""
+    return all(str(row.of(name)) in _texts(value) for name, value in where.items())
 
 
 def _texts(value: Any) -> list[str]:

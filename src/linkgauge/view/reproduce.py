@@ -13,6 +13,7 @@ import numpy as np
 from linkgauge import __version__
 from linkgauge.errors import UsageError, nearest
 from linkgauge.judge.compare_runs import words_of
+from linkgauge.plan.joined import of_each
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
@@ -40,12 +41,7 @@ def chosen(asked: str) -> list[Figure]:
 
 def dimensions_of(figure: Figure, device_count: int) -> dict[str, list[str]]:
     """Return by dimension what `linkgauge run` is given beside a figure's plan, on a machine with so many devices."""
-    each = {"ranks": (figure.ranks, range(2, device_count + 1)), "via": (figure.via, range(1, device_count))}
-    return {
-        name: [",".join(map(str, numbers))]
-        for name, (which, numbers) in each.items()
-        if which == "each" and device_count >= 2
-    }
+    return {name: [",".join(map(str, numbers))] for name, numbers in of_each(figure, device_count).items()}
 
 
 def pictures(

@@ -19,6 +19,9 @@ from linkgauge.errors import Exit, LinkgaugeError, UsageError
 from linkgauge.plan.papers import Figure
 
 
+PICTURE_FORMS = ("svg", "png", "pdf", "json")
+
+
 @dataclasses.dataclass(frozen=True)
 class Reproduction:
     """What of a figure is measured or shown."""
@@ -29,6 +32,8 @@ class Reproduction:
     system: str = value("NAME|FILE", "System to plan for, with --dry-run.", "")
     csv: bool = switch("Print the figure's data of a run (--of) as CSV, in its statistic and unit.")
     every: bool = switch("Measure all figures, or a paper's, into one run; judge each, and exit by it.", flags="--all")
+    form: str = value("FORMAT", "Format of the pictures: svg, png, pdf or json.", "svg", flags="--format")
+    column: bool = switch("Draw for a column of a paper: 3.3 in wide, the caption in a text file.")
     list_only: bool = switch("List the figures, even where one is named.", flags="--list")
 
 
@@ -59,8 +64,10 @@ def reproduce_command(asked: Reproduction, request: Request, figure: str) -> int
     from linkgauge.view.screen import console
 
     found = reproduce.chosen(figure)
-    if asked.every and (asked.csv or asked.list_only):
-        raise UsageError("--all draws and judges every figure: leave out --csv and --list")
+    if asked.form not in PICTURE_FORMS:
+        raise UsageError(f"--format '{asked.form}': expected one of {', '.join(PICTURE_FORMS)}")
+    if asked.every and (asked.csv or asked.list_only or asked.column or asked.form != "svg"):
+        raise UsageError("--all makes one page of every figure: leave out --csv, --list, --format and --column")
     if asked.csv and (asked.of_run is None or len(found) > 1):
         raise UsageError("--csv prints one figure of a run: linkgauge reproduce PAPER:FIGURE --of RUN --csv")
     screen = console()
@@ -90,7 +97,8 @@ def reproduce_command(asked: Reproduction, request: Request, figure: str) -> int
         return status
     paper_screen.print_reproduced(screen, one, drawings)
     paper_screen.print_verdict(screen, paper_claims.judge(loaded, one, drawings))
-    paper_screen.print_pictures(screen, reproduce.pictures(loaded, one, drawings, loaded.path))
+    made = reproduce.pictures(loaded, one, drawings, loaded.path, f".{asked.form}", column=asked.column)
+    paper_screen.print_pictures(screen, made)
     return status
 
 
@@ -104,21 +112,18 @@ def _all(found: Sequence[Figure], asked: Reproduction, request: Request) -> int:
     from linkgauge.view import paper_page
     from linkgauge.view.screen import console
 
-    nodes = max(1, len(request.allocation.names()))
-    alone = {one.name: why for one in found if (why := why_alone(one, nodes))}
-    here = [one for one in found if one.name not in alone]
     folder = asked.of_run
     if folder is None:
+        nodes = max(1, len(request.allocation.names()))
+        here = [one for one in found if not why_alone(one, nodes)]
         if not here:
-            raise UsageError("; ".join(f"{name} {why}" for name, why in alone.items()))
+            raise UsageError(f"{found[0].name} {why_alone(found[0], nodes)}: give more by --hosts A,B or --nodes all")
         choice = dataclasses.replace(request.choice, made=joined(here, _device_count(asked, request)))
         folder, status = _run(NAME, choice, {}, asked, request)
         if asked.dry_run or status not in (Exit.DONE, Exit.SOME_FAILED) or folder is None:
             return status
-    else:
-        alone = {}
     loaded = load(folder)
-    verdicts = paper_page.all_figures(loaded, found, alone)
+    verdicts = paper_page.all_figures(loaded, found)
     paper_page.print_verdicts(console(), verdicts)
     click.echo(f"page: {paper_page.write_page(loaded, verdicts)}")
     return paper_page.status_of([one.verdict for one in verdicts])

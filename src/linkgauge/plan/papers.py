@@ -53,9 +53,9 @@ class Picture:
     tells series apart if it says how data is moved, else panels. So no case is left out silently. `patterns`,
     `transports`: only these cases. `sizes`, `ranks`: only these, or the first or last one of each pattern. `most`: no
     larger size. `paths`: only these ways, each from a device by way of others to one, if the run has all of them.
-    `peak`: of several cases at one place the best. `over`: dimensions of the case by whose time on the fewest ranks
-    each application's times are divided (`normalized`), or which is divided by them (`speedup`). `counts` is how many
-    bytes the paper counts for one byte of ours. `scale` is of the vertical axis.
+    `peak`: of several cases at one place the best. `over`: dimensions of the case by whose time an
+    application's times on as many ranks are divided (`normalized`), or which is divided by them (`speedup`). `counts`
+    is how many bytes the paper counts for one byte of ours. `scale` is of the vertical axis.
     """
 
     name: str
@@ -220,19 +220,20 @@ _claim = only(
      "over_at": _places, "published": text, "how": one_of(HOW), "least": number(0.0), "most": number(0.0), "on": text},
     ("says", "read", "picture"),
 )  # fmt: skip
-_reference = only(
+REFERENCE = only(
     {"kind": one_of(("article", "inproceedings", "misc")), "title": text, "authors": each(text, least=1),
      "where": text, "year": whole(1900), "pages": text, "volume": text, "number": text, "publisher": text,
-     "doi": text},
+     "doi": text, "named": text},
     ("kind", "title", "authors", "where", "year"),
 )  # fmt: skip
+"""An entry of a bibliography; `named`: how other texts name it."""
 _figure = only(
     {**_OWN, **dict.fromkeys(PLAN, as_it_is), "case": each(table({}, as_it_is)), "picture": each(_picture),
      "published": each(_published), "claim": each(_claim)}
 )  # fmt: skip
 _paper = only(
     {"title": text, "estimator": text, "unit": text, "figure": mapping(as_it_is), "every_case": table({}, as_it_is),
-     "reference": _reference, "left_out": each(only({"covers": each(text), "why": text}, ("covers", "why")))},
+     "reference": REFERENCE, "left_out": each(only({"covers": each(text), "why": text}, ("covers", "why")))},
     ("title", "reference", "figure", "left_out"),
 )  # fmt: skip
 
@@ -272,7 +273,12 @@ def read_paper(file: Path) -> Paper:
             )
         )
     left = tuple(LeftOut(paper, tuple(entry["covers"]), entry["why"]) for entry in document["left_out"])
-    return Paper(paper, Reference(paper, **_frozen(document["reference"])), tuple(found), left)
+    return Paper(paper, reference_of(paper, document["reference"]), tuple(found), left)
+
+
+def reference_of(key: str, entry: Mapping[str, Any]) -> Reference:
+    """Return an entry of REFERENCE's shape under its key."""
+    return Reference(key, **{name: value for name, value in _frozen(entry).items() if name != "named"})
 
 
 def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from linkgauge.view.between import DISTANCES
 from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.limits import Limits
+from linkgauge.view.picture_facts import DOTS_PER_INCH, png_with, svg_with
 from linkgauge.view.results import Results, is_pair, machine_words
 from linkgauge.view.units import RATE_UNITS, digits, size_text
 
@@ -393,7 +395,7 @@ def _scale(spec: dict[str, Any], inches: float | None) -> float:
     if inches is None:
         return 1.0
     width = re.search(r'<svg\b[^>]*?\bwidth="([0-9.]+)"', charts.converter().vegalite_to_svg(spec))
-    # The picture's own unit is 1/96 inch... of CSS; vl-convert takes 72 of them for an inch.
+    # vl-convert takes 72 of the picture's units for an inch.
     return 1.0 if width is None else inches * 72 / float(width[1])
 
 

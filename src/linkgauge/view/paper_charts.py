@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,22 +22,42 @@ _LEGEND_LETTERS = 90
 _FAR_APART = 20  # a linear axis on which values differ by more has most of them at zero
 
 
-def chart_of(drawing: Drawing) -> Chart:
-    """Return a picture's chart, a panel beside the other; its data hold every value with all digits."""
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """How large a panel is, in pixels, how many are beside each other, and how many letters a legend's line has."""
+
+    width: int
+    height: int
+    columns: int
+    letters: int = _LEGEND_LETTERS
+
+
+ALONE, BESIDE_ANOTHER, BESIDE_OTHERS = Room(440, 300, 1), Room(300, 220, 2), Room(300, 220, 3)
+COLUMN = Room(250, 165, 1, 44)
+"""In a column of a paper panels stand below each other."""
+
+
+def chart_of(drawing: Drawing, column: bool = False) -> Chart:
+    """Return a picture's chart, a panel beside the other; its data hold every value with all digits.
+
+    `column`: as it fits into a column of a paper.
+    """
     alt = charts.altair()
-    draw: Callable[[Drawing, list[Point], bool], Chart] = {
+    draw: Callable[[Drawing, list[Point], Room], Chart] = {
         "curve": _curve, "bars": _bars, "boxes": _boxes, "matrix": _matrix, "ratio": _ratio,
     }[drawing.picture.form]  # fmt: skip
     names = dict.fromkeys(point.panel for point in drawing.measured)
     several = len(names) > 1
+    room = ALONE if not several else BESIDE_ANOTHER if len(names) <= 4 else BESIDE_OTHERS
+    room = COLUMN if column else room
     panels = []
     for name in names:
         points = [point for point in drawing.points if point.panel == name and point.value is not None]
-        chart = draw(drawing, points, several)
+        chart = draw(drawing, points, room)
         panels.append(chart.properties(title=alt.TitleParams(text=name, fontSize=12)) if name else chart)
     if not several:
         return panels[0]
-    return alt.concat(*panels, columns=2 if len(panels) <= 4 else 3).resolve_scale(
+    return alt.concat(*panels, columns=room.columns).resolve_scale(
         color="shared" if drawing.picture.form in ("curve", "bars", "boxes") else "independent",
         shape="shared", strokeDash="shared", xOffset="independent",
     )  # fmt: skip
@@ -60,7 +81,7 @@ def series_of(drawing: Drawing) -> tuple[list[str], list[str]]:
     ]
 
 
-def _look(drawing: Drawing) -> dict[str, Any]:
+def _look(drawing: Drawing, room: Room) -> dict[str, Any]:
     """Return color, dash and shape of the series: a transport's own color where it tells them all apart."""
     alt = charts.altair()
     mine, stated = series_of(drawing)
@@ -72,7 +93,7 @@ def _look(drawing: Drawing) -> dict[str, Any]:
     dashes = [_DASHES[i // len(_COLORS) % len(_DASHES)] for i in range(len(mine))] + [[4, 3]] * len(stated)
     names = [*mine, *stated]
     wide = max(map(len, names), default=0)
-    columns = max(1, min(4, _LEGEND_LETTERS // (wide + 6)))
+    columns = max(1, min(4, room.letters // (wide + 6)))
     legend = alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=460, symbolOpacity=1)
     return {
         "color": alt.Color("series:N", scale=alt.Scale(domain=names, range=colors), legend=legend),
@@ -109,9 +130,9 @@ def _tips(drawing: Drawing) -> list[Any]:
             alt.Tooltip("value:Q", title=f"{drawing.figure.estimator}, {drawing.quantity}")]  # fmt: skip
 
 
-def _curve(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _curve(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
-    look = _look(drawing)
+    look = _look(drawing, room)
     if drawing.picture.x == "size":
         x = charts.size_axis(int(point.x) for point in points)
         x = alt.X("x:Q", **{name: value for name, value in x._kwds.items() if name in ("title", "scale", "axis")})
@@ -138,16 +159,16 @@ def _curve(drawing: Drawing, points: list[Point], several: bool) -> Chart:
             base = alt.Chart(_data(drawing, own)).encode(x=x, color=look["color"])
         mark = base.mark_point(filled=not stated, size=34 if stated else 44, opacity=1)
         layers.append(mark.encode(y=y, shape=look["shape"], tooltip=_tips(drawing)))
-    return alt.layer(*layers).properties(width=300 if several else 440, height=220 if several else 300)
+    return alt.layer(*layers).properties(width=room.width, height=room.height)
 
 
-def _bars(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _bars(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
-    look = _look(drawing)
+    look = _look(drawing, room)
     mine, _ = series_of(drawing)
     places = _places(points)
     step = max(40, 16 * len(mine))
-    wide = min(step * len(places), 640)
+    wide = min(step * len(places), 640 if room is not COLUMN else room.width)
     # A letter is about seven pixels wide.
     straight = all(7 * len(one) < wide / len(places) for one in places)
     axis = alt.Axis(labelAngle=0 if straight else -50, labelOverlap=False)
@@ -163,12 +184,12 @@ def _bars(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     if stated:
         ticks = alt.Chart(_data(drawing, stated)).mark_tick(thickness=2, size=0.8 * wide / len(places))
         layers.append(ticks.encode(x=x, y=y, color=look["color"], tooltip=_tips(drawing)))
-    return alt.layer(*layers).properties(width=max(160, wide), height=220 if several else 300)
+    return alt.layer(*layers).properties(width=max(160, wide), height=room.height)
 
 
-def _boxes(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _boxes(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
-    look = _look(drawing)
+    look = _look(drawing, room)
     own = [point for point in points if point.status != PUBLISHED]
     stated = [point for point in points if point.status == PUBLISHED]
     names = [*dict.fromkeys(point.series for point in own)]
@@ -199,10 +220,10 @@ def _boxes(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     for point in {one.series: one for one in stated}.values():
         level = alt.Chart(_data(drawing, [point]))
         layers.append(level.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y=y("value"), color=look["color"]))
-    return alt.layer(*layers).properties(width=max(160, 80 * len(names)), height=260)
+    return alt.layer(*layers).properties(width=min(max(160, 80 * len(names)), 640 if room is not COLUMN else room.width), height=room.height)
 
 
-def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _matrix(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
     own = [point for point in points if point.status != PUBLISHED]
     ends = [str(one) for one in sorted({device for point in own for device in point.pair})]
@@ -217,6 +238,7 @@ def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     scale = alt.Scale(scheme="viridis", reverse=slow_dark, domain=domain, clamp=True)
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
     side = 54 if len(ends) <= 4 else 40 if len(ends) <= 8 else 26
+    side = min(side, room.width // max(1, len(ends))) if room is COLUMN else side
     base = alt.Chart(_data(drawing, own)).encode(
         x=alt.X("to:O", title="to device", scale=alt.Scale(domain=ends), axis=axis),
         y=alt.Y("from:O", title="from device", scale=alt.Scale(domain=ends), axis=axis),
@@ -232,7 +254,7 @@ def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     return alt.layer(cells, text).properties(width=side * len(ends), height=side * 0.75 * len(ends))
 
 
-def _ratio(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _ratio(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
     sizes = [size_words(one) for one in sorted({int(point.x) for point in points})]
     counts = sorted({point.series for point in points}, key=int, reverse=True)

@@ -162,7 +162,9 @@ def _number(point: Point) -> float:
 
 
 def _what(where: Mapping[str, Any], at: tuple[str, ...]) -> str:
-    said = ", ".join(f"{name} {value if not isinstance(value, tuple) else ' or '.join(value)}" for name, value in
-                     where.items())  # fmt: skip
+    said = ", ".join(
+        f"{name} {' or '.join(map(str, value)) if isinstance(value, list | tuple) else value or 'default'}"
+        for name, value in where.items()
+    )
     places = " or ".join(at)
     return " at ".join(part for part in (said or "this picture", places) if part)

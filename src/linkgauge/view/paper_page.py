@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from linkgauge.plan.joined import why_alone
 from linkgauge.plan.papers import Figure
 from linkgauge.store.folder import write_atomically
 from linkgauge.view.paper_claims import NOT_JUDGED, FigureVerdict, judge, status_of
@@ -33,15 +34,15 @@ class FigureOfRun:
     pictures: tuple[tuple[Path | None, str], ...] = ()
 
 
-def all_figures(run: Run, figures: Sequence[Figure], alone: Mapping[str, str]) -> list[FigureOfRun]:
-    """Draw and judge figures of a run into its folder. `alone`: those that were not measured, and why."""
+def all_figures(run: Run, figures: Sequence[Figure]) -> list[FigureOfRun]:
+    """Draw and judge figures of a run into its folder."""
+    nodes = max(1, len({host for launch in run.launched for host in launch.hosts}))
     found = []
     for figure in figures:
-        why = alone.get(figure.name, "")
-        drawn = [] if why or figure.against else drawings(run, figure)
+        drawn = [] if figure.against else drawings(run, figure)
         if not any(one.measured for one in drawn):
-            reasons = dict.fromkeys(line for one in drawn for line in one.not_measured)
-            why = why or "; ".join(reasons) or "this run has no case of it"
+            reasons = dict.fromkeys(line.rstrip(".") for one in drawn for line in one.not_measured)
+            why = "; ".join(reasons) or why_alone(figure, nodes) or "this run has no case of it"
             found.append(FigureOfRun(FigureVerdict(figure, (), why), tuple(drawn)))
             continue
         made = pictures(run, figure, drawn, run.path)

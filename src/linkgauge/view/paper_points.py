@@ -234,34 +234,32 @@ def _path(row: PaperRow) -> tuple[int, ...]:
 
 
 def _divided(picture: Picture, points: Sequence[Point], words: Words) -> tuple[list[Point], str]:
-    """Return each application's times over its time as `over` says, or the other way round, and that in words."""
-    base: dict[str, Point] = {}
-    for point in points:
-        row = point.row
-        if row is None or not point.value or not fits(row, picture.over):
-            continue
-        known = base.get(row.case.app.name)
-        if known is None or known.row is None or row.ranks < known.row.ranks:
-            base[row.case.app.name] = point
+    """Return each application's times over its time as `over` says on as many ranks, or the other way round.
+
+    And what they are divided by, in words.
+    """
+    of = {_app_and_ranks(point): point for point in points if point.row and point.value and fits(point.row, picture.over)}
     found = []
     for point in points:
-        of = base.get(point.row.case.app.name) if point.row is not None else None
+        base = of.get(_app_and_ranks(point))
         if point.value is None:
             found.append(point)
-        elif of is None or not of.value:
+        elif base is None or not base.value:
             why = "the case whose time it is divided by was not measured"
             found.append(dataclasses.replace(point, value=None, spread=(), status=NOT_RUN, reason=why))
         else:
-            divided = [_over(picture, one, of.value) for one in (point.value, *point.spread)]
+            divided = [_over(picture, one, base.value) for one in (point.value, *point.spread)]
             # The quotient turns quantiles round: the least time is the highest speedup.
             spread = divided[1:] if picture.y == "normalized" else divided[:0:-1]
             found.append(dataclasses.replace(point, value=divided[0], spread=tuple(spread)))
-    row = next((point.row for point in base.values() if point.row is not None), None)
-    if row is None:
+    first = next(iter(of.values()), None)
+    if first is None or first.row is None:
         return found, "nothing to divide by"
-    said = words.of(row, picture.over) or "as by default"
-    noun = words.noun if row.ranks == 1 else f"{words.noun}s"
-    return found, f"{said}, on {row.ranks} {noun} = 1"
+    return found, f"{words.of(first.row, picture.over) or first.transport} on as many {words.noun}s = 1"
+
+
+def _app_and_ranks(point: Point) -> tuple[str, int]:
+    return (point.row.case.app.name, point.row.ranks) if point.row is not None else ("", 0)
 
 
 def _over(picture: Picture, time: float, base: float) -> float:

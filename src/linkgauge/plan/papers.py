@@ -52,7 +52,7 @@ class Picture:
     `x` is one of PLACES. `panel` and `series` name dimensions of a case; a dimension that varies and stands in neither
     tells series apart if it says how data is moved, else panels. So no case is left out silently. `patterns`,
     `transports`: only these cases. `sizes`, `ranks`: only these, or the first or last one of each pattern. `most`: no
-    larger size. `paths`: only these ways, each from a device by way of others to one, if the run has all of them.
+    larger size. `paths`: only these devices, or ways from a device by way of one to another, if the run has all of them.
     `peak`: of several cases at one place the best. `over`: dimensions of the case by whose time an
     application's times on as many ranks are divided (`normalized`), or which is divided by them (`speedup`). `counts`
     is how many bytes the paper counts for one byte of ours. `scale` is of the vertical axis.
@@ -206,7 +206,7 @@ _picture = only(
     {"name": text, "form": one_of(FORMS), "x": one_of(PLACES), "y": one_of(QUANTITIES), "unit": one_of(UNITS),
      "scale": one_of(("log", "linear")), "covers": each(text), "patterns": each(text), "transports": each(text),
      "sizes": _sizes, "ranks": one_of(ENDS), "most": _size, "panel": each(text), "series": each(text),
-     "counts": number(0.0), "paths": each(each(whole(), least=2)), "peak": flag, "over": mapping(as_it_is)},
+     "counts": number(0.0), "paths": each(each(whole(), least=1)), "peak": flag, "over": mapping(as_it_is)},
     ("name",),
 )  # fmt: skip
 _published = only(

@@ -11,7 +11,6 @@ from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.paper_points import PUBLISHED, Drawing, Point
 from linkgauge.view.paper_rows import LINKS, SPREAD, size_words
-from linkgauge.view.units import digits
 
 # Okabe and Ito's, and darker ones: for series that one transport's color would not tell apart.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#882255", "#999933", "#7F7F7F")
@@ -64,14 +63,14 @@ def chart_of(drawing: Drawing, column: bool = False) -> Chart:
 
 
 def _data(drawing: Drawing, points: Sequence[Point]) -> Any:
-    return charts.data([_datum(point) for point in points])
+    return charts.data([_datum(drawing, point) for point in points])
 
 
-def _datum(point: Point) -> dict[str, Any]:
+def _datum(drawing: Drawing, point: Point) -> dict[str, Any]:
     spread = dict(zip(SPREAD, point.spread, strict=False))
     source = {"from": str(point.pair[0]), "to": str(point.pair[1])}
     return {"series": point.series, "x": point.x, "place": point.place, "value": point.value, **spread, **source,
-            "status": point.status, "source": point.source, "text": digits(point.value)}  # fmt: skip
+            "status": point.status, "source": point.source, "text": "" if point.value is None else drawing.shown(point.value)}  # fmt: skip
 
 
 def series_of(drawing: Drawing) -> tuple[list[str], list[str]]:
@@ -90,6 +89,15 @@ def _look(drawing: Drawing, room: Room) -> dict[str, Any]:
     colors = [charts.color_of(transport_of[one]) if apart else _COLORS[i % len(_COLORS)] for i, one in enumerate(mine)]
     colors += [_STATED[i % len(_STATED)] for i in range(len(stated))]
     shapes = [_SHAPES[i % len(_SHAPES)] for i in range(len(mine) + len(stated))]
+    levels = {
+        one.series
+        for one in drawing.figure.published
+        if one.level is not None and one.picture == drawing.picture.name
+    }
+    shapes[len(mine) :] = [
+        "stroke" if one.removeprefix("paper: ") in levels else shape
+        for one, shape in zip(stated, shapes[len(mine) :], strict=True)
+    ]
     dashes = [_DASHES[i // len(_COLORS) % len(_DASHES)] for i in range(len(mine))] + [[4, 3]] * len(stated)
     names = [*mine, *stated]
     wide = max(map(len, names), default=0)
@@ -114,11 +122,11 @@ def _y(drawing: Drawing, points: Sequence[Point], bars: bool = False) -> Any:
 
 
 def _places(points: Sequence[Point]) -> list[str]:
-    """Return the places of an axis of words, numbers by value."""
-    places = {point.place for point in points}
-    if places <= set(LINKS):
+    """Return the places of an axis of words: numbers by value, ways as their table has them, others as they come."""
+    places = dict.fromkeys(point.place for point in points)
+    if set(places) <= set(LINKS):
         return [one for one in LINKS if one in places]
-    return sorted(places, key=lambda one: (0, int(one), "") if one.isdigit() else (1, len(one), one))
+    return sorted(places, key=int) if all(one.isdigit() for one in places) else list(places)
 
 
 _X_TITLES = {"ranks": "devices", "devices": "devices", "target": "to device", "route": "route", "link": "by way of"}
@@ -152,10 +160,8 @@ def _curve(drawing: Drawing, points: list[Point], room: Room) -> Chart:
             )
         layers.append(base.mark_line(strokeWidth=1.4 if stated else 2).encode(y=y, strokeDash=look["strokeDash"]))
         if stated:  # a level is a line without marks
-            levels = {point.series for point in own if sum(one.series == point.series for one in own) > 1} - {
-                one.series for one in own for other in own if one.series == other.series and one.value != other.value
-            }
-            own = [point for point in own if point.series not in levels]
+            levels = {one.series for one in drawing.figure.published if one.level is not None}
+            own = [point for point in own if point.series.removeprefix("paper: ") not in levels]
             base = alt.Chart(_data(drawing, own)).encode(x=x, color=look["color"])
         mark = base.mark_point(filled=not stated, size=34 if stated else 44, opacity=1)
         layers.append(mark.encode(y=y, shape=look["shape"], tooltip=_tips(drawing)))
@@ -169,8 +175,8 @@ def _bars(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     places = _places(points)
     step = max(40, 16 * len(mine))
     wide = min(step * len(places), 640 if room is not COLUMN else room.width)
-    # A letter is about seven pixels wide.
-    straight = all(7 * len(one) < wide / len(places) for one in places)
+    # A letter is about seven pixels wide, an arrow ten.
+    straight = all(7 * len(one) + 4 * one.count("→") < wide / len(places) for one in places)
     axis = alt.Axis(labelAngle=0 if straight else -50, labelOverlap=False)
     x = alt.X("place:N", title=_X_TITLES.get(drawing.picture.x), sort=places, axis=axis)
     y = _y(drawing, points, bars=True)

@@ -30,7 +30,7 @@ from linkgauge.view.paper_rows import (
     size_words,
     varying,
 )
-from linkgauge.view.units import RATE_UNITS, count_text, unit_text
+from linkgauge.view.units import RATE_UNITS, count_text, digits, unit_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -92,10 +92,14 @@ class Drawing:
         if self.picture.y == "hops":
             return "links of the shortest path"
         if self.picture.y in ("speedup", "normalized"):
-            return f"{self.picture.y} ({self.over})"
+            return "normalized time" if self.picture.y == "normalized" else "speedup"
         both = ", counted both ways" if self.picture.counts != 1 else ""
         peak = "peak " if self.picture.peak else ""
         return f"{peak}{self.picture.y} ({unit_text(self.unit)}{both})"
+
+    def shown(self, value: float) -> str:
+        """Return a value as the table and the picture show it."""
+        return f"{value:g}" if self.picture.y == "hops" else digits(value)
 
     @property
     def measured(self) -> list[Point]:
@@ -112,7 +116,7 @@ class Drawing:
         """What the picture lacks, a line each: cases without a value by reason, times that ended early, sizes."""
         cases = [point for point in self.points if point.status != PUBLISHED]
         without = [point for point in cases if point.value is None]
-        lines = [*self.notes]
+        lines = [*self.notes, *([f"Divided by the time of {self.over}."] if self.over else [])]
         if without:
             lines.append(f"Not measured here: {len(without)} of {count_text(len(cases), 'case')}.")
             why = Counter((_what(point), point.reason or point.status) for point in without)
@@ -172,11 +176,11 @@ def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: 
     unit = _PLAIN_UNITS.get(picture.y) or picture.unit or figure.unit
     own_panel, own_series = _split(picture, chosen)
     points: list[Point] = []
-    panels: dict[str, PaperRow] = {}
+    panels: dict[str, list[PaperRow]] = {}
     chosen = sorted(chosen, key=lambda row: _order(row, words.of(row, own_series)))
     for row in chosen:
         panel = words.of(row, own_panel)
-        panels.setdefault(panel, row)
+        panels.setdefault(panel, []).append(row)
         points.append(
             Point(
                 panel,
@@ -218,19 +222,16 @@ def _on_paths(picture: Picture, rows: list[PaperRow]) -> tuple[list[PaperRow], t
     here = {row.case_key: _path(row) for row in rows}
     lacking = [way for way in picture.paths if way not in here.values()]
     if not lacking:
-        kept = [row for row in rows if here[row.case_key] in picture.paths or not _between(row)]
+        # A device alone stays where only pairs are named.
+        lengths = {len(way) for way in picture.paths}
+        kept = [row for row in rows if here[row.case_key] in picture.paths or (row.ranks == 1 and 1 not in lengths)]
         return kept, ()
     names = ", ".join("→".join(map(str, way)) for way in lacking)
-    return rows, (f"All ways of this machine are shown: it lacks the paper's {names}.",)
-
-
-def _between(row: PaperRow) -> bool:
-    return len(set(row.devices)) > 1
+    return rows, (f"All devices of this machine are shown: it lacks the paper's {names}.",)
 
 
 def _path(row: PaperRow) -> tuple[int, ...]:
-    via = (row.case.via,) if row.case.via >= 0 else ()
-    return row.devices[0], *via, row.devices[-1]
+    return (row.devices[0], row.case.via, row.devices[-1]) if row.case.via >= 0 else row.devices
 
 
 def _divided(picture: Picture, points: Sequence[Point], words: Words) -> tuple[list[Point], str]:
@@ -254,8 +255,8 @@ def _divided(picture: Picture, points: Sequence[Point], words: Words) -> tuple[l
             found.append(dataclasses.replace(point, value=divided[0], spread=tuple(spread)))
     first = next(iter(of.values()), None)
     if first is None or first.row is None:
-        return found, "nothing to divide by"
-    return found, f"{words.of(first.row, picture.over) or first.transport} on as many {words.noun}s = 1"
+        return found, ""
+    return found, f"{words.of(first.row, picture.over) or first.transport} on as many {words.noun}s"
 
 
 def _app_and_ranks(point: Point) -> tuple[str, int]:
@@ -307,12 +308,15 @@ def _split(picture: Picture, rows: Sequence[PaperRow]) -> tuple[list[str], list[
     """Return the dimensions that tell panels apart, and those that tell series; together all that vary."""
     used = _BY_PLACE["devices" if picture.form == "matrix" else picture.x]
     differ = varying(rows) - used - {"distance"}
-    if "pattern" in differ:  # it tells apart what differs with it alone
-        differ -= {name for name in differ - {"pattern", "transport"} if _by_pattern(rows, name)}
+    for by in ("pattern", "transport"):  # either tells apart what differs with it alone
+        if by in differ:
+            differ -= {name for name in differ - {"pattern", "transport"} if _by(rows, by, name)}
     if picture.x == "ranks" and len({(row.ranks, row.devices) for row in rows}) > len({row.ranks for row in rows}):
         differ.add("devices")
     if picture.form == "ratio":
         return [], []
+    if picture.peak:
+        differ.discard("size")
     if all(len(sizes) == 1 for sizes in _sizes_asked(rows).values()):
         differ.discard("size")  # one a pattern, restated as whole blocks of each number of ranks
     if picture.form == "matrix":
@@ -333,9 +337,9 @@ def _split(picture: Picture, rows: Sequence[PaperRow]) -> tuple[list[str], list[
     return panel, series
 
 
-def _by_pattern(rows: Sequence[PaperRow], name: str) -> bool:
-    """Whether all rows of a pattern are alike in a dimension."""
-    return len({(row.pattern, row.of(name)) for row in rows}) == len({row.pattern for row in rows})
+def _by(rows: Sequence[PaperRow], by: str, name: str) -> bool:
+    """Whether all rows that are alike in one dimension are so in another."""
+    return len({(row.of(by), row.of(name)) for row in rows}) == len({row.of(by) for row in rows})
 
 
 def _sizes_asked(rows: Sequence[PaperRow]) -> dict[str, set[int]]:
@@ -406,11 +410,13 @@ def _stated(figure: Figure, picture: Picture) -> list[PublishedCurve]:
     return found
 
 
-def _published(curve: PublishedCurve, panels: Mapping[str, PaperRow], points: Sequence[Point]) -> list[Point]:
+def _published(
+    curve: PublishedCurve, panels: Mapping[str, Sequence[PaperRow]], points: Sequence[Point]
+) -> list[Point]:
     """Return a paper's values in each panel that they belong to; a level stands at the panel's first and last place."""
     found = []
-    for panel, row in panels.items():
-        if not fits(row, curve.where):
+    for panel, rows in panels.items():
+        if not any(fits(row, curve.where) for row in rows):
             continue
         places = list(dict.fromkeys(point.x for point in points if point.panel == panel and point.status != PUBLISHED))
         stated = [(place, curve.level) for place in places] if curve.level is not None else curve.points

@@ -29,6 +29,7 @@ ESTIMATORS = {"mean": "mean", "median": "median", "best": "min"}
 SPREAD = ("p5", "q1", "median", "q3", "p95")
 STATISTICS = (*ESTIMATORS.values(), *SPREAD)
 NOT_RUN = "not run"
+_NAMED_DEVICES = 4  # with more of them an axis has no room for their numbers
 MEMORIES = ("source_memory", "target_memory")
 LINKS = ("GPU memory", "CPU memory", "CPU-GPU", "GPU-GPU", "X-Bus", "network")
 """What Shafie Khorassani et al. call the ways of their tables; X-Bus is between two processors of a node."""
@@ -149,14 +150,14 @@ class Words:
     def hops(self, row: PaperRow) -> float | None:
         """Return how many links a shortest path between a row's devices has; None where that is not known."""
         hops = self._limits.hops.get((row.devices[0], row.devices[-1]))
-        return None if hops is None or row.distance not in ("", "node") else float(hops)
+        return None if hops is None or _nodes(row.case) > 1 else float(hops)
 
     def _link(self, row: PaperRow) -> str:
         """Return which of LINKS a row's bytes take."""
         case = row.case
         if PATTERNS[case.pattern].by_cores:
             return "X-Bus" if case.cpu_node != case.source_node else "CPU memory"
-        if row.distance not in ("", "node"):
+        if _nodes(case) > 1:
             return "network"
         if case.source_memory != case.target_memory or PATTERNS[case.pattern].host_ways:
             return "CPU-GPU"
@@ -173,9 +174,11 @@ class Words:
         for name in ("transport", *(one for one in chosen if one != "transport")):
             if name in chosen and name not in MEMORIES and (word := self._word(row, name)):
                 parts.append(word)
-        if set(MEMORIES) & set(chosen):
-            ends = list(dict.fromkeys(row.of(name) for name in MEMORIES))
-            parts.append(f"{' to '.join(ends)} memory")
+        ends = [name for name in MEMORIES if name in chosen]
+        if ends:
+            kinds = list(dict.fromkeys(row.of(name) for name in ends))
+            way = ("from " if ends[0] == MEMORIES[0] else "to ") if len(ends) == 1 else ""
+            parts.append(f"{way}{' to '.join(kinds)} memory")
         return ", ".join(parts)
 
     def _word(self, row: PaperRow, name: str) -> str:
@@ -218,7 +221,14 @@ class Words:
             return str(case.devices[-1])
         if x == "link":
             return self._link(row)
+        if 1 < case.ranks <= _NAMED_DEVICES:
+            return f"{self.noun}s {' '.join(map(str, case.devices))}"
         return devices_text(case.devices, case.pattern, self.noun)
+
+
+def _nodes(case: Case) -> int:
+    """Return on how many nodes a case's devices lie."""
+    return len({device // case.devices_per_node for device in case.devices}) if case.devices_per_node else 1
 
 
 def varying(rows: Sequence[PaperRow]) -> set[str]:

@@ -13,7 +13,7 @@ from linkgauge.view.paper_claims import DIFFERS, FigureVerdict
 from linkgauge.view.paper_points import PUBLISHED, Drawing
 from linkgauge.view.reproduce import Effect
 from linkgauge.view.terminal import table_of, text_of
-from linkgauge.view.units import digits, unit_text
+from linkgauge.view.units import unit_text
 
 
 def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[LeftOut]) -> None:
@@ -105,7 +105,7 @@ def print_reproduced(out: Console, figure: Figure, drawings: Sequence[Drawing]) 
         for column in table.columns[: len(panels) + 1]:
             column.justify = "left"
         for point in points:
-            value = digits(point.value) if point.value is not None else point.status
+            value = drawing.shown(point.value) if point.value is not None else point.status
             cells = (*((point.panel,) if panels else ()), point.series, point.place)
             table.add_row(*map(text_of, cells), value, text_of(point.reason if point.value is None else ""))
         out.print(table)

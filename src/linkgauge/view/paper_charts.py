@@ -32,8 +32,9 @@ class Room:
 
 
 ALONE, BESIDE_ANOTHER, BESIDE_OTHERS = Room(440, 300, 1), Room(300, 220, 2), Room(300, 220, 3)
-COLUMN = Room(250, 165, 1, 44)
-"""In a column of a paper panels stand below each other."""
+COLUMN, COLUMN_OF_MANY = Room(250, 165, 1, 44), Room(112, 95, 2, 44)
+"""In a column of a paper panels stand below each other; many of them are small, in pairs."""
+_MANY = 3
 
 
 def chart_of(drawing: Drawing, column: bool = False) -> Chart:
@@ -48,7 +49,8 @@ def chart_of(drawing: Drawing, column: bool = False) -> Chart:
     names = dict.fromkeys(point.panel for point in drawing.measured)
     several = len(names) > 1
     room = ALONE if not several else BESIDE_ANOTHER if len(names) <= 4 else BESIDE_OTHERS
-    room = COLUMN if column else room
+    if column:
+        room = COLUMN if len(names) <= _MANY else COLUMN_OF_MANY
     panels = []
     for name in names:
         points = [point for point in drawing.points if point.panel == name and point.value is not None]
@@ -174,7 +176,7 @@ def _bars(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     mine, _ = series_of(drawing)
     places = _places(points)
     step = max(40, 16 * len(mine))
-    wide = min(step * len(places), 640 if room is not COLUMN else room.width)
+    wide = min(step * len(places), 640 if room.letters > COLUMN.letters else room.width)
     # A letter is about seven pixels wide, an arrow ten.
     straight = all(7 * len(one) + 4 * one.count("→") < wide / len(places) for one in places)
     axis = alt.Axis(labelAngle=0 if straight else -50, labelOverlap=False)
@@ -190,7 +192,7 @@ def _bars(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     if stated:
         ticks = alt.Chart(_data(drawing, stated)).mark_tick(thickness=2, size=0.8 * wide / len(places))
         layers.append(ticks.encode(x=x, y=y, color=look["color"], tooltip=_tips(drawing)))
-    return alt.layer(*layers).properties(width=max(160, wide), height=room.height)
+    return alt.layer(*layers).properties(width=wide if room is COLUMN_OF_MANY else max(160, wide), height=room.height)
 
 
 def _boxes(drawing: Drawing, points: list[Point], room: Room) -> Chart:
@@ -226,7 +228,7 @@ def _boxes(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     for point in {one.series: one for one in stated}.values():
         level = alt.Chart(_data(drawing, [point]))
         layers.append(level.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y=y("value"), color=look["color"]))
-    return alt.layer(*layers).properties(width=min(max(160, 80 * len(names)), 640 if room is not COLUMN else room.width), height=room.height)
+    return alt.layer(*layers).properties(width=min(max(160, 80 * len(names)), 640 if room.letters > COLUMN.letters else room.width), height=room.height)
 
 
 def _matrix(drawing: Drawing, points: list[Point], room: Room) -> Chart:
@@ -244,7 +246,7 @@ def _matrix(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     scale = alt.Scale(scheme="viridis", reverse=slow_dark, domain=domain, clamp=True)
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
     side = 54 if len(ends) <= 4 else 40 if len(ends) <= 8 else 26
-    side = min(side, room.width // max(1, len(ends))) if room is COLUMN else side
+    side = min(side, room.width // max(1, len(ends))) if room.letters == COLUMN.letters else side
     base = alt.Chart(_data(drawing, own)).encode(
         x=alt.X("to:O", title="to device", scale=alt.Scale(domain=ends), axis=axis),
         y=alt.Y("from:O", title="from device", scale=alt.Scale(domain=ends), axis=axis),

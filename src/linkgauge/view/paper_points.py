@@ -112,11 +112,17 @@ class Drawing:
         return [point for point in self.points if point.status == PUBLISHED]
 
     @property
+    def remarks(self) -> list[str]:
+        """What is said of the picture, a line each: by what it is divided, which devices are shown, what it lacks."""
+        divided = [f"Divided by the time of {self.over}."] if self.over else []
+        return [*divided, *self.notes, *self.not_measured]
+
+    @property
     def not_measured(self) -> list[str]:
         """What the picture lacks, a line each: cases without a value by reason, times that ended early, sizes."""
         cases = [point for point in self.points if point.status != PUBLISHED]
         without = [point for point in cases if point.value is None]
-        lines = [*self.notes, *([f"Divided by the time of {self.over}."] if self.over else [])]
+        lines = []
         if without:
             lines.append(f"Not measured here: {len(without)} of {count_text(len(cases), 'case')}.")
             why = Counter((_what(point), point.reason or point.status) for point in without)

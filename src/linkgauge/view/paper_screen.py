@@ -109,7 +109,7 @@ def print_reproduced(out: Console, figure: Figure, drawings: Sequence[Drawing]) 
             cells = (*((point.panel,) if panels else ()), point.series, point.place)
             table.add_row(*map(text_of, cells), value, text_of(point.reason if point.value is None else ""))
         out.print(table)
-        for line in drawing.not_measured:
+        for line in drawing.remarks:
             out.print(text_of(line))
         out.print()
     print_numbers(out, figure)

@@ -65,7 +65,7 @@ def pictures(
     for drawing in found:
         name = f"{figure.plan}-{drawing.picture.name}"
         if not drawing.measured:
-            why = "; ".join(drawing.not_measured) or "this run has no case of it"
+            why = "; ".join(drawing.remarks) or "this run has no case of it"
             drawn.append((None, f"{name}: {why}"))
             continue
         try:
@@ -128,7 +128,7 @@ def subtitle_of(run: Run, drawing: Drawing) -> list[str]:
     machine = ", ".join(part for part in (*devices, host, when, f"Linkgauge {build_of(run.info).words}") if part)
     spread = "Band: quartiles. " if drawing.picture.form == "curve" and figure.estimator != "best" else ""
     spread = "Box: quartiles, whiskers: 5 and 95 %, diamond: mean. " if drawing.picture.form == "boxes" else spread
-    lines = [figure.title, f"Statistic: {figure.estimator}. {spread}Measured on {machine}.", *drawing.not_measured]
+    lines = [figure.title, f"Statistic: {figure.estimator}. {spread}Measured on {machine}.", *drawing.remarks]
     return _wrapped([*lines, "The paper:", *figure.numbers])
 
 

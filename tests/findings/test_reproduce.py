@@ -33,7 +33,6 @@ SYSTEM = "p100-dgx-1"
 DRAWN = [figure for figure in figures() if not figure.against]
 
 
-
 def cases_of(figure: Figure) -> list[Case]:
     """Some of a figure's cases on an 8-device machine: so few that a run of them is made quickly."""
     plan = figure.load()
@@ -165,7 +164,7 @@ def test_a_picture_is_drawn_by_the_papers_statistic(estimator: str, column: str,
 def test_every_pair_of_a_figure_over_pairs_is_drawn(tmp_path: Path) -> None:
     all_of_4 = [f"GPU 0 to {k}" for k in (1, 2, 3)]
     targets = [("sc24:4", SYSTEM, [str(one) for one in range(1, 8)]),
-               ("infinity-fabric:7", SYSTEM, [f"GPU 0 to {k}" for k in (1, 2, 6)]),  # "directly-connected", section V-A2
+               ("infinity-fabric:7", SYSTEM, [f"GPU 0 to {k}" for k in (1, 2, 6)]),  # those joined to it, V-A2
                ("infinity-fabric:7", "hgx-h200-4", all_of_4)]  # fmt: skip
     for name, system, ends in targets:
         figure = reproduce.chosen(name)[0]

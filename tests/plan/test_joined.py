@@ -73,7 +73,7 @@ def test_which_cases_are_of_which_figure_is_kept_and_checked(tmp_path: Path) -> 
     write_parts(tmp_path, {"sc24:3": ["a", "b"]})
     assert read_parts(tmp_path) == {"sc24:3": frozenset({"a", "b"})}
     (tmp_path / FILE).write_text(json.dumps({"format": "linkgauge-figures", "version": 1, "figures": {"sc24:3": 7}}))
-    with pytest.raises(UsageError, match="figures.json: figures"):
+    with pytest.raises(UsageError, match=r"figures\.json: figures"):
         read_parts(tmp_path)
 
 

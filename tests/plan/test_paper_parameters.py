@@ -143,7 +143,8 @@ HAS: dict[str, Callable[[Figure, Any], bool]] = {
     "scales": lambda figure, said: {one.y: one.scale for one in figure.pictures} == said,
     "columns": lambda figure, said: (
         {str(place) for curve in figure.published for place, _ in curve.points if curve.picture == "columns"}
-        | {"GPU memory"} == set(said)
+        | {"GPU memory"}
+        == set(said)
     ),
     "drawn": lambda figure, said: all(
         {way for way in one.paths if len(way) > 1} == set(map(tuple, said)) for one in figure.pictures

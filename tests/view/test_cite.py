@@ -14,14 +14,14 @@ from linkgauge import built
 from linkgauge.app.cli import run_command
 from linkgauge.built import Build, this_build
 from linkgauge.plan.papers import papers
-from linkgauge.run.parent.info import run_info
 from linkgauge.run.parent.devices import find_devices
+from linkgauge.run.parent.info import run_info
 from linkgauge.store.parts import write_parts
 from linkgauge.store.run import load
 from linkgauge.view.cite import AUTHORS, TITLE, as_bibtex, as_text, citations
+from linkgauge.view.paper_points import drawings
 from linkgauge.view.picture_facts import facts_in_png, facts_of, png_with, svg_with
 from linkgauge.view.reproduce import chosen, pictures
-from linkgauge.view.paper_points import drawings
 from synthetic import make_case, make_run
 
 ROOT = Path(__file__).parents[2]
@@ -130,7 +130,7 @@ def test_facts_do_not_harm_what_they_are_put_into() -> None:
     assert 'viewBox="0 0 10 20"' in evil
     assert 'height="6.6in"' in evil
     head = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + bytes(17)
-    assert facts_in_png(png_with(head, {"Machine": "2 × GPU"})) == {"Machine": "2 × GPU"}
+    assert facts_in_png(png_with(head, {"Machine": "2 x GPÜ"})) == {"Machine": "2 x GPÜ"}
 
 
 def test_run_json_has_the_build_and_no_identity() -> None:
@@ -140,7 +140,9 @@ def test_run_json_has_the_build_and_no_identity() -> None:
     assert info["build"]["version"] == this_build().version
 
 
-def test_a_checkout_is_known_by_its_commit_and_whether_it_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_is_known_by_its_commit_and_whether_it_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A clone with one commit, then with a changed file; a folder that is no clone has what its build stored."""
     package = tmp_path / "src" / "linkgauge"
     package.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A paper's statements judged by a run: ratios with tolerances, the verdict of a figure, the page and the exit status."""
+"""A paper's statements judged by a run: ratios with tolerances, a figure's verdict, the page, the exit status."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def test_what_was_not_measured_is_not_judged_and_named(tmp_path: Path) -> None:
 
 def test_a_value_of_one_gpu_is_judged_on_it_alone(tmp_path: Path) -> None:
     (figure,) = chosen("infinity-fabric:7")
-    cases = [make_case("copy_engine", "unidirectional", size, (0, peer)) for size in (256, 1 << 30) for peer in (1, 2, 6)]
+    cases = [
+        make_case("copy_engine", "unidirectional", size, (0, peer)) for size in (256, 1 << 30) for peer in (1, 2, 6)
+    ]
     # 50 GB/s by the quad and dual links, 37.5 by the single one.
     rates = {1: 50.0, 6: 50.0, 2: 37.5}
     for name, verdict in (("AMD Instinct MI250X", AS_IN_PAPER), ("NVIDIA H100", NOT_JUDGED)):
@@ -90,18 +92,19 @@ def test_a_value_of_one_gpu_is_judged_on_it_alone(tmp_path: Path) -> None:
         ({"at": ("last",), "over_at": ("first",), "least": 100.0}, AS_IN_PAPER),
         ({"at": ("1 GiB",), "over_at": ("1 MiB",), "least": 0.9, "most": 1.2}, AS_IN_PAPER),
         ({"of": {"transport": "mpi"}, "at": ("1 GiB",), "least": 700.0, "most": 900.0}, AS_IN_PAPER),  # Gb/s
-        ({"of": {"transport": "mpi"}, "at": ("last",), "published": "LUMI nominal", "least": 0.4, "most": 0.6}, AS_IN_PAPER),
-        ({"of": {"series": "mpi"}, "over": {"series": "staging"}, "at": ("last",), "how": "each", "least": 9, "most": 11},
+        ({"of": {"transport": "mpi"}, "at": ("last",), "published": "LUMI nominal", "least": 0.4, "most": 0.6},
          AS_IN_PAPER),
-        ({"of": {"transport": "mpi"}, "over": {"transport": ("ccl", "staging")}, "how": "highest", "most": 9.0}, DIFFERS),
-        ({"of": {"transport": "mpi"}, "over": {"transport": ("ccl", "staging")}, "how": "lowest", "most": 1.2}, AS_IN_PAPER),
+        ({"of": {"series": "mpi"}, "over": {"series": "staging"}, "at": ("last",), "how": "each", "least": 9,
+          "most": 11}, AS_IN_PAPER),
+        ({"of": {"transport": "mpi"}, "over": {"transport": ("ccl", "staging")}, "how": "highest", "most": 9.0},
+         DIFFERS),
+        ({"of": {"transport": "mpi"}, "over": {"transport": ("ccl", "staging")}, "how": "lowest", "most": 1.2},
+         AS_IN_PAPER),
         ({"of": {"transport": "nvshmem"}, "most": 1.0}, NOT_JUDGED),
         ({"of": {"transport": "mpi"}, "published": "nobody", "most": 1.0}, NOT_JUDGED),
     ],
 )  # fmt: skip
-def test_claims_compare_places_series_and_published_values(
-    claim: dict[str, Any], verdict: str, tmp_path: Path
-) -> None:
+def test_claims_compare_places_series_and_published_values(claim: dict[str, Any], verdict: str, tmp_path: Path) -> None:
     cases = [make_case(one, "pingpong", size, (0, 1)) for one in TIMES for size in SIZES]
     run = load(make_run(tmp_path / "run", cases=cases, samples=4, warmup=0, time_ns=by_transport))
     figure = dataclasses.replace(chosen("sc24:3")[0], claims=(Claim("it is so", "section 0", "goodput", **claim),))
@@ -145,9 +148,8 @@ def test_all_figures_of_a_run_are_judged_and_on_one_page(tmp_path: Path, capsys:
     })  # fmt: skip
     run = load(folder)
     found = {one.verdict.figure.name: one for one in all_figures(run, figures())}
-    assert {point.place for one in found["sc24:3"].drawings for point in one.points if one.picture.name == "goodput"} == {
-        "1 MiB", "1 GiB"
-    }  # fmt: skip
+    goodput = next(one for one in found["sc24:3"].drawings if one.picture.name == "goodput")
+    assert {point.place for point in goodput.points} == {"1 MiB", "1 GiB"}
     assert {point.place for point in found["sc24:4"].drawings[0].measured} == {"1", "2"}
     assert found["sc24:9"].verdict.why == "needs 2 nodes, 1 is here"
     assert "'linkgauge reproduce sc24:settings'" in found["sc24:settings"].verdict.why

@@ -18,7 +18,6 @@ from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import Exit, LinkgaugeError, UsageError
 from linkgauge.plan.papers import Figure
 
-
 PICTURE_FORMS = ("svg", "png", "pdf", "json")
 
 

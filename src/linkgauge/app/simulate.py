@@ -95,7 +95,9 @@ def simulate_command(asked: Study, system: str | None) -> None:
         if system is not None:
             raise UsageError("--paper names its systems itself: leave the system out")
         if asked.calibrate is not None:
-            raise UsageError("--calibrate is of one system: with --paper give the factor that it prints as --efficiency")
+            raise UsageError(
+                "--calibrate is of one system: with --paper give the factor that it prints as --efficiency"
+            )
         _paper(asked, _factor(asked))
         return
     if system is None:

@@ -41,9 +41,7 @@ def joined(figures: Sequence[Figure], device_count: int) -> Plan:
             dataclasses.replace(case, launch=tuple(names[one] for one in case.launch or names), part=figure.name)
             for case in plan.cases
         ]
-    return Plan(
-        NAME, tuple(tables), tuple(launches), f"{len(figures)} figures of the papers.", any_machine=True
-    )
+    return Plan(NAME, tuple(tables), tuple(launches), f"{len(figures)} figures of the papers.", any_machine=True)
 
 
 def of_each(figure: Figure, device_count: int) -> dict[str, tuple[int, ...]]:

@@ -52,7 +52,7 @@ class Picture:
     `x` is one of PLACES. `panel` and `series` name dimensions of a case; a dimension that varies and stands in neither
     tells series apart if it says how data is moved, else panels. So no case is left out silently. `patterns`,
     `transports`: only these cases. `sizes`, `ranks`: only these, or the first or last one of each pattern. `most`: no
-    larger size. `paths`: only these devices, or ways from a device by way of one to another, if the run has all of them.
+    larger size. `paths`: only these devices, or ways from one to another by a third, if the run has all of them.
     `peak`: of several cases at one place the best. `over`: dimensions of the case by whose time an
     application's times on as many ranks are divided (`normalized`), or which is divided by them (`speedup`). `counts`
     is how many bytes the paper counts for one byte of ours. `scale` is of the vertical axis.
@@ -268,9 +268,7 @@ def read_paper(file: Path) -> Paper:
         claims = tuple(Claim(**_frozen(one)) for one in entry.get("claim", ()))
         name = f"{paper}:{key}"
         found.append(
-            Figure(
-                name, document["title"], file, tables, pictures=pictures, published=curves, claims=claims, **own
-            )
+            Figure(name, document["title"], file, tables, pictures=pictures, published=curves, claims=claims, **own)
         )
     left = tuple(LeftOut(paper, tuple(entry["covers"]), entry["why"]) for entry in document["left_out"])
     return Paper(paper, reference_of(paper, document["reference"]), tuple(found), left)

@@ -72,7 +72,8 @@ def _datum(drawing: Drawing, point: Point) -> dict[str, Any]:
     spread = dict(zip(SPREAD, point.spread, strict=False))
     source = {"from": str(point.pair[0]), "to": str(point.pair[1])}
     return {"series": point.series, "x": point.x, "place": point.place, "value": point.value, **spread, **source,
-            "status": point.status, "source": point.source, "text": "" if point.value is None else drawing.shown(point.value)}  # fmt: skip
+            "status": point.status, "source": point.source,
+            "text": "" if point.value is None else drawing.shown(point.value)}  # fmt: skip
 
 
 def series_of(drawing: Drawing) -> tuple[list[str], list[str]]:
@@ -92,9 +93,7 @@ def _look(drawing: Drawing, room: Room) -> dict[str, Any]:
     colors += [_STATED[i % len(_STATED)] for i in range(len(stated))]
     shapes = [_SHAPES[i % len(_SHAPES)] for i in range(len(mine) + len(stated))]
     levels = {
-        one.series
-        for one in drawing.figure.published
-        if one.level is not None and one.picture == drawing.picture.name
+        one.series for one in drawing.figure.published if one.level is not None and one.picture == drawing.picture.name
     }
     shapes[len(mine) :] = [
         "stroke" if one.removeprefix("paper: ") in levels else shape
@@ -228,7 +227,9 @@ def _boxes(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     for point in {one.series: one for one in stated}.values():
         level = alt.Chart(_data(drawing, [point]))
         layers.append(level.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y=y("value"), color=look["color"]))
-    return alt.layer(*layers).properties(width=min(max(160, 80 * len(names)), 640 if room.letters > COLUMN.letters else room.width), height=room.height)
+    return alt.layer(*layers).properties(
+        width=min(max(160, 80 * len(names)), 640 if room.letters > COLUMN.letters else room.width), height=room.height
+    )
 
 
 def _matrix(drawing: Drawing, points: list[Point], room: Room) -> Chart:

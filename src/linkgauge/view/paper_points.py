@@ -245,7 +245,9 @@ def _divided(picture: Picture, points: Sequence[Point], words: Words) -> tuple[l
 
     And what they are divided by, in words.
     """
-    of = {_app_and_ranks(point): point for point in points if point.row and point.value and fits(point.row, picture.over)}
+    of = {
+        _app_and_ranks(point): point for point in points if point.row and point.value and fits(point.row, picture.over)
+    }
     found = []
     for point in points:
         base = of.get(_app_and_ranks(point))
@@ -416,9 +418,7 @@ def _stated(figure: Figure, picture: Picture) -> list[PublishedCurve]:
     return found
 
 
-def _published(
-    curve: PublishedCurve, panels: Mapping[str, Sequence[PaperRow]], points: Sequence[Point]
-) -> list[Point]:
+def _published(curve: PublishedCurve, panels: Mapping[str, Sequence[PaperRow]], points: Sequence[Point]) -> list[Point]:
     """Return a paper's values in each panel that they belong to; a level stands at the panel's first and last place."""
     found = []
     for panel, rows in panels.items():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.model.case import MECHANISM, TASK, USUAL, Case
-from linkgauge.model.result import Launch, Measured, OfCase, Result
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Launch, Measured, OfCase, Result
 from linkgauge.plan.model import LaunchTable
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted

@@ -104,14 +104,15 @@ def reproduce_command(asked: Reproduction, request: Request, figure: str) -> int
 def _all(found: Sequence[Figure], asked: Reproduction, request: Request) -> int:
     """Measure figures into one run, or take a run; draw and judge each.
 
-    Returns the exit status: by the verdicts, but a run that was interrupted or measured nothing ends with its own.
+    Returns the exit status: by the verdicts, but a run in which cases failed, or that was interrupted or measured
+    nothing, ends with its own.
     """
     from linkgauge.plan.joined import NAME, joined, why_alone
     from linkgauge.store.run import load
     from linkgauge.view import paper_page
     from linkgauge.view.screen import console
 
-    folder = asked.of_run
+    folder, status = asked.of_run, 0
     if folder is None:
         nodes = max(1, len(request.allocation.names()))
         here = [one for one in found if not why_alone(one, nodes)]
@@ -125,7 +126,7 @@ def _all(found: Sequence[Figure], asked: Reproduction, request: Request) -> int:
     verdicts = paper_page.all_figures(loaded, found)
     paper_page.print_verdicts(console(), verdicts)
     click.echo(f"page: {paper_page.write_page(loaded, verdicts)}")
-    return paper_page.status_of([one.verdict for one in verdicts])
+    return status or paper_page.status_of([one.verdict for one in verdicts])
 
 
 def _device_count(asked: Reproduction, request: Request) -> int:

@@ -383,3 +383,54 @@ def test_plot_finds_every_pair_that_was_measured(tmp_path: Path) -> None:
     out = tmp_path / "pair.json"
     assert run_command(["plot", str(folder), "--figure", "goodput", "--on", "0,2", "-o", str(out)]) == 0
     assert "0 to 2" in json.loads(out.read_text())["title"]["text"]
+
+
+def test_the_columns_of_openpowers_tables_are_the_ways_that_bytes_take(tmp_path: Path) -> None:
+    """GPU 3 is at the other processor of a Sierra-like node (section 5.4); the best of each column is drawn."""
+    from linkgauge.system.dump import to_data
+
+    system = systems.load("sierra-like")
+    info = {"system": to_data(system)}
+    expected = {"table1": {"GPU memory", "CPU-GPU", "GPU-GPU", "X-Bus"}, "table2": {"CPU-GPU", "GPU-GPU", "X-Bus"}}
+    rates = {(0, 1): 67.0, (0, 3): 39.0}
+    for name, columns in expected.items():
+        figure = reproduce.chosen(f"openpower:{name}")[0]
+        planned = prepare_on(figure.load(), system, [])
+        cases = [case for launch in planned.launches for case in launch.cases if case.ranks_per_device == 1]
+        run = load(make_run(tmp_path / name, cases=cases, samples=2, warmup=0, info=info, noise=Noise(0.001),
+                            time_ns=lambda case: case.size * case.window / rates.get(case.devices, 20.0)))  # fmt: skip
+        drawing = drawings(run, figure)[0]
+        assert {point.place for point in drawing.measured} - {"CPU memory", "GPU memory"} == columns - {"GPU memory"}
+        assert {point.place for point in drawing.published} >= {"CPU-GPU", "GPU-GPU", "X-Bus", "network"}
+        best = {point.place: point.value for point in drawing.measured if point.row and len(point.row.devices) == 2}
+        assert best["GPU-GPU"] == pytest.approx(67.0, rel=0.02)
+        assert best["X-Bus"] == pytest.approx(39.0, rel=0.02)
+
+
+def test_links_of_shortest_paths_are_those_of_schieffers_figure_6a(tmp_path: Path) -> None:
+    """GCD 0 is joined to 1, 2 and 6, and no path is longer than two links (sections II-A, V-A1)."""
+    from linkgauge.system.dump import to_data
+
+    figure, system = reproduce.chosen("infinity-fabric:6")[0], systems.load("lumi-g")
+    planned = prepare_on(figure.load(), system, [])
+    cases = [case for launch in planned.launches for case in launch.cases]
+    run = load(make_run(tmp_path / "run", cases=cases, samples=2, warmup=0, info={"system": to_data(system)}))
+    hops = drawings(run, figure)[0]
+    links = {point.pair: point.value for point in hops.measured}
+    assert {b for (a, b), count in links.items() if a == 0 and count == 1} == {1, 2, 6}
+    assert set(links.values()) == {1.0, 2.0}
+    assert len(links) == 56
+    assert {hops.shown(float(value or 0)) for value in links.values()} == {"1", "2"}
+
+
+def test_applications_are_normalized_to_the_baseline_on_as_many_devices(tmp_path: Path) -> None:
+    figure = reproduce.chosen("tartan:32")[0]
+    planned = prepare_on(figure.load(), systems.load(SYSTEM), [])
+    cases = [case for launch in planned.launches for case in launch.cases]
+    run = load(make_run(tmp_path / "run", cases=cases, samples=2, warmup=0, noise=Noise(1e-6, launch_sigma=0.0),
+                        time_ns=lambda case: 1e6 * case.ranks * (0.8 if case.collectives else 1.0)))  # fmt: skip
+    drawing = drawings(run, figure)[0]
+    by_series = {(point.series, point.place): point.value for point in drawing.measured if point.panel == "csm"}
+    assert by_series["copy_engine", "8"] == pytest.approx(1.0, rel=1e-3)
+    assert by_series["collectives ccl", "8"] == pytest.approx(0.8, rel=1e-3)
+    assert any("Divided by the time of" in line for line in drawing.remarks)

@@ -83,11 +83,15 @@ class Limits:
             if end in ordinals
         }
 
-    @functools.cached_property
-    def numa_nodes(self) -> dict[int, int | None]:
-        """The NUMA node of each device of the run's system."""
-        devices = self.system.devices if self.system is not None else ()
-        return {device.ordinal: device.numa for device in devices if device.ordinal is not None}
+    def sockets_apart(self, first: int, second: int) -> bool:
+        """Return whether a shortest path between two devices passes two hosts, as from a processor to another."""
+        if self.system is None:
+            return False
+        names = self.system.names_by_ordinal
+        if first not in names or second not in names:
+            return False
+        hosts = {host.name for host in self.system.hosts}
+        return len(hosts.intersection(self.system.wires.shortest(names[first], names[second]) or ())) > 1
 
     @property
     def notes(self) -> list[str]:

@@ -163,9 +163,7 @@ class Words:
             return "CPU-GPU"
         if len(set(row.devices)) == 1:
             return "GPU memory"
-        numa = self._limits.numa_nodes
-        apart = numa.get(row.devices[0]) != numa.get(row.devices[-1])
-        return "X-Bus" if apart else "GPU-GPU"
+        return "X-Bus" if self._limits.sockets_apart(row.devices[0], row.devices[-1]) else "GPU-GPU"
 
     def of(self, row: PaperRow, names: Iterable[str]) -> str:
         """Return the words of some of a row's dimensions, the transport first; what is as by default is left out."""

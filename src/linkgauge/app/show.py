@@ -120,7 +120,8 @@ def plot_command(asked: Drawn, run: Path) -> None:
     from linkgauge.errors import UsageError
     from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
-    from linkgauge.view.figures import Selection, default_figure, draw, write_figure
+    from linkgauge.view.figure_files import write_figure
+    from linkgauge.view.figures import Selection, default_figure, draw
     from linkgauge.view.limits import Limits
     from linkgauge.view.picture_facts import facts_of
     from linkgauge.view.results import Results

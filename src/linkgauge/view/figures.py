@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.result import Measured
 from linkgauge.stats.step_times import step_spans, step_times
-from linkgauge.store.folder import write_atomically
 from linkgauge.view import (
     applications,
     charts,
@@ -25,11 +22,8 @@ from linkgauge.view.between import DISTANCES
 from linkgauge.view.charts import Chart
 from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.limits import Limits
-from linkgauge.view.picture_facts import DOTS_PER_INCH, png_with, svg_with
 from linkgauge.view.results import Results, is_pair, machine_words
 from linkgauge.view.units import RATE_UNITS, digits, size_text
-
-FORMATS = (".pdf", ".svg", ".png", ".json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -388,38 +382,3 @@ def draw(
         drawn = FIGURES[name or default_figure(results, limits, selection)][0](source)
         spec = charts.spec_of(charts.themed(drawn.chart, drawn.title, drawn.subtitle, slide=slide), validate=False)
         return charts.sixteen_by_nine(spec, name) if slide else spec, drawn.note
-
-
-def _scale(spec: dict[str, Any], inches: float | None) -> float:
-    """Return by what a picture is drawn larger to be so wide; 1 without a width."""
-    if inches is None:
-        return 1.0
-    width = re.search(r'<svg\b[^>]*?\bwidth="([0-9.]+)"', charts.converter().vegalite_to_svg(spec))
-    # vl-convert takes 72 of the picture's units for an inch.
-    return 1.0 if width is None else inches * 72 / float(width[1])
-
-
-def write_figure(
-    spec: dict[str, Any], path: Path, facts: Mapping[str, str] | None = None, inches: float | None = None
-) -> None:
-    """Write a figure as its name's ending says (FORMATS): PDF, SVG, PNG at 300 dots an inch, or Vega-Lite's JSON.
-
-    `facts` go into the metadata of SVG and PNG, and into the JSON's `usermeta`. `inches`: the width of SVG and PNG.
-    """
-    if path.suffix not in FORMATS:
-        raise UsageError(f"'{path}': a figure's name ends with one of {', '.join(FORMATS)}")
-    if path.suffix == ".json":
-        import json
-
-        told = {**spec, "usermeta": {**spec.get("usermeta", {}), **facts}} if facts else spec
-        write_atomically(path, json.dumps(told, indent=1).encode())
-        return
-    vl_convert = charts.converter()
-    content: str | bytes
-    if path.suffix == ".pdf":
-        content = vl_convert.vegalite_to_pdf(spec)
-    elif path.suffix == ".svg":
-        content = svg_with(vl_convert.vegalite_to_svg(spec), facts or {}, inches)
-    else:
-        content = png_with(vl_convert.vegalite_to_png(spec, ppi=DOTS_PER_INCH, scale=_scale(spec, inches)), facts or {})
-    write_atomically(path, content.encode() if isinstance(content, str) else content)

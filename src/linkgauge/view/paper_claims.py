@@ -10,7 +10,8 @@ import numpy as np
 
 from linkgauge.errors import Exit
 from linkgauge.plan.papers import Claim, Figure
-from linkgauge.view.paper_points import PUBLISHED, Drawing, Point, fits
+from linkgauge.view.paper_choice import fits
+from linkgauge.view.paper_points import PUBLISHED, Drawing, Point
 from linkgauge.view.units import digits
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ def pictures(
     """
     from linkgauge.errors import LinkgaugeError
     from linkgauge.view import charts
-    from linkgauge.view.figures import write_figure
+    from linkgauge.view.figure_files import write_figure
     from linkgauge.view.paper_charts import chart_of
 
     facts = facts_of(run)
@@ -90,7 +90,8 @@ def pictures(
 def _kinds(run: Run, figure: Figure, path: Path) -> tuple[Path | None, str]:
     """Draw where the time of a figure's applications went."""
     from linkgauge.errors import LinkgaugeError
-    from linkgauge.view.figures import Selection, draw, write_figure
+    from linkgauge.view.figure_files import write_figure
+    from linkgauge.view.figures import Selection, draw
     from linkgauge.view.limits import Limits
     from linkgauge.view.results import Results
 

@@ -203,7 +203,7 @@ def write_chart(
     found: Study, unit: str, path: Path, statements: Sequence[tuple[str, float]] = (), prose: Sequence[str] = ()
 ) -> None:
     """Write the curves as a figure, with what is said of them; its form is that of the name's ending (FORMATS)."""
-    from linkgauge.view.figures import write_figure
+    from linkgauge.view.figure_files import write_figure
 
     with charts.drawing():
         chart = curve(found, unit, statements).properties(width=460, height=280)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from linkgauge.built import build_of
+from linkgauge.errors import one_line
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -33,7 +34,8 @@ def facts_of(run: Run) -> dict[str, str]:
         "Source": f"run {run.info.get('id') or run.path.resolve().name}",
         "Machine": ", ".join([*devices, host]),
     }
-    return {name: value for name, value in found.items() if value}
+    # A stranger's run may hold what no XML may.
+    return {name: one_line(value) for name, value in found.items() if value}
 
 
 def svg_with(svg: str, facts: Mapping[str, str], inches: float | None = None) -> str:

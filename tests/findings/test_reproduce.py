@@ -434,3 +434,15 @@ def test_applications_are_normalized_to_the_baseline_on_as_many_devices(tmp_path
     assert by_series["copy_engine", "8"] == pytest.approx(1.0, rel=1e-3)
     assert by_series["collectives ccl", "8"] == pytest.approx(0.8, rel=1e-3)
     assert any("Divided by the time of" in line for line in drawing.remarks)
+
+
+def test_routes_stand_in_the_papers_order_in_every_panel(tmp_path: Path) -> None:
+    """To GPU 5, 6 and 7, by way of the lower one first (Li et al., section 3.1.3)."""
+    figure, system = reproduce.chosen("tartan:14")[0], systems.load("v100-dgx-1")
+    plan = narrowed(figure.load(), {"via": (1, 2, 3, 4)}, replace=False)
+    cases = [case for launch in prepare_on(plan, system, []).launches for case in launch.cases]
+    run = load(make_run(tmp_path / "run", cases=cases, samples=2, warmup=0))
+    (drawing,) = drawings(run, figure)
+    for panel in ("unidirectional", "bidirectional"):
+        routes = [point.x for point in drawing.measured if point.panel == panel]
+        assert routes == ["0→1→5", "0→4→5", "0→2→6", "0→4→6", "0→3→7", "0→4→7"]

@@ -258,7 +258,7 @@ def _order(row: PaperRow, series: str) -> tuple[Any, ...]:
     """Return a row's place: by pattern, memory, mechanism, devices and size, never by the order of execution."""
     pattern, transport = list(PATTERNS).index(row.pattern), order_of(row.transport)
     host = row.case.source_memory != "device"
-    return pattern, host, transport, row.ranks, list(row.devices), series, row.size, row.case_key
+    return pattern, host, transport, row.ranks, list(row.devices), row.case.via, series, row.size, row.case_key
 
 
 def _value(row: PaperRow, time_ns: float | None, picture: Picture, unit: str) -> float | None:

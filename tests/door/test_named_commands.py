@@ -49,6 +49,7 @@ OTHERS = {
     **dict.fromkeys(("--include-blobs", "--trace", "--type"), "nsys'"),
     **dict.fromkeys(("--showrasinfo", "--showxgmierr", "--showid", "--setperflevel", "--resetpoweroverdrive",
                      "--gpureset", "--setcomputepartition", "--setmemorypartition"), "rocm-smi's"),
+    **dict.fromkeys(("--porcelain", "--untracked-files"), "git's"),
     "--query": "mlxfwmanager's",
     **dict.fromkeys(("--use", "--whole-io"), "perftest's --use_cuda, lstopo's"),
     "--help": "every command's",

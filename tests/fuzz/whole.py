@@ -413,6 +413,7 @@ def commands_of_folder(generator: random.Random, path: Path, out: Path) -> Itera
            *(["--anonymous"] if generator.random() < 0.5 else [])]  # fmt: skip
     yield ["expect", run]
     yield ["reproduce", "sc24:3", "--of", run]
+    yield ["cite", run]
     yield ["run", "--from", run, "--cases", _KEY, "--dry-run", "--devices", "host:4"]
     yield ["check", run, good, *_alike()[:2], "--page", str(out / "page.html")]
     yield ["advise", run, "--tuned", str(_search())]

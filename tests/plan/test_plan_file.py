@@ -85,6 +85,12 @@ PAPER = """title = "A paper"
 estimator = "mean"
 unit = "us"
 left_out = []
+[reference]
+kind = "misc"
+title = "A paper"
+authors = ["Doe, Jane"]
+where = "a shelf"
+year = 2024
 [every_case]
 warmup = 3
 window = 4
@@ -104,7 +110,7 @@ window = 2
 
 def test_a_papers_figure_is_a_plan_with_what_every_case_has_and_it_does_not_say(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(PAPER)
-    figure = read_paper(tmp_path / "mine.toml")[0][0]
+    figure = read_paper(tmp_path / "mine.toml").figures[0]
     assert (figure.name, figure.plan, figure.estimator, figure.unit) == ("mine:12", "mine-12", "mean", "us")
     plan = figure.load()
     assert plan.name == "mine-12"
@@ -128,7 +134,7 @@ def test_what_is_wrong_in_a_papers_file_is_named_with_figure_and_key(
 ) -> None:
     (tmp_path / "mine.toml").write_text(PAPER.replace(old, new))
     with pytest.raises(UsageError, match=re.escape(said)):
-        read_paper(tmp_path / "mine.toml")[0][0].load()
+        read_paper(tmp_path / "mine.toml").figures[0].load()
 
 
 def test_a_plan_file_of_ones_own_has_no_figures() -> None:
@@ -306,4 +312,4 @@ def test_the_page_on_plans_names_the_keys_that_are_no_dimensions_and_its_example
     assert plan.launches[1].env["UCX_TLS"] == ("sm,self", "tcp,self")
     paper = tmp_path / "sc24.toml"
     paper.write_text(page.split("```toml\n")[-1].split("```")[0])
-    assert [figure.load().name for figure in read_paper(paper)[0]] == ["sc24-12"]
+    assert [figure.load().name for figure in read_paper(paper).figures] == ["sc24-12"]

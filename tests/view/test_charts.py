@@ -272,7 +272,8 @@ def test_what_has_no_goodput_or_samples_is_said(tmp_path: Any) -> None:
 
 
 def test_figures_are_files(rich: Results, rich_run: Run, tmp_path: Any) -> None:
-    from linkgauge.view.figures import FIGURES, Selection, draw, write_figure
+    from linkgauge.view.figure_files import write_figure
+    from linkgauge.view.figures import FIGURES, Selection, draw
 
     pytest.importorskip("vl_convert")
     limits = TenGigabytes(rich_run)

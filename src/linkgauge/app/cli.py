@@ -60,6 +60,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("query", "tables", "Query a run's tables by SQL."),
         ("export", "tables", "Export a run as CSV, Parquet, JSON or another tool's output."),
         ("import", "tables", "Import another tool's output as a run folder."),
+        ("cite", "cite", "Print what to cite for a run: the program and papers."),
     ),
     "Judge": (
         ("findings", "judging", "Report faults and performance losses, each with evidence and a fix."),

@@ -18,6 +18,7 @@ from linkgauge.app.request import EarlierRun, Machine, Request
 from linkgauge.errors import Exit, UsageError
 from linkgauge.files import read_file
 from linkgauge.model.quantity import format_duration
+from linkgauge.plan.joined import parts_of
 from linkgauge.plan.launches import estimated_s
 from linkgauge.plan.model import Plan
 from linkgauge.run.machine.binding import cores_by_rank, with_own_core
@@ -32,6 +33,7 @@ from linkgauge.run.parent.nodes import Nodes, cores_there, ways_between
 from linkgauge.run.parent.prepare import described_devices, prepare, prepare_from, prepare_on, system_data
 from linkgauge.run.parent.prepared import Prepared, TimeLimit, write_launches
 from linkgauge.store.folder import RunFolder
+from linkgauge.store.parts import write_parts
 from linkgauge.system.switches import Switches, of_text
 
 _SAID_FROM_S = 10.0  # shorter runs are over before their estimate is read
@@ -102,6 +104,8 @@ def new_run(request: Request) -> int:
         info |= {KEY: [step.as_row() for step in steps]} if steps else {}
         folder = RunFolder.create(out, info)
         write_launches(folder.path, prepared.launches)
+        if parts := parts_of(plan, prepared.machine):
+            write_parts(folder.path, parts)
         for step in steps:
             reporter.note(str(step))
         warn(machine, devices, prepared, reporter)

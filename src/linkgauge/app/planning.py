@@ -48,6 +48,8 @@ def _named_plan(choice: PlanChoice) -> Plan:
     """The plan that `--plan`, `--quick` or `--full` names; the default plan without any. UsageError for two."""
     if sum((choice.plan is not None, choice.quick, choice.full)) > 1:
         raise UsageError("--plan, --quick and --full exclude each other: expected one of them")
+    if choice.made is not None:
+        return choice.made
     if choice.plan is not None:
         return plan_of(choice.plan)
     return builtin_plan("quick" if choice.quick else "full" if choice.full else "default")

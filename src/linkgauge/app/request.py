@@ -44,6 +44,7 @@ class PlanChoice:
     library_choices: bool | None = pair(
         "Record what NCCL chose for each case, in untimed launches.", None, advanced=True
     )
+    made: Plan | None = None  # by another command, in place of one that is named
     settings: tuple[str, ...] = repeated(
         "NAME=NUMBER", "Parameter of --app (n=64, n=32*ranks), or a preset; repeatable.", advanced=True, flags="--set"
     )
@@ -51,7 +52,7 @@ class PlanChoice:
     @property
     def named(self) -> bool:
         """Whether a plan is asked for."""
-        return bool(self.plan or self.quick or self.full)
+        return bool(self.plan or self.quick or self.full or self.made)
 
 
 @dataclasses.dataclass(frozen=True)

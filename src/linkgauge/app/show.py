@@ -120,8 +120,10 @@ def plot_command(asked: Drawn, run: Path) -> None:
     from linkgauge.errors import UsageError
     from linkgauge.model.quantity import parse_size
     from linkgauge.store.run import load
-    from linkgauge.view.figures import Selection, default_figure, draw, write_figure
+    from linkgauge.view.figure_files import write_figure
+    from linkgauge.view.figures import Selection, default_figure, draw
     from linkgauge.view.limits import Limits
+    from linkgauge.view.picture_facts import facts_of
     from linkgauge.view.results import Results
     from linkgauge.view.units import rate_unit
 
@@ -142,7 +144,7 @@ def plot_command(asked: Drawn, run: Path) -> None:
     results, limits = Results(loaded), Limits(loaded)
     spec, note = draw(results, limits, asked.figure, selection, asked.slide)
     path = asked.output or Path(f"{asked.figure or default_figure(results, limits, selection)}.pdf")
-    write_figure(spec, path)
+    write_figure(spec, path, facts_of(loaded))
     print(path)
     if note:
         click.echo(f"note: {note}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -23,6 +23,9 @@ from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
+
+if TYPE_CHECKING:
+    from linkgauge.simulate.calibrate import Calibration
 
 _MOST_GPUS = 10_000_000
 _WHERE, _OTHERS = "Where it runs", "Other jobs"
@@ -56,7 +59,8 @@ class Study:
     draws: int = value("", "Number of random backgrounds.", 20, type=click.IntRange(1, 1000), panel=_OTHERS)
     pessimistic: bool = switch("Let congested ports hold back all that shares their links.", panel=_OTHERS)
     calibrate: Path | None = value("RUN", "Run on 2 to 8 nodes that gives the library's factor.")
-    paper: str = value("FIGURE", "Figure of a paper: sc24:9, sc24:10, sc24:12 or sc24:13.", "", panel=COMMON)
+    efficiency: str = value("SHARE", "Library's measured share of what the network allows: 75%.", "")
+    paper: str = value("FIGURE", "Figure of a paper: sc24:9 or sc24:10.", "", panel=COMMON)
     figures: bool = switch("List the figures of a network that --set takes.", panel=COMMON)
     no_what_if: bool = switch("Leave out other placements and additional links.", panel=COMMON)
     form: str = form_of_output(": rates in bytes per second, times in seconds", panel=COMMON)
@@ -90,7 +94,11 @@ def simulate_command(asked: Study, system: str | None) -> None:
     if asked.paper:
         if system is not None:
             raise UsageError("--paper names its systems itself: leave the system out")
-        _paper(asked)
+        if asked.calibrate is not None:
+            raise UsageError(
+                "--calibrate is of one system: with --paper give the factor that it prints as --efficiency"
+            )
+        _paper(asked, _factor(asked))
         return
     if system is None:
         raise UsageError("name a system (linkgauge topology lists the described ones), or ask for --figures")
@@ -109,8 +117,10 @@ def simulate_command(asked: Study, system: str | None) -> None:
     others = None
     if jobs or share:
         others = Others(tuple(parse_load(text) for text in jobs), share, asked.draws, asked.pessimistic)
-    factor = None
+    factor = _factor(asked)
     if asked.calibrate is not None:
+        if factor is not None:
+            raise UsageError("--calibrate and --efficiency exclude each other: expected one of them")
         from linkgauge.simulate.calibrate import calibrate
         from linkgauge.store.run import load
 
@@ -137,7 +147,17 @@ def simulate_command(asked: Study, system: str | None) -> None:
     simulated.print_study(InertConsole(), found, asked.unit)
 
 
-def _paper(asked: Study) -> None:
+def _factor(asked: Study) -> Calibration | None:
+    """What --efficiency says; None without it."""
+    if not asked.efficiency:
+        return None
+    from linkgauge.model.quantity import parse_percentage
+    from linkgauge.simulate.calibrate import Calibration
+
+    return Calibration(parse_percentage(asked.efficiency), "--efficiency")
+
+
+def _paper(asked: Study, factor: Calibration | None) -> None:
     """Simulate and show a paper's figure beside what the paper states of it."""
     from linkgauge.app.inert import InertConsole
     from linkgauge.simulate import papers
@@ -146,28 +166,13 @@ def _paper(asked: Study) -> None:
     console = InertConsole()
     figure, form, chart, html, unit = asked.paper, asked.form, asked.chart, asked.html, asked.unit
     words = papers.FIGURES[papers.known(figure)]
-    if figure == "sc24:12":
-        if chart is not None or html is not None:
-            raise UsageError("sc24:12 is a table: leave --chart and --html out")
-        with Stages("simulate") as stages:
-            stages.stage(f"simulating {figure}")
-            mixes = papers.mixes(asked.seed)
-        if form != TABLE:
-            print_data([dataclasses.asdict(mix) for mix in mixes], form)
-            return
-        console.print(f"{figure}: {words}")
-        simulated.print_mixes(console, mixes, unit)
-        console.print(
-            "The paper: the incast lowers the allreduce, on either service level; not where jobs share no switches."
-        )
-        return
     with Stages("simulate") as stages:
         stages.stage(f"simulating {figure}")
-        found = papers.curves(figure, asked.seed)
+        found = papers.curves(figure, asked.seed, factor)
     if chart is not None:
         for one in found:
             name = chart.with_name(f"{chart.stem}-{one.study.fabric.name}-{one.study.request.pattern}{chart.suffix}")
-            simulated.write_chart(one.study, unit, name, one.statements)
+            simulated.write_chart(one.study, unit, name, one.statements, one.prose)
     if html is not None:
         _write(html, simulated.page(found, f"{figure}: {words}", unit))
     if form != TABLE:

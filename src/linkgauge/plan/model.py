@@ -43,6 +43,7 @@ class CaseTable:
     swap_roles: bool = False  # each load of a case also as the measured job, beside the others and the case
     on: str = "all"  # kind of devices that it is measured on
     where: str = "the plan"  # for messages: file and table
+    part: str = ""  # of plans that are measured as one: the name of that which the table is of
 
 
 @dataclasses.dataclass(frozen=True)

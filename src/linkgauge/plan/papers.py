@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from linkgauge.model.shape import (
     as_it_is,
     checked,
     each,
+    flag,
     mapping,
     number,
     one_of,
@@ -36,10 +38,11 @@ PAPERS = ("sc24", "infinity-fabric", "openpower", "tartan", "leonardo")
 
 
 FORMS = ("curve", "bars", "boxes", "matrix", "ratio", "kinds")
-PLACES = ("size", "ranks", "devices", "target", "route")
-QUANTITIES = ("goodput", "busbw", "latency")
+PLACES = ("size", "ranks", "devices", "target", "route", "link")
+QUANTITIES = ("goodput", "busbw", "latency", "hops", "speedup", "normalized")
 UNITS = ("GB/s", "Gb/s", "us")
 ENDS = ("first", "last")
+HOW = ("median", "each", "highest", "lowest", "range")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +52,10 @@ class Picture:
     `x` is one of PLACES. `panel` and `series` name dimensions of a case; a dimension that varies and stands in neither
     tells series apart if it says how data is moved, else panels. So no case is left out silently. `patterns`,
     `transports`: only these cases. `sizes`, `ranks`: only these, or the first or last one of each pattern. `most`: no
-    larger size. `counts` is how many bytes the paper counts for one byte of ours. `scale` is of the vertical axis.
+    larger size. `paths`: only these devices, or ways from one to another by a third, if the run has all of them.
+    `peak`: of several cases at one place the best. `over`: dimensions of the case by whose time an
+    application's times on as many ranks are divided (`normalized`), or which is divided by them (`speedup`). `counts`
+    is how many bytes the paper counts for one byte of ours. `scale` is of the vertical axis.
     """
 
     name: str
@@ -64,6 +70,9 @@ class Picture:
     sizes: str | tuple[int, ...] = ()
     ranks: str = ""
     most: int | None = None
+    paths: tuple[tuple[int, ...], ...] = ()
+    peak: bool = False
+    over: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     panel: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
     counts: float = 1.0
@@ -79,9 +88,50 @@ class PublishedCurve:
     picture: str
     series: str
     read: str
-    points: tuple[tuple[float, float], ...] = ()
+    points: tuple[tuple[float | str, float], ...] = ()
     level: float | None = None
     where: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What a paper states of one picture, as a ratio with its tolerance: an order, a factor or an asymptote.
+
+    The values of `of` (dimensions of the cases, or words in `panel` or `series`) at `at` are divided by those of `over`
+    at `over_at`, or by the `published` series; with none of these they stand for themselves. Places are `first`,
+    `last`, or a list. `how` says which of the ratios must lie from `least` to `most`: their median, each, the highest
+    or the lowest; `range` is the highest value over the lowest. `on`: it holds for devices whose name has this alone.
+    """
+
+    says: str
+    read: str
+    picture: str
+    of: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    over: Mapping[str, Any] | None = None
+    at: tuple[str, ...] = ()
+    over_at: tuple[str, ...] = ()
+    published: str = ""
+    how: str = "median"
+    least: float = 0.0
+    most: float = math.inf
+    on: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A paper as a bibliography has it. `kind` is BibTeX's; empty texts: the paper has none of it."""
+
+    key: str
+    kind: str
+    title: str
+    authors: tuple[str, ...]  # Family, Given
+    where: str
+    year: int
+    pages: str = ""
+    volume: str = ""
+    number: str = ""
+    publisher: str = ""
+    doi: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +152,7 @@ class Figure:
     covers: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()
     published: tuple[PublishedCurve, ...] = ()
+    claims: tuple[Claim, ...] = ()
     curves: str = ""
     estimator: str = ""
     unit: str = ""
@@ -145,31 +196,59 @@ def _sizes(value: Any, at: str) -> str | tuple[int, ...]:
     return str(value) if value in ENDS else tuple(each(_size)(value, at))
 
 
+def _place(value: Any, at: str) -> float | str:
+    """Return a place or a value of a point: a number, or a place in words."""
+    return value if isinstance(value, str) else number()(value, at)
+
+
 _size = parsed_by(parse_size)
 _picture = only(
     {"name": text, "form": one_of(FORMS), "x": one_of(PLACES), "y": one_of(QUANTITIES), "unit": one_of(UNITS),
      "scale": one_of(("log", "linear")), "covers": each(text), "patterns": each(text), "transports": each(text),
      "sizes": _sizes, "ranks": one_of(ENDS), "most": _size, "panel": each(text), "series": each(text),
-     "counts": number(0.0)},
+     "counts": number(0.0), "paths": each(each(whole(), least=1)), "peak": flag, "over": mapping(as_it_is)},
     ("name",),
 )  # fmt: skip
 _published = only(
-    {"picture": one_or_more(text), "series": text, "read": text, "points": each(each(number(), 2, 2)),
+    {"picture": one_or_more(text), "series": text, "read": text, "points": each(each(_place, 2, 2)),
      "level": number(0.0), "where": mapping(as_it_is)},
     ("picture", "series", "read"),
 )  # fmt: skip
+_places = one_or_more(text)
+_claim = only(
+    {"says": text, "read": text, "picture": text, "of": mapping(as_it_is), "over": mapping(as_it_is), "at": _places,
+     "over_at": _places, "published": text, "how": one_of(HOW), "least": number(0.0), "most": number(0.0), "on": text},
+    ("says", "read", "picture"),
+)  # fmt: skip
+REFERENCE = only(
+    {"kind": one_of(("article", "inproceedings", "misc")), "title": text, "authors": each(text, least=1),
+     "where": text, "year": whole(1900), "pages": text, "volume": text, "number": text, "publisher": text,
+     "doi": text, "named": text},
+    ("kind", "title", "authors", "where", "year"),
+)  # fmt: skip
+"""An entry of a bibliography; `named`: how other texts name it."""
 _figure = only(
     {**_OWN, **dict.fromkeys(PLAN, as_it_is), "case": each(table({}, as_it_is)), "picture": each(_picture),
-     "published": each(_published)}
+     "published": each(_published), "claim": each(_claim)}
 )  # fmt: skip
 _paper = only(
     {"title": text, "estimator": text, "unit": text, "figure": mapping(as_it_is), "every_case": table({}, as_it_is),
-     "left_out": each(only({"covers": each(text), "why": text}, ("covers", "why")))},
-    ("title", "figure", "left_out"),
+     "reference": REFERENCE, "left_out": each(only({"covers": each(text), "why": text}, ("covers", "why")))},
+    ("title", "reference", "figure", "left_out"),
 )  # fmt: skip
 
 
-def read_paper(file: Path) -> tuple[list[Figure], list[LeftOut]]:
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """A paper: its short name, its entry in a bibliography, its figures, and what no plan repeats."""
+
+    name: str
+    reference: Reference
+    figures: tuple[Figure, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def read_paper(file: Path) -> Paper:
     """Return what a paper's file says of its figures; UsageError naming the table with a key that is not known."""
     paper, document = file.stem, checked(read_toml(file, "a paper's TOML"), _paper, str(file))
     found = []
@@ -186,10 +265,18 @@ def read_paper(file: Path) -> tuple[list[Figure], list[LeftOut]]:
             for one in entry.get("published", ())
             for name in one["picture"]
         )
+        claims = tuple(Claim(**_frozen(one)) for one in entry.get("claim", ()))
+        name = f"{paper}:{key}"
         found.append(
-            Figure(f"{paper}:{key}", document["title"], file, tables, pictures=pictures, published=curves, **own)
+            Figure(name, document["title"], file, tables, pictures=pictures, published=curves, claims=claims, **own)
         )
-    return found, [LeftOut(paper, tuple(entry["covers"]), entry["why"]) for entry in document["left_out"]]
+    left = tuple(LeftOut(paper, tuple(entry["covers"]), entry["why"]) for entry in document["left_out"])
+    return Paper(paper, reference_of(paper, document["reference"]), tuple(found), left)
+
+
+def reference_of(key: str, entry: Mapping[str, Any]) -> Reference:
+    """Return an entry of REFERENCE's shape under its key."""
+    return Reference(key, **{name: value for name, value in _frozen(entry).items() if name != "named"})
 
 
 def _frozen(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,13 +288,14 @@ def _tuple(value: Any) -> Any:
 
 
 @functools.cache
-def _papers() -> list[tuple[list[Figure], list[LeftOut]]]:
-    return [read_paper(FOLDER / f"{name}.toml") for name in PAPERS]
+def papers() -> tuple[Paper, ...]:
+    """Return the papers, in their order."""
+    return tuple(read_paper(FOLDER / f"{name}.toml") for name in PAPERS)
 
 
 def paper_plans() -> dict[str, Figure]:
     """Return the figures, and the plans beside them, by the plan's name, in the order of the papers."""
-    return {figure.plan: figure for found, _ in _papers() for figure in found}
+    return {figure.plan: figure for paper in papers() for figure in paper.figures}
 
 
 def figures() -> list[Figure]:
@@ -217,4 +305,4 @@ def figures() -> list[Figure]:
 
 def left_out() -> list[LeftOut]:
     """Return what no plan repeats, in the order of the papers."""
-    return [one for _, without in _papers() for one in without]
+    return [one for paper in papers() for one in paper.left_out]

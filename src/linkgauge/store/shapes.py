@@ -50,6 +50,7 @@ INFO = table(
             }
         ),
         "versions": TEXTS,
+        "build": table({**dict.fromkeys(("version", "commit", "build_type", "compiler"), text), "dirty": flag}),
         "mpi": mapping(table({"library": text})),
         "mpi_fallbacks": each(_FELL_BACK),
         "switches": table(

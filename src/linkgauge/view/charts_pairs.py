@@ -124,7 +124,7 @@ def _quantity(quantity: str, unit: str, limits: Limits | None) -> tuple[Callable
         return lambda row: _scaled(row.goodput_bytes_per_s, 1 / RATE_UNITS[unit]), f"goodput ({unit})"
     if quantity == "share":
         return lambda row: _share(row, limits), "% of limit"
-    hops = _hops(limits)
+    hops = limits.hops if limits is not None else {}
     return lambda row: hops.get(pair_of(row)) if limits and limits.on_one_node(row) else None, "hops"
 
 
@@ -137,20 +137,6 @@ def _share(row: Measured, limits: Limits | None) -> float | None:
     if bound is None or row.goodput_bytes_per_s is None or not bound.goodput_bytes_per_s:
         return None
     return float(100 * row.goodput_bytes_per_s / bound.goodput_bytes_per_s)
-
-
-def _hops(limits: Limits | None) -> dict[tuple[int, ...], int]:
-    """Return the number of links on a shortest path between each two devices of the run's system."""
-    system = limits.system if limits is not None else None
-    if system is None:
-        return {}
-    ordinals = {device.name: device.ordinal for device in system.devices if device.ordinal is not None}
-    return {
-        (ordinal, ordinals[end]): hops
-        for name, ordinal in ordinals.items()
-        for end, hops in system.wires.hops(name).items()
-        if end in ordinals
-    }
 
 
 def topology(rows: list[Measured], unit: str, limits: Limits | None = None) -> Chart:

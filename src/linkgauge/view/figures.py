@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.result import Measured
 from linkgauge.stats.step_times import step_spans, step_times
-from linkgauge.store.folder import write_atomically
 from linkgauge.view import (
     applications,
     charts,
@@ -26,8 +24,6 @@ from linkgauge.view.charts_spread import series_of_rows
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, is_pair, machine_words
 from linkgauge.view.units import RATE_UNITS, digits, size_text
-
-FORMATS = (".pdf", ".svg", ".png", ".json")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -386,23 +382,3 @@ def draw(
         drawn = FIGURES[name or default_figure(results, limits, selection)][0](source)
         spec = charts.spec_of(charts.themed(drawn.chart, drawn.title, drawn.subtitle, slide=slide), validate=False)
         return charts.sixteen_by_nine(spec, name) if slide else spec, drawn.note
-
-
-def write_figure(spec: dict[str, Any], path: Path) -> None:
-    """Write a figure as its name's ending says (FORMATS): PDF, SVG, PNG at 300 dots an inch, or Vega-Lite's JSON."""
-    if path.suffix not in FORMATS:
-        raise UsageError(f"'{path}': a figure's name ends with one of {', '.join(FORMATS)}")
-    if path.suffix == ".json":
-        import json
-
-        write_atomically(path, json.dumps(spec, indent=1).encode())
-        return
-    vl_convert = charts.converter()
-    content: str | bytes
-    if path.suffix == ".pdf":
-        content = vl_convert.vegalite_to_pdf(spec)
-    elif path.suffix == ".svg":
-        content = vl_convert.vegalite_to_svg(spec)
-    else:
-        content = vl_convert.vegalite_to_png(spec, ppi=300)
-    write_atomically(path, content.encode() if isinstance(content, str) else content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from linkgauge.errors import LinkgaugeError
@@ -68,6 +69,29 @@ class Limits:
     def on_one_node(self, row: Measured) -> bool:
         """Return whether a row's ranks lay on one node, so that the system's links join them."""
         return self._of_run is None or self._of_run.placed(row).nodes == 1
+
+    @functools.cached_property
+    def hops(self) -> dict[tuple[int, ...], int]:
+        """The number of links on a shortest path between each two devices of the run's system."""
+        if self.system is None:
+            return {}
+        ordinals = {device.name: device.ordinal for device in self.system.devices if device.ordinal is not None}
+        return {
+            (ordinal, ordinals[end]): hops
+            for name, ordinal in ordinals.items()
+            for end, hops in self.system.wires.hops(name).items()
+            if end in ordinals
+        }
+
+    def sockets_apart(self, first: int, second: int) -> bool:
+        """Return whether a shortest path between two devices passes two hosts, as from a processor to another."""
+        if self.system is None:
+            return False
+        names = self.system.names_by_ordinal
+        if first not in names or second not in names:
+            return False
+        hosts = {host.name for host in self.system.hosts}
+        return len(hosts.intersection(self.system.wires.shortest(names[first], names[second]) or ())) > 1
 
     @property
     def notes(self) -> list[str]:

@@ -144,15 +144,16 @@ class Page:
         """Return the whole page."""
         assets = resources.files("linkgauge.view") / "assets"
         data = {"charts": self._charts, "datasets": self._datasets, "tables": self._tables}
+        scripts = [
+            '<script type="application/json" id="report-data">', script_json(data), "</script>",
+            "<script>", _bundle(), "</script><script>", (assets / "report.js").read_text(encoding="utf-8"), "</script>",
+        ] if self._charts or self._tables else []  # fmt: skip
         return "".join([
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title><style>", (assets / "report.css").read_text(encoding="utf-8"),
-            f"</style><script>{_WATCH}</script></head><body>", *self._parts,
-            '<script type="application/json" id="report-data">', script_json(data), "</script>",
-            "<script>", _bundle(), "</script><script>", (assets / "report.js").read_text(encoding="utf-8"),
-            "</script></body></html>\n",
+            f"</style><script>{_WATCH}</script></head><body>", *self._parts, *scripts, "</body></html>\n",
         ])  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.paper_points import PUBLISHED, Drawing, Point
-from linkgauge.view.paper_rows import SPREAD, size_words
-from linkgauge.view.units import digits
+from linkgauge.view.paper_rows import LINKS, SPREAD, size_words
 
 # Okabe and Ito's, and darker ones: for series that one transport's color would not tell apart.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#882255", "#999933", "#7F7F7F")
@@ -21,36 +21,59 @@ _LEGEND_LETTERS = 90
 _FAR_APART = 20  # a linear axis on which values differ by more has most of them at zero
 
 
-def chart_of(drawing: Drawing) -> Chart:
-    """Return a picture's chart, a panel beside the other; its data hold every value with all digits."""
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """How large a panel is, in pixels, how many are beside each other, and how many letters a legend's line has."""
+
+    width: int
+    height: int
+    columns: int
+    letters: int = _LEGEND_LETTERS
+
+
+ALONE, BESIDE_ANOTHER, BESIDE_OTHERS = Room(440, 300, 1), Room(300, 220, 2), Room(300, 220, 3)
+COLUMN, COLUMN_OF_MANY = Room(250, 165, 1, 44), Room(112, 95, 2, 44)
+"""In a column of a paper panels stand below each other; many of them are small, in pairs."""
+_MANY = 3
+
+
+def chart_of(drawing: Drawing, column: bool = False) -> Chart:
+    """Return a picture's chart, a panel beside the other; its data hold every value with all digits.
+
+    `column`: as it fits into a column of a paper.
+    """
     alt = charts.altair()
-    draw: Callable[[Drawing, list[Point], bool], Chart] = {
+    draw: Callable[[Drawing, list[Point], Room], Chart] = {
         "curve": _curve, "bars": _bars, "boxes": _boxes, "matrix": _matrix, "ratio": _ratio,
     }[drawing.picture.form]  # fmt: skip
     names = dict.fromkeys(point.panel for point in drawing.measured)
     several = len(names) > 1
+    room = ALONE if not several else BESIDE_ANOTHER if len(names) <= 4 else BESIDE_OTHERS
+    if column:
+        room = COLUMN if len(names) <= _MANY else COLUMN_OF_MANY
     panels = []
     for name in names:
         points = [point for point in drawing.points if point.panel == name and point.value is not None]
-        chart = draw(drawing, points, several)
+        chart = draw(drawing, points, room)
         panels.append(chart.properties(title=alt.TitleParams(text=name, fontSize=12)) if name else chart)
     if not several:
         return panels[0]
-    return alt.concat(*panels, columns=2 if len(panels) <= 4 else 3).resolve_scale(
+    return alt.concat(*panels, columns=room.columns).resolve_scale(
         color="shared" if drawing.picture.form in ("curve", "bars", "boxes") else "independent",
         shape="shared", strokeDash="shared", xOffset="independent",
     )  # fmt: skip
 
 
 def _data(drawing: Drawing, points: Sequence[Point]) -> Any:
-    return charts.data([_datum(point) for point in points])
+    return charts.data([_datum(drawing, point) for point in points])
 
 
-def _datum(point: Point) -> dict[str, Any]:
+def _datum(drawing: Drawing, point: Point) -> dict[str, Any]:
     spread = dict(zip(SPREAD, point.spread, strict=False))
     source = {"from": str(point.pair[0]), "to": str(point.pair[1])}
     return {"series": point.series, "x": point.x, "place": point.place, "value": point.value, **spread, **source,
-            "status": point.status, "source": point.source, "text": digits(point.value)}  # fmt: skip
+            "status": point.status, "source": point.source,
+            "text": "" if point.value is None else drawing.shown(point.value)}  # fmt: skip
 
 
 def series_of(drawing: Drawing) -> tuple[list[str], list[str]]:
@@ -60,7 +83,7 @@ def series_of(drawing: Drawing) -> tuple[list[str], list[str]]:
     ]
 
 
-def _look(drawing: Drawing) -> dict[str, Any]:
+def _look(drawing: Drawing, room: Room) -> dict[str, Any]:
     """Return color, dash and shape of the series: a transport's own color where it tells them all apart."""
     alt = charts.altair()
     mine, stated = series_of(drawing)
@@ -69,10 +92,17 @@ def _look(drawing: Drawing) -> dict[str, Any]:
     colors = [charts.color_of(transport_of[one]) if apart else _COLORS[i % len(_COLORS)] for i, one in enumerate(mine)]
     colors += [_STATED[i % len(_STATED)] for i in range(len(stated))]
     shapes = [_SHAPES[i % len(_SHAPES)] for i in range(len(mine) + len(stated))]
+    levels = {
+        one.series for one in drawing.figure.published if one.level is not None and one.picture == drawing.picture.name
+    }
+    shapes[len(mine) :] = [
+        "stroke" if one.removeprefix("paper: ") in levels else shape
+        for one, shape in zip(stated, shapes[len(mine) :], strict=True)
+    ]
     dashes = [_DASHES[i // len(_COLORS) % len(_DASHES)] for i in range(len(mine))] + [[4, 3]] * len(stated)
     names = [*mine, *stated]
     wide = max(map(len, names), default=0)
-    columns = max(1, min(4, _LEGEND_LETTERS // (wide + 6)))
+    columns = max(1, min(4, room.letters // (wide + 6)))
     legend = alt.Legend(title=None, orient="bottom", columns=columns, labelLimit=460, symbolOpacity=1)
     return {
         "color": alt.Color("series:N", scale=alt.Scale(domain=names, range=colors), legend=legend),
@@ -93,12 +123,14 @@ def _y(drawing: Drawing, points: Sequence[Point], bars: bool = False) -> Any:
 
 
 def _places(points: Sequence[Point]) -> list[str]:
-    """Return the places of an axis of words, numbers by value."""
-    places = {point.place for point in points}
-    return sorted(places, key=lambda one: (0, int(one), "") if one.isdigit() else (1, len(one), one))
+    """Return the places of an axis of words: numbers by value, ways as their table has them, others as they come."""
+    places = dict.fromkeys(point.place for point in points)
+    if set(places) <= set(LINKS):
+        return [one for one in LINKS if one in places]
+    return sorted(places, key=int) if all(one.isdigit() for one in places) else list(places)
 
 
-_X_TITLES = {"ranks": "devices", "devices": "devices", "target": "to device", "route": "route"}
+_X_TITLES = {"ranks": "devices", "devices": "devices", "target": "to device", "route": "route", "link": "by way of"}
 
 
 def _tips(drawing: Drawing) -> list[Any]:
@@ -107,9 +139,9 @@ def _tips(drawing: Drawing) -> list[Any]:
             alt.Tooltip("value:Q", title=f"{drawing.figure.estimator}, {drawing.quantity}")]  # fmt: skip
 
 
-def _curve(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _curve(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
-    look = _look(drawing)
+    look = _look(drawing, room)
     if drawing.picture.x == "size":
         x = charts.size_axis(int(point.x) for point in points)
         x = alt.X("x:Q", **{name: value for name, value in x._kwds.items() if name in ("title", "scale", "axis")})
@@ -129,25 +161,23 @@ def _curve(drawing: Drawing, points: list[Point], several: bool) -> Chart:
             )
         layers.append(base.mark_line(strokeWidth=1.4 if stated else 2).encode(y=y, strokeDash=look["strokeDash"]))
         if stated:  # a level is a line without marks
-            levels = {point.series for point in own if sum(one.series == point.series for one in own) > 1} - {
-                one.series for one in own for other in own if one.series == other.series and one.value != other.value
-            }
-            own = [point for point in own if point.series not in levels]
+            levels = {one.series for one in drawing.figure.published if one.level is not None}
+            own = [point for point in own if point.series.removeprefix("paper: ") not in levels]
             base = alt.Chart(_data(drawing, own)).encode(x=x, color=look["color"])
         mark = base.mark_point(filled=not stated, size=34 if stated else 44, opacity=1)
         layers.append(mark.encode(y=y, shape=look["shape"], tooltip=_tips(drawing)))
-    return alt.layer(*layers).properties(width=300 if several else 440, height=220 if several else 300)
+    return alt.layer(*layers).properties(width=room.width, height=room.height)
 
 
-def _bars(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _bars(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
-    look = _look(drawing)
+    look = _look(drawing, room)
     mine, _ = series_of(drawing)
     places = _places(points)
     step = max(40, 16 * len(mine))
-    wide = min(step * len(places), 640)
-    # A letter is about seven pixels wide.
-    straight = all(7 * len(one) < wide / len(places) for one in places)
+    wide = min(step * len(places), 640 if room.letters > COLUMN.letters else room.width)
+    # A letter is about seven pixels wide, an arrow ten.
+    straight = all(7 * len(one) + 4 * one.count("→") < wide / len(places) for one in places)
     axis = alt.Axis(labelAngle=0 if straight else -50, labelOverlap=False)
     x = alt.X("place:N", title=_X_TITLES.get(drawing.picture.x), sort=places, axis=axis)
     y = _y(drawing, points, bars=True)
@@ -161,12 +191,12 @@ def _bars(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     if stated:
         ticks = alt.Chart(_data(drawing, stated)).mark_tick(thickness=2, size=0.8 * wide / len(places))
         layers.append(ticks.encode(x=x, y=y, color=look["color"], tooltip=_tips(drawing)))
-    return alt.layer(*layers).properties(width=max(160, wide), height=220 if several else 300)
+    return alt.layer(*layers).properties(width=wide if room is COLUMN_OF_MANY else max(160, wide), height=room.height)
 
 
-def _boxes(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _boxes(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
-    look = _look(drawing)
+    look = _look(drawing, room)
     own = [point for point in points if point.status != PUBLISHED]
     stated = [point for point in points if point.status == PUBLISHED]
     names = [*dict.fromkeys(point.series for point in own)]
@@ -197,10 +227,12 @@ def _boxes(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     for point in {one.series: one for one in stated}.values():
         level = alt.Chart(_data(drawing, [point]))
         layers.append(level.mark_rule(strokeDash=[5, 4], strokeWidth=1.5).encode(y=y("value"), color=look["color"]))
-    return alt.layer(*layers).properties(width=max(160, 80 * len(names)), height=260)
+    return alt.layer(*layers).properties(
+        width=min(max(160, 80 * len(names)), 640 if room.letters > COLUMN.letters else room.width), height=room.height
+    )
 
 
-def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _matrix(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
     own = [point for point in points if point.status != PUBLISHED]
     ends = [str(one) for one in sorted({device for point in own for device in point.pair})]
@@ -211,10 +243,11 @@ def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     middle = (low + high) / 2
     # Colors that span less than a tenth would paint noise.
     domain = [low, high] if high - low > 0.1 * abs(middle) else [0.95 * middle, 1.05 * middle]
-    slow_dark = drawing.picture.y == "latency"
+    slow_dark = drawing.picture.y in ("latency", "hops")
     scale = alt.Scale(scheme="viridis", reverse=slow_dark, domain=domain, clamp=True)
     axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
     side = 54 if len(ends) <= 4 else 40 if len(ends) <= 8 else 26
+    side = min(side, room.width // max(1, len(ends))) if room.letters == COLUMN.letters else side
     base = alt.Chart(_data(drawing, own)).encode(
         x=alt.X("to:O", title="to device", scale=alt.Scale(domain=ends), axis=axis),
         y=alt.Y("from:O", title="from device", scale=alt.Scale(domain=ends), axis=axis),
@@ -230,7 +263,7 @@ def _matrix(drawing: Drawing, points: list[Point], several: bool) -> Chart:
     return alt.layer(cells, text).properties(width=side * len(ends), height=side * 0.75 * len(ends))
 
 
-def _ratio(drawing: Drawing, points: list[Point], several: bool) -> Chart:
+def _ratio(drawing: Drawing, points: list[Point], room: Room) -> Chart:
     alt = charts.altair()
     sizes = [size_words(one) for one in sorted({int(point.x) for point in points})]
     counts = sorted({point.series for point in points}, key=int, reverse=True)

@@ -9,19 +9,18 @@ import csv
 import dataclasses
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.expect import published
-from linkgauge.model.case import MECHANISM, Case
+from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import order_of
 from linkgauge.plan.papers import Figure, Picture, PublishedCurve
+from linkgauge.view.paper_choice import chosen, fits, on_paths, split
 from linkgauge.view.paper_rows import (
     DIMENSIONS,
     ESTIMATORS,
-    LAUNCH,
-    MEMORIES,
     NOT_RUN,
     SPREAD,
     PaperRow,
@@ -30,21 +29,12 @@ from linkgauge.view.paper_rows import (
     size_words,
     varying,
 )
-from linkgauge.view.units import RATE_UNITS, count_text, unit_text
+from linkgauge.view.units import RATE_UNITS, count_text, digits, unit_text
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-Of = TypeVar("Of")
 PUBLISHED = "published"
-_TELLS_SERIES = (*MECHANISM, LAUNCH, *MEMORIES, "clock")
-_BY_PLACE = {
-    "size": {"size"},
-    "ranks": {"devices"},
-    "devices": {"devices"},
-    "target": {"devices"},
-    "route": {"devices", "via"},
-}
 _MOST_REASONS = 5
 
 
@@ -65,6 +55,7 @@ class Point:
     source: str = ""
     pair: tuple[int, int] = (0, 0)
     spread: tuple[float, ...] = ()
+    row: PaperRow | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def place(self) -> str:
@@ -81,12 +72,23 @@ class Drawing:
     unit: str
     points: tuple[Point, ...]
     sizes_missing: tuple[int, ...] = ()
+    over: str = ""  # what times are divided by, in words
+    notes: tuple[str, ...] = ()
 
     @property
     def quantity(self) -> str:
         """What the values are, as an axis heads it."""
+        if self.picture.y == "hops":
+            return "links of the shortest path"
+        if self.picture.y in ("speedup", "normalized"):
+            return "normalized time" if self.picture.y == "normalized" else "speedup"
         both = ", counted both ways" if self.picture.counts != 1 else ""
-        return f"{self.picture.y} ({unit_text(self.unit)}{both})"
+        peak = "peak " if self.picture.peak else ""
+        return f"{peak}{self.picture.y} ({unit_text(self.unit)}{both})"
+
+    def shown(self, value: float) -> str:
+        """Return a value as the table and the picture show it."""
+        return f"{value:g}" if self.picture.y == "hops" else digits(value)
 
     @property
     def measured(self) -> list[Point]:
@@ -97,6 +99,12 @@ class Drawing:
     def published(self) -> list[Point]:
         """The paper's points."""
         return [point for point in self.points if point.status == PUBLISHED]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is said of the picture, a line each: by what it is divided, which devices are shown, what it lacks."""
+        divided = [f"Divided by the time of {self.over}."] if self.over else []
+        return [*divided, *self.notes, *self.not_measured]
 
     @property
     def not_measured(self) -> list[str]:
@@ -154,117 +162,103 @@ def drawings(run: Run, figure: Figure) -> list[Drawing]:
     return [_drawing(picture, figure, rows, words) for picture in figure.pictures if picture.form != "kinds"]
 
 
+_PLAIN_UNITS = {"latency": "us", "hops": "links", "speedup": "times", "normalized": "times"}
+
+
 def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: Words) -> Drawing:
-    chosen = _chosen(picture, rows, lambda row: row.case)
-    unit = "us" if picture.y == "latency" else picture.unit or figure.unit
-    own_panel, own_series = _split(picture, chosen)
+    shown, notes = on_paths(picture, chosen(picture, rows, lambda row: row.case))
+    unit = _PLAIN_UNITS.get(picture.y) or picture.unit or figure.unit
+    own_panel, own_series = split(picture, shown)
     points: list[Point] = []
-    panels: dict[str, PaperRow] = {}
-    chosen = sorted(chosen, key=lambda row: _order(row, words.of(row, own_series)))
-    for row in chosen:
+    panels: dict[str, list[PaperRow]] = {}
+    shown = sorted(shown, key=lambda row: _order(row, words.of(row, own_series)))
+    for row in shown:
         panel = words.of(row, own_panel)
-        panels.setdefault(panel, row)
+        panels.setdefault(panel, []).append(row)
         points.append(
             Point(
                 panel,
                 words.of(row, own_series) or words.of(row, ("transport",)),
                 words.place(row, picture.x),
-                _value(row, row.times_ns.get(ESTIMATORS[figure.estimator]), picture, unit),
+                words.hops(row)
+                if picture.y == "hops"
+                else _value(row, row.times_ns.get(ESTIMATORS[figure.estimator]), picture, unit),
                 row.status,
                 row.reason,
                 words.of(row, ("transport",)),
                 pair=(row.devices[0], row.devices[-1]),
                 spread=tuple(_value(row, row.times_ns[name], picture, unit) or 0.0 for name in SPREAD)
-                if row.times_ns
+                if row.times_ns and picture.y != "hops"
                 else (),
+                row=row,
             )
         )
+    over = ""
+    if picture.over:
+        points, over = _divided(picture, points, words)
     if picture.form == "ratio":
-        points = _ratios(points, chosen, words)
+        points = _ratios(points, shown, words)
     else:
         points.sort(key=lambda point: list(panels).index(point.panel))
+    if picture.peak:
+        points = _peaks(points)
     for curve in _stated(figure, picture):
         points += _published(curve, panels, points)
-    sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_asked for row in chosen})) if chosen else ()
-    return Drawing(figure, picture, "times" if picture.form == "ratio" else unit, tuple(points), sizes)
+    sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_asked for row in shown})) if shown else ()
+    unit = "times" if picture.form == "ratio" else unit
+    return Drawing(figure, picture, unit, tuple(points), sizes, over, notes)
 
 
-def _chosen(picture: Picture, rows: Sequence[Of], case_of: Callable[[Of], Case]) -> list[Of]:
-    """Return of some things with a case each those that a picture shows."""
-    found = [(row, case_of(row)) for row in rows]
-    found = [
-        (row, case)
-        for row, case in found
-        if (not picture.patterns or case.pattern in picture.patterns)
-        and (not picture.transports or case.transport in picture.transports)
-        and (picture.most is None or case.size_asked <= picture.most)
-    ]
-    if isinstance(picture.sizes, str):
-        found = _ends(found, min if picture.sizes == "first" else max, lambda case: case.size_asked)
-    elif picture.sizes:
-        found = [(row, case) for row, case in found if case.size_asked in picture.sizes]
-    if picture.ranks:
-        found = _ends(found, min if picture.ranks == "first" else max, lambda case: case.ranks)
-    return [row for row, _ in found]
+def _divided(picture: Picture, points: Sequence[Point], words: Words) -> tuple[list[Point], str]:
+    """Return each application's times over its time as `over` says on as many ranks, or the other way round.
+
+    And what they are divided by, in words.
+    """
+    of = {
+        _app_and_ranks(point): point for point in points if point.row and point.value and fits(point.row, picture.over)
+    }
+    found = []
+    for point in points:
+        base = of.get(_app_and_ranks(point))
+        if point.value is None:
+            found.append(point)
+        elif base is None or not base.value:
+            why = "the case whose time it is divided by was not measured"
+            found.append(dataclasses.replace(point, value=None, spread=(), status=NOT_RUN, reason=why))
+        else:
+            divided = [_over(picture, one, base.value) for one in (point.value, *point.spread)]
+            # The quotient turns quantiles round: the least time is the highest speedup.
+            spread = divided[1:] if picture.y == "normalized" else divided[:0:-1]
+            found.append(dataclasses.replace(point, value=divided[0], spread=tuple(spread)))
+    first = next(iter(of.values()), None)
+    if first is None or first.row is None:
+        return found, ""
+    return found, f"{words.of(first.row, picture.over) or first.transport} on as many {words.noun}s"
 
 
-def _ends(found: list[tuple[Of, Case]], pick: Any, key: Callable[[Case], int]) -> list[tuple[Of, Case]]:
-    """Return those of each pattern with the least or the largest key, as `pick` says."""
-    best: dict[str, int] = {}
-    for _, case in found:
-        best[case.pattern] = pick(best.get(case.pattern, key(case)), key(case))
-    return [(row, case) for row, case in found if key(case) == best[case.pattern]]
+def _app_and_ranks(point: Point) -> tuple[str, int]:
+    return (point.row.case.app.name, point.row.ranks) if point.row is not None else ("", 0)
 
 
-def _split(picture: Picture, rows: Sequence[PaperRow]) -> tuple[list[str], list[str]]:
-    """Return the dimensions that tell panels apart, and those that tell series; together all that vary."""
-    used = _BY_PLACE["devices" if picture.form == "matrix" else picture.x]
-    differ = varying(rows) - used - {"distance"}
-    if "pattern" in differ:  # it tells apart what differs with it alone
-        differ -= {name for name in differ - {"pattern", "transport"} if _by_pattern(rows, name)}
-    if picture.x == "ranks" and len({(row.ranks, row.devices) for row in rows}) > len({row.ranks for row in rows}):
-        differ.add("devices")
-    if picture.form == "ratio":
-        return [], []
-    if all(len(sizes) == 1 for sizes in _sizes_asked(rows).values()):
-        differ.discard("size")  # one a pattern, restated as whole blocks of each number of ranks
-    if picture.form == "matrix":
-        tells = [name for name in picture.series if name in differ]
-        return [name for name in DIMENSIONS if name in differ and name not in tells], tells
-    asked = {*picture.panel, *picture.series}
-    series = [
-        name
-        for name in DIMENSIONS
-        if (name in differ or (name == "distance" and name in picture.series))
-        and (name in picture.series or (name in _TELLS_SERIES and name not in asked))
-    ]
-    panel = [
-        name
-        for name in DIMENSIONS
-        if (name in differ or (name == "distance" and name in picture.panel)) and name not in series
-    ]
-    return panel, series
+def _over(picture: Picture, time: float, base: float) -> float:
+    return time / base if picture.y == "normalized" else base / time if time else 0.0
 
 
-def _by_pattern(rows: Sequence[PaperRow], name: str) -> bool:
-    """Whether all rows of a pattern are alike in a dimension."""
-    return len({(row.pattern, row.of(name)) for row in rows}) == len({row.pattern for row in rows})
-
-
-def _sizes_asked(rows: Sequence[PaperRow]) -> dict[str, set[int]]:
-    """Return the sizes of each pattern; an application has none of its own."""
-    found: dict[str, set[int]] = {}
-    for row in rows:
-        own = 0 if PATTERNS[row.pattern].scripted else row.case.size_asked
-        found.setdefault(row.pattern, set()).add(own)
-    return found
+def _peaks(points: Sequence[Point]) -> list[Point]:
+    """Return of the points at one place of a series the highest; one without a value where none has any."""
+    best: dict[tuple[Any, ...], Point] = {}
+    for point in points:
+        key = (point.panel, point.series, point.x)
+        if key not in best or (point.value or 0.0) > (best[key].value or 0.0):
+            best[key] = point
+    return list(best.values())
 
 
 def _order(row: PaperRow, series: str) -> tuple[Any, ...]:
     """Return a row's place: by pattern, memory, mechanism, devices and size, never by the order of execution."""
     pattern, transport = list(PATTERNS).index(row.pattern), order_of(row.transport)
     host = row.case.source_memory != "device"
-    return pattern, host, transport, row.ranks, list(row.devices), series, row.size, row.case_key
+    return pattern, host, transport, row.ranks, list(row.devices), row.case.via, series, row.size, row.case_key
 
 
 def _value(row: PaperRow, time_ns: float | None, picture: Picture, unit: str) -> float | None:
@@ -272,7 +266,7 @@ def _value(row: PaperRow, time_ns: float | None, picture: Picture, unit: str) ->
     if not time_ns:
         return None
     traits = PATTERNS[row.pattern]
-    if picture.y == "latency":
+    if picture.y in ("latency", "speedup", "normalized"):
         return float(time_ns / 1e3 * traits.latency_share)
     if not row.goodput_bytes_per_s:
         return None
@@ -319,23 +313,19 @@ def _stated(figure: Figure, picture: Picture) -> list[PublishedCurve]:
     return found
 
 
-def _published(curve: PublishedCurve, panels: Mapping[str, PaperRow], points: Sequence[Point]) -> list[Point]:
+def _published(curve: PublishedCurve, panels: Mapping[str, Sequence[PaperRow]], points: Sequence[Point]) -> list[Point]:
     """Return a paper's values in each panel that they belong to; a level stands at the panel's first and last place."""
     found = []
-    for panel, row in panels.items():
-        if not all(str(row.of(name)) in _texts(value) for name, value in curve.where.items()):
+    for panel, rows in panels.items():
+        if not any(fits(row, curve.where) for row in rows):
             continue
         places = list(dict.fromkeys(point.x for point in points if point.panel == panel and point.status != PUBLISHED))
         stated = [(place, curve.level) for place in places] if curve.level is not None else curve.points
         by_size = any(isinstance(place, int) for place in places)
         for place, value in stated:
-            x = place if curve.level is not None else int(place) if by_size else f"{place:g}"
+            x = place if isinstance(place, str | int) else int(place) if by_size else f"{place:g}"
             found.append(Point(panel, f"paper: {curve.series}", x, value, PUBLISHED, source=curve.read))
     return found
-
-
-def _texts(value: Any) -> list[str]:
-    return [str(one) for one in (value if isinstance(value, tuple | list) else (value,))]
 
 
 def _planned(figure: Figure, picture: Picture) -> set[int]:
@@ -348,4 +338,4 @@ def _planned(figure: Figure, picture: Picture) -> set[int]:
         for size in table.values["size"]
         if isinstance(size, int) and size > 0 and not PATTERNS[pattern].scripted
     ]
-    return {case.size_asked for case in _chosen(picture, cases, lambda case: case)}
+    return {case.size_asked for case in chosen(picture, cases, lambda case: case)}

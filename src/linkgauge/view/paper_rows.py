@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from linkgauge.model.case import MECHANISM, TASK, USUAL, Case
-from linkgauge.model.result import Measured, OfCase, Result
-from linkgauge.plan.papers import Figure
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Launch, Measured, OfCase, Result
+from linkgauge.plan.model import LaunchTable
+from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.launches import device_noun, launch_names, shown_transports
+from linkgauge.store.parts import read_parts
 from linkgauge.view.between import DISTANCES
+from linkgauge.view.limits import Limits
 from linkgauge.view.results import devices_text
 from linkgauge.view.units import size_text
 
@@ -25,7 +29,10 @@ ESTIMATORS = {"mean": "mean", "median": "median", "best": "min"}
 SPREAD = ("p5", "q1", "median", "q3", "p95")
 STATISTICS = (*ESTIMATORS.values(), *SPREAD)
 NOT_RUN = "not run"
+_NAMED_DEVICES = 4  # with more of them an axis has no room for their numbers
 MEMORIES = ("source_memory", "target_memory")
+LINKS = ("GPU memory", "CPU memory", "CPU-GPU", "GPU-GPU", "X-Bus", "network")
+"""What Shafie Khorassani et al. call the ways of their tables; X-Bus is between two processors of a node."""
 LAUNCH = "launch"
 DIMENSIONS = tuple(dict.fromkeys((*TASK, *MECHANISM, "size", LAUNCH, "distance")))
 
@@ -51,9 +58,10 @@ class PaperRow(OfCase):
 def rows_of(run: Run, figure: Figure) -> list[PaperRow]:
     """One row for each case under each launch: of repeats the median of each statistic, else one that says why."""
     launches = _launch_words(run, figure)
+    cases, own_launches = _part(run, figure)
     groups: dict[tuple[str, str], list[Result]] = {}
     for row in counted(run).rows:
-        if row.is_headline:
+        if row.is_headline and row.case_key in cases and row.launch_key in own_launches:
             groups.setdefault((row.case_key, row.launch_key), []).append(row)
     rows = []
     for (_, key), group in groups.items():
@@ -76,7 +84,7 @@ def rows_of(run: Run, figure: Figure) -> list[PaperRow]:
         )
     there = {row.case_key for row in rows}
     for left in run.rows():
-        if left.status is None and left.case_key not in there:
+        if left.status is None and left.case_key not in there and left.case_key in cases:
             there.add(left.case_key)
             rows.append(PaperRow(left.case, left.case_key, "", "", {}, None, NOT_RUN, "the run ended before it"))
     return rows
@@ -86,22 +94,43 @@ def _middle(values: Sequence[float]) -> float:
     return float(np.median(values))
 
 
+class _All:
+    """What holds everything."""
+
+    def __contains__(self, one: object) -> bool:
+        return True
+
+
+def _part(run: Run, figure: Figure) -> tuple[Container[str], Container[str]]:
+    """Return which cases and launches of a run of several figures are this one's; all where it is of one plan."""
+    parts = read_parts(run.path)
+    if parts is None:
+        return _All(), _All()
+    known = [one for other in figures() for one in other.load().launches]
+    own = figure.load().launches
+    launches = {one.launch_key for one in run.launched if any(_fits(one, table, known) for table in own)}
+    return parts.get(figure.name, frozenset()), launches
+
+
+def _fits(launch: Launch, table: LaunchTable, others: Sequence[LaunchTable]) -> bool:
+    """Return whether a launch is as a plan's table says, and not as one of the others that sets more variables."""
+    env, contents = launch.env, launch.contents
+    mode = "threads" if table.threads else "processes"
+    return (
+        all(env.get(name) in values for name, values in table.env.items())
+        and contents.get("peer_access", table.peer_access) == table.peer_access
+        and contents.get("mode", mode) == mode
+        and (bool(table.env) or not any(env.get(name) in other.env[name] for other in others for name in other.env))
+    )
+
+
 def _launch_words(run: Run, figure: Figure) -> dict[str, str]:
     """Return a launch's name in the figure's plan by its key, else what sets it apart; empty where there is one."""
     keys = {launch.launch_key: launch for launch in run.launched}
     names = launch_names(run.launched, keys)
     plan = [one for one in figure.load().launches if one.name]
     for key, launch in keys.items():
-        contents, env = launch.contents, launch.env
-        fits = [
-            one.name
-            for one in plan
-            if all(env.get(name) in values for name, values in one.env.items())
-            and contents.get("peer_access", one.peer_access) == one.peer_access
-            and contents.get("mode", "threads" if one.threads else "processes")
-            == ("threads" if one.threads else "processes")
-            and (one.env or not any(env.get(name) in other.env[name] for other in plan for name in other.env))
-        ]
+        fits = [one.name for one in plan if _fits(launch, one, plan)]
         if len(plan) > 1 and len(fits) == 1:
             names[key] = fits[0].replace("_", " ")
     taken = Counter(names.values())
@@ -116,6 +145,25 @@ class Words:
         launches = run.launched
         self._shown = shown_transports(launches)
         self.noun = device_noun(launches)
+        self._limits = Limits(run)
+
+    def hops(self, row: PaperRow) -> float | None:
+        """Return how many links a shortest path between a row's devices has; None where that is not known."""
+        hops = self._limits.hops.get((row.devices[0], row.devices[-1]))
+        return None if hops is None or _nodes(row.case) > 1 else float(hops)
+
+    def _link(self, row: PaperRow) -> str:
+        """Return which of LINKS a row's bytes take."""
+        case = row.case
+        if PATTERNS[case.pattern].by_cores:
+            return "X-Bus" if case.cpu_node != case.source_node else "CPU memory"
+        if _nodes(case) > 1:
+            return "network"
+        if case.source_memory != case.target_memory or PATTERNS[case.pattern].host_ways:
+            return "CPU-GPU"
+        if len(set(row.devices)) == 1:
+            return "GPU memory"
+        return "X-Bus" if self._limits.sockets_apart(row.devices[0], row.devices[-1]) else "GPU-GPU"
 
     def of(self, row: PaperRow, names: Iterable[str]) -> str:
         """Return the words of some of a row's dimensions, the transport first; what is as by default is left out."""
@@ -124,9 +172,11 @@ class Words:
         for name in ("transport", *(one for one in chosen if one != "transport")):
             if name in chosen and name not in MEMORIES and (word := self._word(row, name)):
                 parts.append(word)
-        if set(MEMORIES) & set(chosen):
-            ends = list(dict.fromkeys(row.of(name) for name in MEMORIES))
-            parts.append(f"{' to '.join(ends)} memory")
+        ends = [name for name in MEMORIES if name in chosen]
+        if ends:
+            kinds = list(dict.fromkeys(row.of(name) for name in ends))
+            way = ("from " if ends[0] == MEMORIES[0] else "to ") if len(ends) == 1 else ""
+            parts.append(f"{way}{' to '.join(kinds)} memory")
         return ", ".join(parts)
 
     def _word(self, row: PaperRow, name: str) -> str:
@@ -167,7 +217,16 @@ class Words:
             return "→".join(map(str, ends))
         if x == "target":
             return str(case.devices[-1])
+        if x == "link":
+            return self._link(row)
+        if 1 < case.ranks <= _NAMED_DEVICES:
+            return f"{self.noun}s {' '.join(map(str, case.devices))}"
         return devices_text(case.devices, case.pattern, self.noun)
+
+
+def _nodes(case: Case) -> int:
+    """Return on how many nodes a case's devices lie."""
+    return len({device // case.devices_per_node for device in case.devices}) if case.devices_per_node else 1
 
 
 def varying(rows: Sequence[PaperRow]) -> set[str]:

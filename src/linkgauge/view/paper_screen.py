@@ -9,10 +9,11 @@ from rich.console import Console
 
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.plan.papers import Figure, LeftOut
+from linkgauge.view.paper_claims import DIFFERS, FigureVerdict
 from linkgauge.view.paper_points import PUBLISHED, Drawing
 from linkgauge.view.reproduce import Effect
 from linkgauge.view.terminal import table_of, text_of
-from linkgauge.view.units import digits, unit_text
+from linkgauge.view.units import unit_text
 
 
 def print_figures(out: Console, figures: Sequence[Figure], left_out: Sequence[LeftOut]) -> None:
@@ -42,6 +43,20 @@ def print_pictures(out: Console, pictures: Sequence[tuple[Path | None, str]]) ->
             out.print(text_of(f"not drawn: {note}"))
         else:
             out.print(text_of(f"drawn in {path}" + (f" ({note})" if note else "")))
+
+
+def print_verdict(out: Console, verdict: FigureVerdict) -> None:
+    """Print what the paper states of a figure beside what the run has of it, and the verdict."""
+    if verdict.judged:
+        table = table_of("the paper states", "in", "verdict", "found")
+        for one in verdict.judged:
+            table.add_row(*map(text_of, (one.claim.says, one.claim.read, one.verdict, one.why)))
+        for column in table.columns:
+            column.justify = "left"
+        out.print(table)
+    why = f": {verdict.why}" if verdict.why and not verdict.judged else ""
+    out.print(text_of(f"{verdict.figure.name} is {verdict.verdict}{why}" if verdict.verdict != DIFFERS else
+                      f"{verdict.figure.name} differs", "bold"))  # fmt: skip
 
 
 def print_numbers(out: Console, figure: Figure) -> None:
@@ -90,11 +105,11 @@ def print_reproduced(out: Console, figure: Figure, drawings: Sequence[Drawing]) 
         for column in table.columns[: len(panels) + 1]:
             column.justify = "left"
         for point in points:
-            value = digits(point.value) if point.value is not None else point.status
+            value = drawing.shown(point.value) if point.value is not None else point.status
             cells = (*((point.panel,) if panels else ()), point.series, point.place)
             table.add_row(*map(text_of, cells), value, text_of(point.reason if point.value is None else ""))
         out.print(table)
-        for line in drawing.not_measured:
+        for line in drawing.remarks:
             out.print(text_of(line))
         out.print()
     print_numbers(out, figure)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from linkgauge import __version__
+from linkgauge.built import build_of
 from linkgauge.errors import UsageError, nearest
 from linkgauge.judge.compare_runs import words_of
+from linkgauge.plan.joined import of_each
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
@@ -21,6 +22,7 @@ from linkgauge.stats.paired import paired_shift
 from linkgauge.store.folder import write_atomically
 from linkgauge.tune.table import libraries
 from linkgauge.view.paper_points import Drawing, as_csv
+from linkgauge.view.picture_facts import COLUMN_INCHES, facts_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -40,40 +42,40 @@ def chosen(asked: str) -> list[Figure]:
 
 def dimensions_of(figure: Figure, device_count: int) -> dict[str, list[str]]:
     """Return by dimension what `linkgauge run` is given beside a figure's plan, on a machine with so many devices."""
-    each = {"ranks": (figure.ranks, range(2, device_count + 1)), "via": (figure.via, range(1, device_count))}
-    return {
-        name: [",".join(map(str, numbers))]
-        for name, (which, numbers) in each.items()
-        if which == "each" and device_count >= 2
-    }
+    return {name: [",".join(map(str, numbers))] for name, numbers in of_each(figure, device_count).items()}
 
 
 def pictures(
-    run: Run, figure: Figure, found: Sequence[Drawing], folder: Path, suffix: str = ".svg"
+    run: Run, figure: Figure, found: Sequence[Drawing], folder: Path, suffix: str = ".svg", *, column: bool = False
 ) -> list[tuple[Path | None, str]]:
     """Draw a figure's pictures in `folder`, with the paper's values, and what was not measured below the title.
 
-    `suffix` is the files' form as in `linkgauge plot`. The figure's CSV file lies beside them.
+    `suffix` is the files' form as in `linkgauge plot`. The figure's CSV file lies beside them. `column`: 3.3 inches
+    wide without title, for a column of a paper; what stands below the title is a text file beside the picture.
 
     Returns each file with a note on what it leaves out, or None with the reason why it is not drawn.
     """
     from linkgauge.errors import LinkgaugeError
     from linkgauge.view import charts
-    from linkgauge.view.figures import write_figure
+    from linkgauge.view.figure_files import write_figure
     from linkgauge.view.paper_charts import chart_of
 
+    facts = facts_of(run)
     drawn: list[tuple[Path | None, str]] = []
     for drawing in found:
         name = f"{figure.plan}-{drawing.picture.name}"
         if not drawing.measured:
-            why = "; ".join(drawing.not_measured) or "this run has no case of it"
+            why = "; ".join(drawing.remarks) or "this run has no case of it"
             drawn.append((None, f"{name}: {why}"))
             continue
         try:
             with charts.drawing():
-                chart = charts.themed(chart_of(drawing), title_of(drawing), subtitle_of(run, drawing))
-                spec = charts.spec_of(chart, validate=False)
-            write_figure(spec, folder / f"{name}{suffix}")
+                title, below = title_of(drawing), subtitle_of(run, drawing)
+                chart = chart_of(drawing, column)
+                spec = charts.spec_of(charts.themed(chart, *(() if column else (title, below))), validate=False)
+            write_figure(spec, folder / f"{name}{suffix}", facts, COLUMN_INCHES if column else None)
+            if column:
+                write_atomically(folder / f"{name}.txt", "\n".join([title, *below, ""]).encode())
             drawn.append((folder / f"{name}{suffix}", ""))
         except LinkgaugeError as error:
             drawn.append((None, f"{name}: {error}"))
@@ -88,7 +90,8 @@ def pictures(
 def _kinds(run: Run, figure: Figure, path: Path) -> tuple[Path | None, str]:
     """Draw where the time of a figure's applications went."""
     from linkgauge.errors import LinkgaugeError
-    from linkgauge.view.figures import Selection, draw, write_figure
+    from linkgauge.view.figure_files import write_figure
+    from linkgauge.view.figures import Selection, draw
     from linkgauge.view.limits import Limits
     from linkgauge.view.results import Results
 
@@ -96,7 +99,7 @@ def _kinds(run: Run, figure: Figure, path: Path) -> tuple[Path | None, str]:
         spec, note = draw(Results(run), Limits(run), "kinds", Selection())
         said = _wrapped([f"{figure.title}, {covered(figure.covers)}. The paper:", *figure.numbers])
         spec["title"] = {**spec["title"], "subtitle": said}
-        write_figure(spec, path)
+        write_figure(spec, path, facts_of(run))
         return path, note
     except LinkgaugeError as error:
         return None, f"{path.stem}: {error}"
@@ -123,10 +126,10 @@ def subtitle_of(run: Run, drawing: Drawing) -> list[str]:
     figure = drawing.figure
     host, devices = machine_words(run)
     when = str(run.info.get("start") or "")[:10]
-    machine = ", ".join(part for part in (*devices, host, when, f"Linkgauge {__version__}") if part)
+    machine = ", ".join(part for part in (*devices, host, when, f"Linkgauge {build_of(run.info).words}") if part)
     spread = "Band: quartiles. " if drawing.picture.form == "curve" and figure.estimator != "best" else ""
     spread = "Box: quartiles, whiskers: 5 and 95 %, diamond: mean. " if drawing.picture.form == "boxes" else spread
-    lines = [figure.title, f"Statistic: {figure.estimator}. {spread}Measured on {machine}.", *drawing.not_measured]
+    lines = [figure.title, f"Statistic: {figure.estimator}. {spread}Measured on {machine}.", *drawing.remarks]
     return _wrapped([*lines, "The paper:", *figure.numbers])
 
 

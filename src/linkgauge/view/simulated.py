@@ -15,7 +15,7 @@ from linkgauge.view.units import RATE_UNITS, size_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from linkgauge.simulate.papers import Curves, Mix
+    from linkgauge.simulate.papers import Curves
     from linkgauge.view.page import Page
 
 _RULE_COLORS = {
@@ -199,13 +199,15 @@ def curve(found: Study, unit: str, statements: Sequence[tuple[str, float]] = ())
     return alt.layer(*parts)
 
 
-def write_chart(found: Study, unit: str, path: Path, statements: Sequence[tuple[str, float]] = ()) -> None:
-    """Write the curves as a figure; its form is that of the name's ending (figures.FORMATS)."""
-    from linkgauge.view.figures import write_figure
+def write_chart(
+    found: Study, unit: str, path: Path, statements: Sequence[tuple[str, float]] = (), prose: Sequence[str] = ()
+) -> None:
+    """Write the curves as a figure, with what is said of them; its form is that of the name's ending (FORMATS)."""
+    from linkgauge.view.figure_files import write_figure
 
     with charts.drawing():
         chart = curve(found, unit, statements).properties(width=460, height=280)
-        spec = charts.spec_of(charts.themed(chart, title_of(found), LIMITS[0]), validate=False)
+        spec = charts.spec_of(charts.themed(chart, title_of(found), [*prose, LIMITS[0]]), validate=False)
     write_figure(spec, path)
 
 
@@ -256,19 +258,3 @@ def _section(made: Page, curves: Curves, unit: str, number: int, several: bool) 
             made.note(line)
     made.heading(3, "Where the figures come from")
     made.facts([(name, source) for name, source in found.fabric.sources.items()])
-
-
-def print_mixes(console: Console, found: Sequence[Mix], unit: str) -> None:
-    """Print Fig. 12's mixes: what is left of the victim by placement, aggressor and rule."""
-    from linkgauge.view.screen import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for name in ("placement", "aggressor", "rule"):
-        table.add_column(name, no_wrap=True)
-    for name in ("alone", "background", "at worst"):
-        table.add_column(f"{name}, {unit}", justify="right")
-    for mix in found:
-        for perfect, worst in zip(mix.perfect, mix.pessimistic, strict=True):
-            rates = (_rate(value, unit) for value in (perfect.alone, perfect.beside, worst.beside))
-            table.add_row(mix.placement, mix.load, perfect.rule, *rates)
-    console.print(table)

@@ -6,6 +6,7 @@ Secrets never: variables are taken by name from an allow-list, and what looks li
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge import __version__
+from linkgauge.built import this_build
 from linkgauge.files import kernel_text
 from linkgauge.plan.environment import is_secret, shown, split_values
 from linkgauge.plan.machine import available_cores
@@ -132,6 +134,7 @@ def run_info(
             "infos": [dict(one) for one in devices.infos],
         },
         "versions": versions(devices, mpis),
+        "build": dataclasses.asdict(this_build()),
         "mpi": {mpi.name: mpi_info(mpi) for mpi in mpis},
         "settings": settings_of(os.environ),
         "absent_transports": dict(absent),

@@ -155,7 +155,9 @@ def _kinds(wiring: Wiring) -> dict[Arc, str]:
 
 
 def _fits(entry: Accepted, measure: Measure, kind: str) -> bool:
-    if not entry.fits(measure.transport, measure.pattern, measure.size, measure.ranks):
+    case = measure.case
+    # Groups at once share ports, and no source measured any.
+    if case.groups > 1 or not entry.fits(case.transport, case.pattern, case.size, case.ranks, case.algorithm):
         return False
     # A collective's share is of its own bound, so only an entry of that very collective is about it.
     return entry.pattern == measure.pattern if PATTERNS[measure.pattern].collective else entry.kind == kind

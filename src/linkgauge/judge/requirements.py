@@ -49,7 +49,9 @@ def check_system(
     verdicts = []
     for one in held:
         measure = one.measure
-        seen = f"such machines reach {percent(one.entry.share.value, 1)}, of which {percent(1 - tolerance)} is required"
+        library = f" with {one.entry.library}" if one.entry.library else ""
+        share = percent(one.entry.share.value, 1)
+        seen = f"such machines reach {share}{library}, of which {percent(1 - tolerance)} is required"
         reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal); {seen}"
         verdicts.append(
             subject.verdict(

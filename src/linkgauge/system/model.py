@@ -180,7 +180,7 @@ class Accepted:
             self.transport in (None, transport)
             and self.pattern in (None, pattern)
             and self.ranks in (None, ranks)
-            and self.algorithm in (None, algorithm.lower())
+            and (self.algorithm or "").lower() == algorithm.lower()
             and (size_bytes is None or size_bytes >= self.size.value)
         )
 

@@ -265,7 +265,8 @@ class Facts(Remembering):
             return "nothing was measured"
         rated = [measure for measure in self.measures if measure.goodput]
         if self.system is None:
-            return NO_WIRES if rated else ""
+            fitting = dict(self.info.get("origin") or {}).get("fitting")
+            return (f"{NO_WIRES}; {fitting}" if fitting else NO_WIRES) if rated else ""
         judged = not self.info.get("origin") or any(self.bound(measure) is not None for measure in rated)
         return "" if judged or not rated else f"the wires of {self.system.name} set no limit for any of these cases"
 
@@ -345,6 +346,10 @@ class Facts(Remembering):
     def places(self, measure: Measure) -> tuple[Place, ...]:
         """Return where a measure's ranks lay; of repeats that lay apart the one on most nodes. Empty: not known."""
         every = [self._places.of(launch, measure.devices) for _, launch, _, _ in measure.identities]
+        if self.system is not None and self.system.trays > 1:
+            from linkgauge.expect.of_places import in_domain
+
+            every = [in_domain(self.system, self.hosts, places) for places in every]
         return max(every, key=lambda places: len(nodes_of(places)), default=())
 
     def ordinals(self, measure: Measure) -> tuple[int, ...]:

@@ -70,6 +70,7 @@ def check(
     unrequired = 0
     judge = _judge(against, tolerance, margin, fleet=len(subjects) >= LEAST_NODES)
     for subject in subjects:
+        notes += _of_logs(subject)
         new, more, without = judge(subject)
         verdicts += new
         notes += more
@@ -88,6 +89,15 @@ def check(
     findings = tuple(finding for each in found.values() for finding in each)
     left = [line for subject in subjects for line in _not_measured(subject, len(subjects) > 1)]
     return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes)), left), findings, tuple(places))
+
+
+def _of_logs(subject: Subject) -> list[str]:
+    """Say of another tool's log by what its machine is known, and that one value of a case shows no spread."""
+    origin = dict(subject.facts.info.get("origin") or {})
+    said = [str(origin["taken_for"])] if origin.get("taken_for") else []
+    if origin and subject.facts.measures and all(measure.samples == 1 for measure in subject.facts.measures):
+        said.append("Each case is a single measurement, so nothing is known of its spread.")
+    return said
 
 
 def _not_measured(subject: Subject, several: bool) -> Iterator[str]:

@@ -52,7 +52,8 @@ def check_system(
         library = f" with {one.entry.library}" if one.entry.library else ""
         share = percent(one.entry.share.value, 1)
         seen = f"such machines reach {share}{library}, of which {percent(1 - tolerance)} is required"
-        reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal); {seen}"
+        bus = f", busbw {rate_text(measure.bus)}" if PATTERNS[measure.pattern].collective else ""
+        reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal){bus}; {seen}"
         verdicts.append(
             subject.verdict(
                 "fail" if one.short else "pass", case_words(measure), reason, one.entry.share.source, measure,

@@ -153,6 +153,7 @@ _NETWORK = table(
 _SYSTEM = only(
     {"format": whole(FORMAT, FORMAT), "name": label, "title": plain, "source": plain, "sources": mapping(plain, plain),
      "network": _NETWORK, "notes": each(plain), "accepted_of": plain, "node_of": plain, "based_on": plain,
+     "trays": whole(1),
      **dict.fromkeys(_ENTRIES, tables)},
     ("name",),
 )  # fmt: skip
@@ -255,7 +256,15 @@ def read(data: Mapping[str, Any], place: str) -> System:
         ),
         accepted=(*_accepted(reader), *_accepted_of(reader)),
         notes=tuple(said.get("notes", ())),
+        trays=_trays(reader, sum(node.kind == "device" for node in nodes)),
     )
+
+
+def _trays(reader: _Reader, devices: int) -> int:
+    trays: int = reader.data.get("trays", 1)
+    if trays > 1 and devices % trays:
+        raise reader.fail("file", f"trays: {devices} devices are not {trays} equal parts")
+    return trays
 
 
 def refuse_twice(system: System, place: str) -> None:

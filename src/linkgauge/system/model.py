@@ -230,6 +230,7 @@ class System(Remembering):
     caps: tuple[Cap, ...] = ()
     accepted: tuple[Accepted, ...] = ()
     notes: tuple[str, ...] = ()
+    trays: int = 1  # of a rack that is one NVLink domain: how many operating systems share its devices equally
 
     @property
     def devices(self) -> tuple[Node, ...]:

@@ -360,6 +360,17 @@ class Facts(Remembering):
         """Return whether a measure's ranks lay on one node, as far as is known: only then do its links join them."""
         return len(nodes_of(self.places(measure))) <= 1
 
+    def limits(self, measure: Measure, **others: object) -> list[Limit]:
+        """Return all limits that the links set a measure, of one lane; `others` are dimensions in place of its own."""
+        if self.system is None:
+            return []
+        from linkgauge.expect.of_places import limits_there, placed
+
+        try:
+            return limits_there(self.system, placed(self.system, {**measure.dims, **others}, self.places(measure)))
+        except LinkgaugeError:
+            return []
+
     def bound(self, measure: Measure) -> Limit | None:
         """Return the lowest bound on a measure's goodput that the system's links set, None where none is known.
 
@@ -371,13 +382,7 @@ class Facts(Remembering):
         places = self.places(measure)
         key = (*values_of(measure.case, _BOUND_BY), measure.devices, places)
         if key not in self._bounds:
-            from linkgauge.expect.of_places import limits_there, placed
-
-            try:
-                known = limits_there(self.system, placed(self.system, measure.dims, places))
-            except LinkgaugeError:
-                known = []
-            bounds = [c for c in known if c.kind == "upper bound" and c.value_bytes_per_s]
+            bounds = [c for c in self.limits(measure) if c.kind == "upper bound" and c.value_bytes_per_s]
             least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
             if least is not None and least.value_bytes_per_s:
                 lanes = lanes_of(measure.pattern, measure.ranks, measure.case.groups)

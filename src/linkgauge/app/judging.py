@@ -149,10 +149,11 @@ class Check:
 
     panel: ClassVar = "What to judge by"
 
-    against: str = value("FILE|SYSTEM", "Baseline, rules (TOML) or system to judge by.", "")
+    against: str = value("RUN|FILE|SYSTEM", "Run folder, baseline, rules (TOML) or system to judge by.", "")
+    by_ordinal: bool = switch("Match devices of that run or baseline by ordinal, not by UUID: after an exchange.")
     tolerance: float = value("", "Share below the expected value that still passes.", 0.05, type=FiniteRange(0.0, 0.9))
     margin: float | None = value(
-        "", "Smallest loss against a baseline that counts, as a share; 0.01 by default.", type=FiniteRange(min=0.0)
+        "", "Smallest loss against a run or a baseline that counts, as a share.", type=FiniteRange(min=0.0)
     )
     findings: bool = pair("Count faults of the findings, or not.", True)
     system: str = system_to_judge_by()
@@ -189,8 +190,9 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     with uncollected(), opened(runs, asked.system) as found:
         subjects = load_subjects(found.runs, asked.system, found.names)
         result = check(
-            subjects, asked.against, tolerance=asked.tolerance, margin=asked.margin, with_findings=asked.findings
-        )
+            subjects, asked.against, tolerance=asked.tolerance, margin=asked.margin, with_findings=asked.findings,
+            by_ordinal=asked.by_ordinal,
+        )  # fmt: skip
     for line in found.left_out:
         click.echo(f"linkgauge: {line}", err=True)
     if asked.junit is not None:

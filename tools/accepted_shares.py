@@ -17,12 +17,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.expect import limits
-from linkgauge.findings.wiring import Wiring
+from linkgauge.findings.nominal import nominal as nominal_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.shape import parsed_toml
-from linkgauge.model.transports import over_host
 from linkgauge.system import System, load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,24 +77,9 @@ def tables(path: Path = TABLES) -> list[Table]:
 
 def nominal(system: System, table: Table, size: int) -> tuple[str, float]:
     """The kind of link and the rate in B/s that a share of this class is of, as 'linkgauge check' takes them."""
-    traits = PATTERNS[table.pattern]
-    if traits.within_device:
-        rate = system.devices[0].memory_rate
-        assert rate is not None, system.name
-        return "memory", rate.value / 2
-    wiring = Wiring(system)
-    if traits.host_ways:
-        link = next(one for one in system.links_of(system.devices[0].name) if one.kind in ("pcie", "c2c"))
-        return link.kind, wiring.host_rates[0]
-    if traits.pair:
-        way = wiring.way(0, 1, over_host(table.transport, ""))
-        assert way is not None, system.name
-        assert way.rate is not None, system.name
-        return wiring.links(way.arcs[0], way.kind != "host")[0].kind, way.rate * traits.ways
-    case = {"pattern": table.pattern, "transport": table.transport, "devices": range(table.ranks), "size": size}
-    found = limits(system, {**case, "algorithm": table.algorithm})
-    bounds = [one.value_bytes_per_s for one in found if one.kind == "upper bound" and one.value_bytes_per_s]
-    return system.links[0].kind if table.ranks > 1 else "memory", min(bounds)
+    found = nominal_of(system, table.transport, table.pattern, table.ranks, size, table.algorithm)
+    assert found is not None, (system.name, table.pattern)
+    return found[:2]
 
 
 def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:

@@ -42,8 +42,8 @@ def nvlink_sharp_lost(facts: Facts) -> Iterable[Finding]:
             for _, m, _ in lost
         ),
         0.9,
-        "Unset NCCL_NVLS_ENABLE and NCCL_ALGO. Look at the fabric's state and at the log of the fabric manager "
-        "(nvidia-smi -q, Fabric), and whether NCCL names NVLS (linkgauge run --library-choices).",
+        "Unset NCCL_NVLS_ENABLE and NCCL_ALGO. See whether NCCL names NVLS: linkgauge run --library-choices. Then look "
+        "at the state of the fabric (nvidia-smi -q, Fabric) and at the fabric manager's log.",
         loss,
     )
 

@@ -170,7 +170,7 @@ class Check:
     help="Judge whether a machine is as fast as it should be: PASS, FAIL or UNKNOWN.",
     epilog="Example: linkgauge check all_reduce.log --system hgx-h100-8",
 )
-@runs_argument("Run folders, or logs of other tools, of one or several nodes")
+@runs_argument("Run folders or logs of other tools, of any nodes")
 @takes(Check)
 def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     """Judge runs, name what fails worst first, and return the exit status."""

@@ -149,6 +149,10 @@ class Cap:
     note: str | None = None
 
 
+FULL_SIZE = 64 << 20
+"""In bytes. From here on a link's rate hardly grows with the message."""
+
+
 @dataclass(frozen=True)
 class Accepted:
     """The share of a link kind's data rate that a source saw there, by which a new machine is judged on its first day.
@@ -186,20 +190,29 @@ class Accepted:
 
 
 def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
-    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks, the algorithm, the
-    largest size; of two sources the one that saw less."""
-    return max(
-        entries,
-        key=lambda e: (
-            e.pattern is not None,
-            e.transport is not None,
-            e.ranks is not None,
-            e.algorithm is not None,
-            e.size.value,
-            -e.share.value,
-        ),
-        default=None,
-    )
+    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks and the algorithm.
+
+    Of one source it is that of the largest size; of several the one that saw less, each at its own largest size, since
+    a machine that is as healthy as theirs must pass. What was seen below FULL_SIZE says nothing of larger messages.
+    """
+    of_source: dict[tuple[object, ...], Accepted] = {}
+    most: tuple[object, ...] = ()
+    for entry in entries:
+        kind = tuple(one is not None for one in (entry.pattern, entry.transport, entry.ranks, entry.algorithm))
+        if kind > most:
+            most, of_source = kind, {}
+        if kind == most:
+            key = (entry.share.source,)
+            if key not in of_source or _sooner(of_source[key], entry):
+                of_source[key] = entry
+    largest = max((entry.size.value for entry in of_source.values()), default=0.0)
+    speaking = [one for one in of_source.values() if one.size.value >= min(largest, FULL_SIZE)]
+    return min(speaking, key=lambda one: (one.share.value, -one.size.value), default=None)
+
+
+def _sooner(one: Accepted, other: Accepted) -> bool:
+    """Whether the other is of a larger size, or of the same and saw less."""
+    return (one.size.value, -one.share.value) < (other.size.value, -other.share.value)
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ def read_bars(path: Path) -> list[Bar]:
 # --- AzNHC -----------------------------------------------------------------------------------------------------------
 
 _NHC = re.compile(r"^\s*(?!#)\S+\s*\|\|\s*(check_\w+)\s*(.*)$", re.MULTILINE)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?$")
-_SIZE = re.compile(r"\d+[KMG]$")
+_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?$")
+_SIZE = re.compile(r"\d{1,6}[KMG]$")
 
 
 def _nhc(text: str, path: Path) -> Iterator[Bar]:
@@ -103,8 +103,8 @@ def _copy(text: str, value: float, pattern: str, system: str) -> Bar:
 # --- scripts of clouds -----------------------------------------------------------------------------------------------
 
 _SHAPE = re.compile(r'"(BM\.[\w.-]+)"\s*:\s*\{([^{}]*)\}')
-_OF_SHAPE = re.compile(r'"(threshold|ib_write_bw)"\s*:\s*"?(\d+(?:\.\d+)?)')
-_INSTANCE = re.compile(r"^\s*([a-z]\d[\w-]*\.\d*xlarge)\)\s*echo\s+(\d+(?:\.\d+)?)", re.MULTILINE)
+_OF_SHAPE = re.compile(r'"(threshold|ib_write_bw)"\s*:\s*"?(\d{1,9}(?:\.\d{1,9})?)')
+_INSTANCE = re.compile(r"^\s*([a-z]\d[\w-]*\.\d*xlarge)\)\s*echo\s+(\d{1,9}(?:\.\d{1,9})?)", re.MULTILINE)
 _ENV = re.compile(r'^\s*(\w+)\s*:\s*"?([\w.-]+)"?\s*(?:#.*)?$', re.MULTILINE)
 
 
@@ -128,16 +128,17 @@ def _google(text: str, path: Path) -> Iterator[Bar]:
     said = dict(_ENV.findall(text))
     machine = said.get("INSTANCE_TYPE", "")
     size = said.get("END_MESSAGE_SIZE", "")
-    nodes = said.get("NHOSTS", "2")
-    yield Bar(
-        f"{machine} BANDWIDTH_THRESHOLD {said['BANDWIDTH_THRESHOLD']}", float(said["BANDWIDTH_THRESHOLD"]) * GB,
-        system=MACHINES.get(machine, ""), nodes=int(nodes) if nodes.isdecimal() and 0 < int(nodes) < 1 << 20 else 2,
-        size=parse_size(size + "iB") if _SIZE.match(size) else 0,
-    )  # fmt: skip
+    nodes, rate = said.get("NHOSTS", "2"), _number(said.get("BANDWIDTH_THRESHOLD"))
+    if rate is not None:
+        yield Bar(
+            f"{machine} BANDWIDTH_THRESHOLD {rate:g}", rate * GB, system=MACHINES.get(machine, ""),
+            nodes=int(nodes) if re.fullmatch(r"[1-9]\d{0,5}", nodes) else 2,
+            size=parse_size(size + "iB") if _SIZE.match(size) else 0,
+        )  # fmt: skip
 
 
 _CONSTRAINT = re.compile(
-    r"^\s*-\s*name:\s*(nccl-all-reduce-bw[\w-]*)\s*\n\s*value:\s*[\"']?>=\s*(\d+(?:\.\d+)?)", re.MULTILINE
+    r"^\s*-\s*name:\s*(nccl-all-reduce-bw[\w-]*)\s*\n\s*value:\s*[\"']?>=\s*(\d{1,9}(?:\.\d{1,9})?)", re.MULTILINE
 )
 _CRITERION = re.compile(r"^\s*(service|accelerator):\s*(\w+)\s*(?:#.*)?$", re.MULTILINE)
 
@@ -199,10 +200,10 @@ def _number(value: Any) -> float | None:
     return float(value) if re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", str(value)) else None
 
 
-_CRITERIA = re.compile(r"criteria:\s*['\"]?lambda\s+x\s*:\s*x\s*<=?\s*(-?\d+(?:\.\d+)?)")
+_CRITERIA = re.compile(r"criteria:\s*['\"]?lambda\s+x\s*:\s*x\s*<=?\s*(-?\d{1,9}(?:\.\d{1,9})?)")
 _METRIC = re.compile(r"^\s*-\s*([\w-]+(?::[\w.-]+)?)/(\S+)", re.MULTILINE)
 _NCCL_METRIC = re.compile(
-    r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|reduce)_(\d+)_busbw", re.IGNORECASE
+    r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|reduce)_(\d{1,15})_busbw", re.IGNORECASE
 )
 _COPY_METRIC = re.compile(r"(H2D|D2H)_Mem_BW", re.IGNORECASE)
 
@@ -225,7 +226,7 @@ def _superbench(text: str, path: Path) -> Iterator[Bar]:
 
 
 _DCGM = re.compile(
-    r"(memory_bandwidth\.minimum_bandwidth|pcie\.h2d_d2h_single_pinned\.min_bandwidth)\s*[=:]\s*(\d+(?:\.\d+)?)"
+    r"(memory_bandwidth\.minimum_bandwidth|pcie\.h2d_d2h_single_pinned\.min_bandwidth)\s*[=:]\s*(\d{1,9}(?:\.\d{1,9})?)"
 )
 
 

@@ -33,7 +33,7 @@ MARK = "# Shares of published values, made by tools/accepted_shares.py of tests/
 class Table:
     """Values of one class by size, in GB/s as the source prints them; `of` says as which quantity.
 
-    `ranks` are those of one node. Values of several nodes bound the limits and give no shares, which are of one node.
+    `ranks` are those of one node. Shares of several nodes are of what the network allows.
     """
 
     system: str
@@ -52,9 +52,9 @@ class Table:
     nodes: int = 1
 
     @property
-    def of_class(self) -> tuple[str, str, str, int, str]:
+    def of_class(self) -> tuple[str, str, str, int, str, int]:
         """What values must share to be compared."""
-        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm)
+        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm, self.nodes)
 
     def goodput(self, value: float) -> float:
         """A printed value as the goodput of docs/definitions.md, in bytes per second."""
@@ -77,19 +77,19 @@ def tables(path: Path = TABLES) -> list[Table]:
 
 def nominal(system: System, table: Table, size: int) -> tuple[str, float]:
     """The kind of link and the rate in B/s that a share of this class is of, as 'linkgauge check' takes them."""
-    found = nominal_of(system, table.transport, table.pattern, table.ranks, size, table.algorithm)
+    found = nominal_of(system, table.transport, table.pattern, table.ranks, size, table.algorithm, table.nodes)
     assert found is not None, (system.name, table.pattern)
     return found[:2]
 
 
 def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
     """The entries of each system: of a class the lowest healthy value at each size."""
-    classes: dict[tuple[str, str, str, int, str], list[Table]] = {}
+    classes: dict[tuple[str, str, str, int, str, int], list[Table]] = {}
     for table in these:
-        if table.healthy and table.nodes == 1:
+        if table.healthy:
             classes.setdefault(table.of_class, []).append(table)
     result: dict[str, list[dict[str, Any]]] = {}
-    for (name, transport, pattern, ranks, algorithm), members in sorted(classes.items()):
+    for (name, transport, pattern, ranks, algorithm, nodes), members in sorted(classes.items()):
         measured = [one for one in members if one.origin == "publication"] or members
         system = load(name)
         lowest: dict[int, float] = {}
@@ -102,7 +102,8 @@ def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
                 lowest[size] = min(share, lowest.get(size, share))
         entry = {
             "kind": kind, "transport": transport, "pattern": pattern,
-            "ranks": ranks if PATTERNS[pattern].collective else None, "algorithm": algorithm,
+            "ranks": ranks if PATTERNS[pattern].collective else None, "nodes": nodes if nodes > 1 else None,
+            "algorithm": algorithm,
             "library": _range(one.library for one in measured), "date": _range(one.date for one in measured),
             "origin": measured[0].origin, "source": "; ".join(dict.fromkeys(one.source for one in measured)),
             "note": _note(measured), "shares": {_text(size): round(lowest[size], 3) for size in sorted(lowest)},

@@ -307,14 +307,15 @@ def _shares(system: System) -> str:
     """The accepted shares, a row a class: the share at its largest size, which `check` requires 95 % of."""
     classes: dict[tuple[object, ...], list[Accepted]] = {}
     for one in system.accepted:
-        key = (one.kind, one.pattern, one.transport, one.ranks, one.algorithm, one.origin)
+        key = (one.kind, one.pattern, one.transport, one.ranks, one.nodes, one.algorithm, one.origin)
         classes.setdefault(key, []).append(one)
     rows = []
-    for (kind, pattern, transport, ranks, algorithm, origin), some in classes.items():
+    for (kind, pattern, transport, ranks, nodes, algorithm, origin), some in classes.items():
         sizes = sorted(some, key=lambda one: one.size.value)
         least, largest = (format_bytes(int(one.size.value)) for one in (sizes[0], sizes[-1]))
         share = percent(sizes[-1].share.value, 1)
-        class_of = (kind, pattern or "any", transport or "any", ranks or "", algorithm or "")
+        place = f"{nodes} nodes of {ranks}" if nodes else ranks or ""
+        class_of = (kind, pattern or "any", transport or "any", place, algorithm or "")
         rows.append((*class_of, least, f"{share} at {largest}", origin))
     heading = ("kind", "pattern", "transport", "ranks", "algorithm", "from", "share of the limit", "origin")
     return table(heading, rows) if rows else "No share is accepted here yet.\n"

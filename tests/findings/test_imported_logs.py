@@ -177,3 +177,16 @@ def test_trays_of_a_rack_are_one_nvlink_domain(
     got, text = said(capsys, "check", log, "--system", system)
     assert got == status, text
     assert ("Judged by what is known of gb200-nvl72" in text) == (status == 0)
+
+
+@pytest.mark.parametrize(("busbw", "status", "word"), [(488, 0, "PASS"), (488 * 0.85, 1, "FAIL"), (488, 3, "UNKNOWN")])
+def test_two_nodes_of_a_named_cloud_are_judged_by_what_was_published_of_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], busbw: float, status: int, word: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Two nodes of AWS P5 reach 488 GB/s by EFA. By GPU names alone nothing is known of their network."""
+    monkeypatch.setitem(RATES, "cloud", busbw * 1e9 / (2 * 15 / 16))
+    log = log_of(tmp_path, "cloud", H100, ranks=16, hosts=2, largest=1 << 35)
+    got, text = said(capsys, "check", log, *(() if status == 3 else ("--system", "aws-p5")))
+    assert (got, text.split(":")[0]) == (status, word), text
+    assert ("Judged by what is known of aws-p5" in text) == (status != 3)

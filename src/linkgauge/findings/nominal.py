@@ -11,13 +11,19 @@ from linkgauge.system.model import System
 
 
 def nominal(
-    system: System, transport: str, pattern: str, ranks: int, size: int, algorithm: str = ""
+    system: System, transport: str, pattern: str, ranks: int, size: int, algorithm: str = "", nodes: int = 1
 ) -> tuple[str, float, str] | None:
     """The kind of link, the rate in B/s, and which limit it is, in words; None where the description sets none.
 
-    As `check` takes them (findings/known.py): of the first device, the first pair, or the first `ranks` devices.
+    As `check` takes them (findings/known.py): of the first device, the first pair, or the first `ranks` devices of each
+    of so many nodes.
     """
     traits = PATTERNS[pattern]
+    if nodes > 1:
+        between = lowest(system, transport, pattern, ranks, size, nodes, algorithm)
+        if between is None or between.value_bytes_per_s is None:
+            return None
+        return system.links[0].kind, between.value_bytes_per_s, f"{between.rule}: {between.basis}"
     if traits.within_device:
         rate = system.devices[0].memory_rate
         return None if rate is None else ("memory", rate.value / 2, "half of the memory's rate, read and written")

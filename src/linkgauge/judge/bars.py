@@ -13,7 +13,7 @@ from typing import Literal
 
 from linkgauge.errors import UsageError
 from linkgauge.expect import limits
-from linkgauge.findings.nominal import lowest, nominal
+from linkgauge.findings.nominal import nominal
 from linkgauge.model.bar import BUS, PORT, Bar
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import percent
@@ -28,7 +28,7 @@ FITS: dict[Fit, str] = {
     "about right": "healthy machines pass, and none with a dead link",
     "unknown": "no limit, or no measurement, is known to compare with",
 }
-_LARGE = 8 << 30
+_LARGE = 16 << 30
 _ROUNDING = 1e-3
 _MEMORY_LEFT = 0.75  # no link of a memory dies alone; a bar that lets a quarter of its rate be lost catches nothing
 _PORT_RATE, _PORT_SEEN = 50e9, 0.982  # ib_write_bw on eight ports of 400 Gb/s: 392.82 Gb/s at the least
@@ -105,20 +105,20 @@ def _rate(bar: Bar, value: float) -> str:
 
 
 def _limit(system: System, bar: Bar, ranks: int, size: int) -> tuple[float, str] | None:
-    if bar.nodes > 1:
-        least = lowest(system, bar.transport, bar.pattern, ranks, size, bar.nodes)
-        return None if least is None else (least.value_bytes_per_s or 0.0, f"{least.rule}: {least.basis}")
-    found = nominal(system, bar.transport, bar.pattern, ranks, size)
+    found = nominal(system, bar.transport, bar.pattern, ranks, size, nodes=bar.nodes)
     return None if found is None else (found[1], found[2])
 
 
 def _left(system: System, bar: Bar) -> float:
-    """What share a machine keeps with one link of the first device dead: every port carries a collective's share."""
+    """What share a machine keeps with a link of the first device dead, or a NIC: all carry as much of a collective."""
     traits = PATTERNS[bar.pattern]
     if traits.within_device:
         return _MEMORY_LEFT
     if len(traits.host_ways) == 1:
         return _HALF
+    if bar.nodes > 1:
+        ports = sum(1 for _ in system.of_kind("nic"))
+        return 1 - 1 / ports if ports > 1 else _HALF
     first, kinds = system.devices[0].name, system.kinds
     own = [link for link in system.links_of(first) if is_fabric(link, kinds)]
     if traits.pair and (between := [link for link in own if link.other(first) == system.devices[1].name]):
@@ -128,18 +128,20 @@ def _left(system: System, bar: Bar) -> float:
 
 def _usual(system: System, bar: Bar, ranks: int, size: int) -> tuple[float | None, str]:
     """The lowest healthy measurement of this class that a share is known of, as goodput in B/s, and whose it is."""
-    found = nominal(system, bar.transport, bar.pattern, ranks, size) if bar.nodes == 1 else None
+    found = nominal(system, bar.transport, bar.pattern, ranks, size, nodes=bar.nodes)
     if found is None:
         return None, ""
     entry = most_particular(
         one
         for one in system.accepted
         if one.origin != "bar"
-        and one.fits(bar.transport, bar.pattern, size, ranks)
+        and one.fits(bar.transport, bar.pattern, size, ranks, nodes=bar.nodes)
         and (one.pattern == bar.pattern if PATTERNS[bar.pattern].collective else one.kind == found[0])
     )
     if entry is not None:
         return found[1] * entry.share.value, entry.share.source
+    if bar.nodes > 1:
+        return None, ""
     case = {"pattern": bar.pattern, "transport": bar.transport, "devices": range(ranks), "size": size}
     seen = next((one for one in limits(system, case) if one.rule == "allreduce_nvls_seen"), None)
     return (None, "") if seen is None else (seen.value_bytes_per_s, f"rule {seen.rule}")

@@ -151,6 +151,12 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
             said += f"; not judged: {', '.join(more)}." if more else "."
             return verdicts, [said, *notes], without
         why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
+    cluster = subject.facts.system
+    # No device tells which cluster it is of, so only a named one has shares between nodes.
+    if kind is None and cluster is not None and any(one.nodes for one in cluster.accepted):
+        verdicts, notes, without = check_system(subject, cluster, tolerance)
+        said = f"Judged by what is known of {cluster.name}: {percent(1 - tolerance)} of the shares measured there."
+        return verdicts, [said, *notes], without
     verdicts = failed_verdicts(subject, "its own cases")
     if fleet:
         return verdicts, [], 0

@@ -160,6 +160,7 @@ class Accepted:
     `kind` is a link kind, or `memory`: the share is of half of a device's memory rate then. Without a transport,
     pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds. `algorithm`: it
     is about cases that ask the library for this one; without it, about those that leave the choice to the library.
+    `ranks` are those of one node; with `nodes` it is of a collective of so many, and of what the network allows it.
     `library` (a range of versions), `date` and `origin` say what was measured when and how. `check` asks for a little
     less than this share (docs/reference/check.md).
     """
@@ -175,13 +176,21 @@ class Accepted:
     date: str | None = None
     origin: str | None = None
     note: str | None = None
+    nodes: int | None = None
 
     def fits(
-        self, transport: str | None, pattern: str | None, size_bytes: int | None, ranks: int, algorithm: str = ""
+        self,
+        transport: str | None,
+        pattern: str | None,
+        size_bytes: int | None,
+        ranks: int,
+        algorithm: str = "",
+        nodes: int = 1,
     ) -> bool:
-        """Whether it is about such a case; a size that is not known is large enough."""
+        """Whether it is about such a case, of so many ranks a node; a size that is not known is large enough."""
         return (
-            self.transport in (None, transport)
+            (self.nodes or 1) == nodes
+            and self.transport in (None, transport)
             and self.pattern in (None, pattern)
             and self.ranks in (None, ranks)
             and (self.algorithm or "").lower() == algorithm.lower()

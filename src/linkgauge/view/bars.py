@@ -28,6 +28,7 @@ def print_bars(out: Console, judged: Sequence[JudgedBar]) -> None:
     out.print(text_of(f"{count_text(len(judged), 'bar')}: {told}.", "bold"))
     for one in judged:
         out.print()
-        named = f" ({one.bar.system})" if one.bar.system else ""
-        out.print(Text(f"{one.fit}  ", style=_STYLES[one.fit]) + text_of(f"{one.bar.text}{named}"))
-        out.print(text_of(f"      {one.why}."), soft_wrap=True)
+        bar = one.bar
+        what = ", ".join(filter(None, (bar.system, bar.pattern, f"{bar.nodes} nodes" if bar.nodes > 1 else "")))
+        out.print(Text(f"{one.fit}  ", style=_STYLES[one.fit]) + text_of(f"{bar.text} ({what})"))
+        out.print(Text("      ") + text_of(f"{one.why}."), soft_wrap=True)

@@ -17,12 +17,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.expect import limits
-from linkgauge.findings.wiring import Wiring
+from linkgauge.findings.nominal import nominal as nominal_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.shape import parsed_toml
-from linkgauge.model.transports import over_host
 from linkgauge.system import System, load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,7 +33,7 @@ MARK = "# Shares of published values, made by tools/accepted_shares.py of tests/
 class Table:
     """Values of one class by size, in GB/s as the source prints them; `of` says as which quantity.
 
-    `ranks` are those of one node. Values of several nodes bound the limits and give no shares, which are of one node.
+    `ranks` are those of one node. Shares of several nodes are of what the network allows.
     """
 
     system: str
@@ -54,9 +52,9 @@ class Table:
     nodes: int = 1
 
     @property
-    def of_class(self) -> tuple[str, str, str, int, str]:
+    def of_class(self) -> tuple[str, str, str, int, str, int]:
         """What values must share to be compared."""
-        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm)
+        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm, self.nodes)
 
     def goodput(self, value: float) -> float:
         """A printed value as the goodput of docs/definitions.md, in bytes per second."""
@@ -79,34 +77,19 @@ def tables(path: Path = TABLES) -> list[Table]:
 
 def nominal(system: System, table: Table, size: int) -> tuple[str, float]:
     """The kind of link and the rate in B/s that a share of this class is of, as 'linkgauge check' takes them."""
-    traits = PATTERNS[table.pattern]
-    if traits.within_device:
-        rate = system.devices[0].memory_rate
-        assert rate is not None, system.name
-        return "memory", rate.value / 2
-    wiring = Wiring(system)
-    if traits.host_ways:
-        link = next(one for one in system.links_of(system.devices[0].name) if one.kind in ("pcie", "c2c"))
-        return link.kind, wiring.host_rates[0]
-    if traits.pair:
-        way = wiring.way(0, 1, over_host(table.transport, ""))
-        assert way is not None, system.name
-        assert way.rate is not None, system.name
-        return wiring.links(way.arcs[0], way.kind != "host")[0].kind, way.rate * traits.ways
-    case = {"pattern": table.pattern, "transport": table.transport, "devices": range(table.ranks), "size": size}
-    found = limits(system, {**case, "algorithm": table.algorithm})
-    bounds = [one.value_bytes_per_s for one in found if one.kind == "upper bound" and one.value_bytes_per_s]
-    return system.links[0].kind if table.ranks > 1 else "memory", min(bounds)
+    found = nominal_of(system, table.transport, table.pattern, table.ranks, size, table.algorithm, table.nodes)
+    assert found is not None, (system.name, table.pattern)
+    return found[:2]
 
 
 def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
     """The entries of each system: of a class the lowest healthy value at each size."""
-    classes: dict[tuple[str, str, str, int, str], list[Table]] = {}
+    classes: dict[tuple[str, str, str, int, str, int], list[Table]] = {}
     for table in these:
-        if table.healthy and table.nodes == 1:
+        if table.healthy:
             classes.setdefault(table.of_class, []).append(table)
     result: dict[str, list[dict[str, Any]]] = {}
-    for (name, transport, pattern, ranks, algorithm), members in sorted(classes.items()):
+    for (name, transport, pattern, ranks, algorithm, nodes), members in sorted(classes.items()):
         measured = [one for one in members if one.origin == "publication"] or members
         system = load(name)
         lowest: dict[int, float] = {}
@@ -119,7 +102,8 @@ def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
                 lowest[size] = min(share, lowest.get(size, share))
         entry = {
             "kind": kind, "transport": transport, "pattern": pattern,
-            "ranks": ranks if PATTERNS[pattern].collective else None, "algorithm": algorithm,
+            "ranks": ranks if PATTERNS[pattern].collective else None, "nodes": nodes if nodes > 1 else None,
+            "algorithm": algorithm,
             "library": _range(one.library for one in measured), "date": _range(one.date for one in measured),
             "origin": measured[0].origin, "source": "; ".join(dict.fromkeys(one.source for one in measured)),
             "note": _note(measured), "shares": {_text(size): round(lowest[size], 3) for size in sorted(lowest)},

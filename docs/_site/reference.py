@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from html import escape
@@ -12,10 +13,15 @@ from typing import Any
 
 from linkgauge.doctor import check as doctor
 from linkgauge.errors import Exit
+from linkgauge.exchange.bar_files import read_bars
 from linkgauge.expect.rules import RULES as LIMITS
+from linkgauge.findings.nominal import nominal
 from linkgauge.findings.rules import RULES as FINDING_RULES
+from linkgauge.judge.bars import judge_bars
+from linkgauge.model.bar import PORT
 from linkgauge.model.case import DEFAULTS, DIMENSIONS, STATUSES, STOP_FIELDS, StopRule
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, PatternTraits
+from linkgauge.model.quantity import format_bytes, percent
 from linkgauge.model.shape import parsed_tables
 from linkgauge.model.transports import TRANSPORT_ALIASES, TRANSPORTS
 from linkgauge.plan import builtin, plan_file
@@ -23,9 +29,9 @@ from linkgauge.stats.summary import summary_schema
 from linkgauge.store import schema
 from linkgauge.system import catalog, shipped
 from linkgauge.system.draw import svg
-from linkgauge.system.model import System
+from linkgauge.system.model import Accepted, System
 
-from . import commands, finding_texts, reading
+from . import commands, finding_texts, outputs, reading
 from .markdown import code, facts, plain, table
 
 # --- cases -----------------------------------------------------------------------------------------------------------
@@ -258,14 +264,77 @@ def exit_statuses() -> str:
 
 
 def systems() -> str:
-    """Each described system: its picture and where its figures come from."""
+    """Each described system: its picture, links, limits and accepted shares, and where its figures come from."""
     parts = []
     for name in shipped.names():
         system = catalog.load(name)
         sources = "".join(f"- {plain(text)}\n" for text in _sources(system))
         picture = f'<img class="picture" src="../_static/systems/{name}.svg" alt="{escape(system.title)}">\n'
-        parts.append(f"## {name}\n\n{plain(system.title)}\n\n{picture}\nSources of its figures:\n\n{sources}")
+        about = "\n".join(filter(None, (_links(system), _limits(system), _shares(system))))
+        parts.append(f"## {name}\n\n{plain(system.title)}\n\n{picture}\n{about}\nSources of its figures:\n\n{sources}")
     return "\n".join(parts)
+
+
+def _links(system: System) -> str:
+    """How many links of which kind and rate there are, and between what."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for link in system.links:
+        ends = sorted({system.kinds[link.a], system.kinds[link.b]})
+        rate = "unknown" if link.data_rate is None else f"{link.data_rate.value / 1e9:.4g} GB/s"
+        found[f"{link.kind} {link.version or ''}".strip(), " to ".join(ends), rate] += link.count
+    rows = [(str(count), kind, ends, rate) for (kind, ends, rate), count in found.items()]
+    return table(("links", "kind", "between", "data rate of one, one way"), rows)
+
+
+def _limits(system: System) -> str:
+    """What the links allow one pair, one host link and an allreduce of all devices."""
+    count, rows = len(system.devices), []
+    for pattern, transport, ranks in _SHOWN:
+        number = ranks or count
+        found = nominal(system, transport, pattern, number, 8 << 30) if number <= count else None
+        if found is None or (not ranks and count < 2):
+            continue
+        factor = float(PATTERNS[pattern].bus_factor(number)) if not ranks else 1.0
+        what = pattern.replace("_", " ") + ("" if ranks else f" of {count}, busbw")
+        rows.append((what, f"{found[1] * factor / 1e9:.3g} GB/s", found[2]))
+    return table(("limit of", "rate", "by"), rows) if rows else ""
+
+
+_SHOWN = (("unidirectional", "copy_engine", 2), ("host_to_device", "copy_engine", 1), ("allreduce", "ccl", 0))
+
+
+def _shares(system: System) -> str:
+    """The accepted shares, a row a class: the share at its largest size, which `check` requires 95 % of."""
+    classes: dict[tuple[object, ...], list[Accepted]] = {}
+    for one in system.accepted:
+        key = (one.kind, one.pattern, one.transport, one.ranks, one.nodes, one.algorithm, one.origin)
+        classes.setdefault(key, []).append(one)
+    rows = []
+    for (kind, pattern, transport, ranks, nodes, algorithm, origin), some in classes.items():
+        sizes = sorted(some, key=lambda one: one.size.value)
+        least, largest = (format_bytes(int(one.size.value)) for one in (sizes[0], sizes[-1]))
+        share = percent(sizes[-1].share.value, 1)
+        place = f"{nodes} nodes of {ranks}" if nodes else ranks or ""
+        class_of = (kind, pattern or "any", transport or "any", place, algorithm or "")
+        rows.append((*class_of, least, f"{share} at {largest}", origin))
+    heading = ("kind", "pattern", "transport", "ranks", "algorithm", "from", "share of the limit", "origin")
+    return table(heading, rows) if rows else "No share is accepted here yet.\n"
+
+
+def bars() -> str:
+    """Every bar of docs/results/data/bars.csv, and whether it fits, as `linkgauge bars` says it."""
+    rows = []
+    for one in judge_bars(read_bars(outputs.DOCS / "results" / "data" / "bars.csv")):
+        unit = ("Gb/s", 8e-9) if one.bar.quantity == PORT else ("GB/s", 1e-9)
+        value, limit, usual, broken = (
+            "" if rate is None else f"{rate * unit[1]:.3g}"
+            for rate in (one.bar.value, one.limit, one.usual, one.broken)
+        )
+        what = "NIC port" if one.bar.quantity == PORT else one.bar.pattern.replace("_", " ")
+        what += f", {one.bar.nodes} nodes" if one.bar.nodes > 1 else ""
+        rows.append((plain(one.bar.source), one.bar.system, what, f"{value} {unit[0]}", limit, usual, broken, one.fit))
+    heading = ("whose", "machine", "of", "bar", "limit", "healthy", "dead link", "verdict")
+    return table(heading, rows)
 
 
 def pictures() -> dict[str, str]:
@@ -298,7 +367,7 @@ PARTS: dict[str, Callable[[], str]] = {
         "finding-rules": finding_rules, "doctor-checks": doctor_checks, "limit-rules": limit_rules, "plans": plans,
         "plan-keys": plan_keys,
         "run-tables": run_tables, "questions": questions,
-        "statuses": statuses, "exit-statuses": exit_statuses, "systems": systems,
+        "statuses": statuses, "exit-statuses": exit_statuses, "systems": systems, "bars": bars,
     }.items()
 }  # fmt: skip
 """What `{made} NAME` stands for, by name."""

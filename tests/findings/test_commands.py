@@ -231,12 +231,6 @@ def test_runs_without_a_case_alike_are_not_compared(tmp_path: Path, capsys: pyte
     assert "1 case of both runs not compared" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_run_folder_is_no_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = make_run(tmp_path / "r", cases=[make_case("mpi", "allreduce", 1 << 10)], samples=20)
-    assert run_command(["check", str(run), "--against", str(run)]) == 2
-    assert "is a folder: expected a baseline" in capsys.readouterr().err
-
-
 def test_advice_needs_something_to_choose_between(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make_run(tmp_path / "r", cases=[make_case("mpi", "allreduce", 1 << 10)], samples=20)
     assert run_command(["advise", str(path)]) == 3

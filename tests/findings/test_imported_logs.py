@@ -87,3 +87,106 @@ def test_wires_that_set_no_limit_are_no_all_clear_either(
     text = said(capsys, "findings", run, "--system", "hgx-h100-8")[1]
     assert "the wires of hgx-h100-8 set no limit for any of these cases" in text
     assert "Not judged" in said(capsys, "show", run, "--system", "hgx-h100-8")[1]
+
+
+# --- logs without an import ------------------------------------------------------------------------------------------
+
+
+def log_of(folder: Path, name: str, model: str, ranks: int = 8, hosts: int = 1, largest: int = 1 << 33) -> Path:
+    """A log of an allreduce at one of RATES, whose GPUs have a name."""
+    lines = nccl_log(ranks=ranks, sizes=(largest >> 1, largest), sides=("out-of-place",),
+                     host=lambda rank: f"node{rank * hosts // ranks}", device=lambda rank: rank % (ranks // hosts),
+                     rate=RATES[name], lag=0.0)  # fmt: skip
+    path = folder / f"{name}.log"
+    path.write_text("\n".join(line.replace("] GPU", f"] {model}") for line in lines))
+    return path
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize(("name", "status", "word"), [("sound", 0, "PASS"), ("quarter", 1, "FAIL")])
+def test_a_log_is_judged_by_the_machine_that_its_gpus_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, status: int, word: str
+) -> None:
+    got, text = said(capsys, "check", log_of(tmp_path, name, H100))
+    assert got == status
+    assert f"{word}: 2 of 2 checks" in text
+    assert f"Taken for hgx-h100-8 by 8 x {H100} on one host; --system names another." in text
+    assert "Each case is a single measurement" in text
+    share, bus = ("61 %", "478 GB/s") if name == "sound" else ("15 %", "120 GB/s")
+    # Share, limit, bar and source, of what passes too.
+    assert f"{share} of 450 GB/s (nominal), busbw {bus}; such machines reach 60.8 %" in text
+    assert "of which 95 % is required [Azure/AI-benchmarking-guide" in text
+    assert "at least 260 GB/s required" in text
+    assert not list(tmp_path.glob("run*"))
+
+
+def test_a_named_system_goes_before_what_the_log_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    got, text = said(capsys, "check", log_of(tmp_path, "sound", H100), "--system", "hgx-h200-8")
+    assert got == 0
+    assert "Judged by what is known of hgx-h200-8" in text
+    assert "Taken for" not in text
+
+
+def test_where_several_machines_fit_they_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    got, text = said(capsys, "check", log_of(tmp_path, "sound", H100, ranks=4))
+    assert got == 3
+    assert f"(name its system with --system); 4 x {H100} on one host: that fits hgx-h100-4, hgx-h100-8" in text
+
+
+def test_an_imported_run_keeps_for_which_machine_it_was_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["import", str(log_of(tmp_path, "quarter", H100)), "-o", str(tmp_path / "run")]) == 0
+    assert "Taken for hgx-h100-8" in capsys.readouterr().err
+    assert "Taken for hgx-h100-8" in said(capsys, "check", tmp_path / "run")[1]
+    for command in ("findings", "show"):
+        assert "what the links allow" in said(capsys, command, tmp_path / "run")[1]
+
+
+def test_two_logs_are_compared_as_single_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = [log_of(tmp_path, name, H100) for name in ("sound", "quarter")]
+    text = said(capsys, "compare", *logs)[1]
+    assert f"{logs[1]} against {logs[0]}" in text
+    assert "Both are single measurements, one value a case" in text
+    assert "2 cannot tell" in text
+    assert "lost in the samples" not in text
+
+
+def test_one_log_given_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy := tmp_path / "copy.log").write_bytes(log_of(tmp_path, "sound", H100).read_bytes())
+    assert run_command(["compare", str(tmp_path / "sound.log"), str(copy)]) == 2
+    assert "hold the same: expected each log once" in capsys.readouterr().err
+
+
+def test_what_a_log_lacks_is_given_to_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (log := tmp_path / "a.log").write_text("\n".join(nccl_log("alltoall", named=False)))
+    assert run_command(["check", str(log)]) == 2
+    assert f"'linkgauge import {log}' has these options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("system", "status"), [("gb200-nvl72", 0), ("gb200-tray", 3)])
+def test_trays_of_a_rack_are_one_nvlink_domain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], system: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 GB200 on four trays reach 883 GB/s of bus bandwidth by NVLink. Of trays no network is known."""
+    monkeypatch.setitem(RATES, "rack", 883e9 / (2 * 15 / 16))
+    log = log_of(tmp_path, "rack", "NVIDIA GB200", ranks=16, hosts=4, largest=1 << 34)
+    assert "that fits gb200-nvl4, gb200-tray, gb200-nvl36, gb200-nvl72" in said(capsys, "check", log)[1]
+    got, text = said(capsys, "check", log, "--system", system)
+    assert got == status, text
+    assert ("Judged by what is known of gb200-nvl72" in text) == (status == 0)
+
+
+@pytest.mark.parametrize(("busbw", "status", "word"), [(488, 0, "PASS"), (488 * 0.85, 1, "FAIL"), (488, 3, "UNKNOWN")])
+def test_two_nodes_of_a_named_cloud_are_judged_by_what_was_published_of_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], busbw: float, status: int, word: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Two nodes of AWS P5 reach 488 GB/s by EFA. By GPU names alone nothing is known of their network."""
+    monkeypatch.setitem(RATES, "cloud", busbw * 1e9 / (2 * 15 / 16))
+    log = log_of(tmp_path, "cloud", H100, ranks=16, hosts=2, largest=1 << 35)
+    got, text = said(capsys, "check", log, *(() if status == 3 else ("--system", "aws-p5")))
+    assert (got, text.split(":")[0]) == (status, word), text
+    assert ("Judged by what is known of aws-p5" in text) == (status != 3)

@@ -285,3 +285,19 @@ def test_a_share_may_be_of_a_number_of_ranks(tmp_path: Path) -> None:
     held, without = held_against(facts, system)
     assert [h.measure.ranks for h in held] == [4]
     assert without == 1
+
+
+@pytest.mark.parametrize(("algorithm", "known"), [("", True), ("RING", True), ("Ring", True), ("TREE", False)])
+def test_a_share_of_one_algorithm_judges_no_case_of_another(tmp_path: Path, algorithm: str, known: bool) -> None:
+    """Of 8 H200 the ring's 366 GB/s and the library's own choice of NVLink SHARP, 473, are known, and no tree's."""
+    case = make_case("ccl", "allreduce", 1 << 33, tuple(range(8)), algorithm=algorithm)
+    system = catalog.load("hgx-h200-8")
+    held, without = held_against(facts_of(load(made(tmp_path / "r", cases=[case]))), system)
+    assert [one.entry.algorithm for one in held] == ([algorithm.lower() or None] if known else [])
+    assert without == (not known)
+
+
+def test_a_share_of_all_ranks_judges_no_groups_of_them(tmp_path: Path) -> None:
+    case = make_case("ccl", "allreduce", 1 << 33, tuple(range(8)), groups=2)
+    held, without = held_against(facts_of(load(made(tmp_path / "r", cases=[case]))), catalog.load("hgx-h200-8"))
+    assert (held, without) == ([], 1)

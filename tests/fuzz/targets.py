@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import tool_traces
+from bar_samples import SAMPLES
 from cluster.layout import Layout
 from linkgauge.apps import catalog as applications
 from linkgauge.apps import matching, program
@@ -31,7 +32,9 @@ from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
 from linkgauge.doctor import on_nodes
 from linkgauge.errors import LinkgaugeError
+from linkgauge.exchange.bar_files import read_bars
 from linkgauge.exchange.importers import Hints, import_files
+from linkgauge.judge.bars import judge_bars
 from linkgauge.model.shape import clean
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import PlannedLaunch, plan_run
@@ -246,6 +249,14 @@ def imported_log(data: bytes) -> None:
             read_everything(target)
 
 
+def bars(data: bytes) -> None:
+    """A file of somebody's thresholds, each judged by a machine, and by none where the file names none."""
+    path = _file("bars", data)
+    for name in ("hgx-h100-8", ""):
+        with refusing():
+            judge_bars(read_bars(path), name)
+
+
 @functools.cache
 def _machine() -> tuple[Path, tuple[Path, ...]]:
     """A recorded machine, and a file of it of each kind."""
@@ -370,6 +381,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         journal,
         run_folder,
         imported_log,
+        bars,
         machine,
         amdsmi_answers,
         step_file,
@@ -493,5 +505,6 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "fabric": lambda: (text.encode() for text in (_LAYOUT.topology_conf(), _LAYOUT.fabric_file(), _IB)),
     "search": lambda: iter([json.dumps({"subject": "mpi allreduce", "confirmed": [_PROVED] * 2}).encode()]),
     "node_answers": _answers,
+    "bars": lambda: (text.encode() for text in SAMPLES),
     "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
 }

@@ -15,7 +15,7 @@ from linkgauge.errors import UsageError
 from linkgauge.system import Link, based, form, from_toml, units
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
-from linkgauge.system.model import LINK_KINDS, TOPOLOGIES, most_particular
+from linkgauge.system.model import LINK_KINDS, TOPOLOGIES, Accepted, most_particular
 
 GOOD = """
 name = "small"
@@ -297,3 +297,23 @@ def test_a_share_of_an_algorithm_is_of_cases_that_ask_for_it() -> None:
 
     assert share(8, "RING") == share(8, "ring") > share(8)
     assert share(5) < share(6) < share(7) < share(8)  # NVLink SHARP is used better by more devices
+
+
+def test_of_two_sources_the_one_that_saw_less_speaks_at_its_own_largest_size() -> None:
+    """Two H100 of this project reached 398 GB/s at 2 GiB; eight of another owner, as healthy, 370 at 512 MiB."""
+    system = systems.load("hgx-h100-8")
+
+    def source(size: int) -> tuple[str | None, float]:
+        case = ("copy_engine", "unidirectional", size, 2)
+        found = most_particular(one for one in system.accepted if one.kind == "nvlink" and one.fits(*case))
+        assert found is not None
+        return found.origin, found.share.value
+
+    assert source(1 << 31) == source(1 << 29) == ("publication", 0.823)
+    assert source(1 << 27) == ("publication", 0.824)
+    small = Accepted("nvlink", dataclasses.replace(system.accepted[0].share, value=0.1, source="small"),
+                     dataclasses.replace(system.accepted[0].size, value=1 << 20))  # fmt: skip
+    large = dataclasses.replace(small, share=dataclasses.replace(small.share, value=0.8, source="large"),
+                                size=dataclasses.replace(small.size, value=1 << 28))  # fmt: skip
+    assert most_particular([small, large]) == large  # 1 MiB says nothing of 256 MiB
+    assert most_particular([small]) == small

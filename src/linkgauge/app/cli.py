@@ -68,6 +68,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("compare", "judging", "Compare two runs: what became better, worse or stayed the same."),
         ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
         ("baseline", "judging", "Make a baseline of five runs or more."),
+        ("bars", "bars", "Judge other people's thresholds: impossible, toothless or about right."),
         ("advise", "judging", "Recommend the mechanism and settings for each pattern and size."),
         ("reproduce", "reproduce", "Measure a paper's figures here."),
     ),

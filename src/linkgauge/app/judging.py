@@ -101,7 +101,7 @@ class RunsCompared:
     type=PATH,
     nargs=-1,
     required=True,
-    help="Run folders; each other one is compared with A.",
+    help="Run folders, or logs of other tools; each other one is compared with A.",
 )
 @takes(RunsCompared)
 def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
@@ -111,27 +111,29 @@ def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
     if asked.dependence not in ("positive", "any"):
         raise UsageError(f"unknown dependence '{asked.dependence}': expected positive or any")
     from linkgauge.collector import uncollected
+    from linkgauge.exchange.opened import opened
     from linkgauge.judge.compare_runs import compare_runs
     from linkgauge.judge.subjects import refuse_repeated
     from linkgauge.store.run import load
     from linkgauge.view import terminal
     from linkgauge.view.screen import console
 
-    refuse_repeated(map(load, runs))
-    first = load(runs[0])
     plain = []
     compared = 0
     out = None if asked.form != TABLE else console()
-    for path in runs[1:]:
-        kind = cast(Literal["positive", "any"], asked.dependence)
-        with uncollected():
+    with uncollected(), opened(runs) as folders:
+        refuse_repeated(map(load, folders.runs))
+        first = load(folders.runs[0])
+        for path in folders.runs[1:]:
+            kind = cast(Literal["positive", "any"], asked.dependence)
             second = load(path)
             found = compare_runs(first, second, asked.level, asked.margin, kind, asked.bootstrap)
-        compared += len(found.cases) + len(found.failed)
-        if out is None:
-            plain.append({"first": str(runs[0]), "second": str(path), **found.plain(second)})
-        else:
-            terminal.print_comparison(out, found, (str(runs[0]), str(path)), asked.limit)
+            compared += len(found.cases) + len(found.failed)
+            names = folders.name(folders.runs[0]), folders.name(path)
+            if out is None:
+                plain.append({"first": names[0], "second": names[1], **found.plain(second)})
+            else:
+                terminal.print_comparison(out, found, names, asked.limit)
     if asked.form != TABLE:
         print_data(
             plain,
@@ -147,10 +149,11 @@ class Check:
 
     panel: ClassVar = "What to judge by"
 
-    against: str = value("FILE|SYSTEM", "Baseline, rules (TOML) or system to judge by.", "")
+    against: str = value("RUN|FILE|SYSTEM", "Run folder, baseline, rules (TOML) or system to judge by.", "")
+    by_ordinal: bool = switch("Match devices of that run or baseline by ordinal, not by UUID: after an exchange.")
     tolerance: float = value("", "Share below the expected value that still passes.", 0.05, type=FiniteRange(0.0, 0.9))
     margin: float | None = value(
-        "", "Smallest loss against a baseline that counts, as a share; 0.01 by default.", type=FiniteRange(min=0.0)
+        "", "Smallest loss against a run or a baseline that counts, as a share.", type=FiniteRange(min=0.0)
     )
     findings: bool = pair("Count faults of the findings, or not.", True)
     system: str = system_to_judge_by()
@@ -165,13 +168,14 @@ class Check:
     "check",
     exits=(Exit.FAIL, Exit.UNKNOWN),
     help="Judge whether a machine is as fast as it should be: PASS, FAIL or UNKNOWN.",
-    epilog="Example: linkgauge check runs/2026-01-02 --junit check.xml",
+    epilog="Example: linkgauge check all_reduce.log --system hgx-h100-8",
 )
-@runs_argument("Run folders, of one or several nodes")
+@runs_argument("Run folders or logs of other tools, of any nodes")
 @takes(Check)
 def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     """Judge runs, name what fails worst first, and return the exit status."""
     from linkgauge.collector import uncollected
+    from linkgauge.exchange.opened import opened
     from linkgauge.judge import exporters
     from linkgauge.judge.check import check
     from linkgauge.judge.fleet import LEAST_NODES
@@ -183,11 +187,14 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
 
     if asked.page is not None and len(runs) < LEAST_NODES:
         raise UsageError(f"--page is of a fleet: expected {LEAST_NODES} runs or more, {len(runs)} given")
-    with uncollected():
-        subjects = load_subjects(runs, asked.system)
+    with uncollected(), opened(runs, asked.system) as found:
+        subjects = load_subjects(found.runs, asked.system, found.names)
         result = check(
-            subjects, asked.against, tolerance=asked.tolerance, margin=asked.margin, with_findings=asked.findings
-        )
+            subjects, asked.against, tolerance=asked.tolerance, margin=asked.margin, with_findings=asked.findings,
+            by_ordinal=asked.by_ordinal,
+        )  # fmt: skip
+    for line in found.left_out:
+        click.echo(f"linkgauge: {line}", err=True)
     if asked.junit is not None:
         write_atomically(asked.junit, exporters.as_junit(result.checked).encode())
     if asked.prometheus is not None:
@@ -202,7 +209,7 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     elif asked.form == CSV:
         print_data([dataclasses.asdict(verdict) for verdict in result.checked.verdicts], asked.form, of=Verdict)
     else:
-        terminal.print_check(console(), result.checked, result.standings, asked.limit)
+        terminal.print_check(console(), result.checked, result.standings, asked.limit, passed=bool(found.names))
     return result.checked.exit_status
 
 

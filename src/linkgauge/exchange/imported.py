@@ -141,14 +141,21 @@ def make_case(transport: str, pattern_name: str, size: int, ranks: Sequence[int]
     )
 
 
-def write_run(path: Path, logs: Sequence[ImportedLog], system: Mapping[str, Any] | None = None) -> int:
+def write_run(
+    path: Path,
+    logs: Sequence[ImportedLog],
+    system: Mapping[str, Any] | None = None,
+    machine: Mapping[str, str] | None = None,
+) -> int:
     """Write a run folder of imported logs, and return how many cases it has. UsageError if it exists.
+
+    `machine`: what is known of why it is of this system, for run.json's `origin`.
 
     A launch is the tables of a log, one after the other, of the same tool, versions and ranks.
     """
     tables = [(log, table) for log in logs for table in log.tables if table.cases]
     tools = sorted({table.tool for _, table in tables})
-    origin = {"imported": True, "tools": tools, "files": [log.file for log in logs]}
+    origin = {"imported": True, "tools": tools, "files": [log.file for log in logs], **(machine or {})}
     info = {"origin": origin, "versions": {}, "requested": {"command": "linkgauge import"}}
     folder = RunFolder.create(path, info | ({"system": system} if system is not None else {}))
     numbered = number_devices([table.ranks for _, table in tables])

@@ -17,10 +17,13 @@ from linkgauge.model.log_text import Line, lines_of, log_text
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import as_it_is, checked, one_of, parsed, table, whole
 from linkgauge.model.transports import TRANSPORTS
+from linkgauge.system import catalog
+from linkgauge.system.dump import to_data
+from linkgauge.system.named import Named, named
 
 __all__ = ["Hints", "Imported", "explain", "import_files", "known_tools", "read_log"]
 
-_MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 _HINTS = {"--ranks": whole(1, MOST_RANKS), "--window": whole(1, MOST_RANKS), "--pattern": one_of(PATTERNS),
           "--transport": one_of(TRANSPORTS)}  # fmt: skip
 READ = "nccl-tests, rccl-tests, OSU's MPI and NCCL tests, nvbandwidth and blink"
@@ -42,7 +45,8 @@ def import_files(
 ) -> Imported:
     """Write the run folder `output` of the logs in `files`, a launch for the tables of a log that are alike.
 
-    `system`: the machine's description as run.json holds it, where the user names one.
+    `system`: the machine's description as run.json holds it, where the user names one. Else it is that of the one
+    described machine that the GPUs' names and number fit.
 
     UsageError for a file that cannot be read or is of no known tool, where no case was understood, where the hints
     name no pattern or transport, or where `output` exists.
@@ -56,11 +60,30 @@ def import_files(
     if not any(log.cases for log in logs):
         raise UsageError(f"nothing was understood: {problems[0] if problems else 'the logs hold no results'}")
     notes = [note for log in logs for note in log.notes]
+    origin: dict[str, Any] = {}
+    if system is None and (machine := _machine(logs)) is not None:
+        if machine.system:
+            system = to_data(catalog.load(machine.system))
+            origin["taken_for"] = f"Taken for {machine.system} by {machine.words}; --system names another."
+            notes.append(origin["taken_for"])
+        elif machine.fitting:
+            origin["fitting"] = machine.hint
+            notes.append(f"Which machine this is of is not known; name it with --system. {machine.hint}.")
     try:
-        return Imported(write_run(output, logs, system), sum(log.left_out for log in logs), problems, notes)
+        return Imported(write_run(output, logs, system, origin), sum(log.left_out for log in logs), problems, notes)
     except LinkgaugeError:
         shutil.rmtree(output, ignore_errors=True)  # made by this call, and half of it is of no use
         raise
+
+
+def _machine(logs: Sequence[ImportedLog]) -> Named | None:
+    """What the logs say of their machine: by host the devices of all tables that have cases."""
+    hosts: dict[str, dict[tuple[int, str], None]] = {}
+    for rank in (rank for log in logs for one in log.tables if one.cases for rank in one.ranks):
+        device = rank["device"]
+        place = (int(device.get("ordinal") or 0), str(device.get("name") or ""))
+        hosts.setdefault(str(rank.get("host") or ""), {})[place] = None
+    return named([list(devices) for devices in hosts.values()]) if hosts else None
 
 
 def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
@@ -68,7 +91,7 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
 
     `own`: Linkgauge started the program itself, so that nobody needs to find out of which ranks its figures are.
     """
-    cleaned = log_text(read_file(file, _MAX_BYTES, "a log of one of these tools"))
+    cleaned = log_text(read_file(file, MAX_BYTES, "a log of one of these tools"))
     log = ImportedLog(file.name, own=own, notes=[f"{file.name}: {note}" for note in cleaned.notes])
     found: list[Reader] = []
     others: list[Line] = []
@@ -101,7 +124,7 @@ def known_tools() -> list[tuple[str, str]]:
 
 def explain(file: Path) -> list[str]:
     """What a log is taken as, a line each: what is taken off it, and by which lines which tool is known."""
-    cleaned = log_text(read_file(file, _MAX_BYTES, "a log of one of these tools"))
+    cleaned = log_text(read_file(file, MAX_BYTES, "a log of one of these tools"))
     said = [f"{file.name}: {note}" for note in cleaned.notes]
     known = False
     for stream in cleaned.streams:

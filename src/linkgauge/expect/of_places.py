@@ -25,6 +25,18 @@ class Placed:
     problem: str = ""
 
 
+def in_domain(system: System, hosts: Sequence[str], places: tuple[Place, ...]) -> tuple[Place, ...]:
+    """The places of ranks in a rack that is one NVLink domain: on one node, with the numbers that devices have there.
+
+    `hosts` are all of the run, each a tray; which one is no matter, since trays are alike. Places stay as they are
+    where the rack has fewer trays, or smaller ones.
+    """
+    a_tray = len(system.devices) // system.trays
+    if system.trays < 2 or len(hosts) > system.trays or any(place.device >= a_tray for place in places):
+        return places
+    return tuple(Place(system.name, hosts.index(place.node) * a_tray + place.device) for place in places)
+
+
 def placed(system: System, case: Mapping[str, Any], places: Sequence[Place]) -> Placed:
     """Return how the rules are asked for a case whose ranks were there; places that are not known are one node."""
     if not places:

@@ -44,9 +44,10 @@ class RunLimits:
 
     def placed(self, row: Row) -> Placed:
         """Return how the rules are asked for a row; `problem` says why none is."""
-        from linkgauge.expect.of_places import placed
+        from linkgauge.expect.of_places import in_domain, placed
 
-        return placed(self._system, row.case.dimensions(), self._places.of_row(row))
+        places = in_domain(self._system, self._places.hosts, self._places.of_row(row))
+        return placed(self._system, row.case.dimensions(), places)
 
     def of(self, row: Row) -> list[Limit]:
         """Return the limits of a row: those of the rules, and on one node what the run's own primitives reached."""

@@ -265,7 +265,8 @@ class Facts(Remembering):
             return "nothing was measured"
         rated = [measure for measure in self.measures if measure.goodput]
         if self.system is None:
-            return NO_WIRES if rated else ""
+            fitting = dict(self.info.get("origin") or {}).get("fitting")
+            return (f"{NO_WIRES}; {fitting}" if fitting else NO_WIRES) if rated else ""
         judged = not self.info.get("origin") or any(self.bound(measure) is not None for measure in rated)
         return "" if judged or not rated else f"the wires of {self.system.name} set no limit for any of these cases"
 
@@ -345,6 +346,10 @@ class Facts(Remembering):
     def places(self, measure: Measure) -> tuple[Place, ...]:
         """Return where a measure's ranks lay; of repeats that lay apart the one on most nodes. Empty: not known."""
         every = [self._places.of(launch, measure.devices) for _, launch, _, _ in measure.identities]
+        if self.system is not None and self.system.trays > 1:
+            from linkgauge.expect.of_places import in_domain
+
+            every = [in_domain(self.system, self.hosts, places) for places in every]
         return max(every, key=lambda places: len(nodes_of(places)), default=())
 
     def ordinals(self, measure: Measure) -> tuple[int, ...]:
@@ -354,6 +359,17 @@ class Facts(Remembering):
     def on_one_node(self, measure: Measure) -> bool:
         """Return whether a measure's ranks lay on one node, as far as is known: only then do its links join them."""
         return len(nodes_of(self.places(measure))) <= 1
+
+    def limits(self, measure: Measure, **others: object) -> list[Limit]:
+        """Return all limits that the links set a measure, of one lane; `others` are dimensions in place of its own."""
+        if self.system is None:
+            return []
+        from linkgauge.expect.of_places import limits_there, placed
+
+        try:
+            return limits_there(self.system, placed(self.system, {**measure.dims, **others}, self.places(measure)))
+        except LinkgaugeError:
+            return []
 
     def bound(self, measure: Measure) -> Limit | None:
         """Return the lowest bound on a measure's goodput that the system's links set, None where none is known.
@@ -366,13 +382,7 @@ class Facts(Remembering):
         places = self.places(measure)
         key = (*values_of(measure.case, _BOUND_BY), measure.devices, places)
         if key not in self._bounds:
-            from linkgauge.expect.of_places import limits_there, placed
-
-            try:
-                known = limits_there(self.system, placed(self.system, measure.dims, places))
-            except LinkgaugeError:
-                known = []
-            bounds = [c for c in known if c.kind == "upper bound" and c.value_bytes_per_s]
+            bounds = [c for c in self.limits(measure) if c.kind == "upper bound" and c.value_bytes_per_s]
             least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
             if least is not None and least.value_bytes_per_s:
                 lanes = lanes_of(measure.pattern, measure.ranks, measure.case.groups)

@@ -19,6 +19,7 @@ from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import ClassRow, class_rows, members_text
+from linkgauge.stats.launches import nodes_of
 from linkgauge.system.graph import Arc
 from linkgauge.system.likeness import Likeness, like
 from linkgauge.system.model import Accepted, System, most_particular
@@ -88,7 +89,10 @@ def held_against(facts: Facts, system: System, tolerance: float = TOLERANCE) -> 
     held, without = [], 0
     for measure in facts.measures:
         found = judge.of(measure)
-        entry = None if found is None else most_particular(e for e in system.accepted if _fits(e, measure, found[0]))
+        nodes = max(1, len(nodes_of(facts.places(measure))))
+        entry = None
+        if found is not None:
+            entry = most_particular(e for e in system.accepted if _fits(e, measure, found[0], nodes))
         if found is None or entry is None or measure.goodput is None:
             without += 1
             continue
@@ -110,7 +114,7 @@ class _Nominal:
     def of(self, measure: Measure) -> tuple[str, float] | None:
         """Return kind and rate in bytes per second, None for what no entry is about."""
         info = PATTERNS[measure.pattern]
-        if measure.case.via >= 0 or not self.facts.on_one_node(measure):
+        if measure.case.via >= 0 or not (info.collective or self.facts.on_one_node(measure)):
             return None
         devices = self.facts.ordinals(measure)
         if info.ranks == "2" and len(set(measure.devices)) == 2:
@@ -154,8 +158,12 @@ def _kinds(wiring: Wiring) -> dict[Arc, str]:
     return kinds
 
 
-def _fits(entry: Accepted, measure: Measure, kind: str) -> bool:
-    if not entry.fits(measure.transport, measure.pattern, measure.size, measure.ranks):
+def _fits(entry: Accepted, measure: Measure, kind: str, nodes: int) -> bool:
+    case = measure.case
+    # Groups at once share ports, and no source measured any.
+    if case.groups > 1 or case.ranks % nodes:
+        return False
+    if not entry.fits(case.transport, case.pattern, case.size, case.ranks // nodes, case.algorithm, nodes):
         return False
     # A collective's share is of its own bound, so only an entry of that very collective is about it.
     return entry.pattern == measure.pattern if PATTERNS[measure.pattern].collective else entry.kind == kind

@@ -141,7 +141,7 @@ def times_of(against: str) -> dict[Key, float]:
 
 
 def check_baseline(
-    subject: Subject, baseline: Baseline, level: float = 0.05, margin: float | None = None
+    subject: Subject, baseline: Baseline, level: float = 0.05, margin: float | None = None, by_ordinal: bool = False
 ) -> tuple[list[Verdict], list[str], int]:
     """Judge a run against a baseline: verdicts, notes, and how many cases the baseline does not know.
 
@@ -151,7 +151,7 @@ def check_baseline(
     whole, if its level lies beyond that of 199 of 200 further runs. Cases of the baseline that the run lacks could not
     be judged, unless it left them out since its curves had ended: these are counted in a note.
     """
-    notes, renamed = _match_devices(subject, baseline)
+    notes, renamed = match_devices(subject, baseline.hosts, baseline.uuids, by_ordinal)
     known = {}
     unknown = 0
     for measure in subject.facts.measures:
@@ -205,7 +205,7 @@ def _judged(
         if short:
             reach = math.expm1(float(reaches[i]))
             reason += f"; a further run would be below {change(reach, 1)} (false-discovery rate {rates[i]:.1g})"
-        required, measured, unit = _figures(measure, limit)
+        required, measured, unit = figures_at(measure, limit)
         verdicts.append(
             subject.verdict(
                 "fail" if short else "pass", case_words(measure), reason, baseline.place, measure, case_key=key[0],
@@ -233,28 +233,33 @@ def _level(subject: Subject, baseline: Baseline, found: Prediction, margin: floa
     return [subject.verdict("fail", words, reason, baseline.place, shortfall=slower / (1 + slower))]
 
 
-def _figures(measure: Measure, limit_ns: float) -> tuple[float, float, str]:
+def figures_at(measure: Measure, limit_ns: float) -> tuple[float, float, str]:
     """Return what is required and measured: goodput where the case has one, else time."""
     if measure.goodput is None:
         return limit_ns, measure.time_ns, "ns"
     return measure.goodput * measure.time_ns / limit_ns, measure.goodput, "B/s"
 
 
-def _match_devices(subject: Subject, baseline: Baseline) -> tuple[list[str], Callable[[Measure], str]]:
-    """Return notes, and the case key that a measure has with the baseline's ordinals."""
-    here, there = subject.uuids, baseline.uuids
-    same_host = set(subject.facts.hosts) == set(baseline.hosts) and len(baseline.hosts) == 1
+def match_devices(
+    subject: Subject, hosts: Sequence[str], there: Mapping[int, str], by_ordinal: bool = False
+) -> tuple[list[str], Callable[[Measure], str]]:
+    """Return notes, and the case key that a measure has with the ordinals of what it is judged by.
+
+    `hosts` and `there`: the hosts of that, and its UUIDs by device. Devices are matched by UUID on one host.
+    """
+    here = subject.uuids
+    same_host = not by_ordinal and set(subject.facts.hosts) == set(hosts) and len(hosts) == 1
     if not (same_host and here and there):
         return [], lambda measure: measure.case_key
     ordinals = {uuid: ordinal for ordinal, uuid in there.items()}
     mapping = {ordinal: ordinals.get(uuid, -1) for ordinal, uuid in here.items()}
     noun = subject.facts.noun
     notes = [
-        f"{noun} {o} ({here[o]}) is not one of the baseline's: its cases are unknown"
+        f"{noun} {o} ({here[o]}) is not one of those it is judged by: its cases are unknown"
         for o, t in mapping.items()
         if t < 0
     ]
-    notes += [f"{noun} {o} is the baseline's {noun} {t} (by UUID)" for o, t in mapping.items() if t not in (o, -1)]
+    notes += [f"{noun} {o} is {noun} {t} there (by UUID)" for o, t in mapping.items() if t not in (o, -1)]
     if not notes:
         return [], lambda measure: measure.case_key
 

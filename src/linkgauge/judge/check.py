@@ -13,6 +13,7 @@ from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.judge.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.judge.fleet import LEAST_NODES, Standing, check_fleet, standings
+from linkgauge.judge.one_run import check_run
 from linkgauge.judge.requirements import (
     RULES,
     check_rules,
@@ -22,7 +23,7 @@ from linkgauge.judge.requirements import (
     read_rules,
 )
 from linkgauge.judge.siblings import CORES_SLOWER, check_collectives, check_limits, check_siblings
-from linkgauge.judge.subjects import Subject
+from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.patterns import GROUPS, group_of, group_words
 from linkgauge.model.quantity import percent
@@ -53,8 +54,11 @@ def check(
     tolerance: float = TOLERANCE,
     margin: float | None = None,
     with_findings: bool = True,
+    by_ordinal: bool = False,
 ) -> CheckResult:
-    """Judge runs. `against`: a baseline, a file of rules, a system's name or file, or empty.
+    """Judge runs. `against`: a run folder, a baseline, a file of rules, a system's name or file, or empty.
+
+    `by_ordinal`: devices of a run or a baseline are those of the same ordinal, on the same host too.
 
     Without it each run is judged by what is known of that kind of machine, else by its own siblings and limits, and
     four runs or more by each other. UsageError for what cannot be read.
@@ -68,8 +72,9 @@ def check(
     verdicts: list[Verdict] = []
     notes: list[str] = []
     unrequired = 0
-    judge = _judge(against, tolerance, margin, fleet=len(subjects) >= LEAST_NODES)
+    judge = _judge(against, tolerance, margin, len(subjects) >= LEAST_NODES, by_ordinal)
     for subject in subjects:
+        notes += _of_logs(subject)
         new, more, without = judge(subject)
         verdicts += new
         notes += more
@@ -88,6 +93,15 @@ def check(
     findings = tuple(finding for each in found.values() for finding in each)
     left = [line for subject in subjects for line in _not_measured(subject, len(subjects) > 1)]
     return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes)), left), findings, tuple(places))
+
+
+def _of_logs(subject: Subject) -> list[str]:
+    """Say of another tool's log by what its machine is known, and that one value of a case shows no spread."""
+    origin = dict(subject.facts.info.get("origin") or {})
+    said = [str(origin["taken_for"])] if origin.get("taken_for") else []
+    if origin and subject.facts.measures and all(measure.samples == 1 for measure in subject.facts.measures):
+        said.append("Each case is a single measurement, so nothing is known of its spread.")
+    return said
 
 
 def _not_measured(subject: Subject, several: bool) -> Iterator[str]:
@@ -137,6 +151,12 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
             said += f"; not judged: {', '.join(more)}." if more else "."
             return verdicts, [said, *notes], without
         why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
+    cluster = subject.facts.system
+    # No device tells which cluster it is of, so only a named one has shares between nodes.
+    if kind is None and cluster is not None and any(one.nodes for one in cluster.accepted):
+        verdicts, notes, without = check_system(subject, cluster, tolerance)
+        said = f"Judged by what is known of {cluster.name}: {percent(1 - tolerance)} of the shares measured there."
+        return verdicts, [said, *notes], without
     verdicts = failed_verdicts(subject, "its own cases")
     if fleet:
         return verdicts, [], 0
@@ -150,20 +170,18 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     return verdicts, notes, 0
 
 
-def _judge(against: str, tolerance: float, margin: float | None, fleet: bool) -> Judge:
+def _judge(against: str, tolerance: float, margin: float | None, fleet: bool, by_ordinal: bool) -> Judge:
     path = Path(against)
     if not against:
         return lambda subject: _by_itself(subject, tolerance, fleet)
     if path.is_dir():
-        raise UsageError(
-            f"--against '{against}' is a folder: expected a baseline, made of runs with 'linkgauge baseline RUN... -o "
-            f"FILE', a system or a file of rules"
-        )
+        (other,) = load_subjects([path])
+        return lambda subject: _by_run(subject, other, margin, by_ordinal)
     if path.is_file() and is_baseline(path):
         baseline = read_baseline(path)
 
         def by_baseline(subject: Subject) -> tuple[list[Verdict], list[str], int]:
-            verdicts, notes, unknown = check_baseline(subject, baseline, margin=margin)
+            verdicts, notes, unknown = check_baseline(subject, baseline, margin=margin, by_ordinal=by_ordinal)
             return verdicts + failed_verdicts(subject, baseline.place), notes, unknown
 
         return by_baseline
@@ -174,6 +192,13 @@ def _judge(against: str, tolerance: float, margin: float | None, fleet: bool) ->
 
     system = catalog.load(against)
     return lambda subject: check_system(subject, system, tolerance)
+
+
+def _by_run(
+    subject: Subject, other: Subject, margin: float | None, by_ordinal: bool
+) -> tuple[list[Verdict], list[str], int]:
+    verdicts, notes, without = check_run(subject, other, margin, by_ordinal)
+    return verdicts + failed_verdicts(subject, other.name), notes, without
 
 
 def _has_rules(path: Path) -> bool:

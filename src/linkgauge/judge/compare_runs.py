@@ -133,11 +133,13 @@ def compare_runs(
 def _within_launches(first: Run, second: Run) -> float | None:
     """Return by how much a median must shift to leave both runs' 95 % intervals behind, in the median over the cases.
 
-    It holds what samples of one launch differ by, not what launches do: a real shift may be larger and still chance.
+    None where cases are one value each, which has no interval. It holds what samples of one launch differ by, not what
+    launches do: a real shift may be larger and still chance.
     """
     widths: list[dict[str, float]] = []
     for run in (first, second):
-        widths.append({row.case_key: row.half_width for group in counted(run).measured for row in group})
+        rows = (row for group in counted(run).measured for row in group)
+        widths.append({row.case_key: row.half_width for row in rows if row.samples > 1})
     both = [math.hypot(widths[0][key], widths[1][key]) for key in widths[0].keys() & widths[1].keys()]
     return float(np.median(both)) if both else None
 

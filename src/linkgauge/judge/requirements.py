@@ -49,8 +49,11 @@ def check_system(
     verdicts = []
     for one in held:
         measure = one.measure
-        seen = f"such machines reach {percent(one.entry.share.value, 1)}, of which {percent(1 - tolerance)} is required"
-        reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal); {seen}"
+        library = f" with {one.entry.library}" if one.entry.library else ""
+        share = percent(one.entry.share.value, 1)
+        seen = f"such machines reach {share}{library}, of which {percent(1 - tolerance)} is required"
+        bus = f", busbw {rate_text(measure.bus)}" if PATTERNS[measure.pattern].collective else ""
+        reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal){bus}; {seen}"
         verdicts.append(
             subject.verdict(
                 "fail" if one.short else "pass", case_words(measure), reason, one.entry.share.source, measure,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
@@ -42,8 +43,10 @@ class Subject:
         return Verdict(outcome, what, reason, source, self.name, self.host, noun=self.facts.noun, **more)
 
 
-def load_subjects(paths: Sequence[Path], system_name: str = "") -> list[Subject]:
-    """Open run folders. Errors are those of `linkgauge.load`."""
+def load_subjects(
+    paths: Sequence[Path], system_name: str = "", names: Mapping[Path, str] = MappingProxyType({})
+) -> list[Subject]:
+    """Open run folders. Errors are those of `linkgauge.load`. `names`: what those are called that were made of logs."""
     from linkgauge.findings.read import facts_of
     from linkgauge.store.run import load
 
@@ -54,7 +57,7 @@ def load_subjects(paths: Sequence[Path], system_name: str = "") -> list[Subject]
         system = catalog.load(system_name)
     runs = [load(path) for path in paths]
     refuse_repeated(runs)
-    return [Subject(str(run.path), facts_of(run, system)) for run in runs]
+    return [Subject(names.get(run.path, str(run.path)), facts_of(run, system)) for run in runs]
 
 
 def refuse_repeated(runs: Iterable[Run]) -> None:

@@ -45,6 +45,8 @@ def to_data(system: System) -> dict[str, Any]:
         data["accepted"] = [_plain(entry) for entry in system.accepted]
     if system.notes:
         data["notes"] = list(system.notes)
+    if system.trays > 1:
+        data["trays"] = system.trays
     return data
 
 

@@ -141,7 +141,7 @@ _ENTRIES: dict[str, Shape] = {
     "accepted": only(
         {"kind": one_of(LINK_KINDS), "share": _SHARE, "size": _SIZE, "shares": _by_size, "ranks": whole(1),
          "provenance": one_of(PROVENANCES), "origin": one_of(ORIGINS), "algorithm": one_of(ALGORITHMS),
-         "library": plain, "date": plain, **_ABOUT},
+         "nodes": whole(2), "library": plain, "date": plain, **_ABOUT},
         ("kind",),
     ),
 }  # fmt: skip
@@ -153,10 +153,11 @@ _NETWORK = table(
 _SYSTEM = only(
     {"format": whole(FORMAT, FORMAT), "name": label, "title": plain, "source": plain, "sources": mapping(plain, plain),
      "network": _NETWORK, "notes": each(plain), "accepted_of": plain, "node_of": plain, "based_on": plain,
+     "trays": whole(1),
      **dict.fromkeys(_ENTRIES, tables)},
     ("name",),
 )  # fmt: skip
-_OF_ACCEPTED = ("kind", "transport", "pattern", "ranks", "algorithm", "library", "date", "origin", "note")
+_OF_ACCEPTED = ("kind", "transport", "pattern", "ranks", "nodes", "algorithm", "library", "date", "origin", "note")
 _NAMED_BY = {"published": "rule", "cap": "transport", "accepted": "kind"}  # the others by their name
 
 
@@ -255,7 +256,15 @@ def read(data: Mapping[str, Any], place: str) -> System:
         ),
         accepted=(*_accepted(reader), *_accepted_of(reader)),
         notes=tuple(said.get("notes", ())),
+        trays=_trays(reader, sum(node.kind == "device" for node in nodes)),
     )
+
+
+def _trays(reader: _Reader, devices: int) -> int:
+    trays: int = reader.data.get("trays", 1)
+    if trays > 1 and devices % trays:
+        raise reader.fail("file", f"trays: {devices} devices are not {trays} equal parts")
+    return trays
 
 
 def refuse_twice(system: System, place: str) -> None:

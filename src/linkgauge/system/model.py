@@ -149,6 +149,10 @@ class Cap:
     note: str | None = None
 
 
+FULL_SIZE = 64 << 20
+"""In bytes. From here on a link's rate hardly grows with the message."""
+
+
 @dataclass(frozen=True)
 class Accepted:
     """The share of a link kind's data rate that a source saw there, by which a new machine is judged on its first day.
@@ -156,6 +160,7 @@ class Accepted:
     `kind` is a link kind, or `memory`: the share is of half of a device's memory rate then. Without a transport,
     pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds. `algorithm`: it
     is about cases that ask the library for this one; without it, about those that leave the choice to the library.
+    `ranks` are those of one node; with `nodes` it is of a collective of so many, and of what the network allows it.
     `library` (a range of versions), `date` and `origin` say what was measured when and how. `check` asks for a little
     less than this share (docs/reference/check.md).
     """
@@ -171,35 +176,52 @@ class Accepted:
     date: str | None = None
     origin: str | None = None
     note: str | None = None
+    nodes: int | None = None
 
     def fits(
-        self, transport: str | None, pattern: str | None, size_bytes: int | None, ranks: int, algorithm: str = ""
+        self,
+        transport: str | None,
+        pattern: str | None,
+        size_bytes: int | None,
+        ranks: int,
+        algorithm: str = "",
+        nodes: int = 1,
     ) -> bool:
-        """Whether it is about such a case; a size that is not known is large enough."""
+        """Whether it is about such a case, of so many ranks a node; a size that is not known is large enough."""
         return (
-            self.transport in (None, transport)
+            (self.nodes or 1) == nodes
+            and self.transport in (None, transport)
             and self.pattern in (None, pattern)
             and self.ranks in (None, ranks)
-            and self.algorithm in (None, algorithm.lower())
+            and (self.algorithm or "").lower() == algorithm.lower()
             and (size_bytes is None or size_bytes >= self.size.value)
         )
 
 
 def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
-    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks, the algorithm, the
-    largest size; of two sources the one that saw less."""
-    return max(
-        entries,
-        key=lambda e: (
-            e.pattern is not None,
-            e.transport is not None,
-            e.ranks is not None,
-            e.algorithm is not None,
-            e.size.value,
-            -e.share.value,
-        ),
-        default=None,
-    )
+    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks and the algorithm.
+
+    Of one source it is that of the largest size; of several the one that saw less, each at its own largest size, since
+    a machine that is as healthy as theirs must pass. What was seen below FULL_SIZE says nothing of larger messages.
+    """
+    of_source: dict[tuple[object, ...], Accepted] = {}
+    most: tuple[object, ...] = ()
+    for entry in entries:
+        kind = tuple(one is not None for one in (entry.pattern, entry.transport, entry.ranks, entry.algorithm))
+        if kind > most:
+            most, of_source = kind, {}
+        if kind == most:
+            key = (entry.share.source,)
+            if key not in of_source or _sooner(of_source[key], entry):
+                of_source[key] = entry
+    largest = max((entry.size.value for entry in of_source.values()), default=0.0)
+    speaking = [one for one in of_source.values() if one.size.value >= min(largest, FULL_SIZE)]
+    return min(speaking, key=lambda one: (one.share.value, -one.size.value), default=None)
+
+
+def _sooner(one: Accepted, other: Accepted) -> bool:
+    """Whether the other is of a larger size, or of the same and saw less."""
+    return (one.size.value, -one.share.value) < (other.size.value, -other.share.value)
 
 
 @dataclass(frozen=True)
@@ -230,6 +252,7 @@ class System(Remembering):
     caps: tuple[Cap, ...] = ()
     accepted: tuple[Accepted, ...] = ()
     notes: tuple[str, ...] = ()
+    trays: int = 1  # of a rack that is one NVLink domain: how many operating systems share its devices equally
 
     @property
     def devices(self) -> tuple[Node, ...]:

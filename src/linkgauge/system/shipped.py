@@ -21,6 +21,11 @@ def nodes() -> list[str]:
     return [name for name in names() if not re.search(r"^node_of\s*=", text_of(name), re.MULTILINE)]
 
 
+def builds_on(name: str) -> frozenset[str]:
+    """Return the described systems whose nodes, links or shares one of `names()` has: it differs by its hosts."""
+    return frozenset(re.findall(r'^(?:based_on|accepted_of)\s*=\s*"([^"]+)"', text_of(name), re.MULTILINE))
+
+
 def text_of(name: str) -> str:
     """Return the TOML of one of `names()`."""
     return (resources.files("linkgauge") / "systems" / f"{name}.toml").read_text(encoding="utf-8")

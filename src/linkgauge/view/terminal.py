@@ -166,7 +166,9 @@ def _too_few(found: RunComparison) -> str:
     counts = (
         f"{first} and {second} launches" if first != second else "one launch" if first == 1 else f"{first} launches"
     )
-    could = "" if found.within is None else f" A shift below {percent(found.within, 1)} is lost in the samples' spread."
+    could = f" A shift below {percent(found.within or 0.0, 1)} is lost in the samples' spread."
+    if found.within is None:
+        could = " Both are single measurements, one value a case: how much of a shift is chance is not known."
     return (
         f"Compared: {count_text(len(found.cases), 'case')}, {counts} a run: too few to tell a change from chance."
         f"{could} To tell: linkgauge run --repeat {LEAST_REPEATS}, for both runs."
@@ -201,17 +203,23 @@ def table_of(*columns: str) -> Table:
     return table
 
 
-def print_check(out: Console, checked: Checked, standings: Sequence[Standing], limit: int) -> None:
-    """Print a check: the verdict with its counts, what failed and what is unknown, and the fleet where there is one."""
+def print_check(
+    out: Console, checked: Checked, standings: Sequence[Standing], limit: int, passed: bool = False
+) -> None:
+    """Print a check: the verdict with its counts, what failed and what is unknown, and the fleet where there is one.
+
+    `passed`: of what passed too, of each transport, pattern and number of devices the one with the least to spare.
+    """
     style = {0: _STYLES["pass"], 1: _STYLES["fail"], 3: _STYLES["unknown"]}[checked.exit_status]
     word, _, counts = verdict_words(checked).partition(":")
     out.print(Text(word, style=style) + Text(f":{counts}."))
     for line in checked.not_measured:
         out.print(text_of(f"Not measured: {line}."))
     # Of a healthy machine two lines; how much data was checked is in the JSON.
-    for note in checked.notes[:1] if checked.exit_status == Exit.DONE else checked.notes:
+    for note in checked.notes[:1] if checked.exit_status == Exit.DONE and not passed else checked.notes:
         out.print(text_of(note))
     told = _grouped([v for v in checked.verdicts if v.outcome != "pass"])
+    told += [[one] for one in _least_to_spare(checked.verdicts)] if passed else []
     for group in told[:limit]:
         worst = group[0]
         source = f"[{worst.source}]" if worst.source and worst.source != FINDINGS else ""
@@ -224,6 +232,19 @@ def print_check(out: Console, checked: Checked, standings: Sequence[Standing], l
     if standings:
         out.print()
         print_fleet(out, standings, limit)
+
+
+def _least_to_spare(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    found: dict[tuple[object, ...], Verdict] = {}
+    for one in sorted((v for v in verdicts if v.outcome == "pass" and v.measured and v.required), key=_to_spare):
+        labels = dict(one.labels)
+        found.setdefault((one.run, labels.get("transport"), labels.get("pattern"), len(one.devices)), one)
+    return list(found.values())
+
+
+def _to_spare(verdict: Verdict) -> float:
+    ratio = (verdict.measured or 0.0) / (verdict.required or 1.0)
+    return ratio if verdict.unit == "B/s" else 1 / ratio
 
 
 def verdict_words(checked: Checked) -> str:

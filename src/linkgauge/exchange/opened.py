@@ -1,0 +1,58 @@
+"""Run folders and other tools' logs alike, for commands that read either."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from linkgauge.errors import UsageError
+from linkgauge.exchange.importers import MAX_BYTES, Hints, import_files
+from linkgauge.files import read_file
+from linkgauge.system import catalog
+from linkgauge.system.dump import to_data
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """Run folders; of those made of logs the names of their files; a line for each thing that was left out of a log."""
+
+    runs: list[Path]
+    names: Mapping[Path, str]
+    left_out: Sequence[str]
+
+    def name(self, run: Path) -> str:
+        """What a user calls a run."""
+        return self.names.get(run, str(run))
+
+
+@contextlib.contextmanager
+def opened(paths: Sequence[Path], system_name: str = "") -> Iterator[Opened]:
+    """Run folders as they are, and of each file, which is a log, a run folder that is gone at the end.
+
+    `system_name`: the machine of all logs, where it is known. UsageError for a log that is not read, or given twice:
+    copies of one measurement would show no spread.
+    """
+    system = to_data(catalog.load(system_name)) if system_name else None
+    known: dict[str, Path] = {}
+    folders: dict[Path, Path] = {}
+    left_out: list[str] = []
+    with contextlib.ExitStack() as held:
+        for log in (path for path in paths if path.is_file()):
+            content = hashlib.sha256(read_file(log, MAX_BYTES, "a run folder or a log")).hexdigest()
+            if content in known:
+                raise UsageError(f"{log} and {known[content]} hold the same: expected each log once")
+            known[content] = log
+            folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="linkgauge-log-"))) / "run"
+            try:
+                left_out += import_files([log], folder, Hints(), system).problems
+            except UsageError as error:
+                if " --" not in str(error):
+                    raise
+                raise UsageError(f"{error}: 'linkgauge import {log}' has these options") from None
+            folders[log] = folder
+        runs = [folders.get(path, path) for path in paths]
+        yield Opened(runs, {run: str(log) for log, run in folders.items()}, left_out)

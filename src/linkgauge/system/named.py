@@ -1,0 +1,91 @@
+"""Which described machine a log is of: by the names that its driver gives the GPUs, and how many a host has.
+
+A driver's name tells the chip, its form (SXM, PCIe, NVL) and sometimes its memory, and no links. A machine is named
+only where one description fits; else those that do are listed, for the user to choose from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Sequence
+
+from linkgauge.system.shipped import builds_on, nodes
+
+_FORMS = frozenset(("PCIE", "NVL"))
+_SXM = re.compile(r"SXM\d*")
+_SILENT = frozenset(("NVIDIA", "AMD", "TESLA", "GEFORCE", "INSTINCT", "DIE"))
+_IN_BRACKETS = re.compile(r"\(([A-Z]{1,2}\d{3})\)")  # "B200 (GB200)": the driver says the superchip's name
+_MOST = 6  # that are listed
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """The machine that fits, empty where none or several do; all that fit; and what the log says, in words."""
+
+    system: str
+    fitting: tuple[str, ...]
+    words: str
+
+    @property
+    def hint(self) -> str:
+        """What a user may choose from; empty where nothing fits."""
+        more = f" and {len(self.fitting) - _MOST} more" if len(self.fitting) > _MOST else ""
+        return f"{self.words}: that fits {', '.join(self.fitting[:_MOST])}{more}" if self.fitting else ""
+
+
+def named(hosts: Sequence[Sequence[tuple[int, str]]]) -> Named | None:
+    """The described machine whose hosts have these devices, each an ordinal and a name; None where no name says it."""
+    models = {model for host in hosts for _, model in host}
+    if len(models) != 1 or not (model := models.pop()).strip():
+        return None
+    counts = [len(set(host)) for host in hosts]
+    most = max(max(counts), 1 + max(ordinal for host in hosts for ordinal, _ in host))
+    of = "one host" if len(hosts) == 1 else f"each of {len(hosts)} hosts"
+    words = f"{max(counts)} x {model} on {of}"
+    fitting = [
+        one
+        for one in _described()
+        if fits(model, one.model) and most <= one.devices // one.trays and (one.trays == 1 or len(hosts) <= one.trays)
+    ]
+    # Of machines with equally many devices, those that are another one with other hosts.
+    bases = {(one.name, one.devices) for one in fitting}
+    fitting = [one for one in fitting if not any((base, one.devices) in bases for base in builds_on(one.name))]
+    fitting.sort(key=lambda one: (one.trays > 1, one.devices != most, one.name))
+    return Named(fitting[0].name if len(fitting) == 1 else "", tuple(one.name for one in fitting), words)
+
+
+def fits(name: str, model: str) -> bool:
+    """Whether a driver may call a described model so: `NVIDIA H100 80GB HBM3` is an H100 SXM, and no H100 NVL."""
+    superchip = _IN_BRACKETS.search(model.upper())
+    said, wanted = _words(name), _words(superchip[1] if superchip else model)
+    if "MIG" in said or _FORMS & said != _FORMS & wanted:
+        return False
+    plain = {word for word in wanted if not _SXM.fullmatch(word)}
+    return bool(plain) and plain <= said
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.split(r"[^A-Z0-9]+", text.upper()) if word} - _SILENT
+
+
+@dataclasses.dataclass(frozen=True)
+class _Machine:
+    name: str
+    model: str
+    devices: int
+    trays: int
+
+
+@functools.lru_cache(maxsize=1)
+def _described() -> tuple[_Machine, ...]:
+    from linkgauge.system import catalog
+
+    found = []
+    for name in nodes():
+        system = catalog.load(name)
+        models = {device.model or "" for device in system.devices}
+        if len(models) == 1:
+            found.append(_Machine(name, models.pop(), len(system.devices), system.trays))
+    return tuple(found)

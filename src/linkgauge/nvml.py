@@ -101,3 +101,21 @@ def fabric_health(mask: int) -> list[str]:
 def bit_error_rate(value: int) -> float:
     """Return an NVLink's bit error rate from NVML's form: 4 bits of mantissa over 8 bits of negative exponent of 10."""
     return (value >> 8 & 0xF) * 10.0 ** -(value & 0xFF)
+
+
+def mig_uuids(library: Any, handle: Any) -> tuple[str, ...]:
+    """Return the UUIDs of the MIG devices that a GPU is divided into; none where it is whole, or NVML does not say."""
+    try:
+        if not library.nvmlDeviceGetMigMode(handle)[0]:
+            return ()
+        places = int(library.nvmlDeviceGetMaxMigDeviceCount(handle))
+    except (library.NVMLError, AttributeError):
+        return ()
+    found = []
+    for place in range(places):
+        try:
+            uuid = library.nvmlDeviceGetUUID(library.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
+        except (library.NVMLError, AttributeError):  # no device at this place
+            continue
+        found.append(uuid.decode() if isinstance(uuid, bytes) else str(uuid))
+    return tuple(found)

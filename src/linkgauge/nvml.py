@@ -41,6 +41,14 @@ def open_nvml() -> Any:
         return _opened[0]
 
 
+def refusals(library: Any) -> tuple[type[Exception], ...]:
+    """Return what pynvml raises where a driver does not answer: NVML's errors, and its own for a missing function.
+
+    A function that a driver has in no version that this pynvml knows is an exception that is no NVMLError.
+    """
+    return library.NVMLError, getattr(library, "NVMLLibraryMismatchError", library.NVMLError), AttributeError
+
+
 def field_value(answer: Any) -> float:
     """Return the number in an nvmlFieldValue_t by the type that the driver gave it."""
     return float(getattr(answer.value, _KINDS.get(answer.valueType, "ullVal")))
@@ -109,13 +117,13 @@ def mig_uuids(library: Any, handle: Any) -> tuple[str, ...]:
         if not library.nvmlDeviceGetMigMode(handle)[0]:
             return ()
         places = int(library.nvmlDeviceGetMaxMigDeviceCount(handle))
-    except (library.NVMLError, AttributeError):
+    except refusals(library):
         return ()
     found = []
     for place in range(places):
         try:
             uuid = library.nvmlDeviceGetUUID(library.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
-        except (library.NVMLError, AttributeError):  # no device at this place
+        except refusals(library):  # no device at this place
             continue
         found.append(uuid.decode() if isinstance(uuid, bytes) else str(uuid))
     return tuple(found)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+import itertools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -54,7 +56,7 @@ def test_who_is_waited_for_is_said_each_ten_seconds() -> None:
     assert took == 35 + idle.QUIET_S
     times = [when for when, _ in said]
     assert times[0] <= 10
-    assert all(later - before <= 10 for before, later in zip(times, times[1:], strict=False))
+    assert all(later - before <= 10 for before, later in itertools.pairwise(times))
     assert took - times[-1] <= 10 + idle.QUIET_S
     assert said[0][1] == ("waiting for an idle machine (GPU 0: pid 7 (python3, user anna)), at most 599 s more; "
                           "Ctrl-C ends")  # fmt: skip
@@ -73,7 +75,9 @@ def test_when_the_time_is_over_the_environment_lacks() -> None:
 
 
 def test_exclusive_refuses_at_once_and_names_who_is_there() -> None:
-    with pytest.raises(EnvironmentLackingError, match=r"\(GPU 0: x; 2\.0 of 2 cores are busy\): wait .*--wait-idle 10m"):
+    with pytest.raises(
+        EnvironmentLackingError, match=r"\(GPU 0: x; 2\.0 of 2 cores are busy\): wait .*--wait-idle 10m"
+    ):
         awaited(lambda: ["GPU 0: x", "2.0 of 2 cores are busy"], 0.0)
     with pytest.raises(EnvironmentLackingError):  # also where they come after a moment
         awaited(looks([], ["GPU 0: x"]), 0.0)
@@ -150,6 +154,7 @@ def test_a_busy_process_is_named_where_cores_are_busy(monkeypatch: pytest.Monkey
         try:
             seen: list[str] = []
             while not any(f"pid {loop.pid} (" in line for line in seen):
+                time.sleep(0.2)
                 seen = look()
         finally:
             loop.kill()

@@ -64,7 +64,7 @@ def test_the_least_limit_of_all_enclosing_groups_counts(tmp_path: Path) -> None:
 
 
 def test_version_1_and_a_path_that_the_container_does_not_see(tmp_path: Path) -> None:
-    """Docker without cgroup namespaces: /proc/self/cgroup has the host's path, the mount shows the container's group."""
+    """Docker without cgroup namespaces: /proc/self/cgroup has the host's path, the mount the container's group."""
     tree(tmp_path, "".join(f"{number}:{name}:/docker/abc\n" for number, name in
                            enumerate(("memory", "cpu,cpuacct", "cpuset"), 2)), V1.format(top="/docker/abc"),
          **{"cpu,cpuacct/cpu.cfs_quota_us": "150000", "cpu,cpuacct/cpu.cfs_period_us": "100000",

@@ -78,7 +78,7 @@ def resume_run(request: Request, path: Path) -> int:
     if changed and not request.earlier.force:
         raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force resumes it all the same")
     reporter = reporter_for()
-    if devices.hidden and asked != AUTO:
+    if devices.hidden:
         reporter.note(devices.hidden)
     whole_again(folder, reporter)
     relaunched = folder.info.get("relaunched", {})

@@ -149,7 +149,7 @@ def observable(readers: Readers) -> Result:
     if lacking:
         return Result(WARNING, "; ".join(lacking), "results lack limits, and causes of losses", "docker run --gpus all "
                       "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility, with /sys mounted")  # fmt: skip
-    return ok("NVML, /sys")
+    return ok("GPUs' drivers and /sys answer")
 
 
 @check("GPU clocks and power are not capped")

@@ -106,7 +106,7 @@ def onlooker(kind: str, infos: Sequence[Mapping[str, Any]]) -> Callable[[], list
 
     def look() -> list[str]:
         gpus = gpus_of(Readers())[0] if kind != "host" else []
-        ours = [gpu for gpu in gpus if not wanted or normal_address(gpu.pci_address) in wanted]
+        ours = [gpu for gpu in gpus if not wanted or normal_address(gpu.pci_address) in {*wanted, None}]
         return gpu_users(ours, os.getpid()) + cores.users()
 
     return look

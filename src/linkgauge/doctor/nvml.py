@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from linkgauge.doctor.facts import GpuFacts, LinkErrors
-from linkgauge.nvml import NvmlAbsentError, bit_error_rate, fabric_info, field_value, mig_uuids, open_nvml
+from linkgauge.nvml import NvmlAbsentError, bit_error_rate, fabric_info, field_value, mig_uuids, open_nvml, refusals
 
 _Value = TypeVar("_Value")
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
@@ -46,7 +46,7 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         try:
             value: _Value = call()
             return value
-        except (nvml.NVMLError, AttributeError):
+        except refusals(nvml):
             return default
 
     def text(value: object) -> str:  # older bindings give bytes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from linkgauge.model.shape import MisshapenError, each, flag, maybe, one_of, table, text, whole
-from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, open_nvml
+from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, open_nvml, refusals
 from linkgauge.system.sysfs import normal_address
 
 _FI_SPEED_COMMON = 90
@@ -90,7 +90,7 @@ def _asker(library: Any) -> Callable[..., Any]:
     def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except (library.NVMLError, AttributeError, TypeError, ValueError):
+        except (*refusals(library), TypeError, ValueError):
             return None
 
     return ask

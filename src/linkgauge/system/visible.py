@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import brief, one_line
-from linkgauge.nvml import NvmlAbsentError, mig_uuids, open_nvml
+from linkgauge.nvml import NvmlAbsentError, mig_uuids, open_nvml, refusals
 from linkgauge.system import kfd
 
 CUDA, ROCR, HIP = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"
@@ -91,7 +91,7 @@ def _nvidia() -> list[KnownGpu]:
     try:
         for index in range(library.nvmlDeviceGetCount()):
             found.append(_known(library, index))
-    except library.NVMLError:
+    except refusals(library):
         return []
     return found
 
@@ -101,7 +101,7 @@ def _known(library: Any, index: int) -> KnownGpu:
     try:
         handle = library.nvmlDeviceGetHandleByIndex(index)
         uuid = library.nvmlDeviceGetUUID(handle)
-    except library.NVMLError:
+    except refusals(library):
         return KnownGpu()
     return KnownGpu(uuid.decode() if isinstance(uuid, bytes) else str(uuid), mig_uuids(library, handle))
 

@@ -101,21 +101,16 @@ def _visible(kind: str) -> Visible:
 def _why_none(kind: str) -> str:
     """Why a runtime shows no device: what hides all that are here, else its own reason."""
     left = _visible(kind)
-    if not left.count or left.hidden < left.count:
-        return probe(kind).reason
-    return f"{_are_here(left.count)}: {left.why}"
-
-
-def _are_here(count: int) -> str:
-    return f"{count} GPUs are here" if count > 1 else "a GPU is here"
+    return left.words if left.count and left.hidden == left.count else probe(kind).reason
 
 
 def _unused_gpus() -> str:
     """Why host devices are measured on a machine with GPUs; empty where it has none, as far as drivers show."""
     for kind in GPU_RUNTIMES:
         if (left := _visible(kind)).count:
+            here_are = f"{left.count} GPUs are" if left.count > 1 else "a GPU is"
             why = left.why if left.hidden == left.count else probe(kind).reason
-            return f"Measuring host devices although {_are_here(left.count)}: {why}"
+            return f"Measuring host devices although {here_are} here: {why}"
     return ""
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from linkgauge.system.allowance import Quotas, Throttling, allowance
+from real_cgroup import half_a_core, run_in
 
 GIB = 1 << 30
 V2 = "31 23 0:27 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw\n"
@@ -126,35 +124,9 @@ print("throttled")
 """
 
 
-@contextlib.contextmanager
-def half_a_core() -> Iterator[Path]:
-    """A cgroup of either version with half a core, which a process joins by writing to cgroup.procs; skips without."""
-    for base, files in ((Path("/sys/fs/cgroup/cpu"), {"cpu.cfs_period_us": "20000", "cpu.cfs_quota_us": "10000"}),
-                        (Path("/sys/fs/cgroup"), {"cpu.max": "10000 20000"})):  # fmt: skip
-        group = base / f"linkgauge-test-{os.getpid()}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            for name, text in files.items():
-                (group / name).write_text(text)
-            yield group
-        except FileNotFoundError:  # version 2 without the controller: another version may have it
-            continue
-        except PermissionError:
-            continue
-        else:
-            return
-        finally:
-            group.rmdir()
-    pytest.skip("no cgroup with a CPU quota can be made here: that needs root, and the cpu controller")
-
-
 def test_half_a_core_in_a_real_cgroup() -> None:
     with half_a_core() as group:
-        done = subprocess.run(["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group), sys.executable, "-c",
-                               BUSY], capture_output=True, text=True, check=False)  # fmt: skip
+        done = run_in(group, sys.executable, "-c", BUSY)
         assert done.returncode == 0, done.stderr
         words, throttled = done.stdout.splitlines()
         assert f"this process may use 0.5 of {os.cpu_count()} cores (CPU quota of cgroup " in words

@@ -60,6 +60,7 @@ class FakeReaders(Readers):
             "locked": -1,
             "cores": {0, 1, 2, 3},
             "load": 0.1,
+            "core_users": [],
             "allowed": {},
             "commands": {"ucx_info": "# Transport: cuda_ipc"},
             "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
@@ -114,6 +115,9 @@ class FakeReaders(Readers):
     def allowance(self) -> Allowance:
         return dataclasses.replace(Allowance(4, len(self.facts["cores"]), machine_bytes=64 << 30),
                                    **self.facts["allowed"])  # fmt: skip
+
+    def core_users(self) -> list[str]:
+        return self.facts["core_users"]
 
     def load(self) -> float:
         return self.facts["load"]

@@ -41,12 +41,12 @@ def open_nvml() -> Any:
         return _opened[0]
 
 
-def refusals(library: Any) -> tuple[type[Exception], ...]:
-    """Return what pynvml raises where a driver does not answer: NVML's errors, and its own for a missing function.
+def refusals(library: Any, *more: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return what pynvml raises where a driver does not answer, and `more`: NVML's errors, its own for no function.
 
     A function that a driver has in no version that this pynvml knows is an exception that is no NVMLError.
     """
-    return library.NVMLError, getattr(library, "NVMLLibraryMismatchError", library.NVMLError), AttributeError
+    return (library.NVMLError, getattr(library, "NVMLLibraryMismatchError", library.NVMLError), AttributeError, *more)
 
 
 def field_value(answer: Any) -> float:

@@ -1,4 +1,4 @@
-"""Which process holds a folder, named so that no other is taken for it, and whether it still runs.
+"""Which process holds a folder, named so that no other is taken for it, and whether it still runs; processes by name.
 
 A process id alone names another process in each PID namespace, on each machine and after each boot. Containers that
 share memory or a temporary folder find each other's folders there. Imports little: it runs beside every measurement.

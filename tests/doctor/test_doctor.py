@@ -194,6 +194,8 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("cores", "warning", "2 ranks share 1.5 cores", lambda: FakeReaders(allowed={"quota": Limit(1.5, "/pod")})),
     ("memory_allowed", "warning", "512 MiB of 64 GiB of memory (limit of cgroup /pod), for 2 ranks",
      lambda: FakeReaders(allowed={"memory": Limit(512 << 20, "/pod")})),
+    ("other_load", "warning", "2.0 of 4 cores are busy by pid 7", lambda: FakeReaders(
+        core_users=["2.0 of 4 cores are busy by pid 7"])),
     ("other_load", "warning", "load 9.0", lambda: FakeReaders(load=9.0)),
 ]  # fmt: skip
 

@@ -6,6 +6,7 @@ import dataclasses
 import getpass
 import itertools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from fake_readers import GPU, OTHER
-from linkgauge.doctor import idle
-from linkgauge.doctor.idle import Cores, await_idle, gpu_users, onlooker, too_loaded
+from linkgauge.doctor import idle, others
+from linkgauge.doctor.idle import await_idle, onlooker
+from linkgauge.doctor.others import Cores, gpu_users, too_loaded
 from linkgauge.errors import EnvironmentLackingError, Exit
 
 
@@ -109,7 +111,7 @@ def test_work_that_no_listed_process_does_counts() -> None:
 
 def test_an_mps_server_is_no_user_but_its_clients_are(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"/proc/50/comm": "nvidia-cuda-mps", "/proc/51/comm": "python3"}
-    monkeypatch.setattr(idle, "kernel_text", lambda path: names.get(path, ""))
+    monkeypatch.setattr(others, "kernel_text", lambda path: names.get(path, ""))
     assert gpu_users([dataclasses.replace(GPU, processes=(50,))]) == []
     (line,) = gpu_users([dataclasses.replace(GPU, processes=(50, 51))])
     assert line.startswith("GPU 0: pid 51")
@@ -123,7 +125,7 @@ def stat(root: Path, busy: int, idle_ticks: int, stolen: int = 0) -> None:
 
 def test_busy_cores_are_counted_from_look_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(idle.time, "monotonic", clock)
+    monkeypatch.setattr(others.time, "monotonic", clock)
     ticks = os.sysconf("SC_CLK_TCK")
     many = len(os.sched_getaffinity(0))
     stat(tmp_path, 1000, 1000)
@@ -146,9 +148,9 @@ def test_busy_cores_are_counted_from_look_to_look(tmp_path: Path, monkeypatch: p
 
 def test_a_busy_process_is_named_where_cores_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the threshold of a core out of the way, since how many cores are here is not known."""
-    monkeypatch.setattr(idle, "too_loaded", lambda busy, cores: True)
-    monkeypatch.setattr(idle, "_MOST_NAMED", 1000)
-    monkeypatch.setattr(idle, "_CORE_SHARE", 0.0)
+    monkeypatch.setattr(others, "too_loaded", lambda busy, cores: True)
+    monkeypatch.setattr(others, "_MOST_NAMED", 1000)
+    monkeypatch.setattr(others, "_CORE_SHARE", 0.0)  # on a busy machine the loop may get little
     look = onlooker("host", ())
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
         try:
@@ -159,3 +161,21 @@ def test_a_busy_process_is_named_where_cores_are_busy(monkeypatch: pytest.Monkey
         finally:
             loop.kill()
     assert "cores are busy by " in seen[0]
+
+
+def test_busy_loops_on_every_core_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load average of a minute knows nothing of what began a second ago."""
+    count = len(os.sched_getaffinity(0))
+    loops = [subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+             for _ in range(count)]  # fmt: skip
+    try:
+        for loop in loops:
+            assert loop.stdout is not None
+            loop.stdout.readline()
+        monkeypatch.setattr(others, "_LEAST_S", 1.0)
+        (line,) = others.core_users_now()
+        assert re.match(r"[0-9.]+ of [0-9.]+ cores are busy", line)
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.communicate()

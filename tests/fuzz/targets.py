@@ -29,7 +29,7 @@ from linkgauge.apps import catalog as applications
 from linkgauge.apps import matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
-from linkgauge.doctor import idle, on_nodes
+from linkgauge.doctor import on_nodes, others
 from linkgauge.errors import LinkgaugeError
 from linkgauge.exchange.importers import Hints, import_files
 from linkgauge.model.shape import clean
@@ -304,7 +304,7 @@ def cgroups(data: bytes) -> None:
     json.dumps(found.plain(), allow_nan=False)
     assert min(allowance.Quotas(root).read().plain().values()) >= 0
     assert allowance.free_host_memory(root) >= 0
-    idle.Cores(root / "proc").users()
+    others.Cores(root / "proc").users()
 
 
 def amdsmi_answers(data: bytes) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.gpus import gpus_of, named
-from linkgauge.doctor.idle import gpu_users
+from linkgauge.doctor.others import gpu_users
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.plan.library_settings import mpi_on_devices

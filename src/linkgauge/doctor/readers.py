@@ -14,6 +14,7 @@ from pathlib import Path
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
+from linkgauge.doctor.others import core_users_now
 from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import each, whole
 from linkgauge.run.parent.mpi_library import MpiInstallation
@@ -110,6 +111,10 @@ class Readers:
     def load(self) -> float:
         """Mean number of runnable processes over the last minute."""
         return os.getloadavg()[0]
+
+    def core_users(self) -> list[str]:
+        """Who keeps the cores busy now; empty where they are mostly idle. Takes a fifth of a second."""
+        return core_users_now()
 
     def run(self, command: Sequence[str]) -> str | None:
         """Output of a program; None where it is not installed, fails, or takes too long."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from linkgauge import files
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
-from linkgauge.doctor.idle import too_loaded
+from linkgauge.doctor.others import too_loaded
 from linkgauge.doctor.readers import Readers
 from linkgauge.files import CHART_ADDRESS_SPACE
 from linkgauge.model.quantity import format_bytes, is_older
@@ -208,10 +208,11 @@ def memory_allowed(readers: Readers) -> Result:
 @check("the machine is otherwise idle", momentary=True)
 def other_load(readers: Readers) -> Result:
     """Runnable processes of others take cores from the ranks."""
-    load, available = readers.load(), readers.allowance().cores
-    if too_loaded(load, available):
-        return Result(WARNING, f"load {load:.1f} on {available:.3g} cores before the run began",
-                      "samples spread; medians rise",
+    load, available, users = readers.load(), readers.allowance().cores, readers.core_users()
+    if users or too_loaded(load, available):
+        # A load is a mean over a minute: what has just begun is not in it.
+        finding = "; ".join(users) or f"load {load:.1f} on {available:.3g} cores before the run began"
+        return Result(WARNING, finding, "samples spread; medians rise",
                       "end other work, or wait for it: linkgauge run --wait-idle 10m")  # fmt: skip
     return ok(f"load {load:.1f} on {available:.3g} cores")
 

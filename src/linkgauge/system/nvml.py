@@ -90,7 +90,7 @@ def _asker(library: Any) -> Callable[..., Any]:
     def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except (*refusals(library), TypeError, ValueError):
+        except refusals(library, TypeError, ValueError):
             return None
 
     return ask

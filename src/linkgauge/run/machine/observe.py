@@ -113,7 +113,7 @@ class NvmlReader:
         """Find the device, and ask everything once to learn what this driver answers and what it costs."""
         self.subject = subject
         self._nvml = open_nvml() if nvml is None else nvml
-        self._refusals = refusals(self._nvml)
+        self._refusals = refusals(self._nvml, _NotComparableError)
         self._handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
         self._refused: dict[str, str] = {}
         self._own = {os.getpid()}
@@ -154,7 +154,7 @@ class NvmlReader:
             began = time.perf_counter_ns()
             try:
                 call()
-            except (*self._refusals, _NotComparableError) as error:
+            except self._refusals as error:
                 self._refused[name] = one_line(str(error))
             costs[name] = time.perf_counter_ns() - began
         self._read_fields()  # learns which are refused
@@ -208,7 +208,7 @@ class NvmlReader:
         """The values of this moment; a call that fails now gives none."""
         values = self._read_fields()
         for name, unit, scale, call in self._calls:
-            with contextlib.suppress(*self._refusals, _NotComparableError):
+            with contextlib.suppress(*self._refusals):
                 values.append(Value(name, float(call()) * scale, unit))
         return values
 

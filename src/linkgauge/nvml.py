@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError
@@ -109,6 +110,11 @@ def fabric_health(mask: int) -> list[str]:
 def bit_error_rate(value: int) -> float:
     """Return an NVLink's bit error rate from NVML's form: 4 bits of mantissa over 8 bits of negative exponent of 10."""
     return (value >> 8 & 0xF) * 10.0 ** -(value & 0xFF)
+
+
+def mps_pipe(environment: Mapping[str, str]) -> str:
+    """Return the pipe to the daemon of CUDA's Multi-Process Service, which is there where one was started."""
+    return f"{environment.get('CUDA_MPS_PIPE_DIRECTORY', '/tmp/nvidia-mps')}/control"
 
 
 def mig_uuids(library: Any, handle: Any) -> tuple[str, ...]:

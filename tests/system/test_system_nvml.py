@@ -262,6 +262,8 @@ def test_who_uses_a_gpu_and_into_what_it_is_divided(monkeypatch: pytest.MonkeyPa
     assert (second.processes, second.instances, second.virtual) == ((8,), (), True)
     monkeypatch.setattr(visible, "open_nvml", Driver)
     assert visible.here()["nvidia"] == [visible.KnownGpu("GPU-0", ("MIG-100", "MIG-102")), visible.KnownGpu("GPU-1")]
+    monkeypatch.setattr(nvml, "open_nvml", Driver)
+    assert "0000:18:00.0: divided by MIG into 2 devices, which share its links" in discover().notes
     clients = [types.SimpleNamespace(pid=7), types.SimpleNamespace(pid=9)]
     monkeypatch.setattr(Driver, "nvmlDeviceGetMPSComputeRunningProcesses", lambda _, handle: clients)
     assert nvidia_gpus()[0][0].processes == (7, 9)

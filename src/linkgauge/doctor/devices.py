@@ -12,6 +12,7 @@ from linkgauge.doctor.gpus import gpus_of, named
 from linkgauge.doctor.others import gpu_users
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
+from linkgauge.nvml import mps_pipe
 from linkgauge.plan.library_settings import mpi_on_devices
 from linkgauge.run.machine.binding import parse_core_list
 from linkgauge.system.visible import VARIABLES, visible
@@ -198,8 +199,9 @@ def mps(readers: Readers) -> Result:
     gpus, none = gpus_of(readers, "nvidia")
     if none:
         return none
-    folder = readers.environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
-    if not readers.exists(f"{folder}/control"):
+    pipe = mps_pipe(readers.environment)
+    folder = pipe.removesuffix("/control")
+    if not readers.exists(pipe):
         if readers.ranks <= len(gpus):
             return ok("no MPS daemon, and one rank a device needs none")
         return Result(WARNING, f"{readers.ranks} ranks share {len(gpus)} GPUs, and no MPS daemon runs",

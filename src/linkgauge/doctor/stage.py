@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from linkgauge.run.parent.prepared import Prepared
 
 
-_ASKED = ("devices_hidden",)
+_ASKED = ("devices_hidden", "observable")
 
 
 def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: bool = False) -> list[str]:

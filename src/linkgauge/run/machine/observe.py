@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from linkgauge.errors import one_line
 from linkgauge.model.case import Case
-from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml, refusals
+from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
 
 Row = dict[str, Any]
 # NVML's bits of reasons that lower a clock for power or heat, not by choice or for idleness (nvml.h,
@@ -113,7 +112,6 @@ class NvmlReader:
         """Find the device, and ask everything once to learn what this driver answers and what it costs."""
         self.subject = subject
         self._nvml = open_nvml() if nvml is None else nvml
-        self._refusals = refusals(self._nvml, _NotComparableError)
         self._handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
         self._refused: dict[str, str] = {}
         self._own = {os.getpid()}
@@ -154,8 +152,8 @@ class NvmlReader:
             began = time.perf_counter_ns()
             try:
                 call()
-            except self._refusals as error:
-                self._refused[name] = one_line(str(error))
+            except (self._nvml.NVMLError, _NotComparableError) as error:
+                self._refused[name] = str(error)
             costs[name] = time.perf_counter_ns() - began
         self._read_fields()  # learns which are refused
         spent = self._time_of_fields()
@@ -183,7 +181,7 @@ class NvmlReader:
             answers = self._nvml.nvmlDeviceGetFieldValues(
                 self._handle, [(field.number, field.scope) for field in self._fields]
             )
-        except self._refusals as error:
+        except self._nvml.NVMLError as error:
             self._refused |= {field.name: str(error) for field in self._fields}
             self._fields = []
             return []
@@ -208,7 +206,7 @@ class NvmlReader:
         """The values of this moment; a call that fails now gives none."""
         values = self._read_fields()
         for name, unit, scale, call in self._calls:
-            with contextlib.suppress(*self._refusals):
+            with contextlib.suppress(self._nvml.NVMLError, _NotComparableError):
                 values.append(Value(name, float(call()) * scale, unit))
         return values
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from linkgauge import __version__
 from linkgauge.files import kernel_text
+from linkgauge.nvml import mps_pipe
 from linkgauge.plan.environment import is_secret, shown, split_values
 from linkgauge.plan.tuning_variables import tuning_variable
 from linkgauge.run.parent.devices import DeviceSet
@@ -60,6 +61,7 @@ def machine() -> dict[str, Any]:
         "cores": allowed.machine_cores,
         "available_cores": allowed.whole_cores,
         "allowed": allowed.plain(),
+        "mps": Path(mps_pipe(os.environ)).exists(),
         "memory_bytes": int(memory[1]) * 1024 if memory else 0,
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))),
     }

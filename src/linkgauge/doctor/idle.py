@@ -66,6 +66,6 @@ def await_idle(
                 f"others use this machine after {format_duration(wait_s * 1e9)} ({who}): give a longer --wait-idle, "
                 "or leave it out"
             )
-        if now - said_at >= SAID_EVERY_S - LOOK_EVERY_S:
+        if now - said_at >= SAID_EVERY_S - 2 * LOOK_EVERY_S:  # the next look may end later
             said_at = now
             note(f"waiting for an idle machine ({who}), at most {until - now:.0f} s more; Ctrl-C ends")

@@ -247,7 +247,7 @@ def available_cores() -> int:
 class Quotas:
     """Counts how often the kernel stopped this process's groups for want of CPU quota.
 
-    Which groups have a quota is looked up once. A reading takes some 20 us a group with a quota, and nothing where none
+    Which groups have a quota is looked up once. A reading takes some 30 us a group with a quota, and nothing where none
     has one.
     """
 

@@ -35,6 +35,7 @@ def test_doctor_and_run_say_it_and_the_run_keeps_it(tmp_path: Path) -> None:
     run = load(tmp_path / "run")
     assert run.info["machine"]["allowed"]["quota_cores"] == 0.5
     assert run.info["machine"]["available_cores"] == 1
+    assert set(run.cases.column("oversubscribed").to_pylist()) == {True}
     assert run.info["throttled"]["throttled"] > 0
     assert any(cores["finding"] in text for text in run.info["warnings"])
     rows = [row for row in run.observations.to_pylist() if row["subject"] == "cgroup"]

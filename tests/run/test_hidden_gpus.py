@@ -68,6 +68,7 @@ def test_the_doctor_and_the_topology_say_so_first(tmp_path: Path) -> None:
         done = over_two(*words, cwd=tmp_path, CUDA_VISIBLE_DEVICES="1", **NO_HIP)
         first = done.stderr.splitlines()[0]
         assert first == "linkgauge: 1 of 2 GPUs is hidden by CUDA_VISIBLE_DEVICES=1"
+    assert over_two("doctor", "-q", cwd=tmp_path, CUDA_VISIBLE_DEVICES="1", **NO_HIP).stderr == ""
     assert (
         "devices hidden: 1 of 2 GPUs is hidden by CUDA_VISIBLE_DEVICES=1"
         in over_two("doctor", cwd=tmp_path, CUDA_VISIBLE_DEVICES="1").stdout

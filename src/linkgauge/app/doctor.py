@@ -60,7 +60,7 @@ def doctor_command(asked: Look) -> int:
     except EnvironmentLackingError as error:
         library, problem = None, str(error)
     devices = find_devices(asked.devices)
-    if devices.hidden:
+    if devices.hidden and verbosity() != QUIET:
         click.echo(f"linkgauge: {devices.hidden}", err=True)
     with Stages("doctor") as stages:
         stages.stage("checking this machine")

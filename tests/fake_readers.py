@@ -10,6 +10,7 @@ from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.readers import Readers
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import catalog, sysfs
+from linkgauge.system.allowance import Allowance
 from linkgauge.system.likeness import Likeness
 
 MPICH = MpiInstallation(
@@ -59,6 +60,8 @@ class FakeReaders(Readers):
             "locked": -1,
             "cores": {0, 1, 2, 3},
             "load": 0.1,
+            "core_users": [],
+            "allowed": {},
             "commands": {"ucx_info": "# Transport: cuda_ipc"},
             "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
                          "altair": "5.5", "duckdb": "1.2", "dpctl": "0.22"},
@@ -108,6 +111,13 @@ class FakeReaders(Readers):
 
     def affinity(self) -> set[int]:
         return self.facts["cores"]
+
+    def allowance(self) -> Allowance:
+        return dataclasses.replace(Allowance(4, len(self.facts["cores"]), machine_bytes=64 << 30),
+                                   **self.facts["allowed"])  # fmt: skip
+
+    def core_users(self) -> list[str]:
+        return self.facts["core_users"]
 
     def load(self) -> float:
         return self.facts["load"]

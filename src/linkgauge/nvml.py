@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError
@@ -39,6 +40,14 @@ def open_nvml() -> Any:
                 raise NvmlAbsentError("libnvidia-ml.so.1 not found" if absent else f"NVML: {error}") from None
             _opened.append(library)
         return _opened[0]
+
+
+def refusals(library: Any, *more: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return what pynvml raises where a driver does not answer, and `more`: NVML's errors, its own for no function.
+
+    A function that a driver has in no version that this pynvml knows is an exception that is no NVMLError.
+    """
+    return (library.NVMLError, getattr(library, "NVMLLibraryMismatchError", library.NVMLError), AttributeError, *more)
 
 
 def field_value(answer: Any) -> float:
@@ -101,3 +110,26 @@ def fabric_health(mask: int) -> list[str]:
 def bit_error_rate(value: int) -> float:
     """Return an NVLink's bit error rate from NVML's form: 4 bits of mantissa over 8 bits of negative exponent of 10."""
     return (value >> 8 & 0xF) * 10.0 ** -(value & 0xFF)
+
+
+def mps_pipe(environment: Mapping[str, str]) -> str:
+    """Return the pipe to the daemon of CUDA's Multi-Process Service, which is there where one was started."""
+    return f"{environment.get('CUDA_MPS_PIPE_DIRECTORY', '/tmp/nvidia-mps')}/control"
+
+
+def mig_uuids(library: Any, handle: Any) -> tuple[str, ...]:
+    """Return the UUIDs of the MIG devices that a GPU is divided into; none where it is whole, or NVML does not say."""
+    try:
+        if not library.nvmlDeviceGetMigMode(handle)[0]:
+            return ()
+        places = int(library.nvmlDeviceGetMaxMigDeviceCount(handle))
+    except refusals(library):
+        return ()
+    found = []
+    for place in range(places):
+        try:
+            uuid = library.nvmlDeviceGetUUID(library.nvmlDeviceGetMigDeviceHandleByIndex(handle, place))
+        except refusals(library):  # no device at this place
+            continue
+        found.append(uuid.decode() if isinstance(uuid, bytes) else str(uuid))
+    return tuple(found)

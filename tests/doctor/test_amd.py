@@ -40,7 +40,8 @@ def test_a_healthy_node_is_looked_at_and_warns_of_nothing(machine: Machine) -> N
     assert not {name: one for name, one in results.items() if one.status in ("warning", "failing")
                 and name not in ("other_load", "huge_pages")}  # fmt: skip
     for name in ("devices_hidden", "pcie_width", "clocks_capped", "other_gpu_users", "device_affinity", "gpu_memory",
-                 "ucx_with_gpus", "mpi_with_gpus", "partitions", "acs", "links_as_described"):  # fmt: skip
+                 "observable", "ucx_with_gpus", "mpi_with_gpus", "partitions", "acs",
+                 "links_as_described"):  # fmt: skip
         assert results[name].status == "ok", (name, results[name])
     assert results["links_as_described"].finding == "as described for frontier"  # whose nodes are LUMI-G's
     skipped = {(one.needs, one.finding) for one in results.values() if "NVML" in one.finding or one.needs}
@@ -52,7 +53,7 @@ PLANTED: list[tuple[str, str, str, str, object]] = [
     ("pcie_width", "warning", "GPU 0: generation 3 of 4", f"{_FIRST}/max_link_speed", "8.0 GT/s PCIe"),
     ("clocks_capped", "warning", "GPU 0: power limit 300 of 560 W", f"{_FIRST}/hwmon/hwmon3/power1_cap", 300000000),
     ("clocks_capped", "warning", "performance level low", f"{_FIRST}/power_dpm_force_performance_level", "low"),
-    ("other_gpu_users", "warning", "GPU 0: 4711", "sys/class/kfd/kfd/proc/4711/vram_1000", 4096),
+    ("other_gpu_users", "warning", "GPU 0: pid 4711", "sys/class/kfd/kfd/proc/4711/vram_1000", 4096),
     ("gpu_memory", "warning", "GPU 0: 2 uncorrected umc errors", f"{_FIRST}/ras/umc_err_count", "ue: 2\nce: 3"),
     ("device_affinity", "warning", "GPU 0", f"{_FIRST}/local_cpulist", "64-127"),
 ]
@@ -106,14 +107,16 @@ def test_a_process_on_any_partition_of_a_gpu_is_a_user_of_it(machine: Machine) -
     machine.write("sys/class/kfd/kfd/proc/4711/vram_1000", 4096)
     machine.write("sys/class/kfd/kfd/proc/4712/vram_2006", 0)
     results = found(machine.root, visible=15)
-    assert results["other_gpu_users"].finding == "processes use GPUs (GPU 0: 4711)"
+    said = results["other_gpu_users"].finding
+    assert said.startswith("others use GPUs (GPU 0: pid 4711")
+    assert "4712" not in said
     assert results["devices_hidden"].finding == "all 15 GPUs are visible"
 
 
 def test_hidden_devices_are_counted(machine: Machine) -> None:
     hidden = found(machine.root, visible=2, environment={"HOME": "/", "ROCR_VISIBLE_DEVICES": "0,1"})["devices_hidden"]
     assert (hidden.status, hidden.fix) == ("warning", "unset ROCR_VISIBLE_DEVICES")
-    assert hidden.finding == "2 of 8 GPUs are visible (ROCR_VISIBLE_DEVICES=0,1)"
+    assert hidden.finding == "6 of 8 GPUs are hidden by ROCR_VISIBLE_DEVICES=0,1"
     lost = found(machine.root, visible=7)["devices_hidden"]
     assert (lost.status, "/dev/kfd" in lost.fix) == ("failing", True)
 

@@ -14,6 +14,7 @@ from linkgauge.app import cli
 from linkgauge.doctor import check as checks
 from linkgauge.doctor.facts import LinkErrors
 from linkgauge.doctor.readers import Readers
+from linkgauge.system.allowance import Limit
 from linkgauge.system.sysfs import PciFacts
 
 
@@ -61,8 +62,6 @@ def test_a_healthy_machine_passes_every_check() -> None:
 CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("ranks_see_each_other", "failing", "rank 0", lambda: FakeReaders(ranks=[(0, 1), (0, 1)])),
     ("ranks_see_each_other", "failing", "no launcher", lambda: FakeReaders(ranks="no launcher here")),
-    ("ranks_on_one_device", "failing", "CUDA_VISIBLE_DEVICES", lambda: FakeReaders(
-        environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0,0"})),
     ("ranks_on_one_device", "failing", "twice", lambda: FakeReaders(gpus=changed(GPU, uuid="GPU-b"))),
     ("gpus_answer", "failing", "GPU 0: GPU is lost", lambda: FakeReaders(gpus=changed(GPU, lost="GPU is lost"))),
     ("gpus_answer", "failing", "the GPU at 0000:1d:00.0 cannot be initialized", lambda: FakeReaders(
@@ -73,6 +72,21 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         gpus=([], "libnvidia-ml.so.1 not found"), pci=on_pci(0x1002, 0x120000))),
     ("devices_hidden", "warning", "CUDA_VISIBLE_DEVICES=1", lambda: FakeReaders(
         visible=1, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "1"})),
+    ("devices_hidden", "warning", "CUDA_VISIBLE_DEVICES=0,7: 7 is no GPU here", lambda: FakeReaders(
+        visible=1, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0,7"})),
+    ("devices_hidden", "warning", "0 is there twice", lambda: FakeReaders(
+        visible=0, environment={"HOME": "/root", "CUDA_VISIBLE_DEVICES": "0,0"})),
+    ("gpus_shared", "warning", "GPU 0 is divided by MIG: its 2 devices share its PCIe link", lambda: FakeReaders(
+        gpus=changed(GPU, partition="MIG", instances=("MIG-a", "MIG-b")))),
+    ("gpus_shared", "warning", "GPU 0 is a vGPU", lambda: FakeReaders(gpus=changed(GPU, virtual=True))),
+    ("gpus_shared", "warning", "MPS gives each process 50 %", lambda: FakeReaders(
+        environment={"HOME": "/root", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"})),
+    ("gpus_shared", "warning", "replicas of GPUs", lambda: FakeReaders(
+        environment={"HOME": "/root", "NVIDIA_VISIBLE_DEVICES": "GPU-a::1"})),
+    ("observable", "warning", "2 GPUs are visible, but libnvidia-ml.so.1 not found", lambda: FakeReaders(
+        gpus=([], "libnvidia-ml.so.1 not found"))),
+    ("observable", "warning", "/sys has no PCI devices", lambda: FakeReaders(
+        texts={path: None for path in FakeReaders().facts["texts"] if path.startswith("/sys/bus/pci")})),
     ("devices_hidden", "failing", "no variable hides", lambda: FakeReaders(visible=1)),
     ("sycl_devices", "warning", "no GPU and no CPU", lambda: FakeReaders(sycl="SYCL shows no GPU and no CPU")),
     ("package_versions", "failing", "numpy: expected 1.26 or newer, found 1.20", lambda: FakeReaders(
@@ -108,6 +122,8 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         texts={"/sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"})),
     ("cpu_governor", "warning", "powersave", lambda: FakeReaders(
         texts={"/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"})),
+    ("other_gpu_users", "warning", "GPU 0: 37 % busy by processes that are not visible here",
+     lambda: FakeReaders(gpus=changed(GPU, busy=0.37))),
     ("other_gpu_users", "warning", "4711", lambda: FakeReaders(gpus=changed(GPU, processes=(4711,)))),
     ("clocks_capped", "warning", "1200 of 1980", lambda: FakeReaders(gpus=changed(GPU, clock_limit=1200))),
     ("clocks_capped", "warning", "500 of 700", lambda: FakeReaders(gpus=changed(GPU, power_limit=500))),
@@ -173,6 +189,13 @@ CONDITIONS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
     ("kernel_cache", "warning", "cannot be written", lambda: FakeReaders(writable=False)),
     ("temporary_folder", "failing", "TMPDIR", lambda: FakeReaders(environment={"HOME": "/", "TMPDIR": "/" + "x" * 90})),
     ("cores", "warning", "2 ranks share 1", lambda: FakeReaders(cores={0})),
+    ("cores", "warning", "2 ranks share 0.5 cores: this process may use 0.5 of 4 cores (CPU quota of cgroup /pod)",
+     lambda: FakeReaders(allowed={"quota": Limit(0.5, "/pod")})),
+    ("cores", "warning", "2 ranks share 1.5 cores", lambda: FakeReaders(allowed={"quota": Limit(1.5, "/pod")})),
+    ("memory_allowed", "warning", "512 MiB of 64 GiB of memory (limit of cgroup /pod), for 2 ranks",
+     lambda: FakeReaders(allowed={"memory": Limit(512 << 20, "/pod")})),
+    ("other_load", "warning", "2.0 of 4 cores are busy by pid 7", lambda: FakeReaders(
+        core_users=["2.0 of 4 cores are busy by pid 7"])),
     ("other_load", "warning", "load 9.0", lambda: FakeReaders(load=9.0)),
 ]  # fmt: skip
 
@@ -237,6 +260,16 @@ def test_an_mps_daemon_that_answers_is_well() -> None:
         readers = FakeReaders(environment={"HOME": "/root", **environment}, commands={"sh": "4711"},
                               texts={f"{place}/control": ""}, rank_count=4)  # fmt: skip
         assert found(readers)["mps"] == checks.ok("an MPS daemon answers")
+
+
+def test_limits_that_hinder_nothing_are_still_named() -> None:
+    """A quota above the ranks' cores, and memory enough: no warning, but who reads on sees them."""
+    results = found(FakeReaders(allowed={"quota": Limit(3.0, "/pod"), "memory": Limit(8 << 30, "/pod")}))
+    assert results["cores"] == checks.ok(
+        "3 cores for 2 ranks: this process may use 3 of 4 cores (CPU quota of cgroup /pod)"
+    )
+    assert "8 GiB of 64 GiB" in results["memory_allowed"].finding
+    assert results["memory_allowed"].status == "ok"
 
 
 def test_a_fabric_that_ends_with_the_host_needs_no_imex() -> None:

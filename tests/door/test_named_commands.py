@@ -38,7 +38,7 @@ OTHERS = {
     **dict.fromkeys(("--find-links", "--no-index", "--no-deps", "--target"), "pip's"),
     **dict.fromkeys(("--bind-to", "--map-by", "--oversubscribe", "--mca", "--machinefile", "--hostfile", "--host"),
                     "mpiexec's"),
-    **dict.fromkeys(("--cpu-bind", "--exclusive", "--export", "--kill-on-bad-exit", "--nodelist", "--ntasks-per-node",
+    **dict.fromkeys(("--cpu-bind", "--mem", "--export", "--kill-on-bad-exit", "--nodelist", "--ntasks-per-node",
                      "--overcommit", "--delimiter", "--expand", "--requires"), "Slurm's and Flux's"),
     **dict.fromkeys(("--cpunodebind", "--cpus", "--ulimit", "--ipc", "--shm-size", "--cap-add", "--security-opt"),
                     "numactl's and containers'"),

@@ -59,7 +59,8 @@ def test_a_mistake_is_one_line_with_the_fix(
     monkeypatch.setattr(devices_module, "probe", lambda which, count=1: Probe(which, reason="no driver"))
     status = cli.run_command(words.split())
     shown = capsys.readouterr()
-    assert (status, shown.out) == (Exit.BAD_INPUT, "")
+    # No device of a kind is the environment's lack; all else here is the user's.
+    assert (status, shown.out) == (Exit.LACKING if "device here" in shown.err else Exit.BAD_INPUT, "")
     (line,) = shown.err.splitlines()
     assert line.startswith("linkgauge: error: ")
     assert all(word in line for word in said), line
@@ -88,10 +89,10 @@ def test_no_permission_is_one_line_with_the_folder(tmp_path: Path) -> None:
 
 
 def test_hidden_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By `--devices cuda`; by itself a run warns (doctor/test_doctor.py, devices_hidden)."""
+    """By `--devices cuda`; by itself a run says so first (run/test_hidden_gpus.py)."""
     why = 'no CUDA device is visible: CUDA_VISIBLE_DEVICES="" hides them, or there is none (CUDA_ERROR_NO_DEVICE, 100)'
     monkeypatch.setattr(devices_module, "probe", lambda which, count=1: Probe(which, reason=why))
-    with pytest.raises(UsageError, match='CUDA_VISIBLE_DEVICES="" hides them'):
+    with pytest.raises(EnvironmentLackingError, match='CUDA_VISIBLE_DEVICES="" hides them'):
         find_devices("cuda")
 
 

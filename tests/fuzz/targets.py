@@ -30,7 +30,7 @@ from linkgauge.apps import catalog as applications
 from linkgauge.apps import matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
-from linkgauge.doctor import on_nodes
+from linkgauge.doctor import on_nodes, others
 from linkgauge.errors import LinkgaugeError
 from linkgauge.exchange.bar_files import read_bars
 from linkgauge.exchange.importers import Hints, import_files
@@ -50,7 +50,7 @@ from linkgauge.store import tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter, read_journal
 from linkgauge.store.run import Run
-from linkgauge.system import amdsmi, catalog, dump, sysfs
+from linkgauge.system import allowance, amdsmi, catalog, dump, sysfs
 from linkgauge.system.discovery import discover
 from linkgauge.system.form import from_json
 from linkgauge.system.model import Node
@@ -280,6 +280,44 @@ def machine(data: bytes) -> None:
         file.write_bytes(sound)
 
 
+_CGROUPS = {
+    "proc/self/cgroup": b"0::/pod/box\n2:cpu,cpuacct:/pod/box\n3:memory:/pod\n4:cpuset:/pod\n",
+    "proc/self/mountinfo": b"31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    b"32 23 0:28 /pod /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+    b"33 23 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+    b"34 23 0:30 / /sys/fs/cgroup/set\\040s rw - cgroup cgroup rw,cpuset\n",
+    "proc/meminfo": b"MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n",
+    "proc/stat": b"cpu  9 0 9 9 0 0 0 9 0 0\ncpu0 9 0 9 9 0 0 0 9 0 0\n",
+    "sys/devices/system/cpu/online": b"0-7\n",
+    "sys/fs/cgroup/pod/box/cpu.max": b"50000 100000\n",
+    "sys/fs/cgroup/pod/box/cpu.stat": b"nr_periods 9\nnr_throttled 3\nthrottled_usec 77\n",
+    "sys/fs/cgroup/pod/memory.max": b"4294967296\n",
+    "sys/fs/cgroup/pod/memory.current": b"294967296\n",
+    "sys/fs/cgroup/pod/memory.stat": b"inactive_file 4096\n",
+    "sys/fs/cgroup/cpu/box/cpu.cfs_quota_us": b"150000\n",
+    "sys/fs/cgroup/cpu/box/cpu.cfs_period_us": b"100000\n",
+    "sys/fs/cgroup/cpu/cpu.stat": b"nr_periods 9\nnr_throttled 3\nthrottled_time 77\n",
+    "sys/fs/cgroup/set s/pod/cpuset.cpus": b"0-3,5\n",
+}
+
+
+def cgroups(data: bytes) -> None:
+    """What a kernel or a container engine shows of cgroups, with one file replaced: there are cores and words."""
+    root = _scratch() / "cgroups"
+    for name, content in _CGROUPS.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+    (root / list(_CGROUPS)[data[0] % len(_CGROUPS) if data else 0]).write_bytes(data[1:])
+    found = allowance.allowance(root, range(4))
+    assert found.cores > 0
+    assert found.whole_cores >= 1
+    assert all(text.isprintable() and len(text) < LONGEST_MESSAGE for text in (found.cores_words, found.memory_words))
+    json.dumps(found.plain(), allow_nan=False)
+    assert min(allowance.Quotas(root).read().plain().values()) >= 0
+    assert allowance.free_host_memory(root) >= 0
+    others.Cores(root / "proc").users()
+
+
 def amdsmi_answers(data: bytes) -> None:
     """What amdsmi says, a JSON object of answers by function, each the same for every handle."""
     try:
@@ -384,6 +422,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         bars,
         machine,
         amdsmi_answers,
+        cgroups,
         step_file,
         trace,
         fabric,
@@ -499,6 +538,7 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "journal": _journal_seeds,
     "run_folder": _run_folder_seeds,
     "machine": _machine_seeds,
+    "cgroups": lambda: (bytes([number]) + content for number, content in enumerate(_CGROUPS.values())),
     "amdsmi_answers": lambda: iter([json.dumps(_AMDSMI).encode()]),
     "step_file": lambda: _texts(PACKAGE / "applications"),
     "trace": lambda: iter(tool_traces.seeds()),

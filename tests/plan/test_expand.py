@@ -21,11 +21,12 @@ from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import expand, rank_devices
 from linkgauge.plan.launches import LaunchSettings, estimated_s, group, measuring_s, plan_run
-from linkgauge.plan.machine import PlanMachine, free_host_memory
+from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import memory_need, over_limit
 from linkgauge.plan.model import Plan, narrowed
 from linkgauge.plan.order import coarse_first, shuffled, value_rounds
 from linkgauge.plan.plan_file import parse_plan
+from linkgauge.system.allowance import free_host_memory
 from thorough import most
 
 GIB = 1 << 30

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from linkgauge.app import cli
+from linkgauge.errors import Exit
 
 
-def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    status = cli.run_command(arguments)
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str], status: int = Exit.BAD_INPUT) -> str:
+    ended = cli.run_command(arguments)
     error = capsys.readouterr().err
-    assert status == 2, error
+    assert ended == status, error
     lines = error.splitlines()
     assert len(lines) == 1, error
     assert lines[0].startswith("linkgauge: error: ")
@@ -31,7 +32,6 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--devices", "host:0"], ["host:0", "from 1"]),
         (["--devices", "host:x"], ["host:x", "N from 1"]),
         (["--devices", "7"], ["no host device 7", "0 to"]),
-        (["--devices", "cuda"], ["no cuda device here", "host:N"]),
         (["--plan", "/nonexistent.toml"], ["/nonexistent.toml", "no such file"]),
         (["--plan", "ful"], ["ful", "did you mean 'full'"]),
         (["--mpi", "/nonexistent"], ["/nonexistent", "prefix"]),
@@ -75,6 +75,9 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["--threads", "--mpi", "mpich"], ["--threads", "--mpi"]),
         (["--quick", "--pattern", "pointer_chase"], ["pointer_chase", "quick"]),
         (["--window", "0"], ["--window", "0"]),
+        (["--wait-idle", "0s"], ["--wait-idle '0s'", "above 0", "--exclusive"]),
+        (["--wait-idle", "soon"], ["soon", "10m"]),
+        (["--wait-idle", "1m", "--exclusive"], ["--exclusive", "--wait-idle"]),
         (["--nonsense"], ["--nonsense"]),
         (["extra"], ["extra"]),
     ],
@@ -86,6 +89,12 @@ def test_each_wrong_thing_is_named(arguments: list[str], words: list[str], capsy
     for word in words:
         assert word in line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_devices_that_are_not_here_are_the_environments_lack(capsys: pytest.CaptureFixture[str]) -> None:
+    line = said(["run", "--devices", "cuda"], capsys, Exit.LACKING)
+    assert "no cuda device here" in line
+    assert "host:N" in line
 
 
 def test_plan_files_and_output_folders(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

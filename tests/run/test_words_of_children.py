@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.doctor import readers
+from linkgauge.errors import Exit
 from linkgauge.peers import launch
 from linkgauge.run.machine import transports
 from linkgauge.run.machine.private_folder import told_segments
@@ -21,6 +22,7 @@ from linkgauge.tune import known
 from run.test_bad_input import said
 from run.test_load_lines import TOKEN, end_of, load_end, measured_end, number
 
+CUDA = ["run", "--dry-run", "--devices", "cuda"]
 NESTED = "[" * 20_000
 WORDS = ("", "goodbye", "5", "[]", "{}", NESTED, '"\\ud800"', "1" * 5000)
 
@@ -47,9 +49,7 @@ def endless(child: Path) -> Path:
 
 def test_what_prints_for_ever_is_ended(endless: Path, capsys: pytest.CaptureFixture[str]) -> None:
     too_long = "printed more than 64 MiB"
-    assert f"the process that looks for cuda devices {too_long}" in said(
-        ["run", "--dry-run", "--devices", "cuda"], capsys
-    )
+    assert f"the process that looks for cuda devices {too_long}" in said(CUDA, capsys, Exit.LACKING)
     assert mpi_library.ask_library(endless) == ({}, f"the process that loads {endless} {too_long}")
     assert mpi_library.launcher_kind(endless) == ""
     assert transports._asked("nccl_version()").reason.endswith(too_long)
@@ -61,9 +61,7 @@ def test_what_prints_for_ever_is_ended(endless: Path, capsys: pytest.CaptureFixt
 
 def test_what_cannot_be_started_is_named(child: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path(sys.executable).unlink()
-    assert "looks for cuda devices cannot be started: No such file" in said(
-        ["run", "--dry-run", "--devices", "cuda"], capsys
-    )
+    assert "looks for cuda devices cannot be started: No such file" in said(CUDA, capsys, Exit.LACKING)
     assert transports._asked("nccl_version()").reason.endswith("cannot be started: No such file or directory")
     assert known._reader("network_library.py", "ucx")({})[1].endswith("cannot be started: No such file or directory")
 
@@ -81,7 +79,7 @@ def test_a_runtimes_process_that_says_something_else(
     words: str, child: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     child.write_text(words)
-    assert "no cuda device here: the answer of the cuda" in said(["run", "--dry-run", "--devices", "cuda"], capsys)
+    assert "no cuda device here: the answer of the cuda" in said(CUDA, capsys, Exit.LACKING)
 
 
 def test_what_libraries_print_before_is_passed_over(child: Path) -> None:

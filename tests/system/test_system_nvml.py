@@ -15,7 +15,7 @@ from linkgauge import nvml as opener
 from linkgauge.doctor import nvml as doctor_nvml
 from linkgauge.doctor.facts import LinkErrors
 from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
-from linkgauge.system import discover, nvml
+from linkgauge.system import discover, nvml, visible
 
 
 class Driver(types.SimpleNamespace):
@@ -230,6 +230,43 @@ def test_memory_faults_and_mig_are_told_by_gpu(monkeypatch: pytest.MonkeyPatch) 
         (("a row remapping is pending",), "whole"),
         (("3 uncorrected memory errors", "a row remapping failed", "a row remapping is pending"), "MIG"),
     ]
+
+
+def test_who_uses_a_gpu_and_into_what_it_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    before = nvidia_gpus()[0][0]
+    assert (before.processes, before.instances, before.busy, before.virtual) == ((), (), None, False)
+
+    def mismatch(_: Driver, handle: int) -> Any:
+        raise pynvml.NVMLLibraryMismatchError("no such function in this driver")
+
+    def instance(_: Driver, handle: int, place: int) -> int:
+        if place == 1:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return 100 * (handle + 1) + place
+
+    answers = {
+        "nvmlDeviceGetComputeRunningProcesses": lambda _, handle: [types.SimpleNamespace(pid=7 + handle)],
+        "nvmlDeviceGetMPSComputeRunningProcesses": mismatch,
+        "nvmlDeviceGetUtilizationRates": lambda _, handle: types.SimpleNamespace(gpu=37, memory=1),
+        "nvmlDeviceGetVirtualizationMode": lambda _, handle: 2 * handle,
+        "nvmlDeviceGetMigMode": lambda _, handle: [1 - handle, 0],
+        "nvmlDeviceGetMaxMigDeviceCount": lambda _, handle: 3,
+        "nvmlDeviceGetMigDeviceHandleByIndex": instance,
+        "nvmlDeviceGetUUID": lambda _, handle: f"MIG-{handle}" if handle >= 100 else f"GPU-{handle}",
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(Driver, name, answer, raising=False)
+    first, second = nvidia_gpus()[0]
+    assert (first.processes, first.instances, first.busy, first.virtual) == ((7,), ("MIG-100", "MIG-102"), 0.37, False)
+    assert (second.processes, second.instances, second.virtual) == ((8,), (), True)
+    monkeypatch.setattr(visible, "open_nvml", Driver)
+    assert visible.here()["nvidia"] == [visible.KnownGpu("GPU-0", ("MIG-100", "MIG-102")), visible.KnownGpu("GPU-1")]
+    monkeypatch.setattr(nvml, "open_nvml", Driver)
+    assert "0000:18:00.0: divided by MIG into 2 devices, which share its links" in discover().notes
+    clients = [types.SimpleNamespace(pid=7), types.SimpleNamespace(pid=9)]
+    monkeypatch.setattr(Driver, "nvmlDeviceGetMPSComputeRunningProcesses", lambda _, handle: clients)
+    assert nvidia_gpus()[0][0].processes == (7, 9)
 
 
 def test_no_driver_is_no_answer_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:

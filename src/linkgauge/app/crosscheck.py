@@ -143,6 +143,8 @@ def crosscheck_command(asked: Comparison, peer: str) -> None:
 
     try:
         with Stages("crosscheck") as stages, held(here, results, note=stages.note):
+            if here is not None and here.hidden:
+                stages.note(here.hidden)
             keep(alternate(request, stages.note, keep, stages.told))
     finally:  # also of one that was ended
         table = [row_of(line) for line in known.lines]

@@ -59,10 +59,12 @@ def doctor_command(asked: Look) -> int:
         library = resolve(asked.mpi) if asked.mpi is not None else default_installation()
     except EnvironmentLackingError as error:
         library, problem = None, str(error)
-    count = find_devices(asked.devices).count
+    devices = find_devices(asked.devices)
+    if devices.hidden and verbosity() != QUIET:
+        click.echo(f"linkgauge: {devices.hidden}", err=True)
     with Stages("doctor") as stages:
         stages.stage("checking this machine")
-        found = run_checks(Readers(mpi=library, mpi_problem=problem, ranks=count), stages.doing)
+        found = run_checks(Readers(mpi=library, mpi_problem=problem, ranks=devices.count), stages.doing)
     if asked.form != TABLE:
         print_data([as_row(one, result) for one, result in found], asked.form)
     else:

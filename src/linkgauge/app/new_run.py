@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge.app.alone import taken
 from linkgauge.app.options import AUTO
 from linkgauge.app.planning import planned, resolve_mpis
 from linkgauge.app.presenting import MakingReport, present
@@ -22,7 +23,6 @@ from linkgauge.plan.joined import parts_of
 from linkgauge.plan.launches import estimated_s
 from linkgauge.plan.model import Plan
 from linkgauge.run.machine.binding import cores_by_rank, with_own_core
-from linkgauge.run.parent.device_hold import held
 from linkgauge.run.parent.devices import DeviceSet, find_devices
 from linkgauge.run.parent.fallback import KEY, found_steps, library_of
 from linkgauge.run.parent.hosts import hosts_of_job
@@ -59,6 +59,8 @@ def new_run(request: Request) -> int:
         return 0
     devices = find_devices(machine.devices)
     reporter = reporter_for()
+    if devices.hidden:
+        reporter.note(devices.hidden)
     switches = _switches(allocation.fabric)
     nodes = Nodes(
         devices, reporter.note, switches=switches, look=not shown.dry_run, keep_going=bool(execution.keep_going)
@@ -75,14 +77,14 @@ def new_run(request: Request) -> int:
     job = None if allocation.nodes or allocation.hosts or request.launch.threads else hosts_of_job()
     if job is not None and len(job[0]) > 1:
         reporter.note(f"this {job[1]} job has {len(job[0])} nodes: --nodes all measures every device of each")
-    crowded, said = _crowded(prepared, devices, nodes)
-    for text in said:
+    crowded, ways = _crowded(prepared, devices, nodes)
+    for text in ways:
         reporter.note(text)
     for bind, words in crowded.items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
     out = execution.out or default_out(plan.name)
     here = devices if not any(launch.settings.hosts for launch in prepared.launches) else None
-    with held(here, out, allocation.wait_s(), reporter.note):
+    with taken(allocation, here, out, reporter.note):
         info = run_info(
             arguments=sys.argv[1:],
             plan_name=plan.name,
@@ -108,7 +110,8 @@ def new_run(request: Request) -> int:
             write_parts(folder.path, parts)
         for step in steps:
             reporter.note(str(step))
-        warn(machine, devices, prepared, reporter)
+        said = [devices.hidden] if devices.hidden else []
+        folder.update_info({"warnings": said + warn(machine, devices, prepared, reporter)})
         limit_ns = plan.time_limit_ns
         limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
         limited = dataclasses.replace(
@@ -167,15 +170,17 @@ def _switches(path: Path | None) -> Switches | None:
     return of_text(text.decode(errors="replace"), str(path))
 
 
-def warn(machine: Machine, devices: DeviceSet, prepared: Prepared, reporter: Any) -> None:
-    """The doctor's first look: it warns and never stops the run."""
+def warn(machine: Machine, devices: DeviceSet, prepared: Prepared, reporter: Any) -> list[str]:
+    """The doctor's first look: it warns and never stops the run. Returns what it says."""
     try:
         from linkgauge.doctor.stage import warnings_before_run
     except ImportError:
-        return
+        return []
     gpus_asked = machine.devices.partition(":")[0] != "host"
-    for text in warnings_before_run(devices, prepared, gpus_asked=gpus_asked):
+    found = warnings_before_run(devices, prepared, gpus_asked=gpus_asked)
+    for text in found:
         reporter.note(f"warning: {text}")
+    return found
 
 
 def _prepared(

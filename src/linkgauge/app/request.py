@@ -113,7 +113,7 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """The nodes, and how long devices are waited for."""
+    """The nodes, and how long devices and idleness are waited for."""
 
     panel: ClassVar = _LAUNCH
 
@@ -122,6 +122,10 @@ class Allocation:
         "FILE", "Switches of the nodes: a topology.conf, or ibnetdiscover's output.", advanced=True
     )
     wait: str | None = value("TIME", "Time to wait for GPUs that another run uses: 10m.", advanced=True)
+    wait_idle: str | None = value(
+        "TIME", "Time to wait until no other process uses the GPUs and cores: 10m.", advanced=True
+    )
+    exclusive: bool = switch("Refuse to start while other processes use the GPUs or cores.", advanced=True)
     hosts: str | None = value("A,B|FILE", "Nodes to measure, by name; ssh starts the ranks.")
 
     def names(self) -> tuple[str, ...]:
@@ -131,6 +135,20 @@ class Allocation:
     def wait_s(self) -> float:
         """--wait in seconds; 0 without one."""
         return 0.0 if self.wait is None else parse_duration(self.wait) / 1e9
+
+    @property
+    def unshared(self) -> bool:
+        """Whether the run is to begin only when nobody else uses its devices."""
+        return self.exclusive or self.wait_idle is not None
+
+    def wait_idle_s(self) -> float:
+        """--wait-idle in seconds; 0 without one: nobody is waited for. UsageError for a time that is none."""
+        if self.wait_idle is None:
+            return 0.0
+        time_s = parse_duration(self.wait_idle) / 1e9
+        if time_s <= 0:
+            raise UsageError(f"--wait-idle '{self.wait_idle}': expected a time above 0, or --exclusive")
+        return time_s
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,6 +246,9 @@ class Request:
                 raise UsageError(f"{name} is of a new plan: leave it out with --resume and --from")
         if self.execution.keep_going not in (None, "nodes"):
             raise UsageError(f"--keep-going '{self.execution.keep_going}': expected nodes")
+        if allocation.exclusive and allocation.wait_idle is not None:
+            raise UsageError("--exclusive refuses what --wait-idle waits for: leave one of them out")
+        allocation.wait_idle_s()
         if launch.threads and (allocation.nodes or allocation.hosts):
             raise UsageError("--threads is one process: leave out --nodes and --hosts, or --threads")
         if earlier.resume is not None and allocation.nodes:

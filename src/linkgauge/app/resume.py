@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from linkgauge.app.alone import taken
 from linkgauge.app.options import AUTO
 from linkgauge.app.planning import parse_env, resolve_mpis
 from linkgauge.app.presenting import present
@@ -18,7 +19,6 @@ from linkgauge.model.case import STATUSES
 from linkgauge.plan.environment import is_stand_in
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.machine import PlanMachine
-from linkgauge.run.parent.device_hold import held
 from linkgauge.run.parent.devices import find_devices
 from linkgauge.run.parent.fallback import end_of, started_in, taken_of
 from linkgauge.run.parent.hosts import asked_hosts, hosts_of_job
@@ -67,7 +67,7 @@ def resume_run(request: Request, path: Path) -> int:
     given = resolve_mpis(request.launch.mpi)
     asked = request.machine.devices
     devices = find_devices(_stored_devices(folder) if asked == AUTO else asked)
-    mpis, taken = resumed_mpis(launches, given, path, taken_of(folder.info))
+    mpis, replaced = resumed_mpis(launches, given, path, taken_of(folder.info))
     if "seed" not in folder.info:
         raise RunFolderError(f"{path}: run.json has no seed: expected that of a run")
     seed = folder.info["seed"]
@@ -78,6 +78,8 @@ def resume_run(request: Request, path: Path) -> int:
     if changed and not request.earlier.force:
         raise UsageError(f"{path} cannot be resumed as it was: {'; '.join(changed)}; --force resumes it all the same")
     reporter = reporter_for()
+    if devices.hidden:
+        reporter.note(devices.hidden)
     whole_again(folder, reporter)
     relaunched = folder.info.get("relaunched", {})
     run = load(path)
@@ -97,7 +99,7 @@ def resume_run(request: Request, path: Path) -> int:
     choices = asked_then.get("library_choices", False)
     nodes = Nodes(devices, reporter.note, keep_going=bool(execution.keep_going))
     for settings in {one.planned.settings for one in pending if one.planned.settings.hosts}:
-        mpi = mpis[settings.mpi if settings.mpi_asked else end_of(taken, settings.mpi)]
+        mpi = mpis[settings.mpi if settings.mpi_asked else end_of(replaced, settings.mpi)]
         nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, None)
     machine = machine_of({one.planned.settings for one in pending}, devices, mpis, nodes)
     _check_devices(path, pending, machine)
@@ -114,13 +116,13 @@ def resume_run(request: Request, path: Path) -> int:
         time_limit=limit,
         every_s=asked_then.get("every_s", 0.0),
         library_choices=choices if request.choice.library_choices is None else request.choice.library_choices,
-        taken=taken,
+        taken=replaced,
         started={*started_in(run), *(one.name for one in given)},
         curves=curves,
         nodes=nodes,
     )
     here = devices if not any(launch.settings.hosts for launch in launches) else None
-    with held(here, folder.path, request.allocation.wait_s(), reporter.note):
+    with taken(request.allocation, here, folder.path, reporter.note):
         status = measure(prepared, folder, reporter)
     if status != Exit.INTERRUPTED:
         present(folder.path, reporter, report=request.shown.report)

@@ -16,6 +16,7 @@ from linkgauge.system.draw import matrix, svg
 from linkgauge.system.dump import to_data, to_json
 from linkgauge.system.shipped import names
 from linkgauge.system.units import rate_units, show_rate
+from linkgauge.system.visible import hidden_here
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,6 +86,9 @@ def find(name: str | None, *, here: bool = False, recorded: Path | None = None) 
     if here or recorded is not None:
         from linkgauge.system import discover
 
+        if here:
+            for words in hidden_here():
+                click.echo(f"linkgauge: {words}", err=True)
         return discover(recorded)
     assert name is not None
     return catalog.load(name)

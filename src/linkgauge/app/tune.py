@@ -94,9 +94,9 @@ def tune_command(search: Search, request: Request) -> int:
 
 
 def _search(request: Request, search: Search, budget_s: float, began: float) -> int:
+    from linkgauge.app.alone import taken
     from linkgauge.app.planning import resolve_mpis
     from linkgauge.app.progress import reporter_for
-    from linkgauge.run.parent.device_hold import held
     from linkgauge.run.parent.devices import find_devices
     from linkgauge.run.parent.measure import default_out
     from linkgauge.tune.choice import choose, preset_in
@@ -114,6 +114,8 @@ def _search(request: Request, search: Search, budget_s: float, began: float) -> 
     preset = preset_in(os.environ, dict(wanted.settings.env))
     choice = choose(words, wanted.cases, wanted.settings, wanted.prepared, preset)
     reporter = reporter_for()
+    if devices.hidden:
+        reporter.note(devices.hidden)
     factors = choice.factors()
     grid = math.prod(len(one.values) + 1 for one in factors)
     subject = _subject(wanted.cases, devices.kind)
@@ -126,7 +128,7 @@ def _search(request: Request, search: Search, budget_s: float, began: float) -> 
     out = request.execution.out or default_out("tune")
     here = None if wanted.settings.hosts else devices
     try:
-        with held(here, out, request.allocation.wait_s(), reporter.note), stages:
+        with taken(request.allocation, here, out, reporter.note), stages:
             bench = _bench(request.machine, out, wanted, choice, allowed, devices, budget_s, began, reporter, stages)
             stages.stage("searching", at_most_s=budget_s)
             found = tune(factors, bench, wanted.prepared.seed, allowed)

@@ -33,6 +33,7 @@ def amd_gpus(readers: Readers) -> list[GpuFacts]:
                 uuid=node.unique_id or "",
                 pci_address=address,
                 vendor="amd",
+                busy=_busy(readers, place),
                 processes=_processes(readers, [part.gpu_id for part in parts]),
                 power_limit=_watts(readers, place, "power1_cap"),
                 power_default=_watts(readers, place, "power1_cap_default"),
@@ -54,6 +55,12 @@ def _processes(readers: Readers, gpu_ids: list[int]) -> tuple[int, ...]:
     paths = [path for gpu_id in gpu_ids for path in readers.glob(f"{_PROCESSES}/*/vram_{gpu_id}")]
     pids = {path.split("/")[-2] for path in paths if (readers.text(path) or "0") != "0"}
     return tuple(sorted(int(pid) for pid in pids if pid.isdecimal()))
+
+
+def _busy(readers: Readers, place: str) -> float | None:
+    """Share of the last moments in which it worked, as the driver samples it."""
+    text = readers.text(f"{place}/gpu_busy_percent") or ""
+    return int(text) / 100 if re.fullmatch(r"[0-9]{1,3}", text) else None
 
 
 def _watts(readers: Readers, place: str, name: str) -> float:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.gpus import gpus_of, named
+from linkgauge.doctor.others import gpu_users
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
+from linkgauge.nvml import mps_pipe
 from linkgauge.plan.library_settings import mpi_on_devices
 from linkgauge.run.machine.binding import parse_core_list
+from linkgauge.system.visible import VARIABLES, visible
 
-_HIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 # Vendor and classes of GPUs for computing: 3D controller, other display, accelerator; a screen's card is another.
 _ON_PCI = {"nvidia": (0x10DE, (0x0302,), "NVIDIA"), "amd": (0x1002, (0x0380, 0x1200), "AMD")}
 _OF_JOBS = ("SLURM_", "PBS_", "LSB_", "FLUX_", "KUBERNETES_")
@@ -62,19 +65,16 @@ def devices_hidden(readers: Readers) -> Result:
     gpus, none = gpus_of(readers)
     if none:
         return none
-    # Each partition of an AMD GPU is a device of its own.
-    count = sum(node.gpu_id != 0 for node in readers.kfd()[0]) if gpus[0].vendor == "amd" else len(gpus)
+    left = visible(gpus[0].vendor, readers.environment, readers.known_gpus(gpus[0].vendor))
+    if left.hidden:
+        hiding = " ".join(name for name in VARIABLES if name in left.why)
+        return Result(WARNING, left.words, "the hidden ones are not measured", f"unset {hiding}")
     seen = readers.visible_devices()
-    hiding = {name: readers.environment[name] for name in _HIDING if name in readers.environment}
     if seen is None:
         return not_checked("the runtime was not asked")
-    if seen >= count:
-        return ok(f"all {count} GPUs are visible")
-    why = ", ".join(f"{name}={value}" for name, value in hiding.items())
-    if why:
-        return Result(WARNING, f"{seen} of {count} GPUs are visible ({why})",
-                      "the hidden ones are not measured", f"unset {' '.join(hiding)}")  # fmt: skip
-    return Result(FAILING, f"{seen} of {count} GPUs are visible, and no variable hides them",
+    if seen >= left.count:
+        return ok(f"all {left.count} GPUs are visible")
+    return Result(FAILING, f"{seen} of {left.count} GPUs are visible, and no variable hides them",
                   "GPUs are not measured", _SHOW[gpus[0].vendor])  # fmt: skip
 
 
@@ -90,16 +90,10 @@ def sycl_devices(readers: Readers) -> Result:
 
 @check("no two ranks would drive one device")
 def ranks_on_one_device(readers: Readers) -> Result:
-    """A variable that repeats a device, or fewer devices than ranks that the launcher was asked for."""
+    """A GPU that the driver shows twice. What a variable names twice is shown once, or hides all (devices_hidden)."""
     gpus, none = gpus_of(readers)
     if none:
         return none
-    for name in _HIDING:
-        words = [word for word in readers.environment.get(name, "").split(",") if word]
-        twice = [word for word, count in Counter(words).items() if count > 1]
-        if twice:
-            return Result(FAILING, f"{name} names {', '.join(twice)} twice", "two ranks share a device: half the rate, "
-                          "and NCCL refuses", f"export {name} with each device once")  # fmt: skip
     uuids = Counter(gpu.uuid for gpu in gpus if gpu.uuid)
     if any(count > 1 for count in uuids.values()):
         return Result(FAILING, "one GPU is shown twice", "two ranks share a device", "look at nvidia-smi -L")
@@ -108,15 +102,55 @@ def ranks_on_one_device(readers: Readers) -> Result:
 
 @check("nobody else uses the GPUs")
 def other_gpu_users(readers: Readers) -> Result:
-    """Processes with a context on a GPU."""
+    """Processes with a context on a GPU, and work of those that are not visible here."""
     gpus, none = gpus_of(readers)
     if none:
         return none
-    busy = [gpu for gpu in gpus if gpu.processes]
-    if busy:
-        users = "; ".join(f"GPU {gpu.index}: {', '.join(map(str, gpu.processes))}" for gpu in busy)
-        return Result(WARNING, f"processes use GPUs ({users})", "rates fall and spread", "end them, or wait")
+    if users := gpu_users(gpus):
+        return Result(WARNING, f"others use GPUs ({'; '.join(users)})", "rates fall and spread",
+                      "end them, or wait for them: linkgauge run --wait-idle 10m")  # fmt: skip
     return ok("no other process has a context")
+
+
+@check("each GPU is whole and of this machine alone")
+def gpus_shared(readers: Readers) -> Result:
+    """MIG instances, vGPUs, clients of MPS with a part of the processors, and replicas of Kubernetes' device plugin.
+
+    Time slicing by the plugin shows in nothing but names of replicas, which newer versions do not pass on.
+    """
+    gpus, none = gpus_of(readers, "nvidia")
+    if none:
+        return none
+    said = [f"GPU {gpu.index} is divided by MIG: its {len(gpu.instances) or ''} devices share its PCIe link"
+            for gpu in gpus if gpu.partition == "MIG"]  # fmt: skip
+    said += [f"GPU {gpu.index} is a vGPU, which a hypervisor shares out" for gpu in gpus if gpu.virtual]
+    percent = readers.environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "")
+    if re.fullmatch(r"[0-9]{1,2}(\.[0-9]{1,6})?", percent):
+        said.append(f"MPS gives each process {percent} % of the multiprocessors (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)")
+    if "::" in readers.environment.get("NVIDIA_VISIBLE_DEVICES", ""):
+        said.append("Kubernetes gives replicas of GPUs (NVIDIA_VISIBLE_DEVICES): pods take turns on a GPU")
+    if said:
+        return Result(WARNING, "; ".join(said), "rates are those of a part, and of what others leave of shared links",
+                      "measure whole GPUs: nvidia-smi -mig 0, unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, a node without "
+                      "replicas")  # fmt: skip
+    return ok("no MIG, no vGPU, no share of MPS")
+
+
+@check("what a run observes beside its cases can be read", quick=False)
+def observable(readers: Readers) -> Result:
+    """A container may hide NVML, the PCI tree, or processes of others."""
+    if not (seen := readers.visible_devices()):
+        return not_checked("no GPU runtime here", "GPU")
+    lacking = []
+    if not gpus_of(readers)[0]:
+        lacking.append(f"{seen} GPUs are visible, but {readers.gpus()[1] or 'NVML shows none'}: no clocks, errors or "
+                       "other users")  # fmt: skip
+    if not readers.glob("/sys/bus/pci/devices/*"):
+        lacking.append("/sys has no PCI devices: how GPUs are linked to the host is not known")
+    if lacking:
+        return Result(WARNING, "; ".join(lacking), "results lack limits, and causes of losses", "docker run --gpus all "
+                      "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility, with /sys mounted")  # fmt: skip
+    return ok("GPUs' drivers and /sys answer")
 
 
 @check("GPU clocks and power are not capped")
@@ -165,8 +199,9 @@ def mps(readers: Readers) -> Result:
     gpus, none = gpus_of(readers, "nvidia")
     if none:
         return none
-    folder = readers.environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
-    if not readers.exists(f"{folder}/control"):
+    pipe = mps_pipe(readers.environment)
+    folder = pipe.removesuffix("/control")
+    if not readers.exists(pipe):
         if readers.ranks <= len(gpus):
             return ok("no MPS daemon, and one rank a device needs none")
         return Result(WARNING, f"{readers.ranks} ranks share {len(gpus)} GPUs, and no MPS daemon runs",

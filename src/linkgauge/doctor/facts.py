@@ -32,6 +32,9 @@ class GpuFacts:
     fabric_cluster: str = ""  # hexadecimal; all zeros where the fabric ends with this host
     fabric_clique: int = 0
     partition: str = ""  # how it is divided: MIG, or AMD's compute and memory partition (CPX, NPS4); empty: not told
+    instances: tuple[str, ...] = ()  # UUIDs of the MIG devices that it is divided into
+    virtual: bool = False  # a vGPU: a hypervisor shares the GPU out
+    busy: float | None = None  # share of the last moments in which kernels ran; None: not told
     lost: str = ""  # why it does not answer, in the library's words: of such a GPU nothing else is known
     memory_faults: tuple[str, ...] = ()  # errors of its memory that it could not correct, and what it still has to do
 

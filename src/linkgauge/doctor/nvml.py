@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from linkgauge.doctor.facts import GpuFacts, LinkErrors
-from linkgauge.nvml import NvmlAbsentError, bit_error_rate, fabric_info, field_value, open_nvml
+from linkgauge.nvml import NvmlAbsentError, bit_error_rate, fabric_info, field_value, mig_uuids, open_nvml, refusals
 
 _Value = TypeVar("_Value")
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
+_VGPU = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU: a guest of a vGPU
 # Each counter of an NVLink: its field (nvml.h, NVML_FI_DEV_NVLINK_*), and what drivers of Volta to Ampere have instead
 # (NVML_NVLINK_ERROR_*). Recoveries are of NVLink 2 to 4, or of NVLink 5.
 _COUNTERS: tuple[tuple[str, int, int | None], ...] = (
@@ -45,7 +46,7 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         try:
             value: _Value = call()
             return value
-        except (nvml.NVMLError, AttributeError):
+        except refusals(nvml):
             return default
 
     def text(value: object) -> str:  # older bindings give bytes
@@ -65,7 +66,7 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         name=text(ask(lambda: nvml.nvmlDeviceGetName(handle), "")),
         uuid=text(ask(lambda: nvml.nvmlDeviceGetUUID(handle), "")),
         pci_address=_short_address(text(ask(lambda: nvml.nvmlDeviceGetPciInfo(handle).busId, ""))),
-        processes=tuple(ask(lambda: [p.pid for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle)], [])),
+        processes=_processes(nvml, handle, ask),
         clock_limit=ask(lambda: int(nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM)), -1),
         clock_max=ask(lambda: int(nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)), -1),
         power_limit=ask(lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000, -1.0),
@@ -83,8 +84,19 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         fabric_cluster=fabric.get("cluster", ""),
         fabric_clique=fabric.get("clique", 0),
         partition={0: "whole", 1: "MIG"}.get(ask(lambda: int(nvml.nvmlDeviceGetMigMode(handle)[0]), -1), ""),
+        instances=mig_uuids(nvml, handle),
+        virtual=ask(lambda: int(nvml.nvmlDeviceGetVirtualizationMode(handle)), 0) == _VGPU,
+        busy=ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100, None),
         memory_faults=_memory_faults(nvml, handle, ask),
     )
+
+
+def _processes(nvml: Any, handle: Any, ask: Callable[..., Any]) -> tuple[int, ...]:
+    """Processes with a context, and clients of an MPS server, which alone has one."""
+    asked = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
+    return tuple(dict.fromkeys(
+        int(process.pid) for name in asked for process in ask(lambda name=name: getattr(nvml, name)(handle), [])
+    ))  # fmt: skip
 
 
 def _memory_faults(nvml: Any, handle: Any, ask: Callable[..., Any]) -> tuple[str, ...]:

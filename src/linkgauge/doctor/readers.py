@@ -14,10 +14,12 @@ from pathlib import Path
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.doctor.facts import GpuFacts, LinkErrors
 from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
+from linkgauge.doctor.others import core_users_now
 from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import each, whole
 from linkgauge.run.parent.mpi_library import MpiInstallation
-from linkgauge.system import kfd, sysfs
+from linkgauge.system import kfd, sysfs, visible
+from linkgauge.system.allowance import Allowance, allowance
 from linkgauge.system.likeness import Likeness
 
 _TIMEOUT_S = 30
@@ -98,6 +100,10 @@ class Readers:
         limit = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
         return -1 if limit == resource.RLIM_INFINITY else limit
 
+    def allowance(self) -> Allowance:
+        """What this process may use of cores and memory."""
+        return allowance(self._root, self.affinity())
+
     def affinity(self) -> set[int]:
         """Cores that this process may run on."""
         return os.sched_getaffinity(0)
@@ -105,6 +111,10 @@ class Readers:
     def load(self) -> float:
         """Mean number of runnable processes over the last minute."""
         return os.getloadavg()[0]
+
+    def core_users(self) -> list[str]:
+        """Who keeps the cores busy now; empty where they are mostly idle. Takes a fifth of a second."""
+        return core_users_now()
 
     def run(self, command: Sequence[str]) -> str | None:
         """Output of a program; None where it is not installed, fails, or takes too long."""
@@ -144,6 +154,12 @@ class Readers:
         if self._kfd is None:
             self._kfd = kfd.read(self._root)
         return self._kfd
+
+    def known_gpus(self, vendor: str) -> list[visible.KnownGpu]:
+        """A vendor's devices by UUID, hidden ones too. Each partition of an AMD GPU is one."""
+        if vendor == "amd":
+            return visible.of_kfd(self.kfd()[0])
+        return [visible.KnownGpu(gpu.uuid, gpu.instances) for gpu in self.gpus()[0]]
 
     def pci(self) -> dict[str, sysfs.PciFacts]:
         """GPUs, network cards and bridges by their PCI address."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from linkgauge import files
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
+from linkgauge.doctor.others import too_loaded
 from linkgauge.doctor.readers import Readers
 from linkgauge.files import CHART_ADDRESS_SPACE
 from linkgauge.model.quantity import format_bytes, is_older
@@ -19,6 +20,7 @@ _REPORT_PACKAGES = {"altair": ("5.4", "no report"), "duckdb": ("1.0", "no 'linkg
 # What was seen to be open at most, with room: a launch's pipes and sockets; of a rank, shared memory of each other one.
 _FILES, _FILES_PER_RANK = 128, 16
 _PROCESSES, _THREADS_PER_RANK = 64, 16
+_MEMORY_PER_RANK = 512 << 20  # bytes: a process with its libraries has half of that
 _SHM_PER_RANK = max(one.shm_bytes_per_rank for one in TRANSPORTS.values())
 _MAX_SOCKET_PATH = 108 - len("/linkgauge-65534/4194304/123456/hydra-pmi-socket-123456")
 
@@ -177,23 +179,42 @@ def kernel_cache(readers: Readers) -> Result:
 
 @check("ranks have cores of their own")
 def cores(readers: Readers) -> Result:
-    """More ranks than cores is allowed, and told."""
-    available = len(readers.affinity())
-    if available < readers.ranks:
-        return Result(WARNING, f"{readers.ranks} ranks share {available} cores",
-                      "latencies include waits for a core; such cases are stored as oversubscribed",
-                      "give the job more cores (srun -c, docker --cpus, taskset), or fewer --devices")  # fmt: skip
-    return ok(f"{available} cores for {readers.ranks} ranks")
+    """More ranks than cores is allowed, and reported."""
+    allowed = readers.allowance()
+    words = f": {allowed.cores_words}" if allowed.cores_words else ""
+    if allowed.cores < readers.ranks:
+        cost = "latencies include waits for a core; such cases are stored as oversubscribed"
+        if allowed.cut_by_quota:
+            cost = "the kernel stops all ranks for the rest of each period: latencies of host steps suffer"
+        return Result(WARNING, f"{readers.ranks} ranks share {allowed.cores:.3g} cores{words}", cost,
+                      "give the job more cores (srun -c, docker --cpus, taskset, resources.limits.cpu), or fewer "
+                      "--devices")  # fmt: skip
+    return ok(f"{allowed.cores:.3g} cores for {readers.ranks} ranks{words}")
+
+
+@check("the cgroup leaves memory for the ranks")
+def memory_allowed(readers: Readers) -> Result:
+    """The kernel ends a process that exceeds the limit of its group."""
+    allowed = readers.allowance()
+    if allowed.memory is None:
+        return ok("no cgroup limits it")
+    if allowed.memory.value < readers.ranks * _MEMORY_PER_RANK:
+        return Result(WARNING, f"{allowed.memory_words}, for {readers.ranks} ranks",
+                      "large cases are skipped, or the kernel ends ranks",
+                      "docker run --memory 8g; srun --mem; resources.limits.memory")  # fmt: skip
+    return ok(allowed.memory_words)
 
 
 @check("the machine is otherwise idle", momentary=True)
 def other_load(readers: Readers) -> Result:
     """Runnable processes of others take cores from the ranks."""
-    load, available = readers.load(), len(readers.affinity())
-    if load > 0.5 * available + 0.5:
-        return Result(WARNING, f"load {load:.1f} on {available} cores before the run began",
-                      "samples spread; medians rise", "end other work, or wait for it")  # fmt: skip
-    return ok(f"load {load:.1f} on {available} cores")
+    load, available, users = readers.load(), readers.allowance().cores, readers.core_users()
+    if users or too_loaded(load, available):
+        # A load is a mean over a minute: what has just begun is not in it.
+        finding = "; ".join(users) or f"load {load:.1f} on {available:.3g} cores before the run began"
+        return Result(WARNING, finding, "samples spread; medians rise",
+                      "end other work, or wait for it: linkgauge run --wait-idle 10m")  # fmt: skip
+    return ok(f"load {load:.1f} on {available:.3g} cores")
 
 
 @check("CPU frequency is not left to save power")

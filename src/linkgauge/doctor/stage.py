@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from linkgauge.run.parent.prepared import Prepared
 
 
-_ASKED = ("devices_hidden",)
+_ASKED = ("devices_hidden", "observable")
 
 
 def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: bool = False) -> list[str]:
@@ -27,6 +27,8 @@ def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: b
     for one, result in run_checks(Readers(mpi=mpi, ranks=ranks), quick_only=True, also=_ASKED if gpus_asked else ()):
         if one.name == "mpi_library" and mpi is None:
             continue  # threads mode needs none
+        if one.name == "devices_hidden" and devices.hidden:
+            continue  # the run's first line says so
         if result.status in (WARNING, FAILING):
             said.append(f"{result.finding}: {result.cost}; fix: {result.fix}")
     return said

@@ -63,53 +63,6 @@ def numa_nodes(what: str, root: Path = Path("/")) -> tuple[int, ...]:
     return tuple(nodes) or (0,)
 
 
-def available_cores() -> int:
-    """Cores that this process may use: its affinity, cut by the cgroup's CPU quota."""
-    cores = len(os.sched_getaffinity(0))
-    quota = kernel_text("/sys/fs/cgroup/cpu.max").split()
-    if len(quota) == 2 and quota[0].isdecimal() and quota[1].isdecimal():
-        cores = min(cores, max(1, round(int(quota[0]) / int(quota[1]))))
-    return cores
-
-
-def free_host_memory(root: Path = Path("/")) -> int:
-    """Bytes that this process may still take: MemAvailable, cut by what its cgroup and its parents leave."""
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", kernel_text(root / "proc/meminfo"), re.MULTILINE)
-    free = int(match[1]) * 1024 if match else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min([free, *_cgroup_free(root)])
-
-
-def _cgroup_free(root: Path) -> list[int]:
-    """What each enclosing cgroup that has a limit leaves (version 2; version 1 where it is mounted as `memory`)."""
-    lines = kernel_text(root / "proc/self/cgroup").splitlines()
-    found = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "", "")
-        if controllers == "":
-            base, limit_name, used_name = root / "sys/fs/cgroup", "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            base, limit_name, used_name = (
-                root / "sys/fs/cgroup/memory",
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-            )
-        else:
-            continue
-        folder = base / path.lstrip("/")
-        while True:
-            limit, used = kernel_text(folder / limit_name), kernel_text(folder / used_name)
-            if limit.isdecimal() and used.isdecimal():
-                # The page cache is counted as used but given back on demand.
-                cache = re.search(
-                    r"^(?:inactive_file|total_inactive_file) (\d+)", kernel_text(folder / "memory.stat"), re.M
-                )
-                found.append(max(0, int(limit) - int(used) + (int(cache[1]) if cache else 0)))
-            if folder == base or base not in folder.parents:
-                break
-            folder = folder.parent
-    return found
-
-
 def free_shared_memory(path: Path = Path("/dev/shm")) -> int:
     """Bytes free in the file system that communication libraries put their segments in; 0 where there is none."""
     try:

@@ -61,6 +61,8 @@ INFO = table(
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),
         "clock": OBJECT,
+        "warnings": each(text, 1 << 10),
+        "throttled": table(dict.fromkeys(("periods", "throttled", "time_ns"), whole())),
         "settings": TEXTS,
         "system": maybe(OBJECT),
         "seed": whole(),

@@ -157,9 +157,12 @@ def _nvidia(answers: Mapping[str, Any]) -> list[FoundDevice]:
         pcie = entry.get("pcie") or {}
         generation, possible = pcie.get("generation"), pcie.get("max_generation")
         state, note = entry.get("performance_state"), None
+        if parts := entry.get("mig_devices"):
+            note = f"{address}: divided by MIG into {parts} devices, which share its links"
         if generation and possible and generation < possible and state is not None and state > 2:
             # Idle devices slow their link down; under load it trains to what is possible.
-            note = f"{address}: PCIe was at generation {generation} while idle (P{state}); taken to train to {possible}"
+            idle = f"{address}: PCIe was at generation {generation} while idle (P{state}); taken to train to {possible}"
+            note = f"{note}; {idle}" if note else idle
             generation = possible
         node = Node(
             name="",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from linkgauge.model.shape import MisshapenError, each, flag, maybe, one_of, table, text, whole
-from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, open_nvml
+from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, mig_uuids, open_nvml, refusals
 from linkgauge.system.sysfs import normal_address
 
 _FI_SPEED_COMMON = 90
@@ -40,7 +40,7 @@ _FABRIC = {"state": whole(), "cluster": text, "clique": whole()}
 _DEVICE = {
     **dict.fromkeys(("name", "uuid", "serial", "vbios"), maybe(text)), "pci": maybe(_address),
     **dict.fromkeys(("memory_bytes", "memory_bus_bits", "memory_clock_mhz", "sm_clock_mhz"), _COUNT),
-    "performance_state": _COUNT, "numa": _NODE, "own_numa": _NODE, "pcie": maybe(table(_PCIE)),
+    "performance_state": _COUNT, "mig_devices": _COUNT, "numa": _NODE, "own_numa": _NODE, "pcie": maybe(table(_PCIE)),
     "links": maybe(each(table(_LINK, needed=("link",)), most=1 << 10)), "c2c": maybe(table(_C2C, needed=_C2C)),
     "fabric": maybe(table(_FABRIC, needed=_FABRIC)),
 }  # fmt: skip
@@ -60,7 +60,8 @@ def read() -> dict[str, Any] | None:
     `memory_bus_bits`, `memory_clock_mhz` and `sm_clock_mhz` (the highest), `performance_state`, `numa` (of the nearest
     host memory), `own_numa` (of the device's own memory, where the processor sees it as a NUMA node), `pcie`
     (`generation`, `width`, `max_generation`, `max_width`), `links` (`link`, `active`, `version`, `megabytes_per_s`,
-    `remote`, `remote_pci`), `c2c` (`links`, `megabytes_per_s`), `fabric` (`state`, `cluster`, `clique`); and
+    `remote`, `remote_pci`), `c2c` (`links`, `megabytes_per_s`), `fabric` (`state`, `cluster`, `clique`),
+    `mig_devices` (into how many it is divided); and
     `ancestors`, the common ancestor's level of every two of these devices by their place in the list
     (nvmlGpuTopologyLevel_t: 0 one board, 10 one PCIe switch, 20 several, 30 a host bridge, 40 a NUMA node, 50 beyond).
     """
@@ -90,7 +91,7 @@ def _asker(library: Any) -> Callable[..., Any]:
     def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except (library.NVMLError, AttributeError, TypeError, ValueError):
+        except refusals(library, TypeError, ValueError):
             return None
 
     return ask
@@ -134,6 +135,7 @@ def _device(library: Any, ask: Callable[..., Any], handle: Any) -> dict[str, Any
         },
         "links": list(_links(library, ask, handle)),
         "c2c": _c2c(library, ask, handle),
+        "mig_devices": len(mig_uuids(library, handle)),
         "fabric": _fabric(ask(fabric_info, library, handle)),
     }
 

@@ -314,9 +314,9 @@ class Observer:
         self,
         reader: Reader | None,
         nics: NicReader | None = None,
-        node: tuple[str, Callable[[], list[Value]]] | None = None,
+        node: Sequence[tuple[str, Callable[[], list[Value]]]] = (),
     ) -> None:
-        """Observe through `reader`, the node's network cards through `nics`, and as subject what `node` reads of it.
+        """Observe through `reader`, the node's network cards through `nics`, and by subject what `node` reads of it.
 
         Nothing where they are None.
         """
@@ -334,7 +334,7 @@ class Observer:
         `node`: what is read of the node.
         """
         looks = [(self._reader.subject, self._reader.read)] if self._reader is not None and place >= 0 else []
-        looks += [self._node] if node and self._node is not None else []
+        looks += self._node if node else ()
         if nics and self._nics is not None:
             looks += [
                 (subject, functools.partial(list, values)) for subject, values in self._nics.read(priorities=priorities)

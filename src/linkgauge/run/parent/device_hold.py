@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import pwd
 import socket
 import struct
 import threading
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError, one_line
 from linkgauge.model.runtimes import RUNTIMES
-from linkgauge.owner import stat_fields
+from linkgauge.owner import stat_fields, user_name
 from linkgauge.run.parent.devices import DeviceSet
 
 SPACE = "LINKGAUGE_DEVICE_HOLDS"
@@ -151,14 +150,7 @@ def _holder(name: str, device: str) -> Holder:
         asking.settimeout(_ANSWER_S)
         asking.connect(name)
         pid, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        user = _user(uid)
+        user = user_name(uid)
         said = json.loads(asking.recv(_MOST_BYTES).decode(errors="replace"))
         folder = one_line(str(said["folder"]))[:500] if isinstance(said, dict) and "folder" in said else ""
     return Holder(device, pid, user, folder)
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from linkgauge.children import NoAnswerError, output_of
-from linkgauge.errors import UsageError
+from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
 from linkgauge.model.shape import each, last_line, maybe, table, text, whole
-from linkgauge.plan.machine import available_cores
+from linkgauge.system.allowance import available_cores
+from linkgauge.system.visible import Visible, here, visible
 
 # Python refuses to read thousands of digits; no ordinal has ten.
 _ORDINALS = re.compile(r"[0-9]{1,18}(,[0-9]{1,18})*")
@@ -53,6 +54,7 @@ class DeviceSet:
     ordinals: tuple[int, ...]
     infos: tuple[Mapping[str, Any], ...]
     version: str = ""
+    hidden: str = ""  # which GPUs of the machine are not among those to choose from, and why; empty: none is known
 
     @property
     def count(self) -> int:
@@ -90,15 +92,42 @@ def default_host_devices() -> int:
     return max(2, min(4, available_cores()))
 
 
+def _visible(kind: str) -> Visible:
+    """What variables leave of the machine's GPUs of a runtime's vendor, as far as its driver shows them."""
+    vendor = RUNTIMES[kind].vendor
+    return visible(vendor, os.environ, here().get(vendor, ()))
+
+
+def _why_none(kind: str) -> str:
+    """Why a runtime shows no device: what hides all that are here, else its own reason."""
+    left = _visible(kind)
+    return left.words if left.count and left.hidden == left.count else probe(kind).reason
+
+
+def _unused_gpus() -> str:
+    """Why host devices are measured on a machine with GPUs; empty where it has none, as far as drivers show."""
+    for kind in GPU_RUNTIMES:
+        if (left := _visible(kind)).count:
+            here_are = f"{left.count} GPUs are" if left.count > 1 else "a GPU is"
+            why = left.why if left.hidden == left.count else probe(kind).reason
+            return f"Measuring host devices although {here_are} here: {why}"
+    return ""
+
+
 def find_devices(asked: str) -> DeviceSet:
-    """The devices that `--devices` asks for. UsageError naming what was asked and what is here."""
+    """The devices that `--devices` asks for.
+
+    Raises:
+        UsageError: naming what was asked and what is here.
+        EnvironmentLackingError: no device of that runtime is here, and why.
+    """
     kind, _, rest = asked.partition(":")
     if asked == "auto":
         for which in GPU_RUNTIMES:
             found = probe(which)
             if found.devices:
                 return _set(found, tuple(range(len(found.devices))))
-        return host_devices(default_host_devices())
+        return dataclasses.replace(host_devices(default_host_devices()), hidden=_unused_gpus())
     if _ORDINALS.fullmatch(asked):
         every = find_devices("auto")
         return _chosen(every, asked, asked)
@@ -107,14 +136,16 @@ def find_devices(asked: str) -> DeviceSet:
     if kind == "host":
         if not rest:
             return host_devices(default_host_devices())
-        cores = len(os.sched_getaffinity(0))
+        cores = available_cores()
         most = min(MAX_HOST_DEVICES, _MOST_PER_CORE * cores)
         if not rest.isdecimal() or len(rest) > 18 or not 1 <= int(rest) <= most:
             raise UsageError(f"--devices '{asked}': expected host:N with N from 1 to {most} ({cores} cores are here)")
         return host_devices(int(rest))
     found = probe(kind)
     if not found.devices:
-        raise UsageError(f"--devices '{asked}': no {kind} device here: {found.reason}; expected host:N, or auto")
+        raise EnvironmentLackingError(
+            f"--devices '{asked}': no {kind} device here: {_why_none(kind)}; expected host:N, or auto"
+        )
     every = _set(found, tuple(range(len(found.devices))))
     return _chosen(every, rest, asked) if rest else every
 
@@ -127,7 +158,8 @@ def host_devices(count: int) -> DeviceSet:
 
 
 def _set(found: Probe, ordinals: tuple[int, ...]) -> DeviceSet:
-    return DeviceSet(found.which, ordinals, tuple(found.devices[ordinal] for ordinal in ordinals), found.version)
+    infos = tuple(found.devices[ordinal] for ordinal in ordinals)
+    return DeviceSet(found.which, ordinals, infos, found.version, _visible(found.which).words)
 
 
 def _chosen(every: DeviceSet, text: str, asked: str) -> DeviceSet:
@@ -139,5 +171,7 @@ def _chosen(every: DeviceSet, text: str, asked: str) -> DeviceSet:
             raise UsageError(
                 f"--devices '{asked}': no {every.kind} device {ordinal}: expected 0 to {every.count - 1}"
                 + ("" if every.kind != "host" else "; more host devices by host:N")
+                + (f"; {every.hidden}" if every.hidden else "")
             )
-    return DeviceSet(every.kind, ordinals, tuple(every.infos[ordinal] for ordinal in ordinals), every.version)
+    infos = tuple(every.infos[ordinal] for ordinal in ordinals)
+    return dataclasses.replace(every, ordinals=ordinals, infos=infos)

@@ -19,11 +19,12 @@ from typing import Any
 from linkgauge import __version__
 from linkgauge.built import this_build
 from linkgauge.files import kernel_text
+from linkgauge.nvml import mps_pipe
 from linkgauge.plan.environment import is_secret, shown, split_values
-from linkgauge.plan.machine import available_cores
 from linkgauge.plan.tuning_variables import tuning_variable
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.system.allowance import allowance
 from linkgauge.system.sysfs import cpu_model
 
 # Beside tuning variables: what decides where ranks and devices are.
@@ -51,6 +52,7 @@ def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
 def machine() -> dict[str, Any]:
     """The machine as the operating system shows it."""
     memory = re.search(r"^MemTotal:\s+(\d+) kB", kernel_text("/proc/meminfo"), re.MULTILINE)
+    allowed = allowance()
     system = re.search(r'^PRETTY_NAME="?([^"\n]*)', kernel_text("/etc/os-release"), re.MULTILINE)
     return {
         "host": os.uname().nodename,
@@ -58,8 +60,10 @@ def machine() -> dict[str, Any]:
         "architecture": os.uname().machine,
         "operating_system": system[1] if system else platform.system(),
         "cpu": cpu_model(Path("/")) or "",
-        "cores": os.cpu_count() or 0,
-        "available_cores": available_cores(),
+        "cores": allowed.machine_cores,
+        "available_cores": allowed.whole_cores,
+        "allowed": allowed.plain(),
+        "mps": Path(mps_pipe(os.environ)).exists(),
         "memory_bytes": int(memory[1]) * 1024 if memory else 0,
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))),
     }

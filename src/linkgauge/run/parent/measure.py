@@ -9,6 +9,7 @@ from pathlib import Path
 
 from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
+from linkgauge.model.quantity import format_duration
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.parent.info import now
 from linkgauge.run.parent.prepared import Prepared
@@ -16,6 +17,7 @@ from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.parent.runner import FAILED, Runner
 from linkgauge.run.parent.survivor import Survivor
 from linkgauge.store.folder import RunFolder
+from linkgauge.system.allowance import Quotas, Throttling, allowance
 
 
 def default_out(plan_name: str, base: Path = Path("runs")) -> Path:
@@ -46,6 +48,8 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     clean_up(reporter)
     survivor = Survivor()
     folders = PrivateFolders()
+    quotas = Quotas()
+    before = quotas.read()
     try:
         runner = Runner(prepared, folder, folders, reporter)
         for launch in prepared.launches:
@@ -60,7 +64,21 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     finally:
         folders.close()
         survivor.close()
+    _tell_of_quota(folder, quotas.read().since(before), reporter)
     return _finish(folder, runner, reporter)
+
+
+def _tell_of_quota(folder: RunFolder, during: Throttling, reporter: Reporter) -> None:
+    """Keep and say for how long the kernel stopped this process's cgroups, ranks and all, for want of CPU quota."""
+    if not during.throttled:
+        return
+    earlier = folder.info.get("throttled") or {}
+    folder.update_info({"throttled": {name: count + earlier.get(name, 0) for name, count in during.plain().items()}})
+    words = allowance().cores_words or "the cgroup of this process has a CPU quota"
+    reporter.note(
+        f"{words}: it was stopped in {during.throttled} of {during.periods} periods, for "
+        f"{format_duration(during.time_ns)} of cores' time: latencies of host steps suffer"
+    )
 
 
 def clean_up(reporter: Reporter) -> None:

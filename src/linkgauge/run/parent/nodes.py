@@ -30,7 +30,7 @@ from linkgauge.model.shape import (
     whole,
 )
 from linkgauge.owner import node_name
-from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
+from linkgauge.plan.machine import PlanMachine, free_shared_memory, numa_nodes
 from linkgauge.run.launchers import launcher_for, started_by
 from linkgauge.run.machine.binding import cores_by_rank, node_cores
 from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Network, chosen, chosen_below, network, wrong_choices
@@ -40,6 +40,7 @@ from linkgauge.run.parent.devices import DEVICES_SHAPE, DeviceSet, probe
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.rank_words import say, shaped, words_of_ranks
 from linkgauge.system import affinity, lldp
+from linkgauge.system.allowance import available_cores, free_host_memory
 from linkgauge.system.discovery import of_devices
 from linkgauge.system.switches import Switches, of_addresses, of_text
 

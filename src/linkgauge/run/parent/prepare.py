@@ -16,7 +16,7 @@ from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
-from linkgauge.plan.machine import PlanMachine, available_cores, free_host_memory, free_shared_memory, numa_nodes
+from linkgauge.plan.machine import PlanMachine, free_shared_memory, numa_nodes
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.run.machine.transports import absent_transports
@@ -29,6 +29,7 @@ from linkgauge.run.parent.runner import FAILED
 from linkgauge.run.wire.spec import AFTER_FAILURES, NODE_LEFT_OUT, CaseEntry
 from linkgauge.system import System, load
 from linkgauge.system.affinity import one_a_nic
+from linkgauge.system.allowance import available_cores, free_host_memory
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

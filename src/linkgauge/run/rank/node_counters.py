@@ -30,6 +30,7 @@ from pathlib import Path
 
 from linkgauge.files import kernel_text
 from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
+from linkgauge.system.allowance import Quotas
 from linkgauge.system.sysfs import entries
 
 _SIOCETHTOOL = 0x8946
@@ -181,6 +182,17 @@ def tells_of_nics(node_of: Sequence[int], ranks: Sequence[int], rank: int) -> bo
     if not node_of or rank not in ranks or len({node_of[one] for one in ranks}) < 2:
         return False
     return next(one for one in ranks if node_of[one] == node_of[rank]) == rank
+
+
+CGROUP = "cgroup"
+PERIODS, THROTTLED_PERIODS, THROTTLED = "quota_periods", "quota_throttled_periods", "quota_throttled"
+
+
+def quota_use(quotas: Quotas) -> list[Value]:
+    """How often, and for how long (ns of cores' time), the kernel has stopped this process for want of CPU quota."""
+    now = quotas.read()
+    return [Value(PERIODS, now.periods, ""), Value(THROTTLED_PERIODS, now.throttled, ""),
+            Value(THROTTLED, now.time_ns, "ns")]  # fmt: skip
 
 
 CORES = "cores"

@@ -31,12 +31,12 @@ from linkgauge.model.case import Case
 from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run.machine import nccl_log
 from linkgauge.run.machine.nccl_log import NcclLog
-from linkgauge.run.machine.observe import Observer, open_reader
+from linkgauge.run.machine.observe import Observer, Value, open_reader
 from linkgauge.run.machine.private_folder import remove_elsewhere
 from linkgauge.run.rank import peer_memory
 from linkgauge.run.rank.case_record import Rest, record_case, send_outcome, send_rest
 from linkgauge.run.rank.gathering import gathered
-from linkgauge.run.rank.node_counters import CORES, CoreUse, NicCounters, tells_of_nics
+from linkgauge.run.rank.node_counters import CGROUP, CORES, CoreUse, NicCounters, quota_use, tells_of_nics
 from linkgauge.run.rank.schedule import Schedule
 from linkgauge.run.rank.session import Session, node_numbers, open_process_session, open_thread_sessions
 from linkgauge.run.wire import evidence, token
@@ -54,6 +54,7 @@ from linkgauge.run.wire.spec import (
     rank_list,
 )
 from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter
+from linkgauge.system.allowance import Quotas
 
 EXIT_START = 70  # could not start: the note says why
 EXIT_FATAL = 71  # ended itself after a failure that the journal holds
@@ -257,11 +258,15 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
     first = min(other for other, _, there in beside if there == place)
     if reader is not None:
         reader.own(pid for _, pid, there in beside if there[0] == mine["host"])
-    cores = CoreUse(pid for _, pid, there in beside if there[0] == mine["host"]) if spec.core_use else None
+    node: list[tuple[str, Callable[[], list[Value]]]] = []
+    if spec.core_use:
+        node.append((CORES, CoreUse(pid for _, pid, there in beside if there[0] == mine["host"]).read))
+    if quotas := Quotas():
+        node.append((CGROUP, functools.partial(quota_use, quotas)))
     return Observer(
         reader if first == rank else None,
         NicCounters() if len(set(spec.node_of)) > 1 else None,
-        None if cores is None else (CORES, cores.read),
+        node,
     )
 
 

@@ -74,7 +74,7 @@ def findings_command(asked: FindingsShown, run: Path) -> int:
         )
         if asked.rules:
             out.print(f"Rules applied: {in_words()}", markup=False)
-    return int(asked.exit_code and any(finding.severity != "note" for finding in found))
+    return int(asked.exit_code and any(finding.is_alarm for finding in found))
 
 
 @dataclasses.dataclass(frozen=True)

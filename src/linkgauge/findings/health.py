@@ -81,7 +81,10 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
 def throttled(facts: Facts) -> Iterable[Finding]:
     """Devices that lowered their clocks for power or heat while a case ran."""
     cases: dict[str, dict[str, list[str]]] = {}
+    disturbed = facts.used.disturbed  # what others computed there is no fault of the device's
     for one, value, before in _before_after(facts):
+        if one.identity in disturbed:
+            continue
         name = one.name.lower()
         if name in VIOLATIONS and _held_down(one, value, before):
             cases.setdefault(one.subject, {}).setdefault(VIOLATIONS[name], []).append(one.case_key)
@@ -110,31 +113,6 @@ def throttled(facts: Facts) -> Iterable[Finding]:
             "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and "
             "measure again.",
             0.4,
-            _observed(facts, subject),
-        )
-
-
-@rule("devices that other processes used at the same time", faults=True, whole=True)
-def other_processes(facts: Facts) -> Iterable[Finding]:
-    """Devices that others used at the same time."""
-    found: dict[str, tuple[float, set[str]]] = {}
-    for one in facts.observations:
-        name, value = one.name.lower(), one.value or 0.0
-        if "process" in name and "own" not in name and value > 0:
-            most, cases = found.get(one.subject, (0.0, set()))
-            found[one.subject] = (max(most, value), cases | {one.case_key})
-    for subject, (most, cases) in found.items():
-        yield Finding(
-            "other_processes",
-            "fault",
-            facts.subject_name(subject),
-            f"{most:g} other process{'es' if most != 1 else ''} used {facts.subject_name(subject)} during {len(cases)} "
-            f"case{'s' if len(cases) != 1 else ''}.",
-            (Evidence("processes on the device", tuple(sorted(cases))),),
-            0.95,
-            "Measure on devices of your own (exclusive allocation, compute mode EXCLUSIVE_PROCESS), or take the "
-            "figures as those of a shared device.",
-            0.3,
             _observed(facts, subject),
         )
 
@@ -209,7 +187,7 @@ def noisy(facts: Facts) -> Iterable[Finding]:
     where = f", {count} of them by {name}" if count > 0.7 * len(loud) else ""
     yield Finding(
         "noisy",
-        "loss",
+        "note",
         "the run",
         f"{len(loud)} of {len(able)} cases{where} are noisy: IQR above 20 % of the median, or p95 above 3 times "
         f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.",

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pwd
 from collections.abc import Mapping
 from typing import Any
 
+from linkgauge.errors import one_line
 from linkgauge.files import kernel_data, kernel_text
 from linkgauge.model.shape import exact, plain, table, whole
 
@@ -27,6 +29,25 @@ def start_time(pid: int | str) -> int:
     """When a process started, in clock ticks since boot. 0: no process."""
     fields = stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 else 0
+
+
+def user_name(uid: int) -> str:
+    """A user's name, or the number where there is no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def described(pid: int) -> str:
+    """A process by its number, program and user, as far as these can be read: `pid 1785 (python3, user anna)`."""
+    program = one_line(kernel_text(f"/proc/{pid}/comm"))
+    try:
+        user = f"user {user_name(os.stat(f'/proc/{pid}').st_uid)}"
+    except OSError:  # ended since, or of another PID namespace
+        user = ""
+    more = ", ".join(filter(None, (program, user)))
+    return f"pid {pid}" + (f" ({more})" if more else "")
 
 
 def sees_itself() -> bool:

@@ -21,7 +21,7 @@ from linkgauge.findings.read import facts_of
 from linkgauge.judge.check import check
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.result import Observation, Result
-from linkgauge.stats.other_users import Look, Other, OtherUsers, other_users
+from linkgauge.stats.other_users import HOST, Look, OtherUsers, other_users
 from linkgauge.system.model import System
 from results import result_of
 
@@ -230,8 +230,8 @@ def test_an_idle_device_that_takes_the_power_of_a_busy_one_is_used() -> None:
 def test_processes_are_named_by_a_look_before_the_run() -> None:
     beside = Beside()
     beside.add({"nvlink_data_tx_bytes": NVLINK_RATE, "nvlink_data_rx_bytes": 0.0})
-    (use,) = beside.found(Look(0, 0, {"NVLink": NVLINK_RATE}, 1.0, (Other(1785, "python3", "ann"),))).uses
-    assert list(map(str, use.by)) == ["pid 1785 (python3, user ann)"]
+    (use,) = beside.found(Look(0, 0, {"NVLink": NVLINK_RATE}, 1.0, ("pid 1785 (python3, user ann)",))).uses
+    assert use.by == ("pid 1785 (python3, user ann)",)
 
 
 def test_a_device_that_was_busy_before_the_run_is_used_where_nothing_says_otherwise() -> None:
@@ -245,4 +245,13 @@ def test_a_process_that_was_seen_idle_disturbs_nothing() -> None:
     beside = Beside()
     beside.add({"other_processes": 1.0})
     assert beside.found().disturbed
-    assert beside.found(Look(0, -SECOND, {"NVLink": 0.0}, 0.0, (Other(7),))).uses == ()
+    assert beside.found(Look(0, -SECOND, {"NVLink": 0.0}, 0.0, ("pid 7",))).uses == ()
+
+
+@pytest.mark.parametrize(("busy", "disturbed"), [(16.0, True), (1.5, False)])
+def test_load_of_the_host_disturbs_what_goes_through_it_alone(busy: float, disturbed: bool) -> None:
+    beside = Beside()
+    beside.add({"power_violation": 0.0}, pattern="host_to_device")
+    beside.add({"power_violation": 0.0}, pattern="unidirectional", devices=(0, 1))
+    found = beside.found(Look(HOST, -SECOND, {}, busy, ("pid 9 (hog)",), 32.0))
+    assert found.disturbed == ({beside.rows[0].identity} if disturbed else frozenset())

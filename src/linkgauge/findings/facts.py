@@ -207,7 +207,7 @@ class Facts(Remembering):
     network: Network | None = None
     lost: int = 0  # cases that the damaged run folder has no more
     checked: Counter[str] = dataclasses.field(default_factory=Counter)  # stats/checked.py
-    used: OtherUsers = OtherUsers()  # by others, meanwhile
+    used: OtherUsers = dataclasses.field(default_factory=OtherUsers)  # by others, meanwhile
 
     def __post_init__(self) -> None:
         """Name what sets the launches of a transport apart."""

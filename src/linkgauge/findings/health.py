@@ -15,6 +15,7 @@ from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.result import Identity, Observation
 from linkgauge.run.machine.observe import THROTTLE_BITS, VIOLATIONS
+from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes
@@ -60,21 +61,36 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
         grown = _grown(value, before)
         if is_error_counter(one) and grown > 0:
             rose.setdefault((one.subject, one.name), []).append((grown, one.case_key))
+    for (subject, name), grown in _rose_over_the_run(facts):
+        rose.setdefault((subject, name), [(grown, "")])
     for (subject, name), items in rose.items():
         total = sum(count for count, _ in items)
+        known = [key for _, key in items if key]
+        meanwhile = f"{len(items)} case{'s' if len(items) > 1 else ''}" if known else "the run"
         yield Finding(
             "errors_rose",
             "fault",
             facts.subject_name(subject),
-            f"{facts.subject_name(subject)}: {name} rose by {total:g} during "
-            f"{len(items)} case{'s' if len(items) > 1 else ''}.",
-            (Evidence(f"{name} +{total:g}", tuple(dict.fromkeys(key for _, key in items))),),
+            f"{facts.subject_name(subject)}: {name} rose by {total:g} during {meanwhile}.",
+            (Evidence(f"{name} +{total:g}", tuple(dict.fromkeys(known))),),
             0.98,
             "Look at the link or memory that the counter belongs to (nvidia-smi nvlink -e, nvidia-smi -q -d "
             "ECC, rocm-smi --showrasinfo); a "
             "count that keeps rising under load is a part to reseat or replace.",
             0.5,
         )
+
+
+def _rose_over_the_run(facts: Facts) -> Iterable[tuple[tuple[str, str], float]]:
+    """Yield counters that rose from the first look outside the run to the last: those too dear to read at each case."""
+    read: dict[tuple[str, str], list[float]] = {}
+    for look in facts.info.get(LOOKS) or ():
+        for one in look.get("devices", ()):
+            for name, value in one.get("values", {}).items():
+                read.setdefault((f"cuda:{one['device']}", name), []).append(value)
+    for (subject, name), values in read.items():
+        if _ERRORS.search(name) and values[-1] > values[0]:
+            yield (subject, name), values[-1] - values[0]
 
 
 @rule("devices that lowered their clocks for power or heat", faults=True, whole=True)

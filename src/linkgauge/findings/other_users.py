@@ -11,7 +11,7 @@ from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
 from linkgauge.run.machine.observe import OTHER_PROCESSES
-from linkgauge.stats.other_users import COMPUTE, PROCESSES, Use
+from linkgauge.stats.other_users import COMPUTE, CORES, HOST, PROCESSES, Use
 
 _MOST = 3  # processes that are named
 
@@ -20,9 +20,10 @@ _MOST = 3  # processes that are named
 def other_processes(facts: Facts) -> Iterable[Finding]:
     """Others who used the devices meanwhile: what they disturbed judges nothing."""
     for use in facts.used.uses:
-        names = [facts.name_of(device) for device in use.devices]
+        names = ["the host's cores" if device == HOST else facts.name_of(device) for device in use.devices]
+        names[0] = names[0][:1].upper() + names[0][1:]
         whom = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-        was = "were" if len(names) > 1 else "was"
+        was = "were" if len(names) > 1 or HOST in use.devices else "was"
         how = f"{was} used a little" if use.is_light else f"{was} used"
         judged = "links are judged all the same" if use.is_light else "links are not judged"
         count = f"{use.measured} of {facts.used.measured} cases"
@@ -36,7 +37,7 @@ def other_processes(facts: Facts) -> Iterable[Finding]:
             "Wait until the others are gone, or measure on devices of your own (an exclusive allocation, compute mode "
             "EXCLUSIVE_PROCESS). The figures are those of shared devices.",
             0.0,
-            use.devices,
+            tuple(device for device in use.devices if device != HOST),
         )
 
 
@@ -65,6 +66,8 @@ def _seen(use: Use) -> Sequence[str]:
     if use.rate is not None and link not in (COMPUTE, PROCESSES):
         share = f", {percent(use.share)} of its rate," if use.share is not None and use.share < 1 else ""
         return [f"{link} carried {rate_text(use.rate)}{share} in {shown} cases that do not use it"]
+    if link == CORES:
+        return [f"programs of others kept many cores busy in {use.hits} of {use.witnesses} looks outside the run"]
     if link == COMPUTE:
         return [f"power and clocks are those of a device that computes, in {shown} looks while it was idle"]
     return [f"other processes had a context on the device in {shown} cases"]

@@ -14,13 +14,14 @@ from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import Facts, FailedCase, Measure
 from linkgauge.findings.samples import RankSeries, Samples
 from linkgauge.model.result import Identity, Observation, Result
+from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.run.parent.prepared import read_launches
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
 from linkgauge.stats.launches import launch_devices
-from linkgauge.stats.other_users import Look, OtherUsers, other_users
+from linkgauge.stats.other_users import HOST, NVLINK, PCIE, Look, OtherUsers, other_users
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -75,7 +76,18 @@ def other_users_of(run: Run, observations: Sequence[Observation]) -> OtherUsers:
 
 def looks_of(info: Mapping[str, Any]) -> list[Look]:
     """Return what a run stored of its devices from before its first launch and after its last."""
-    return []
+    found = []
+    for look in info.get(LOOKS) or ():
+        for one in look.get("devices", ()):
+            rates = {link: one[name] for link, name in _RATES.items() if name in one}
+            found.append(Look(one["device"], look["when_ns"], rates, one.get("busy"), tuple(one.get("processes", ()))))
+        if host := look.get("host"):
+            processes = tuple(host.get("processes", ()))
+            found.append(Look(HOST, look["when_ns"], {}, host.get("others"), processes, host.get("cores", 0.0)))
+    return found
+
+
+_RATES = {NVLINK: "nvlink_bytes_per_s", PCIE: "pcie_bytes_per_s"}
 
 
 def system_of(run: Run) -> System | None:

@@ -22,6 +22,9 @@ from linkgauge.system.model import System, is_fabric
 NVLINK, PCIE, COMPUTE, PROCESSES = "NVLink", "PCIe", "processors", "contexts"
 _SENT, _RECEIVED = f"{NVLINK} sent", f"{NVLINK} received"  # each way has its own witnesses
 _LINK = {_SENT: NVLINK, _RECEIVED: NVLINK}
+CORES = "cores"
+HOST = -1
+"""In place of a device: the node's cores and memory, which host copies and libraries over the host need."""
 LIGHT = 0.1
 """The share of a link below which another user leaves links judged: it explains no more than that of a loss, and rules
 tell a slow link from a larger one."""
@@ -35,22 +38,9 @@ _HELD = 0.01  # of a quiet case's time: clocks held down for power
 _AFTER_NS = 250_000_000  # power is a mean over some 100 ms
 _HEAVY = 1 << 20  # bytes: operations from here on warm a device up
 _LEAST_READINGS = 5
+_BUSY_CORES, _BUSY_SHARE = 2.0, 0.05  # of cores: a node's own daemons keep fewer busy
 _APART_NS, _APART = 5e9, 5  # a pause longer than this, with so many witnesses that saw nothing, is an end
 _PERIODIC = 0.8  # Rayleigh's R; bursts of a fifth of their period have 0.94
-
-
-@dataclasses.dataclass(frozen=True)
-class Other:
-    """A process that is not the run's. Empty texts: not readable."""
-
-    pid: int
-    name: str = ""
-    user: str = ""
-
-    def __str__(self) -> str:
-        """Return it in words."""
-        more = ", ".join(filter(None, (self.name, self.user and f"user {self.user}")))
-        return f"pid {self.pid}" + (f" ({more})" if more else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +48,15 @@ class Look:
     """What was seen of a device while the run itself used none: before its first launch, or after its last.
 
     `rates` are of NVLINK and PCIE in bytes per second, `busy` the share of time in which kernels ran; None: not known.
+    `processes` are in words. Of device HOST `busy` is how many cores others kept busy, `cores` how many there are.
     """
 
     device: int
     when_ns: int
     rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
     busy: float | None = None
-    processes: tuple[Other, ...] = ()
+    processes: tuple[str, ...] = ()
+    cores: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +79,7 @@ class Use:
     rate: float | None = None
     share: float | None = None
     period_s: float | None = None
-    by: tuple[Other, ...] = ()
+    by: tuple[str, ...] = ()
 
     @property
     def is_light(self) -> bool:
@@ -165,7 +157,8 @@ def other_users(
     for look in looks:
         for medium, witness in _looked(look):
             seen.setdefault((look.device, medium), []).append(witness)
-    idle = {look.device for look in looks} - {look.device for look in looks if any(s.hit for _, s in _looked(look))}
+    busy = {look.device for look in looks if any(witness.hit for _, witness in _looked(look))}
+    idle = {look.device for look in looks if look.busy is not None} - busy
     for one in beside:
         if one.others and one.device not in idle:
             seen.setdefault((one.device, PROCESSES), []).append(_Seen(one.start_ns, one.end_ns, True))
@@ -286,6 +279,9 @@ def _looked(look: Look) -> list[tuple[str, _Seen]]:
         for medium, least in ((_SENT, _NVLINK_RATE), (_RECEIVED, _NVLINK_RATE), (PCIE, _PCIE_RATE))
         if (rate := look.rates.get(_LINK.get(medium, medium))) is not None
     ]
+    if look.device == HOST:
+        busy = (look.busy or 0.0) > max(_BUSY_CORES, _BUSY_SHARE * look.cores)
+        return [(CORES, _Seen(look.when_ns, look.when_ns, busy))]
     if look.busy is not None and look.busy >= LIGHT:
         found.append((COMPUTE, _Seen(look.when_ns, look.when_ns, True)))
     return found
@@ -377,11 +373,9 @@ def _use(parts: Sequence[_Part], beside: Sequence[_Beside], links: _Links, looks
     for part in parts:
         begins, ends = spans.get(part.device, (math.inf, -math.inf))
         spans[part.device] = min(begins, part.from_ns), max(ends, part.to_ns)
-    cases = frozenset(
-        one.row.identity
-        for one in beside
-        if one.device in spans and one.end_ns > spans[one.device][0] and one.start_ns < spans[one.device][1]
-    )
+    cases = frozenset(one.row.identity for one in beside if any(
+        one.end_ns > spans[place][0] and one.start_ns < spans[place][1] for place in _places(one) if place in spans
+    ))  # fmt: skip
     rates = {(part.device, part.medium): _rate(part) for part in parts}
     shares = [
         1.0 if rate is None else rate / full
@@ -407,6 +401,13 @@ def _use(parts: Sequence[_Part], beside: Sequence[_Beside], links: _Links, looks
         period_s=_period([one for part in parts for one in part.hits], [one for part in parts for one in part.seen]),
         by=tuple(dict.fromkeys(who for look in looks if look.device in spans for who in look.processes)),
     )
+
+
+def _places(one: _Beside) -> Iterable[int]:
+    """Yield what a case uses: its device, and the host where its bytes go through it."""
+    yield one.device
+    if PATTERNS[one.row.pattern].host_end or over_host(one.row.transport, one.row.case.path):
+        yield HOST
 
 
 def _rate(part: _Part) -> float | None:

@@ -11,6 +11,8 @@ from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.parent.info import now
+from linkgauge.run.parent.looks import KEY as LOOKS
+from linkgauge.run.parent.looks import Looks, stored
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.parent.runner import FAILED, Runner
@@ -42,6 +44,7 @@ def check_out(path: Path) -> None:
 
 def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
+    looks = Looks(prepared.devices, any(launch.settings.hosts for launch in prepared.launches))
     folder.hold()
     clean_up(reporter)
     survivor = Survivor()
@@ -51,6 +54,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
         for launch in prepared.launches:
             for case, reason in launch.skipped:
                 runner.skip(case, launch, reason)
+        looks.joined()
         runner.run()
     except LinkgaugeError as error:
         _close_quietly(folder)
@@ -60,6 +64,8 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     finally:
         folders.close()
         survivor.close()
+    if found := looks.after():
+        folder.update_info({LOOKS: stored(folder.info.get(LOOKS), found)})
     return _finish(folder, runner, reporter)
 
 

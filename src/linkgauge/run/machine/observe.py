@@ -117,6 +117,9 @@ class NvmlReader:
         self.subject = subject
         self._nvml = open_nvml() if nvml is None else nvml
         self.handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
+        # The latter where a driver is older than a function that nvidia-ml-py calls by its plain name.
+        mismatch = getattr(self._nvml, "NVMLLibraryMismatchError", self._nvml.NVMLError)
+        self._errors = (self._nvml.NVMLError, mismatch, _NotComparableError)
         self._refused: dict[str, str] = {}
         self._own = {os.getpid()}
         self._fields = [*_FIELDS, *_LINK_FIELDS]
@@ -156,7 +159,7 @@ class NvmlReader:
             began = time.perf_counter_ns()
             try:
                 call()
-            except (self._nvml.NVMLError, _NotComparableError) as error:
+            except self._errors as error:
                 self._refused[name] = str(error)
             costs[name] = time.perf_counter_ns() - began
         self._read_fields()  # learns which are refused
@@ -210,7 +213,7 @@ class NvmlReader:
         """The values of this moment; a call that fails now gives none."""
         values = self._read_fields()
         for name, unit, scale, call in self._calls:
-            with contextlib.suppress(self._nvml.NVMLError, _NotComparableError):
+            with contextlib.suppress(*self._errors):
                 values.append(Value(name, float(call()) * scale, unit))
         return values
 

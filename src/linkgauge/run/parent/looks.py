@@ -123,10 +123,16 @@ def gpu_processes(root: Path = Path("/proc")) -> list[str]:
     for pid in _others(root):
         folder = root / str(pid)
         with contextlib.suppress(OSError):  # ended, or another user's
-            targets = (os.readlink(entry.path) for entry in os.scandir(folder / "fd"))
-            if any(_GPU_FILE.fullmatch(target) for target in targets) and "libcuda" in (folder / "maps").read_text():
+            on_gpu = any(_GPU_FILE.fullmatch(target) for target in _open_files(folder / "fd"))
+            if on_gpu and "libcuda" in (folder / "maps").read_text(errors="replace"):
                 found.append(described(pid))
     return found[:_MOST_NAMED]
+
+
+def _open_files(folder: Path) -> Iterable[str]:
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):  # closed since
+            yield os.readlink(folder / name)
 
 
 def _others(root: Path) -> Iterable[int]:

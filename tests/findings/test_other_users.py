@@ -140,8 +140,9 @@ GPUS: System = causes.system("hgx-h100-8")
 
 @dataclasses.dataclass
 class Beside:
-    """Cases one after the other, a second each, and what their device's counters say."""
+    """Cases one after the other, each ten seconds, and what their device's counters say."""
 
+    lasts_s: float = 1.0
     rows: list[Result] = dataclasses.field(default_factory=list)
     observations: list[Observation] = dataclasses.field(default_factory=list)
 
@@ -157,7 +158,7 @@ class Beside:
                 self.observations += [
                     Observation(row.identity, rank, f"cuda:{device}", name, "", value, moment, when)
                     for value, moment, when in (
-                        (before, "before", 10 * at * SECOND), (after, "after", (10 * at + 1) * SECOND)
+                        (before, "before", 10 * at * SECOND), (after, "after", int((10 * at + self.lasts_s) * SECOND))
                     )
                 ]  # fmt: skip
 
@@ -166,16 +167,25 @@ class Beside:
 
 
 def test_pcie_counters_that_wrap_are_read_as_they_count() -> None:
-    beside = Beside()
-    beside.add({"pcie_tx_bytes": 3e9 - 2**32, "pcie_rx_bytes": 0.0})
+    beside = Beside(lasts_s=0.05)
+    beside.add({"pcie_tx_bytes": 0.15e9 - 2**32, "pcie_rx_bytes": 0.0})
     (use,) = beside.found().uses
     assert (use.media, use.rate) == (("PCIe",), pytest.approx(3e9))
     assert not beside.found().disturbed  # 5 % of that link
     beside.add({"pcie_tx_bytes": 0.0, "pcie_rx_bytes": 4e9}, pattern="host_to_device")
     assert beside.found().uses[0].hits == 1  # its own bytes
-    quiet = Beside()
-    quiet.add({"pcie_tx_bytes": 4e8, "pcie_rx_bytes": 4e8})
+    quiet = Beside(lasts_s=0.05)
+    quiet.add({"pcie_tx_bytes": 2e7, "pcie_rx_bytes": 2e7})
     assert quiet.found().uses == ()
+
+
+def test_a_case_in_which_pcie_counters_may_have_wrapped_tells_use_but_no_rate() -> None:
+    beside = Beside()
+    beside.add({"pcie_tx_bytes": 3e9, "pcie_rx_bytes": 0.0})
+    beside.add({"pcie_tx_bytes": 1e8, "pcie_rx_bytes": 0.0})  # may be 1e8 + 2^32
+    (use,) = beside.found().uses
+    assert (use.hits, use.witnesses, use.rate) == (1, 1, None)
+    assert beside.found().disturbed == {row.identity for row in beside.rows}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from linkgauge.stats.modes import find_modes
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
+_LEAST_LOAD = 0.5  # of a core
 _LEAST_HELD = 0.01  # of a case's time with clocks held down: a trace of it explains nothing
 
 
@@ -206,7 +207,7 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         "note",
         "the run",
         f"{len(loud)} of {len(able)} cases{where} are noisy: IQR above 20 % of the median, or p95 above 3 times "
-        f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.",
+        f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.{_load(facts)}",
         tuple(
             Evidence(
                 f"{m.label} at {size_text(m.size)}: spread (IQR/median) {percent(m.spread)}, "
@@ -220,6 +221,16 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         "intervals already allow for it.",
         0.1,
     )
+
+
+def _load(facts: Facts) -> str:
+    """Say how busy the host was outside the run, where it was; empty where it was not, or nobody looked."""
+    hosts = [host for look in facts.info.get(LOOKS) or () if (host := look.get("host"))]
+    most: dict[str, float] = max(hosts, key=lambda host: host.get("others", 0.0) + host.get("stolen", 0.0), default={})
+    words = [f"{words} {most.get(name, 0.0):.2g} of its {most.get('cores', 0):g} cores"
+             for name, words in (("others", "other programs used"), ("stolen", "a hypervisor took"))
+             if most.get(name, 0.0) >= _LEAST_LOAD]  # fmt: skip
+    return f" Beside the run {' and '.join(words)} of the host." if words else ""
 
 
 @rule("times that move while a case is measured", reads_samples=True)

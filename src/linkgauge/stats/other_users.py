@@ -33,6 +33,7 @@ _ACKNOWLEDGED = 1e-3  # of the bytes the other way
 _PCIE_RATE = 2e9  # B/s: polled flags and launches were seen to move up to 0.4
 _LEAST_BYTES = 8 << 20  # of a few milliseconds a rate says little
 _WRAPS = 1 << 32  # NVML counts PCIe's bytes in 32 bits
+_UNWRAPPED_NS = 60e6  # at 64 GB/s they take longer to come round
 _POWER = 2.0  # times what alike devices take when idle: free ones were seen at up to 1.3 times
 _HELD = 0.01  # of a quiet case's time: clocks held down for power
 _AFTER_NS = 250_000_000  # power is a mean over some 100 ms
@@ -226,7 +227,11 @@ class _Links:
                 yield way, _moved(one, unexplained, _NVLINK_RATE)
         counted = [one.grown[name] % _WRAPS for name in ("pcie_tx_bytes", "pcie_rx_bytes") if name in one.grown]
         if counted and self._explains_no_pcie(one, (sent or 0.0) + (received or 0.0)):
-            yield PCIE, _moved(one, max(counted), _PCIE_RATE)
+            seen = _moved(one, max(counted), _PCIE_RATE)
+            if one.lasts_ns <= _UNWRAPPED_NS:
+                yield PCIE, seen
+            elif seen.hit:  # it may have moved more, and others that seem to have moved little may have moved much
+                yield PCIE, dataclasses.replace(seen, moved=0.0)
 
     def _over_nvlink(self, one: _Beside, sent: float, received: float) -> Iterable[tuple[str, float]]:
         """Yield the bytes that others moved over the device's NVLinks, of each way that the case itself leaves idle."""

@@ -104,10 +104,11 @@ def _rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, flo
 
 
 def _busy(reader: NvmlReader) -> dict[str, float]:
-    """Return the share of the last moments in which kernels ran, where NVML says so."""
+    """Return the share of the last moments in which kernels ran or memory was used, where NVML says so."""
     library = open_nvml()
     try:
-        return {"busy": library.nvmlDeviceGetUtilizationRates(reader.handle).gpu / 100}
+        rates = library.nvmlDeviceGetUtilizationRates(reader.handle)
+        return {"busy": max(rates.gpu, rates.memory) / 100}
     except (library.NVMLError, AttributeError):
         return {}
 

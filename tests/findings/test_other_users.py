@@ -14,10 +14,11 @@ import pytest
 from planting import MIB, OtherUser, observe
 from run_extracts import rebuild
 
-from linkgauge.errors import Exit
+from linkgauge.errors import Exit, UsageError
 from linkgauge.findings import rules
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.read import facts_of
+from linkgauge.judge.baseline import make_baseline
 from linkgauge.judge.check import check
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.result import Observation, Result
@@ -265,3 +266,15 @@ def test_load_of_the_host_disturbs_what_goes_through_it_alone(busy: float, distu
     beside.add({"power_violation": 0.0}, pattern="unidirectional", devices=(0, 1))
     found = beside.found(Look(HOST, -SECOND, {}, busy, ("pid 9 (hog)",), 32.0))
     assert found.disturbed == ({beside.rows[0].identity} if disturbed else frozenset())
+
+
+def test_no_baseline_is_made_of_cases_that_others_disturbed(disturbed: Disturbed) -> None:
+    subject, devices, _ = disturbed
+    runs = [dataclasses.replace(subject, name=f"{subject.name}-{number}") for number in range(5)]
+    if len(devices) == 2:
+        with pytest.raises(UsageError, match="2385 cases were disturbed by others"):
+            make_baseline(runs)
+        return
+    kept = {key.split(" ")[0] for key in make_baseline(runs)["cases"]}
+    assert kept
+    assert not kept & {key for key, *_ in subject.facts.used.disturbed}

@@ -22,7 +22,8 @@ from linkgauge.judge.baseline import make_baseline
 from linkgauge.judge.check import check
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.result import Observation, Result
-from linkgauge.stats.other_users import HOST, Look, OtherUsers, other_users
+from linkgauge.stats.other_users import OtherUsers, other_users
+from linkgauge.stats.witnesses import HOST, Look
 from linkgauge.system.model import System
 from results import result_of
 

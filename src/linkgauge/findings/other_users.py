@@ -11,7 +11,8 @@ from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
 from linkgauge.run.machine.observe import OTHER_PROCESSES
-from linkgauge.stats.other_users import COMPUTE, CORES, HOST, PROCESSES, Use
+from linkgauge.stats.other_users import Use
+from linkgauge.stats.witnesses import COMPUTE, CORES, HOST, PROCESSES
 
 _MOST = 3  # processes that are named
 

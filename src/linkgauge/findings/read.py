@@ -21,7 +21,8 @@ from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
 from linkgauge.stats.launches import launch_devices
-from linkgauge.stats.other_users import HOST, NVLINK, PCIE, Look, OtherUsers, other_users
+from linkgauge.stats.other_users import OtherUsers, other_users
+from linkgauge.stats.witnesses import HOST, NVLINK, PCIE, Look
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:

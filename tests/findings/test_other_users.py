@@ -279,3 +279,19 @@ def test_no_baseline_is_made_of_cases_that_others_disturbed(disturbed: Disturbed
     kept = {key.split(" ")[0] for key in make_baseline(runs)["cases"]}
     assert kept
     assert not kept & {key for key, *_ in subject.facts.used.disturbed}
+
+
+@pytest.mark.parametrize("seed", range(754100, 754103))
+def test_bursts_that_no_counter_shows_are_told_by_what_they_slow(seed: int) -> None:
+    """0.3 s each 2 s, in which all on two devices takes twice as long."""
+    world = causes._new(seed, NVLINKS)
+    user = OtherUser((0, 1), 1.0, 0.3, 2.0)
+    world.from_moment.append(lambda case, begins: 2.0 if {0, 1} & set(case.devices) and user.goes_on(begins) else 1.0)
+    world.measure_all()
+    for step in range(3):
+        causes._matrices(world, (16 << 20) + (step << 12))
+    found = rules.apply(causes.facts_of(world))
+    first = found[0]
+    assert (first.rule, first.severity) == ("slow_at_times", "loss")
+    assert "about every 2" in first.sentence
+    assert [one.sentence for one in found[1:] if one.is_alarm] == []

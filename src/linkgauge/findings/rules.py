@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator
 
 from linkgauge import findings
 from linkgauge.errors import UsageError
-from linkgauge.findings import known, moments
+from linkgauge.findings import known, moments, recurring
 from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
@@ -20,8 +20,8 @@ from linkgauge.findings.rule import REGISTERED, Rule
 from linkgauge.model.quantity import percent
 
 _FIRST = (
-    "crossing", "other_users", "moments", "localize", "health", "interference", "collectives", "locality", "known",
-    "ways", "curves", "periods", "blocks",
+    "crossing", "other_users", "recurring", "moments", "localize", "health", "interference", "collectives", "locality",
+    "known", "ways", "curves", "periods", "blocks",
 )  # fmt: skip
 """Modules whose rules are told before the others', of what is as grave."""
 
@@ -82,7 +82,11 @@ def apply(facts: Facts, samples: bool = True, only: Container[str] | None = None
     """
     facts = facts.undisturbed
     asked = [rule for rule in RULES if (samples or not rule.reads_samples) and (only is None or rule.name in only)]
-    found = [_weighed(finding) for rule in asked if rule.whole for finding in rule.find(facts)]
+    found = []
+    if samples and (hit := recurring.affected(facts)):
+        found += [_weighed(one) for rule in asked if rule.find is recurring.slow_at_times for one in rule.find(facts)]
+        facts = facts.without(hit)
+    found += [_weighed(finding) for rule in asked if rule.whole for finding in rule.find(facts)]
     if samples and (slowed := moments.affected(facts)):
         facts = facts.without(slowed)
     found += [_weighed(finding) for rule in asked if not rule.whole for finding in rule.find(facts)]

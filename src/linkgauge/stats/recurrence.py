@@ -13,12 +13,13 @@ import numpy as np
 
 _LEAST_S = 0.2
 _TOGETHER = 0.8  # the mean resultant length R; bursts of a fifth of their period have 0.94
-_LEVEL = 0.01  # chance that one of the periods that are tried shows it without there being any
+LEVEL = 0.01
+"""The chance that one of the periods that are tried shows it without there being any."""
 _ONE_S = 0.1  # moments closer than this are of one burst
 _LEAST_TURNS = 4.0
 
 
-def period_of(moments_s: Sequence[float], every_s: Sequence[float]) -> float | None:
+def period_of(moments_s: Sequence[float], every_s: Sequence[float], level: float = LEVEL) -> float | None:
     """Return the seconds after which moments recur, the longest such period; None where they do not.
 
     `every_s`: all moments at which something was looked at, `moments_s` among them. Where looks come at a period by
@@ -37,7 +38,7 @@ def period_of(moments_s: Sequence[float], every_s: Sequence[float]) -> float | N
     angles = 2j * np.pi * turns / span
     together = np.abs(np.exp(np.outer(angles, bursts)).mean(axis=1))
     looks = np.abs(np.exp(np.outer(angles, np.asarray(every_s))).mean(axis=1))
-    sure = bursts.size * together**2 >= math.log(most / _LEVEL)
+    sure = bursts.size * together**2 >= math.log(most / level)
     able = sure & (together >= _TOGETHER) & (looks < together / 2)
     if not able.any():
         return None

@@ -83,9 +83,10 @@ def test_a_look_tells_what_each_link_moved_and_is_a_shape_of_run_json(monkeypatc
 
 def test_only_gpus_of_one_node_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looks.Looks, "_seen", lambda self, moment: {"moment": moment})
-    assert looks.Looks(DeviceSet("host", (0,), ({},))).after() == []
-    assert looks.Looks(DeviceSet("cuda", (0,), ({},)), several_nodes=True).after() == []
-    assert looks.Looks(DeviceSet("cuda", (0,), ({},))).after() == [{"moment": "before"}, {"moment": "after"}]
+    for of, several, moments in (("host", False, []), ("cuda", True, []), ("cuda", False, ["before", "after"])):
+        one = looks.Looks(DeviceSet(of, (0,), ({},)), several)
+        one.again()
+        assert [seen["moment"] for seen in one.found()] == moments
 
 
 def test_a_driver_that_fails_costs_the_run_its_look_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,4 +94,6 @@ def test_a_driver_that_fails_costs_the_run_its_look_alone(monkeypatch: pytest.Mo
         raise RuntimeError("driver")
 
     monkeypatch.setattr(looks.Looks, "_seen", fails)
-    assert looks.Looks(DeviceSet("cuda", (0,), ({},))).after() == []
+    one = looks.Looks(DeviceSet("cuda", (0,), ({},)))
+    one.again()
+    assert one.found() == []

@@ -2,7 +2,7 @@
 
 There all that is read is somebody else's. What is too dear to read beside each case (errors of links, temperature,
 clocks: up to 30 ms a GPU) is read here, and processes are found by the device files that they have open, since NVML
-lists none of another PID namespace. About 0.2 s for two GPUs, the first one while the run is prepared.
+lists none of another PID namespace. About 0.2 s for two GPUs, most of it while the parent does something else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from linkgauge.run.parent.devices import DeviceSet
 
 KEY = "looks"
 """Of run.json."""
-_WINDOW_S = 0.15  # 15 ticks of a core's time
+_WINDOW_S = 0.1  # ten ticks of a core's time
 _WRAPS = 1 << 32  # NVML counts PCIe's bytes in 32 bits
 _LINKS = {"nvlink": ("nvlink_data_tx_bytes", "nvlink_data_rx_bytes"), "pcie": ("pcie_tx_bytes", "pcie_rx_bytes")}
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
@@ -43,20 +43,23 @@ class Looks:
         self._readers: list[tuple[int, NvmlReader]] = []
         self._devices = devices
         self._active = devices.kind == "cuda" and not several_nodes
-        self._thread = threading.Thread(target=self._first, daemon=True)
+        self._thread: threading.Thread | None = None
+        self._begin(self._first)
+
+    def _begin(self, look: Callable[[], None]) -> None:
         if self._active:
+            self._thread = threading.Thread(target=look, daemon=True)
             self._thread.start()
 
-    def joined(self) -> None:
-        """Wait for the first look."""
-        if self._active:
-            self._thread.join()
+    def again(self) -> None:
+        """Begin the look after the run."""
+        self.found()
+        self._begin(lambda: self._look("after"))
 
-    def after(self) -> list[dict[str, Any]]:
-        """Look again, and return all looks as they are stored."""
-        if self._active:
-            self.joined()
-            self._look("after")
+    def found(self) -> list[dict[str, Any]]:
+        """Wait for what was begun, and return all looks as they are stored."""
+        if self._thread is not None:
+            self._thread.join()
         return self._found
 
     def _look(self, moment: str) -> None:

@@ -54,7 +54,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
         for launch in prepared.launches:
             for case, reason in launch.skipped:
                 runner.skip(case, launch, reason)
-        looks.joined()
+        looks.found()
         runner.run()
     except LinkgaugeError as error:
         _close_quietly(folder)
@@ -64,9 +64,11 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     finally:
         folders.close()
         survivor.close()
-    if found := looks.after():
+    looks.again()
+    status = _finish(folder, runner, reporter)
+    if found := looks.found():
         folder.update_info({LOOKS: stored(folder.info.get(LOOKS), found)})
-    return _finish(folder, runner, reporter)
+    return status
 
 
 def clean_up(reporter: Reporter) -> None:

@@ -16,15 +16,17 @@ from run_extracts import rebuild
 
 from linkgauge.errors import Exit, UsageError
 from linkgauge.findings import rules
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.read import facts_of
 from linkgauge.judge.baseline import make_baseline
-from linkgauge.judge.check import check
+from linkgauge.judge.check import _beside_light_use, check
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.result import Observation, Result
-from linkgauge.stats.other_users import OtherUsers, other_users
+from linkgauge.stats.other_users import OtherUsers, Use, other_users
 from linkgauge.stats.witnesses import HOST, Look
 from linkgauge.system.model import System
+from linkgauge.view.unseen import looked_at
 from results import result_of
 
 STORED = Path(__file__).with_name("disturbed")
@@ -295,3 +297,26 @@ def test_bursts_that_no_counter_shows_are_told_by_what_they_slow(seed: int) -> N
     assert (first.rule, first.severity) == ("slow_at_times", "loss")
     assert "about every 2" in first.sentence
     assert [one.sentence for one in found[1:] if one.is_alarm] == []
+
+
+def test_a_rate_that_is_too_low_beside_a_light_user_is_unknown() -> None:
+    used = OtherUsers((Use((1,), ("NVLink",), frozenset(), 1, 1, 1, 0.0, math.inf, 5e9, 0.05),), 1)
+    subject = Subject("run", Facts([], used=used))
+    low = [subject.verdict("fail", "case", "too low", "source", devices=devices) for devices in ((0, 1), (0,))]
+    assert [one.outcome for one in _beside_light_use(subject, low)] == ["unknown", "fail"]
+
+
+def test_errors_that_only_looks_outside_the_run_read_are_a_fault() -> None:
+    looks = [
+        {
+            "moment": moment,
+            "when_ns": 0,
+            "devices": [{"device": 1, "values": {"nvlink_dl_crc_errors": count, "power": 9}}],
+        }
+        for moment, count in (("before", 3.0), ("after", 7.0))
+    ]
+    (found,) = rules.apply(Facts([], info={"looks": looks}))
+    assert (found.rule, found.severity) == ("errors_rose", "fault")
+    assert "nvlink_dl_crc_errors rose by 4 during the run" in found.sentence
+    assert rules.apply(Facts([], info={"looks": looks[:1] * 2})) == []
+    assert looked_at({"looks": looks}) == {"nvlink_dl_crc_errors", "power"}

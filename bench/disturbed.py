@@ -53,7 +53,7 @@ class Cuda:
             sys.exit(f"{name} failed with {status}")
 
     def context(self, ordinal: int) -> ctypes.c_void_p:
-        """Make a context on a GPU, which becomes the current one."""
+        """Make the primary context of a GPU the current one."""
         device, context = ctypes.c_int(), ctypes.c_void_p()
         self("cuDeviceGet", ctypes.byref(device), ordinal)
         self("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -62,34 +62,30 @@ class Cuda:
 
     def memory(self, on_host: bool = False) -> ctypes.c_uint64:
         """Allocate SIZE bytes, on the current GPU or pinned on the host."""
-        address = ctypes.c_uint64()
-        self("cuMemAllocHost_v2" if on_host else "cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(SIZE))
+        address, size = ctypes.c_uint64(), ctypes.c_size_t(SIZE)
+        if on_host:
+            self("cuMemHostAlloc", ctypes.byref(address), size, 0)
+        else:
+            self("cuMemAlloc_v2", ctypes.byref(address), size)
         return address
 
-    def peer_copies(self) -> Callable[[], None]:
-        """Return what copies from GPU 0 to GPU 1 some times."""
-        target_context = self.context(1)
-        target = self.memory()
-        source_context = self.context(0)
-        source = self.memory()
-        self._library.cuCtxEnablePeerAccess(target_context, 0)
-
-        def copy() -> None:
-            for _ in range(8):
-                self("cuMemcpyPeerAsync", target, target_context, source, source_context, ctypes.c_size_t(SIZE), None)
-            self("cuStreamSynchronize", None)
-
-        return copy
-
-    def copies(self, name: str, on_host: bool) -> Callable[[], None]:
-        """Return what copies to GPU 0 some times, from host memory or from its own."""
+    def copies(self, source: str) -> Callable[[], None]:
+        """Return what copies some times: from GPU 0 to its `peer`, or to GPU 0 from the `host` or its `own` memory."""
+        target = None
+        if source == "peer":
+            target_context = self.context(1)
+            target = self.memory()
         self.context(0)
-        target, source = self.memory(), self.memory(on_host)
+        if source == "peer":
+            self("cuCtxEnablePeerAccess", target_context, 0)
+        ends = (target or self.memory(), self.memory(on_host=source == "host"))
+        stream = ctypes.c_void_p()
+        self("cuStreamCreate", ctypes.byref(stream), 0)
 
         def copy() -> None:
             for _ in range(8):
-                self(name, target, source, ctypes.c_size_t(SIZE), None)
-            self("cuStreamSynchronize", None)
+                self("cuMemcpyAsync", *ends, ctypes.c_size_t(SIZE), stream)
+            self("cuStreamSynchronize", stream)
 
         return copy
 
@@ -145,12 +141,12 @@ def again_and_again(*words: str) -> None:
 
 VARIANTS: dict[str, Callable[[], None] | None] = {
     "free": None,
-    "copies": lambda: always(Cuda().peer_copies()),
-    "bursts": lambda: by_turns(Cuda().peer_copies(), 0.3, 2.0),
-    "light": lambda: by_turns(Cuda().peer_copies(), 0.001, 0.12),
+    "copies": lambda: always(Cuda().copies("peer")),
+    "bursts": lambda: by_turns(Cuda().copies("peer"), 0.3, 2.0),
+    "light": lambda: by_turns(Cuda().copies("peer"), 0.001, 0.12),
     "compute": compute,
-    "device_memory": lambda: always(Cuda().copies("cuMemcpyDtoDAsync_v2", on_host=False)),
-    "pcie": lambda: always(Cuda().copies("cuMemcpyHtoDAsync_v2", on_host=True)),
+    "device_memory": lambda: always(Cuda().copies("own")),
+    "pcie": lambda: always(Cuda().copies("host")),
     "host_memory": host_memory,
     "second": lambda: again_and_again("--plan", "default"),
 }
@@ -160,7 +156,8 @@ def disturb(variant: str) -> None:
     """Be the other user until the parent closes standard input; its process group ends with it."""
 
     def ends_with_the_parent() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1 << 10):
+            pass
         os.killpg(0, 9)
 
     threading.Thread(target=ends_with_the_parent, daemon=True).start()

@@ -18,10 +18,11 @@ from linkgauge.findings.finding import Finding
 from linkgauge.findings.samples import Identity, RankSeries, Samples
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import pattern
+from linkgauge.stats.other_users import other_users
 from linkgauge.system import catalog
 from linkgauge.system.model import System
 from linkgauge.system.shipped import nodes
-from results import launches_of, measures_of, observation_of
+from results import launches_of, measures_of, observation_of, results_of
 
 Right = Callable[[Finding], bool]
 
@@ -46,12 +47,14 @@ def facts_of(world: World) -> Facts:
         columns = world.samples_of.get(identity)
         return None if columns is None else RankSeries(**columns, host_clock=True)
 
+    observations = list(map(observation_of, world.observations))
     return MadeUp(
         measures_of(world.rows),
-        observations=list(map(observation_of, world.observations)),
+        observations=observations,
         launches=launches_of(world.launches()),
         system=world.system,
         samples=Samples(series),
+        used=other_users(results_of(world.rows), observations, world.system),
     )
 
 

@@ -334,3 +334,53 @@ class World:
             self.add("ccl", "alltoall", min(size, 1 << 27), group) if size <= 1 << 27 else None
         for count in range(2, len(group)):
             self.add("ccl", "allreduce", SWEEP[-1], tuple(devices[:count]))
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherUser:
+    """Somebody who copies from one device to another over their links, in bursts or all the time.
+
+    `rate` is in bytes per second while a burst lasts; `period_s` 0: one burst that does not end.
+    """
+
+    devices: tuple[int, int]
+    rate: float
+    burst_s: float = 0.0
+    period_s: float = 0.0
+
+    def bytes_until(self, at_ns: float) -> float:
+        """Return what has been copied since the run began."""
+        seconds = max(0.0, (at_ns - BEGINS_NS) / 1e9)
+        if not self.period_s:
+            return self.rate * seconds
+        whole, rest = divmod(seconds, self.period_s)
+        return self.rate * (whole * self.burst_s + min(rest, self.burst_s))
+
+    def goes_on(self, at_ns: float) -> bool:
+        """Return whether copies go on at a moment."""
+        return not self.period_s or (at_ns - BEGINS_NS) / 1e9 % self.period_s < self.burst_s
+
+
+def observe(world: World, user: OtherUser | None) -> None:
+    """Add what NVLink's counters say before and after each case: its own bytes, and the other user's."""
+    for row in world.rows:
+        info, devices, identity = pattern(row["pattern"]), row["devices"], row["case_key"]
+        key = (identity, row["launch"], row["repeat"], row["attempt"])
+        samples = world.samples_of[key]
+        begins, ends = float(samples["start_ns"].min()), float((samples["start_ns"] + samples["ns"]).max())
+        over_links = len(set(devices)) > 1 and row["path"] != "pcie"
+        own = float(info.payload_bytes(row["size"], len(devices), row["window"])) * world.samples * over_links
+        for rank, device in enumerate(devices):
+            one_way = row["pattern"] == "unidirectional"
+            ways = {"tx": not one_way or rank == 0, "rx": not one_way or rank == 1}
+            for place, (way, used) in enumerate(ways.items()):
+                others = user is not None and device == user.devices[place]
+                for moment, at, mine in (("before", begins - 1e4, 0.0), ("after", ends + 1e4, own * used)):
+                    world.observations.append(
+                        {
+                            "case_key": identity, "launch": key[1], "repeat": key[2], "attempt": key[3], "rank": rank,
+                            "subject": f"cuda:{device}", "name": f"nvlink_data_{way}_bytes", "unit": "B",
+                            "moment": moment, "when_ns": int(at),
+                            "value": mine + (user.bytes_until(at) if others and user is not None else 0.0),
+                        }
+                    )  # fmt: skip

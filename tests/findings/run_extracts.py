@@ -53,7 +53,7 @@ _TOLD_NAMES = ("power_violation", "thermal_violation", "other_processes", "clock
 def make_extract(run: Run, provenance: Mapping[str, str], kept: int = KEPT, counters: bool = False) -> bytes:
     """Return a run as an extract. `provenance`: machine, date, commit, plan, load, in words.
 
-    `counters`: keep NVLink's counters of bytes too.
+    `counters`: keep power, and NVLink's counters of bytes, too.
     """
     records = run.cases.to_pylist()
     place = {_identity(record): number for number, record in enumerate(records)}
@@ -333,11 +333,17 @@ def _observations_of(
     for (case, rank, subject, name, unit), rows in pairs.items():
         values = {row["value"] for row in rows}
         told = name in _TOLD_NAMES or unit in _TOLD
-        counted = counters and name.startswith("nvlink_data") and records[case]["size"] >= 1 << 20
+        linked = name.startswith("nvlink_data") and _told_by_counters(records[case])
+        counted = counters and (linked or name == "power")
         if counted or (told and (len(values) > 1 or (unit == "" and values != {0.0}))):
             for row in rows:
                 found.append([case, rank, subject, name, unit, row["moment"], row["when_ns"], row["value"]])
     return found
+
+
+def _told_by_counters(record: Mapping[str, Any]) -> bool:
+    """Whether a case's bytes are worth keeping: it moves many, or none over the links between devices."""
+    return bool(record["size"] >= 1 << 20 or len(record["devices"]) == 1 or record["transport"] == "staging")
 
 
 def _observations(records: list[dict[str, Any]], kept: list[list[Any]]) -> pa.Table:

@@ -62,18 +62,22 @@ def test_a_healthy_run_folder_has_no_faults(tmp_path: Path) -> None:
     assert [f for f in judge(load(without)) if f.severity == "fault"] == []
 
 
-def test_counters_throttling_and_strangers_are_faults(tmp_path: Path) -> None:
+def test_counters_and_throttling_are_faults_and_strangers_disturb(tmp_path: Path) -> None:
     def seen(name: str, before: float, after: float) -> list[dict[str, object]]:
-        common = {"rank": 0, "subject": "device 1", "when_ns": 1, "name": name, "unit": ""}
+        common = {"rank": 0, "subject": "cuda:1", "when_ns": 1, "name": name, "unit": ""}
         return [{**common, "moment": "before", "value": before}, {**common, "moment": "after", "value": after}]
 
-    observed = [*seen("nvlink_replay_errors", 3, 5), *seen("throttle_reasons", 0, 0x40), *seen("ecc_corrected", 7, 7),
-                *seen("other_processes", 0, 2)]  # fmt: skip
+    observed = [*seen("nvlink_replay_errors", 3, 5), *seen("throttle_reasons", 0, 0x40), *seen("ecc_corrected", 7, 7)]
     path = make_run(tmp_path / "r", cases=plan()[:3], samples=30, observations=observed)
     faults = {f.rule: f for f in judge(load(path)) if f.severity == "fault"}
-    assert set(faults) == {"errors_rose", "throttled", "other_processes"}
+    assert set(faults) == {"errors_rose", "throttled"}
     assert "rose by 6 during 3 cases" in faults["errors_rose"].sentence
     assert "temperature (hardware)" in faults["throttled"].sentence
+    shared = make_run(
+        tmp_path / "s", cases=plan()[:3], samples=30, observations=[*observed, *seen("other_processes", 0, 2)]
+    )
+    told = {f.rule: f.severity for f in judge(load(shared)) if f.severity != "note"}
+    assert told == {"other_processes": "disturbed", "errors_rose": "fault"}
     quiet = make_run(tmp_path / "q", cases=plan()[:3], samples=30, observations=seen("throttle_reasons", 0, 0x1))
     assert [f for f in judge(load(quiet)) if f.severity == "fault"] == []
 

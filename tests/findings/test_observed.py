@@ -77,11 +77,3 @@ def test_times_of_violation_count_where_they_are_more_than_a_trace(
     assert word in finding.sentence
     assert alarms({name: 7}, {name: 7 + SECOND // 1000}, monkeypatch) == []
     assert alarms({name: 7}, {name: 7}, monkeypatch) == []
-
-
-def test_other_processes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = observe.OTHER_PROCESSES
-    (finding,) = rules.apply(facts_of({name: 0}, {name: 2}, monkeypatch))
-    assert (finding.rule, finding.severity, finding.subject) == ("other_processes", "fault", "cuda:3")
-    assert finding.sentence.startswith("2 other processes used cuda:3")
-    assert alarms({name: 0}, {name: 0}, monkeypatch) == []

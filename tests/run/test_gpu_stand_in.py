@@ -567,3 +567,34 @@ background = ["kernel host_stream 256KiB on=same variant=triad", "kernel host_st
     rates = [one.loads[0].alone_ns for one in interferences(load(tmp_path / "run"))]
     assert len(rates) == 2
     assert all(rates)
+
+
+WITNESSES = """
+[[case]]
+transport = ["copy_engine", "staging"]
+pattern = ["unidirectional", "local_copy", "host_to_device"]
+size = "64KiB"
+pairs = "first"
+"""
+
+
+@pytest.mark.parametrize(("rate", "disturbed"), [("400e9", True), ("0", False)])
+def test_another_user_of_the_links_is_named_and_the_run_is_not_judged(
+    tmp_path: Path, rate: str, disturbed: bool
+) -> None:
+    run_plan(tmp_path, WITNESSES, LINKGAUGE_STAND_IN_NVML_OTHERS=rate)
+    run = load(tmp_path / "run")
+    before, after = run.info["looks"]
+    assert [look["moment"] for look in (before, after)] == ["before", "after"]
+    for look in (before, after):
+        assert {one["device"] for one in look["devices"]} == {0, 1}
+        moved = [one["nvlink_bytes_per_s"] > 1e9 for one in look["devices"]]
+        assert moved == [disturbed, disturbed]
+    assert [one["busy"] for one in before["devices"]] == [0.97 if disturbed else 0.0] * 2
+    assert all("busy" not in one for one in after["devices"])  # the run's own kernels were the last to run
+    found = linkgauge("findings", "run", cwd=tmp_path)
+    assert ("used by another process" in found.stdout) == disturbed
+    checked = linkgauge("check", "run", cwd=tmp_path)
+    assert ("GPU 0 and GPU 1 were used by" in checked.stdout) == disturbed
+    if disturbed:
+        assert checked.returncode == 3, checked.stdout + checked.stderr

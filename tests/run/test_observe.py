@@ -99,6 +99,18 @@ def test_other_processes_are_those_that_are_not_the_runs() -> None:
     assert "PID namespace" in NvmlReader("0000:1b:00.0", "cuda:0", driver).refused()["other_processes"]
 
 
+def test_a_driver_without_the_newest_list_of_processes_is_read_for_the_rest() -> None:
+    class Older(Driver):
+        NVMLLibraryMismatchError = pynvml.NVMLLibraryMismatchError
+
+        def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:  # noqa: N802
+            raise pynvml.NVMLLibraryMismatchError("Unversioned function called")
+
+    reader = NvmlReader("0000:1b:00.0", "cuda:0", Older({186: 71_500}))
+    assert values_of(reader)["power"] == (71.5, "W")
+    assert "Unversioned" in reader.refused()["other_processes"]
+
+
 def test_errors_of_links_are_added_up_over_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.perf_counter_ns", lambda: 0)  # else a core that others take leaves them out as too dear
 

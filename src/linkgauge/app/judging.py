@@ -58,7 +58,7 @@ def findings_command(asked: FindingsShown, run: Path) -> int:
     from linkgauge.judge.subjects import load_subjects
     from linkgauge.view import terminal
     from linkgauge.view.screen import console
-    from linkgauge.view.unseen import unseen_of
+    from linkgauge.view.unseen import looked_at, unseen_of
 
     with uncollected():
         facts = load_subjects([run], asked.system)[0].facts
@@ -68,13 +68,14 @@ def findings_command(asked: FindingsShown, run: Path) -> int:
     else:
         out = console()
         cases = ((measure.pattern, measure.devices) for measure in facts.measures)
-        unseen = unseen_of(cases, facts.devices, facts.launches, {one.name for one in facts.observations})
+        observed = {one.name for one in facts.observations}
+        unseen = unseen_of(cases, facts.devices, facts.launches, observed, looked_at(facts.info))
         terminal.print_findings(
             out, found, notes=asked.notes, evidence=asked.evidence, unjudged=facts.unjudged, unseen=unseen
         )
         if asked.rules:
             out.print(f"Rules applied: {in_words()}", markup=False)
-    return int(asked.exit_code and any(finding.severity != "note" for finding in found))
+    return int(asked.exit_code and any(finding.is_alarm for finding in found))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,6 +30,7 @@ from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
 from linkgauge.stats.launches import Places, device_noun, launch_devices, launch_names, nodes_of, shown_transports
+from linkgauge.stats.other_users import OtherUsers
 from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
 from linkgauge.system.remembered import Remembering, remembered
@@ -206,6 +207,7 @@ class Facts(Remembering):
     network: Network | None = None
     lost: int = 0  # cases that the damaged run folder has no more
     checked: Counter[str] = dataclasses.field(default_factory=Counter)  # stats/checked.py
+    used: OtherUsers = dataclasses.field(default_factory=OtherUsers)  # by others, meanwhile
 
     def __post_init__(self) -> None:
         """Name what sets the launches of a transport apart."""
@@ -243,6 +245,14 @@ class Facts(Remembering):
     def without(self, dropped: Container[int]) -> Facts:
         """Return the same run without some measures, given by their `id`."""
         return dataclasses.replace(self, measures=[one for one in self.measures if id(one) not in dropped])
+
+    @property
+    def undisturbed(self) -> Facts:
+        """The same run without the measures whose medium others used: what may judge the machine."""
+        cases = self.used.disturbed
+        if not cases:
+            return self
+        return self.without({id(one) for one in self.measures if not cases.isdisjoint(one.identities)})
 
     def device_of(self, subject: str) -> int | None:
         """Return the device that observations call `subject` (`cuda:0`), None where it is not one of this node."""

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-Severity = Literal["fault", "loss", "note"]
-SEVERITIES: tuple[Severity, ...] = ("fault", "loss", "note")
+Severity = Literal["disturbed", "fault", "loss", "note"]
+SEVERITIES: tuple[Severity, ...] = ("disturbed", "fault", "loss", "note")
 """What a finding amounts to.
 
-fault: something is out of line with its siblings or reports errors. loss: it works as built or set up, and goodput
-is left on the table. note: a description that helps to read the figures; never an alarm.
+disturbed: others used the machine meanwhile, so that these cases say nothing of it. fault: something is out of line
+with its siblings or reports errors. loss: it works as built or set up, and goodput is left on the table. note: a
+description that helps to read the figures; never an alarm.
 """
 
 
@@ -53,6 +54,11 @@ class Finding:
     strength: float = 0.0
     unsure: bool = False
 
+    @property
+    def is_alarm(self) -> bool:
+        """Whether it accuses the machine: a fault or a loss."""
+        return self.severity in ("fault", "loss")
+
     def as_json(self) -> dict[str, object]:
         """Return the finding as plain JSON values."""
         plain = dataclasses.asdict(self)
@@ -62,7 +68,7 @@ class Finding:
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings in the order of telling: faults, losses, notes; within each the sure and large ones first."""
+    """Return findings in the order of telling: disturbances, faults, losses, notes; within each the surest first."""
     return sorted(
         findings, key=lambda f: (SEVERITIES.index(f.severity), -f.confidence * (0.2 + f.effect), f.rule, f.subject)
     )

@@ -15,12 +15,14 @@ from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.result import Identity, Observation
 from linkgauge.run.machine.observe import THROTTLE_BITS, VIOLATIONS
+from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
+_LEAST_LOAD = 0.5  # of a core
 _LEAST_HELD = 0.01  # of a case's time with clocks held down: a trace of it explains nothing
 
 
@@ -60,15 +62,18 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
         grown = _grown(value, before)
         if is_error_counter(one) and grown > 0:
             rose.setdefault((one.subject, one.name), []).append((grown, one.case_key))
+    for (subject, name), grown in _rose_over_the_run(facts):
+        rose.setdefault((subject, name), [(grown, "")])
     for (subject, name), items in rose.items():
         total = sum(count for count, _ in items)
+        known = [key for _, key in items if key]
+        meanwhile = f"{len(items)} case{'s' if len(items) > 1 else ''}" if known else "the run"
         yield Finding(
             "errors_rose",
             "fault",
             facts.subject_name(subject),
-            f"{facts.subject_name(subject)}: {name} rose by {total:g} during "
-            f"{len(items)} case{'s' if len(items) > 1 else ''}.",
-            (Evidence(f"{name} +{total:g}", tuple(dict.fromkeys(key for _, key in items))),),
+            f"{facts.subject_name(subject)}: {name} rose by {total:g} during {meanwhile}.",
+            (Evidence(f"{name} +{total:g}", tuple(dict.fromkeys(known))),),
             0.98,
             "Look at the link or memory that the counter belongs to (nvidia-smi nvlink -e, nvidia-smi -q -d "
             "ECC, rocm-smi --showrasinfo); a "
@@ -77,11 +82,26 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
         )
 
 
+def _rose_over_the_run(facts: Facts) -> Iterable[tuple[tuple[str, str], float]]:
+    """Yield counters that rose from the first look outside the run to the last: those too dear to read at each case."""
+    read: dict[tuple[str, str], list[float]] = {}
+    for look in facts.info.get(LOOKS) or ():
+        for one in look.get("devices", ()):
+            for name, value in one.get("values", {}).items():
+                read.setdefault((f"cuda:{one['device']}", name), []).append(value)
+    for (subject, name), values in read.items():
+        if _ERRORS.search(name) and values[-1] > values[0]:
+            yield (subject, name), values[-1] - values[0]
+
+
 @rule("devices that lowered their clocks for power or heat", faults=True, whole=True)
 def throttled(facts: Facts) -> Iterable[Finding]:
     """Devices that lowered their clocks for power or heat while a case ran."""
     cases: dict[str, dict[str, list[str]]] = {}
+    disturbed = facts.used.disturbed  # what others computed there is no fault of the device's
     for one, value, before in _before_after(facts):
+        if one.identity in disturbed:
+            continue
         name = one.name.lower()
         if name in VIOLATIONS and _held_down(one, value, before):
             cases.setdefault(one.subject, {}).setdefault(VIOLATIONS[name], []).append(one.case_key)
@@ -110,31 +130,6 @@ def throttled(facts: Facts) -> Iterable[Finding]:
             "Look at power limit, temperature and fans; lock clocks for comparisons (nvidia-smi -lgc), and "
             "measure again.",
             0.4,
-            _observed(facts, subject),
-        )
-
-
-@rule("devices that other processes used at the same time", faults=True, whole=True)
-def other_processes(facts: Facts) -> Iterable[Finding]:
-    """Devices that others used at the same time."""
-    found: dict[str, tuple[float, set[str]]] = {}
-    for one in facts.observations:
-        name, value = one.name.lower(), one.value or 0.0
-        if "process" in name and "own" not in name and value > 0:
-            most, cases = found.get(one.subject, (0.0, set()))
-            found[one.subject] = (max(most, value), cases | {one.case_key})
-    for subject, (most, cases) in found.items():
-        yield Finding(
-            "other_processes",
-            "fault",
-            facts.subject_name(subject),
-            f"{most:g} other process{'es' if most != 1 else ''} used {facts.subject_name(subject)} during {len(cases)} "
-            f"case{'s' if len(cases) != 1 else ''}.",
-            (Evidence("processes on the device", tuple(sorted(cases))),),
-            0.95,
-            "Measure on devices of your own (exclusive allocation, compute mode EXCLUSIVE_PROCESS), or take the "
-            "figures as those of a shared device.",
-            0.3,
             _observed(facts, subject),
         )
 
@@ -209,10 +204,10 @@ def noisy(facts: Facts) -> Iterable[Finding]:
     where = f", {count} of them by {name}" if count > 0.7 * len(loud) else ""
     yield Finding(
         "noisy",
-        "loss",
+        "note",
         "the run",
         f"{len(loud)} of {len(able)} cases{where} are noisy: IQR above 20 % of the median, or p95 above 3 times "
-        f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.",
+        f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.{_load(facts)}",
         tuple(
             Evidence(
                 f"{m.label} at {size_text(m.size)}: spread (IQR/median) {percent(m.spread)}, "
@@ -226,6 +221,16 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         "intervals already allow for it.",
         0.1,
     )
+
+
+def _load(facts: Facts) -> str:
+    """Say how busy the host was outside the run, where it was; empty where it was not, or nobody looked."""
+    hosts = [host for look in facts.info.get(LOOKS) or () if (host := look.get("host"))]
+    most: dict[str, float] = max(hosts, key=lambda host: host.get("others", 0.0) + host.get("stolen", 0.0), default={})
+    words = [f"{words} {most.get(name, 0.0):.2g} of its {most.get('cores', 0):g} cores"
+             for name, words in (("others", "other programs used"), ("stolen", "a hypervisor took"))
+             if most.get(name, 0.0) >= _LEAST_LOAD]  # fmt: skip
+    return f" Beside the run {' and '.join(words)} of the host." if words else ""
 
 
 @rule("times that move while a case is measured", reads_samples=True)

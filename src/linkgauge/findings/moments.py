@@ -213,6 +213,11 @@ def _residuals(line: Timeline, known: Bools, inside: Bools) -> Floats:
     return found
 
 
+def apart_from_siblings(line: Timeline) -> Floats:
+    """Return the logarithms of the turns' times less the median of their siblings'; 0 where a turn has none."""
+    return _residuals(line, line.group >= 0, np.zeros(line.logs.size, dtype=bool))
+
+
 def _gain(line: Timeline, rest: Floats, mine: Bools, inside: Bools, share: float) -> float:
     """By how many deviations the stretch explains the turns better than parts that are always slow.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,16 @@ from linkgauge.expect.network import Network
 from linkgauge.expect.of_run import system_of_run
 from linkgauge.findings.facts import Facts, FailedCase, Measure
 from linkgauge.findings.samples import RankSeries, Samples
-from linkgauge.model.result import Identity, Result
+from linkgauge.model.result import Identity, Observation, Result
+from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.run.parent.prepared import read_launches
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
+from linkgauge.stats.launches import launch_devices
+from linkgauge.stats.other_users import OtherUsers, other_users
+from linkgauge.stats.witnesses import HOST, NVLINK, PCIE, Look
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -28,15 +32,17 @@ if TYPE_CHECKING:
 def facts_of(run: Run, system: System | None = None) -> Facts:
     """Read a run folder. `system`: the machine to judge against; by default what the run itself found there."""
     found = counted(run)
+    observations = run.observed()
+    system = system or system_of(run)
     return Facts(
         # What goes on beside loads is no witness of the machine: those cases are judged against themselves, alone.
         [Measure.of(group) for group in found.measured if not group[0].case.background],
         failures=_failures(run, [row for row in found.others if row.status != "skipped"]),
         skipped=[row for row in found.others if row.status == "skipped"],
         rows=found.rows,
-        observations=run.observed(),
+        observations=observations,
         launches=run.launched,
-        system=system or system_of(run),
+        system=system,
         samples=Samples(_series_reader(run)),
         info=run.info,
         crossings=crossings(run),
@@ -44,6 +50,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         network=Network.of_run(run),
         lost=run.lost,
         checked=operations_checked(run),
+        used=other_users_of(run, observations),
     )
 
 
@@ -60,6 +67,28 @@ def _failures(run: Run, rows: Sequence[Result]) -> list[FailedCase]:
     return [one if one.launch_key
             else dataclasses.replace(one, variables=planned.get(again.get(row.launch, row.launch), ()))
             for one, row in zip(found, rows, strict=True)]  # fmt: skip
+
+
+def other_users_of(run: Run, observations: Sequence[Observation]) -> OtherUsers:
+    """Return who else used the run's devices."""
+    models = {number: device.device_name for number, device in launch_devices(run.launched).items()}
+    return other_users(run.rows(), observations, system_of(run), looks_of(run.info), models)
+
+
+def looks_of(info: Mapping[str, Any]) -> list[Look]:
+    """Return what a run stored of its devices from before its first launch and after its last."""
+    found = []
+    for look in info.get(LOOKS) or ():
+        for one in look.get("devices", ()):
+            rates = {link: one[name] for link, name in _RATES.items() if name in one}
+            found.append(Look(one["device"], look["when_ns"], rates, one.get("busy"), tuple(one.get("processes", ()))))
+        if host := look.get("host"):
+            processes = tuple(host.get("processes", ()))
+            found.append(Look(HOST, look["when_ns"], {}, host.get("others"), processes, host.get("cores", 0.0)))
+    return found
+
+
+_RATES = {NVLINK: "nvlink_bytes_per_s", PCIE: "pcie_bytes_per_s"}
 
 
 def system_of(run: Run) -> System | None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Rule:
     """One rule: its function's name, and what it looks for.
 
-    `reads_samples`: it goes through series and not only summaries, and so takes longer. `faults`: it can tell a fault.
+    `reads_samples`: it goes through series and not only summaries, and so takes longer. `faults`: it can tell a fault,
+    or why none is told.
     `whole`: it reads all cases, also those that ran while a device was slower than before; other rules do without.
     `tells`: the names of its findings.
     """

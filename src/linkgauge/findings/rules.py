@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator
 
 from linkgauge import findings
 from linkgauge.errors import UsageError
-from linkgauge.findings import known, moments
+from linkgauge.findings import known, moments, recurring
 from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
@@ -20,8 +20,8 @@ from linkgauge.findings.rule import REGISTERED, Rule
 from linkgauge.model.quantity import percent
 
 _FIRST = (
-    "crossing", "moments", "localize", "health", "interference", "collectives", "locality", "known", "ways", "curves",
-    "periods", "blocks",
+    "crossing", "other_users", "recurring", "moments", "localize", "health", "interference", "collectives", "locality",
+    "known", "ways", "curves", "periods", "blocks",
 )  # fmt: skip
 """Modules whose rules are told before the others', of what is as grave."""
 
@@ -65,11 +65,11 @@ def in_words() -> str:
 
 
 _ALIKE = (
-    "throttled", "other_processes", "host_staging", "path_by_hops", "anti_locality", "copy_engine_cap",
+    "throttled", "host_staging", "path_by_hops", "anti_locality", "copy_engine_cap",
     "falling_goodput", "latency_step", "library_choice", "device_counts", "collective_below_limit", "bypassed_network",
 )  # fmt: skip
 """Rules whose alarms of one run have one cause more often than several."""
-_CAUSES = ("throttled", "other_processes")
+_CAUSES = ("throttled",)
 """Rules that tell what was observed of a device, by which it is slow."""
 _NAMED = 8
 
@@ -77,10 +77,16 @@ _NAMED = 8
 def apply(facts: Facts, samples: bool = True, only: Container[str] | None = None) -> list[Finding]:
     """Return findings in the order of telling.
 
-    `samples=False` leaves out the rules that go through series; `only` names the rules to ask, all by default.
+    `samples=False` leaves out the rules that go through series; `only` names the rules to ask, all by default. Cases
+    whose medium others used reach no rule: that they did is a finding of its own.
     """
+    facts = facts.undisturbed
     asked = [rule for rule in RULES if (samples or not rule.reads_samples) and (only is None or rule.name in only)]
-    found = [_weighed(finding) for rule in asked if rule.whole for finding in rule.find(facts)]
+    found = []
+    if samples and (hit := recurring.affected(facts)):
+        found += [_weighed(one) for rule in asked if rule.find is recurring.slow_at_times for one in rule.find(facts)]
+        facts = facts.without(hit)
+    found += [_weighed(finding) for rule in asked if rule.whole for finding in rule.find(facts)]
     if samples and (slowed := moments.affected(facts)):
         facts = facts.without(slowed)
     found += [_weighed(finding) for rule in asked if not rule.whole for finding in rule.find(facts)]
@@ -91,7 +97,7 @@ def _weighed(finding: Finding) -> Finding:
     """Say how sure a finding is by how often such findings are right; rules themselves give its evidence's strength."""
     sure = confidence_of(finding.rule, finding.confidence)
     weighed = dataclasses.replace(finding, strength=finding.confidence, confidence=sure)
-    if finding.severity == "note" or sure >= LEAST:
+    if not finding.is_alarm or sure >= LEAST:
         return weighed
     sentence = f"{finding.sentence} Of findings with evidence as strong, {percent(sure)} are right: measure again."
     return dataclasses.replace(weighed, severity="note", unsure=True, sentence=sentence)

@@ -67,8 +67,11 @@ def make_baseline(subjects: Sequence[Subject]) -> dict[str, Any]:
             f"a baseline needs at least {LEAST_REPEATS} runs, {len(subjects)} given: measure the same plan again"
         )
     cases: dict[Key, dict[str, Any]] = {}
+    disturbed = 0
     for place, subject in enumerate(subjects):
-        for measure in subject.facts.measures:
+        measures = subject.facts.undisturbed.measures
+        disturbed += len(subject.facts.measures) - len(measures)
+        for measure in measures:
             entry = cases.setdefault(
                 (measure.case_key, measure.launch_key),
                 {"words": case_words(measure), "devices": list(measure.devices), "medians_ns": [], "half_widths": [],
@@ -81,6 +84,7 @@ def make_baseline(subjects: Sequence[Subject]) -> dict[str, Any]:
     if not kept:
         raise UsageError(
             f"these runs share no case: a baseline needs the same plan measured {LEAST_REPEATS} times or more"
+            + (f"; {disturbed} cases were disturbed by others: linkgauge findings RUN" if disturbed else "")
         )
     hosts = sorted({host for subject in subjects for host in subject.facts.hosts})
     return {

@@ -11,6 +11,7 @@ from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
+from linkgauge.findings.other_users import other_processes
 from linkgauge.judge.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.judge.fleet import LEAST_NODES, Standing, check_fleet, standings
 from linkgauge.judge.one_run import check_run
@@ -73,17 +74,18 @@ def check(
     notes: list[str] = []
     unrequired = 0
     judge = _judge(against, tolerance, margin, len(subjects) >= LEAST_NODES, by_ordinal)
-    for subject in subjects:
-        notes += _of_logs(subject)
-        new, more, without = judge(subject)
-        verdicts += new
+    judged = [dataclasses.replace(subject, facts=subject.facts.undisturbed) for subject in subjects]
+    for subject, whole in zip(judged, subjects, strict=True):
+        notes += _of_logs(whole)
+        new, more, without = judge(subject) if subject.facts.measures or not whole.facts.measures else ([], [], 0)
+        verdicts += [*_disturbed(whole), *_beside_light_use(subject, new)]
         notes += more
         unrequired += without
         verdicts += _faults(subject, found.get(subject.name, []))
         if subject.facts.lost:
             why = f"lost since the run folder is damaged: 'linkgauge run --resume {subject.name}' measures them again"
             verdicts.append(subject.verdict("unknown", f"{subject.facts.lost} cases", why, "the run folder"))
-    places = standings(subjects)
+    places = standings(judged)
     if not against and len(subjects) >= LEAST_NODES:
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
         notes.append(f"{how}.")
@@ -102,6 +104,29 @@ def _of_logs(subject: Subject) -> list[str]:
     if origin and subject.facts.measures and all(measure.samples == 1 for measure in subject.facts.measures):
         said.append("Each case is a single measurement, so nothing is known of its spread.")
     return said
+
+
+def _disturbed(subject: Subject) -> list[Verdict]:
+    """Return that nothing is known of what others used meanwhile, a verdict for each use."""
+    return [
+        subject.verdict("unknown", finding.subject, finding.sentence, FINDINGS, devices=finding.devices, kind="finding")
+        for finding in other_processes(subject.facts)
+        if finding.severity == "disturbed"
+    ]
+
+
+def _beside_light_use(subject: Subject, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts; of devices that others used a little, a rate that falls short says nothing.
+
+    Copies of a twentieth of a link were seen to take a quarter of a device's own copy rate.
+    """
+    used = subject.facts.used.lightly_used
+    return [
+        dataclasses.replace(one, outcome="unknown", reason=f"{one.reason}; others used it a little meanwhile")
+        if one.outcome == "fail" and one.kind == "check" and used.intersection(one.devices)
+        else one
+        for one in verdicts
+    ]
 
 
 def _not_measured(subject: Subject, several: bool) -> Iterator[str]:

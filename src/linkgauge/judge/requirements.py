@@ -186,7 +186,7 @@ def check_rules(
 
 
 def _no_findings(subject: Subject, rule: UserRule, source: str, findings: Sequence[Finding]) -> list[Verdict]:
-    wanted = [f for f in findings if f.rule in rule.no_findings or (ANY in rule.no_findings and f.severity != "note")]
+    wanted = [f for f in findings if f.rule in rule.no_findings or (ANY in rule.no_findings and f.is_alarm)]
     if not wanted:
         reason = f"no finding of {', '.join(rule.no_findings)}"
         return [subject.verdict("pass", rule.name, reason, source)]

@@ -34,6 +34,27 @@ WEIGHT = number(1e-6, 1e6)
 
 _FELL_BACK = table(dict.fromkeys(("mpi", "title", "reason", "taken", "when"), text))
 _REQUESTED = table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)})
+_RATE = number(0.0, 1e18)
+_LOOK = table(
+    {
+        "moment": one_of(("before", "after")),
+        "when_ns": whole(),
+        "devices": each(
+            table(
+                {
+                    "device": DEVICE,
+                    **dict.fromkeys(("nvlink_bytes_per_s", "pcie_bytes_per_s"), _RATE),
+                    "busy": number(0.0, 1.0),
+                    "values": mapping(number(-1e30, 1e30)),
+                    "processes": each(text),
+                },
+                needed=("device",),
+            )
+        ),
+        "host": table({"processes": each(text), **dict.fromkeys(("cores", "others", "stolen"), number(0.0, 1e9))}),
+    },
+    needed=("moment", "when_ns"),
+)
 INFO = table(
     {
         "format": one_of((schema.FORMAT,)),
@@ -63,6 +84,7 @@ INFO = table(
         "clock": OBJECT,
         "warnings": each(text, 1 << 10),
         "throttled": table(dict.fromkeys(("periods", "throttled", "time_ns"), whole())),
+        "looks": each(_LOOK),
         "settings": TEXTS,
         "system": maybe(OBJECT),
         "seed": whole(),

@@ -64,10 +64,10 @@ def verdict(findings: Sequence[Finding], differs: bool = False, limits_known: bo
 
     `differs`: a difference was named before. Without known limits there is no all-clear.
     """
-    for severity, words in (("fault", "Fault"), ("loss", "Performance loss")):
+    for severity, words in (("disturbed", "Disturbed"), ("fault", "Fault"), ("loss", "Performance loss")):
         found = [finding for finding in findings if finding.severity == severity]
         if found:
-            others = sum(finding.severity in ("fault", "loss") for finding in findings) - 1
+            others = sum(finding.severity != "note" for finding in findings) - 1
             more = f" ({others} more)" if others else ""
             first = re.split(r"(?<=\.)\s+(?=[A-Z])", found[0].sentence)[0]
             return f"{words}: {first.rstrip('.')}{more}"

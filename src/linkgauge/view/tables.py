@@ -308,7 +308,7 @@ def _unfinished(results: Results) -> str:
 
 def findings_table(findings: Sequence[Any]) -> Group:
     """Return the findings, each with its fix and its first figures."""
-    styles = {"fault": "bold red", "loss": "bold yellow"}
+    styles = {"disturbed": "bold yellow", "fault": "bold red", "loss": "bold yellow"}
     parts: list[RenderableType] = []
     notes = sum(finding.severity == "note" for finding in findings)
     for first, *others in by_kind([finding for finding in findings if finding.severity != "note"]):

@@ -27,7 +27,7 @@ from linkgauge.view.screen import Table
 from linkgauge.view.units import count_text
 
 _STYLES = {
-    "fault": "bold red", "loss": "yellow", "note": "dim", "fail": "bold red",
+    "disturbed": "bold yellow", "fault": "bold red", "loss": "yellow", "note": "dim", "fail": "bold red",
     "unknown": "yellow", "pass": "green",
     "worse": "bold red", "better": "green", "same": "dim", "cannot tell": "yellow",
 }  # fmt: skip
@@ -66,7 +66,7 @@ def print_findings(
         count = f" ({len(kind)})" if len(kind) > 1 else ""
         out.print(Text(f"{first.severity:<5} ", style=_STYLES[first.severity]) + Text(f"{first.rule}{count}", "bold"))
         for finding in kind:
-            sure = "" if first.severity == "note" else f" ({percent(finding.confidence)} sure)"
+            sure = "" if not first.is_alarm else f" ({percent(finding.confidence)} sure)"
             _indented(out, text_of(f"{finding.sentence}{sure}"))
             if first.severity != "note":
                 for item in finding.evidence[:evidence]:
@@ -93,7 +93,8 @@ def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "
 
     There is no all-clear where `unjudged` says why no rate was compared with a limit.
     """
-    words = {"fault": ("fault", "faults"), "loss": ("loss", "losses"), "note": ("note", "notes")}
+    words = {"disturbed": ("disturbance", "disturbances"), "fault": ("fault", "faults"), "loss": ("loss", "losses"),
+             "note": ("note", "notes")}  # fmt: skip
     counts = {name: sum(f.severity == name for f in findings) for name in SEVERITIES}
     texts = {name: f"{n} {words[name][n != 1]}" for name, n in counts.items() if n}
     notes = f"; {texts.pop('note')}{hidden}" if "note" in texts else ""
@@ -279,10 +280,12 @@ def _counts(checked: Checked) -> str:
             for place, (word, count) in enumerate(parts)]  # fmt: skip
     others = Counter((one.kind, one.outcome) for one in checked.verdicts if one.kind != "check")
     faults, failed, unmeasured = (others[one] for one in (("finding", "fail"), ("case", "fail"), ("case", "unknown")))
+    disturbed = others["finding", "unknown"]
+    told = [count_text(disturbed, "disturbance")] * bool(disturbed) + [", ".join(told)] * bool(told)
     beside = [count_text(faults, "fault")] if faults else []
     beside += [f"{count_text(failed, 'case')} failed"] if failed else []
     beside += [f"{count_text(unmeasured, 'case')} not measured"] if unmeasured else []
-    text = "; ".join([*([", ".join(told)] if told else []), *beside])
+    text = "; ".join([*told, *beside])
     if not text:
         return "no case has a requirement"
     if checked.verdicts and all(one.weak for one in checked.verdicts):

@@ -32,7 +32,8 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
     lines += [f"- {_plain(one)}" for one in failed[:_FAILED]]
     lines += [f"- and {len(failed) - _FAILED} more: `linkgauge check RUN`"] * (len(failed) > _FAILED)
     for finding in alarms:
-        lines += ["", f"**{finding.rule}** ({percent(finding.confidence)} sure): {_plain(finding.sentence)}", ""]
+        sure = f" ({percent(finding.confidence)} sure)" if finding.is_alarm else ""
+        lines += ["", f"**{finding.rule}**{sure}: {_plain(finding.sentence)}", ""]
         lines += [f"- Evidence: {_plain(item.text)}" for item in finding.evidence[:3]]
         lines += [f"- Fix: {_plain(finding.fix)}"]
     lines += ["", "## Devices", "", *_devices(info, facts)]

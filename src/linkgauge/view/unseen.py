@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.patterns import COLLECTIVES, GROUPS, HOST_COPIES, MEMORY, PAIRS, group_of, group_words
 from linkgauge.model.result import Launch
+from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.stats.launches import device_noun
 
 if TYPE_CHECKING:
@@ -28,7 +29,13 @@ def unseen_line(look: FirstLook) -> str:
     """Return what `unseen_of` says of a run's first look."""
     cases = ((row.pattern, row.devices) for row in look.results.rows)
     run = look.results.run
-    return unseen_of(cases, look.kinds.devices, run.launched, run.observations["name"].unique().to_pylist())
+    observed = run.observations["name"].unique().to_pylist()
+    return unseen_of(cases, look.kinds.devices, run.launched, observed, looked_at(run.info))
+
+
+def looked_at(info: Mapping[str, Any]) -> set[str]:
+    """Return the names of what was read of the devices before the run or after it (run.json, `looks`)."""
+    return {name for look in info.get(LOOKS) or () for one in look.get("devices", ()) for name in one.get("values", ())}
 
 
 def unseen_of(
@@ -36,13 +43,15 @@ def unseen_of(
     devices: Collection[int],
     launches: Sequence[Launch],
     observed: Collection[str],
+    looked: Collection[str] = (),
 ) -> str:
     """Return `Not judged: ...; not observed: ...` for what an all-clear does not cover; empty where it covers all.
 
     `cases` are pattern and devices of what was measured, `devices` those of the run, `observed` the names of what was
-    observed.
+    observed beside cases, `looked` of what was outside the run.
     """
-    absent, unobserved = list(_without_case(list(cases), devices, launches)), list(_not_observed(launches, observed))
+    absent = list(_without_case(list(cases), devices, launches))
+    unobserved = list(_not_observed(launches, observed, looked))
     parts = [f"not judged, since not measured: {', '.join(absent)}"] if absent else []
     if unobserved:
         parts.append(f"not observed: {', '.join(unobserved)}")
@@ -67,11 +76,13 @@ def _without_case(
     yield from (group_words(one, noun) for one in GROUPS if one in expected - measured)
 
 
-def _not_observed(launches: Sequence[Launch], observed: Collection[str]) -> Iterator[str]:
+def _not_observed(launches: Sequence[Launch], observed: Collection[str], looked: Collection[str]) -> Iterator[str]:
     """Yield what no rank observed, or what some rank on a GPU could not."""
     if not any(rank.device_kind != "host" for launch in launches for rank in launch.ranks):
         return
     absent = frozenset().union(*(launch.not_observed for launch in launches))
     for words, names in _OBSERVATIONS.items():
+        if {*names} & {*looked}:
+            continue
         if "NVML" in absent or not {*names} & {*observed} or absent.issuperset(names):
             yield words

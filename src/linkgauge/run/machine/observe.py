@@ -108,11 +108,18 @@ class _NotComparableError(Exception):
 class NvmlReader:
     """Reads one NVIDIA device, by its PCI address. Handles are looked up once."""
 
-    def __init__(self, pci_address: str, subject: str, nvml: Any = None) -> None:
-        """Find the device, and ask everything once to learn what this driver answers and what it costs."""
+    def __init__(self, pci_address: str, subject: str, nvml: Any = None, budget_ns: float = BUDGET_NS) -> None:
+        """Find the device, and ask everything once to learn what this driver answers and what it costs.
+
+        `budget_ns`: what one reading may take.
+        """
+        self._budget_ns = budget_ns
         self.subject = subject
         self._nvml = open_nvml() if nvml is None else nvml
-        self._handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
+        self.handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
+        # The latter where a driver is older than a function that nvidia-ml-py calls by its plain name.
+        mismatch = getattr(self._nvml, "NVMLLibraryMismatchError", self._nvml.NVMLError)
+        self._errors = (self._nvml.NVMLError, mismatch, _NotComparableError)
         self._refused: dict[str, str] = {}
         self._own = {os.getpid()}
         self._fields = [*_FIELDS, *_LINK_FIELDS]
@@ -120,7 +127,7 @@ class NvmlReader:
         self._learn()
 
     def _known_calls(self) -> list[tuple[str, str, float, Callable[[], Any]]]:
-        library, handle = self._nvml, self._handle
+        library, handle = self._nvml, self.handle
         reasons = getattr(library, "nvmlDeviceGetCurrentClocksEventReasons", None)
         reasons = reasons or library.nvmlDeviceGetCurrentClocksThrottleReasons
         return [
@@ -136,7 +143,7 @@ class NvmlReader:
 
     def _count_others(self) -> int:
         """How many processes compute on the device that are not the run's."""
-        found = {int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
+        found = {int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(self.handle)}
         if os.getpid() not in found:
             raise _NotComparableError("NVML does not list this process: its numbers are of another PID namespace")
         return len(found - self._own)
@@ -152,12 +159,12 @@ class NvmlReader:
             began = time.perf_counter_ns()
             try:
                 call()
-            except (self._nvml.NVMLError, _NotComparableError) as error:
+            except self._errors as error:
                 self._refused[name] = str(error)
             costs[name] = time.perf_counter_ns() - began
         self._read_fields()  # learns which are refused
         spent = self._time_of_fields()
-        if spent > BUDGET_NS // 2:
+        if spent > self._budget_ns / 2:
             dear = [field for field in self._fields if field in _LINK_FIELDS]
             self._fields = [field for field in self._fields if field not in _LINK_FIELDS]
             self._refused |= {field.name: f"left out: all fields take {spent / 1e6:.1f} ms" for field in dear}
@@ -165,7 +172,7 @@ class NvmlReader:
         self._calls = [entry for entry in self._calls if entry[0] not in self._refused]
         for entry in sorted(self._calls, key=lambda entry: costs[entry[0]]):
             spent += costs[entry[0]]
-            if spent > BUDGET_NS:
+            if spent > self._budget_ns:
                 self._refused[entry[0]] = f"left out: reading it takes {costs[entry[0]] / 1e6:.1f} ms"
         self._calls = [entry for entry in self._calls if entry[0] not in self._refused]
 
@@ -179,7 +186,7 @@ class NvmlReader:
             return []
         try:
             answers = self._nvml.nvmlDeviceGetFieldValues(
-                self._handle, [(field.number, field.scope) for field in self._fields]
+                self.handle, [(field.number, field.scope) for field in self._fields]
             )
         except self._nvml.NVMLError as error:
             self._refused |= {field.name: str(error) for field in self._fields}
@@ -206,7 +213,7 @@ class NvmlReader:
         """The values of this moment; a call that fails now gives none."""
         values = self._read_fields()
         for name, unit, scale, call in self._calls:
-            with contextlib.suppress(self._nvml.NVMLError, _NotComparableError):
+            with contextlib.suppress(*self._errors):
                 values.append(Value(name, float(call()) * scale, unit))
         return values
 

@@ -12,6 +12,8 @@ from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, Usag
 from linkgauge.model.quantity import format_duration
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.parent.info import now
+from linkgauge.run.parent.looks import KEY as LOOKS
+from linkgauge.run.parent.looks import Looks, stored
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.parent.runner import FAILED, Runner
@@ -44,6 +46,7 @@ def check_out(path: Path) -> None:
 
 def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
+    looks = Looks(prepared.devices, any(launch.settings.hosts for launch in prepared.launches))
     folder.hold()
     clean_up(reporter)
     survivor = Survivor()
@@ -55,6 +58,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
         for launch in prepared.launches:
             for case, reason in launch.skipped:
                 runner.skip(case, launch, reason)
+        looks.found()
         runner.run()
     except LinkgaugeError as error:
         _close_quietly(folder)
@@ -65,7 +69,11 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
         folders.close()
         survivor.close()
     _tell_of_quota(folder, quotas.read().since(before), reporter)
-    return _finish(folder, runner, reporter)
+    looks.again()
+    status = _finish(folder, runner, reporter)
+    if found := looks.found():
+        folder.update_info({LOOKS: stored(folder.info.get(LOOKS), found)})
+    return status
 
 
 def _tell_of_quota(folder: RunFolder, during: Throttling, reporter: Reporter) -> None:

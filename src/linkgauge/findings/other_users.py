@@ -1,0 +1,74 @@
+"""Others who used the devices while the run measured: told before anything is said of the machine itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from linkgauge.findings.facts import Facts, rate_text
+from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.rule import rule
+from linkgauge.model.quantity import format_duration as time_text
+from linkgauge.model.quantity import percent
+from linkgauge.run.machine.observe import OTHER_PROCESSES
+from linkgauge.stats.other_users import Use
+from linkgauge.stats.witnesses import COMPUTE, CORES, HOST, PROCESSES
+
+_MOST = 3  # processes that are named
+
+
+@rule("other programs on the same devices, links or cores, in which cases, and when", faults=True)
+def other_processes(facts: Facts) -> Iterable[Finding]:
+    """Others who used the devices meanwhile: what they disturbed judges nothing."""
+    for use in facts.used.uses:
+        names = ["the host's cores" if device == HOST else facts.name_of(device) for device in use.devices]
+        names[0] = names[0][:1].upper() + names[0][1:]
+        whom = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+        was = "were" if len(names) > 1 or HOST in use.devices else "was"
+        how = f"{was} used a little" if use.is_light else f"{was} used"
+        judged = "links are judged all the same" if use.is_light else "links are not judged"
+        count = f"{use.measured} of {facts.used.measured} cases"
+        yield Finding(
+            "other_processes",
+            "note" if use.is_light else "disturbed",
+            whom,
+            f"{whom} {how} by {_who(facts, use)} in {count}{_when(facts, use)}: {judged}.",
+            tuple(Evidence(text, tuple(sorted({key for key, *_ in use.cases}))) for text in _seen(use)),
+            0.95,
+            "Wait until the others are gone, or measure on devices of your own (an exclusive allocation, compute mode "
+            "EXCLUSIVE_PROCESS). The figures are those of shared devices.",
+            0.0,
+            tuple(device for device in use.devices if device != HOST),
+        )
+
+
+def _who(facts: Facts, use: Use) -> str:
+    if use.by:
+        more = f" and {len(use.by) - _MOST} more" if len(use.by) > _MOST else ""
+        return f"{', '.join(map(str, use.by[:_MOST]))}{more}"
+    listed = any(one.name == OTHER_PROCESSES for one in facts.observations)
+    return f"another process ({'NVML lists none' if listed else 'not visible from this container'})"
+
+
+def _when(facts: Facts, use: Use) -> str:
+    if use.period_s is not None:
+        return f", in bursts about every {time_text(use.period_s * 1e9)}"
+    begins, ends = (max(0.0, at - facts.used.began_ns) for at in (use.from_ns, use.to_ns))
+    if math.isfinite(ends):
+        since = f"from {time_text(begins)} to {time_text(ends)}" if begins > 0 else f"until {time_text(ends)}"
+        return f", {since} after the run's start"
+    return f", from {time_text(begins)} after the run's start on" if begins > 0 else ""
+
+
+def _seen(use: Use) -> Sequence[str]:
+    """Say what showed it; of links how much they carried."""
+    shown = f"{use.hits} of {use.witnesses}"
+    link = use.media[0]
+    if use.rate is not None and link not in (COMPUTE, PROCESSES):
+        share = f", {percent(use.share)} of its rate," if use.share is not None and use.share < 1 else ""
+        return [f"{link} carried {rate_text(use.rate)}{share} in {shown} cases that do not use it"]
+    if link == CORES:
+        return [f"programs of others kept many cores busy in {use.hits} of {use.witnesses} looks outside the run"]
+    if link == COMPUTE:
+        return [f"power and clocks are those of a device that computes, in {shown} looks while it was idle"]
+    return [f"other processes had a context on the device in {shown} cases"]

@@ -1,0 +1,322 @@
+"""Other users of the machine: they are named, what they disturbed accuses nobody, and free machines stay as they are.
+
+Two runs were measured while another program copied between the GPUs, or computed on one of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import causes
+import pytest
+from planting import MIB, OtherUser, observe
+from run_extracts import rebuild
+
+from linkgauge.errors import Exit, UsageError
+from linkgauge.findings import rules
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.finding import Finding
+from linkgauge.findings.read import facts_of
+from linkgauge.judge.baseline import make_baseline
+from linkgauge.judge.check import _beside_light_use, check
+from linkgauge.judge.subjects import Subject
+from linkgauge.model.result import Observation, Result
+from linkgauge.stats.other_users import OtherUsers, Use, other_users
+from linkgauge.stats.witnesses import HOST, Look
+from linkgauge.system.model import System
+from linkgauge.view.unseen import looked_at
+from results import result_of
+
+STORED = Path(__file__).with_name("disturbed")
+NVLINKS = ("hgx-h100-8", "hgx-h200-8", "hgx-a100-8")
+NVLINK_RATE = 400e9
+
+
+Disturbed = tuple[Subject, tuple[int, ...], str]
+"""A run, the devices that were used, and a word of the evidence."""
+
+
+@pytest.fixture(scope="module", params=[("copies", (0, 1), "NVLink"), ("computes", (1,), "power")])
+def disturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Disturbed:
+    name, devices, word = request.param
+    run = rebuild(STORED / f"h100x2-another-{name}.xz", tmp_path_factory.mktemp("disturbed") / name)
+    return Subject(name, facts_of(run)), devices, word
+
+
+def test_a_disturbed_run_names_the_other_user_and_accuses_nothing(disturbed: Disturbed) -> None:
+    subject, devices, word = disturbed
+    found = rules.apply(subject.facts)
+    first = found[0]
+    assert (first.rule, first.severity, first.devices) == ("other_processes", "disturbed", devices)
+    assert "another process (not visible from this container)" in first.sentence
+    assert "links are not judged" in first.sentence
+    assert word in first.evidence[0].text
+    assert [one.sentence for one in found if one.is_alarm] == []
+
+
+def test_the_check_of_a_disturbed_run_is_unknown_for_that_reason(disturbed: Disturbed) -> None:
+    subject, devices, _ = disturbed
+    result = check([subject], "")
+    assert result.checked.exit_status == Exit.UNKNOWN
+    (why,) = [one for one in result.checked.verdicts if one.outcome == "unknown"]
+    assert why.devices == devices
+    assert "used by another process" in why.reason
+
+
+def test_what_ran_after_the_other_user_had_gone_is_judged(tmp_path: Path) -> None:
+    facts = facts_of(rebuild(STORED / "h100x2-another-computes.xz", tmp_path / "run"))
+    (use,) = facts.used.uses
+    assert math.isfinite(use.to_ns)
+    after = [one.start_ns for one in map(facts.samples.of, _identities(facts.undisturbed.measures)) if one is not None]
+    assert max(float(at.max()) for at in after) > use.to_ns
+    assert any(1 in measure.devices for measure in facts.undisturbed.measures)
+
+
+def _identities(measures: object) -> list[tuple[str, int, int, int]]:
+    return [identity for measure in measures for identity in measure.identities]  # type: ignore[attr-defined]
+
+
+# --- planted ---------------------------------------------------------------------------------------------------------
+
+
+def _told(found: list[Finding]) -> list[Finding]:
+    return [one for one in found if one.rule == "other_processes"]
+
+
+def test_a_slow_link_beside_a_light_user_is_still_named() -> None:
+    """Copies of 5 % of a port, which slow all else there by as much."""
+    named = 0
+    for seed in range(754100, 754110):
+        planted = causes.slow_link(seed, names=NVLINKS, sweeps=False)
+        devices = sorted(planted.world.names)[-2:]
+        user = OtherUser((devices[0], devices[1]), 0.05 * planted.world.port_rate(devices[0]))
+        observe(planted.world, user)
+        found = rules.apply(causes.facts_of(planted.world))
+        (note,) = _told(found)
+        assert (note.severity, note.devices) == ("note", user.devices)
+        assert "links are judged all the same" in note.sentence
+        named += planted.right(next(one for one in found if one.is_alarm or one is found[-1]))
+    assert named >= 8
+
+
+@pytest.mark.parametrize("seed", range(754100, 754103))
+def test_bursts_are_told_with_their_period_and_accuse_nothing(seed: int) -> None:
+    """0.3 s of copies each 2 s, while which all on these devices takes three times as long."""
+    world = causes._new(seed, NVLINKS)
+    user = OtherUser((0, 1), 0.9 * world.port_rate(0), 0.3, 2.0)
+    world.ticks.append(lambda case, at, lasts: 2 * lasts if {0, 1} & set(case.devices) and user.goes_on(at) else 0.0)
+    world.measure_all()
+    for step in range(60):  # a plan measures host copies and copies within a device of many sizes
+        for device in (0, 1):
+            world.add("copy_engine", "host_to_device", 64 * MIB + 4096 * step, (device,), source_memory="pinned")
+    observe(world, user)
+    facts = causes.facts_of(world)
+    (use,) = facts.used.uses
+    assert use.period_s == pytest.approx(2.0, rel=0.02)
+    found = rules.apply(facts)
+    assert "in bursts about every 2" in found[0].sentence
+    assert (found[0].severity, found[0].devices) == ("disturbed", (0, 1))
+    assert [one.sentence for one in found if one.is_alarm] == []
+
+
+@pytest.mark.parametrize("seed", range(754100, 754103))
+def test_counters_of_a_free_machine_say_nothing(seed: int) -> None:
+    planted = causes.slow_link(seed, names=NVLINKS, sweeps=False)
+    observe(planted.world, None)
+    facts = causes.facts_of(planted.world)
+    assert facts.used.uses == ()
+    assert planted.right(rules.apply(facts)[0])
+
+
+def test_noise_is_no_loss() -> None:
+    found = rules.apply(causes.facts_of(causes.clean(754100, loudness=12.0).world))
+    noise = [one for one in found if one.rule == "noisy"]
+    assert [one.severity for one in noise] == ["note"]
+
+
+# --- the function itself ----------------------------------------------------------------------------------------------
+
+SECOND = 1_000_000_000
+GPUS: System = causes.system("hgx-h100-8")
+
+
+@dataclasses.dataclass
+class Beside:
+    """Cases one after the other, each ten seconds, and what their device's counters say."""
+
+    lasts_s: float = 1.0
+    rows: list[Result] = dataclasses.field(default_factory=list)
+    observations: list[Observation] = dataclasses.field(default_factory=list)
+
+    def add(self, grown: dict[str, float], power: float | None = None, **columns: object) -> None:
+        at = len(self.rows)
+        case = {"transport": "copy_engine", "pattern": "local_copy", "devices": (0,), "size": 1024 + 8 * at}
+        row = result_of({**case, **columns, "median_ns": 1e3, "bytes_total": 0, "operations_total": 1})
+        self.rows.append(row)
+        for rank, device in enumerate(row.devices):
+            values = [(name, 0.0, value) for name, value in grown.items()]
+            values += [("power", power, power)] if power is not None else []
+            for name, before, after in values:
+                self.observations += [
+                    Observation(row.identity, rank, f"cuda:{device}", name, "", value, moment, when)
+                    for value, moment, when in (
+                        (before, "before", 10 * at * SECOND), (after, "after", int((10 * at + self.lasts_s) * SECOND))
+                    )
+                ]  # fmt: skip
+
+    def found(self, *looks: Look) -> OtherUsers:
+        return other_users(self.rows, self.observations, GPUS, looks)
+
+
+def test_pcie_counters_that_wrap_are_read_as_they_count() -> None:
+    beside = Beside(lasts_s=0.05)
+    beside.add({"pcie_tx_bytes": 0.15e9 - 2**32, "pcie_rx_bytes": 0.0})
+    (use,) = beside.found().uses
+    assert (use.media, use.rate) == (("PCIe",), pytest.approx(3e9))
+    assert not beside.found().disturbed  # 5 % of that link
+    beside.add({"pcie_tx_bytes": 0.0, "pcie_rx_bytes": 4e9}, pattern="host_to_device")
+    assert beside.found().uses[0].hits == 1  # its own bytes
+    quiet = Beside(lasts_s=0.05)
+    quiet.add({"pcie_tx_bytes": 2e7, "pcie_rx_bytes": 2e7})
+    assert quiet.found().uses == ()
+
+
+def test_a_case_in_which_pcie_counters_may_have_wrapped_tells_use_but_no_rate() -> None:
+    beside = Beside()
+    beside.add({"pcie_tx_bytes": 3e9, "pcie_rx_bytes": 0.0})
+    beside.add({"pcie_tx_bytes": 1e8, "pcie_rx_bytes": 0.0})  # may be 1e8 + 2^32
+    (use,) = beside.found().uses
+    assert (use.hits, use.witnesses, use.rate) == (1, 1, None)
+    assert beside.found().disturbed == {row.identity for row in beside.rows}
+
+
+@pytest.mark.parametrize(
+    ("columns", "sent", "received", "hit"),
+    [
+        ({}, NVLINK_RATE, 0.0, True),
+        ({}, 0.0, NVLINK_RATE, True),
+        ({}, 0.9e9, 0.0, False),
+        ({"pattern": "host_to_device"}, NVLINK_RATE, 0.0, True),
+        ({"transport": "staging", "pattern": "pingpong", "devices": (0, 1)}, NVLINK_RATE, 0.0, True),
+        ({"pattern": "pingpong", "devices": (0, 1)}, NVLINK_RATE, NVLINK_RATE, False),
+        ({"pattern": "unidirectional", "devices": (0, 1)}, NVLINK_RATE, 1e-4 * NVLINK_RATE, False),
+        ({"pattern": "stream_copy", "source_device": 1}, 0.0, NVLINK_RATE, False),
+        ({"managed": "prefetched"}, 0.0, NVLINK_RATE, False),
+        ({"status": "failed"}, NVLINK_RATE, 0.0, False),
+    ],
+)
+def test_only_a_case_that_moves_nothing_over_a_link_is_its_witness(
+    columns: dict[str, object], sent: float, received: float, hit: bool
+) -> None:
+    beside = Beside()
+    if columns.get("pattern") == "unidirectional":  # counted at the sender
+        beside.add({"nvlink_data_tx_bytes": sent, "nvlink_data_rx_bytes": received}, **columns)
+        beside.observations = [one for one in beside.observations if one.rank == 0]
+    else:
+        beside.add({"nvlink_data_tx_bytes": sent, "nvlink_data_rx_bytes": received}, **columns)
+    assert bool(beside.found().uses) == hit
+
+
+def test_what_runs_between_two_witnesses_of_use_is_disturbed_and_what_is_far_from_them_is_not() -> None:
+    beside = Beside()
+    used = [0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    for busy in used:
+        beside.add({"nvlink_data_tx_bytes": busy * NVLINK_RATE, "nvlink_data_rx_bytes": 0.0})
+    disturbed = beside.found().disturbed
+    assert [row.identity in disturbed for row in beside.rows] == [3 <= at <= 6 for at in range(len(used))]
+
+
+def test_an_idle_device_that_takes_the_power_of_a_busy_one_is_used() -> None:
+    beside = Beside()
+    for at in range(20):
+        beside.add({}, 650.0 if at < 8 else 120.0)
+    (use,) = beside.found().uses
+    assert use.media == ("processors",)
+    assert len(use.cases) == 8
+    warm = Beside()
+    for at in range(20):
+        warm.add({}, 160.0 if at < 8 else 120.0)
+    assert warm.found().uses == ()
+
+
+def test_processes_are_named_by_a_look_before_the_run() -> None:
+    beside = Beside()
+    beside.add({"nvlink_data_tx_bytes": NVLINK_RATE, "nvlink_data_rx_bytes": 0.0})
+    (use,) = beside.found(Look(0, 0, {"NVLink": NVLINK_RATE}, 1.0, ("pid 1785 (python3, user ann)",))).uses
+    assert use.by == ("pid 1785 (python3, user ann)",)
+
+
+def test_a_device_that_was_busy_before_the_run_is_used_where_nothing_says_otherwise() -> None:
+    beside = Beside()
+    beside.add({"power_violation": 0.0})
+    assert beside.found(Look(0, -SECOND, {}, 0.97)).disturbed == {beside.rows[0].identity}
+    assert beside.found(Look(0, -SECOND, {}, 0.0)).uses == ()
+
+
+def test_a_process_that_was_seen_idle_disturbs_nothing() -> None:
+    beside = Beside()
+    beside.add({"other_processes": 1.0})
+    assert beside.found().disturbed
+    assert beside.found(Look(0, -SECOND, {"NVLink": 0.0}, 0.0, ("pid 7",))).uses == ()
+
+
+@pytest.mark.parametrize(("busy", "disturbed"), [(16.0, True), (1.5, False)])
+def test_load_of_the_host_disturbs_what_goes_through_it_alone(busy: float, disturbed: bool) -> None:
+    beside = Beside()
+    beside.add({"power_violation": 0.0}, pattern="host_to_device")
+    beside.add({"power_violation": 0.0}, pattern="unidirectional", devices=(0, 1))
+    found = beside.found(Look(HOST, -SECOND, {}, busy, ("pid 9 (hog)",), 32.0))
+    assert found.disturbed == ({beside.rows[0].identity} if disturbed else frozenset())
+
+
+def test_no_baseline_is_made_of_cases_that_others_disturbed(disturbed: Disturbed) -> None:
+    subject, devices, _ = disturbed
+    runs = [dataclasses.replace(subject, name=f"{subject.name}-{number}") for number in range(5)]
+    if len(devices) == 2:
+        with pytest.raises(UsageError, match="2385 cases were disturbed by others"):
+            make_baseline(runs)
+        return
+    kept = {key.split(" ")[0] for key in make_baseline(runs)["cases"]}
+    assert kept
+    assert not kept & {key for key, *_ in subject.facts.used.disturbed}
+
+
+@pytest.mark.parametrize("seed", range(754100, 754103))
+def test_bursts_that_no_counter_shows_are_told_by_what_they_slow(seed: int) -> None:
+    """0.3 s each 2 s, in which all on two devices takes twice as long."""
+    world = causes._new(seed, NVLINKS)
+    user = OtherUser((0, 1), 1.0, 0.3, 2.0)
+    world.from_moment.append(lambda case, begins: 2.0 if {0, 1} & set(case.devices) and user.goes_on(begins) else 1.0)
+    world.measure_all()
+    for step in range(3):
+        causes._matrices(world, (16 << 20) + (step << 12))
+    found = rules.apply(causes.facts_of(world))
+    first = found[0]
+    assert (first.rule, first.severity) == ("slow_at_times", "loss")
+    assert "about every 2" in first.sentence
+    assert [one.sentence for one in found[1:] if one.is_alarm] == []
+
+
+def test_a_rate_that_is_too_low_beside_a_light_user_is_unknown() -> None:
+    used = OtherUsers((Use((1,), ("NVLink",), frozenset(), 1, 1, 1, 0.0, math.inf, 5e9, 0.05),), 1)
+    subject = Subject("run", Facts([], used=used))
+    low = [subject.verdict("fail", "case", "too low", "source", devices=devices) for devices in ((0, 1), (0,))]
+    assert [one.outcome for one in _beside_light_use(subject, low)] == ["unknown", "fail"]
+
+
+def test_errors_that_only_looks_outside_the_run_read_are_a_fault() -> None:
+    looks = [
+        {
+            "moment": moment,
+            "when_ns": 0,
+            "devices": [{"device": 1, "values": {"nvlink_dl_crc_errors": count, "power": 9}}],
+        }
+        for moment, count in (("before", 3.0), ("after", 7.0))
+    ]
+    (found,) = rules.apply(Facts([], info={"looks": looks}))
+    assert (found.rule, found.severity) == ("errors_rose", "fault")
+    assert "nvlink_dl_crc_errors rose by 4 during the run" in found.sentence
+    assert rules.apply(Facts([], info={"looks": looks[:1] * 2})) == []
+    assert looked_at({"looks": looks}) == {"nvlink_dl_crc_errors", "power"}

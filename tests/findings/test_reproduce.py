@@ -153,7 +153,7 @@ def test_every_case_of_a_figure_is_in_one_of_its_pictures(name: str, tmp_path: P
             for case in cases
             if (not picture.patterns or case.pattern in picture.patterns)
             and (not picture.transports or case.transport in picture.transports)
-            and (picture.most is None or case.size_asked <= picture.most)
+            and (picture.most is None or case.size_requested <= picture.most)
         ]
         assert len(drawing.points) - len(drawing.published) == len(wanted) * len(launches)
 
@@ -332,7 +332,7 @@ def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
         ]
         assert run_command(words) == 0
         planned = json.loads(capsys.readouterr().out)["launches"]
-        assert {case["size_asked"] for launch in planned for case in launch["cases"]} == sizes
+        assert {case["size_requested"] for launch in planned for case in launch["cases"]} == sizes
     assert run_command(["run", "--plan", "sc24-7", "--max-size", "1KiB", "--size", "8"]) == 2
     assert "--size" in capsys.readouterr().err
 

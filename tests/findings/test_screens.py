@@ -129,7 +129,7 @@ def test_no_screen_says_ccl(words: tuple[str, ...], capsys: pytest.CaptureFixtur
 
 def test_progress_names_the_library_of_the_devices() -> None:
     case = Case(
-        "ccl", "allreduce", size_asked=8, size=8, devices=(0, 1), background=Loads.of_text("ccl alltoall 8 on=0,1")
+        "ccl", "allreduce", size_requested=8, size=8, devices=(0, 1), background=Loads.of_text("ccl alltoall 8 on=0,1")
     )
     stream = io.StringIO()
     reporter = Reporter(stream)

@@ -69,7 +69,7 @@ def bench_in(
         folder.hold()
         whole_again(folder, Reporter())
     else:
-        folder = RunFolder.create(path, {"seed": 1, KEY: {"asked": "this", "spent_s": []}})
+        folder = RunFolder.create(path, {"seed": 1, KEY: {"requested": "this", "spent_s": []}})
     return FolderBench(folder, wanted, dict, asked, budget_s, time.monotonic(), in_launch=in_launch)
 
 

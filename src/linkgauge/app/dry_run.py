@@ -107,7 +107,7 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
             step = launch.steps.get(case.case_key)
             if step is not None and step.until is not None and step.curve in curves:
                 print(f"  {curves.pop(step.curve)}")
-            stated = case.size_asked in (case.size, FULL)
+            stated = case.size_requested in (case.size, FULL)
             restated = "" if stated else f" (restated as {format_size(case.size)})"
             print(f"  {case.case_key}  {case_text(case, called)}{restated}")
             if expected is not None and (allowed := expected.text(case)):
@@ -137,7 +137,7 @@ def curve_lines(launch: PlannedLaunch) -> dict[str, str]:
     for case in launch.cases:
         step = launch.steps.get(case.case_key)
         if step is not None and step.until is not None:
-            sizes.setdefault(step.curve, []).append(case.size_asked)
+            sizes.setdefault(step.curve, []).append(case.size_requested)
             until[step.curve] = until_text(step.until)
     return {
         curve: f"curve of {len(sizes[curve])} sizes, {format_size(min(sizes[curve]))} to "

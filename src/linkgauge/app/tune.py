@@ -205,7 +205,7 @@ def _guards(typed: Texts, guards: Sequence[str], cases: Sequence[Case]) -> list[
         return found
     if "app" in typed:
         return []
-    sizes = sorted(case.size_asked for case in cases)
+    sizes = sorted(case.size_requested for case in cases)
     beside = [size for size in (sizes[0] // 8, min(sizes[-1] * 8, 64 << 20)) if size and size not in sizes]
     other = "alltoall" if any(case.pattern == "allreduce" for case in cases) else "allreduce"
     found = [{**typed, "pattern": [other], "size": [format_size(sizes[len(sizes) // 2])]}]
@@ -224,7 +224,7 @@ def _subject(cases: Sequence[Case], kind: str = "") -> str:
     transport = called.get(cases[0].transport, cases[0].transport)
     if apps := [*dict.fromkeys(case.app.label for case in cases if case.app)]:
         return f"{transport} application {', '.join(apps)} {where}"
-    sizes = sorted({case.size_asked for case in cases})
+    sizes = sorted({case.size_requested for case in cases})
     span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")
     patterns = ", ".join(sorted({case.pattern for case in cases}))
     return f"{transport} {patterns} of {span} {where}"
@@ -248,6 +248,7 @@ def _bench(
     })  # fmt: skip
     if (out / "run.json").exists():
         folder = RunFolder.open(out)
+        folder.check_resumable()
         folder.hold()
         whole_again(folder, reporter)
     else:
@@ -256,7 +257,7 @@ def _bench(
         info = run_info(arguments=sys.argv[1:], plan_name="tune", asked={"devices": machine.devices}, devices=devices,
                         mpis=list(prepared.mpis.values()), seed=prepared.seed,
                         absent=prepared.machine.absent)  # fmt: skip
-        folder = RunFolder.create(Path(out), {**info, KEY: {"asked": what, "spent_s": []}})
+        folder = RunFolder.create(Path(out), {**info, KEY: {"requested": what, "spent_s": []}})
         warn(machine, devices, prepared, reporter)
     return FolderBench(folder, wanted, choice.environment, what, budget_s, began, stages.doing, choice.in_launch())
 

@@ -38,7 +38,9 @@ from linkgauge.tune.wanted import Wanted, outcome_in
 
 KEY = "tune"
 _HUNG_AFTER_S = 10.0
-_SHAPE = table({"asked": text, "spent_s": each(maybe(number(0.0))), "launches": whole()}, needed=("asked", "spent_s"))
+_SHAPE = table(
+    {"requested": text, "spent_s": each(maybe(number(0.0))), "launches": whole()}, needed=("requested", "spent_s")
+)
 _LAST_S = 1.0  # of the budget for what comes after the last launch
 _SLOWER = 1.5  # as many times a usual launch's time are set aside before one is begun
 _FIRST_TOGETHER = 12  # settings of the first launch that has several, before it is known what one takes
@@ -394,8 +396,8 @@ def _stored(folder: RunFolder, asked: str) -> list[float | None]:
         stored: dict[str, Any] = _SHAPE(folder.info[KEY], KEY)
     except UsageError as wrong:
         raise RunFolderError(f"{folder.path}: run.json: {wrong}") from None
-    if stored["asked"] != asked:
-        other = _differs(stored["asked"], asked)
+    if stored["requested"] != asked:
+        other = _differs(stored["requested"], asked)
         raise UsageError(
             f"'{folder.path}' holds another search{other}: expected a new folder, or one of this same search"
         )

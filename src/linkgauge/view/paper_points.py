@@ -185,7 +185,7 @@ def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: 
         points.sort(key=lambda point: list(panels).index(point.panel))
     for curve in _stated(figure, picture):
         points += _published(curve, panels, points)
-    sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_asked for row in chosen})) if chosen else ()
+    sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_requested for row in chosen})) if chosen else ()
     return Drawing(figure, picture, "times" if picture.form == "ratio" else unit, tuple(points), sizes)
 
 
@@ -197,12 +197,12 @@ def _chosen(picture: Picture, rows: Sequence[Of], case_of: Callable[[Of], Case])
         for row, case in found
         if (not picture.patterns or case.pattern in picture.patterns)
         and (not picture.transports or case.transport in picture.transports)
-        and (picture.most is None or case.size_asked <= picture.most)
+        and (picture.most is None or case.size_requested <= picture.most)
     ]
     if isinstance(picture.sizes, str):
-        found = _ends(found, min if picture.sizes == "first" else max, lambda case: case.size_asked)
+        found = _ends(found, min if picture.sizes == "first" else max, lambda case: case.size_requested)
     elif picture.sizes:
-        found = [(row, case) for row, case in found if case.size_asked in picture.sizes]
+        found = [(row, case) for row, case in found if case.size_requested in picture.sizes]
     if picture.ranks:
         found = _ends(found, min if picture.ranks == "first" else max, lambda case: case.ranks)
     return [row for row, _ in found]
@@ -255,7 +255,7 @@ def _sizes_asked(rows: Sequence[PaperRow]) -> dict[str, set[int]]:
     """Return the sizes of each pattern; an application has none of its own."""
     found: dict[str, set[int]] = {}
     for row in rows:
-        own = 0 if PATTERNS[row.pattern].scripted else row.case.size_asked
+        own = 0 if PATTERNS[row.pattern].scripted else row.case.size_requested
         found.setdefault(row.pattern, set()).add(own)
     return found
 
@@ -285,7 +285,7 @@ def _ratios(points: Sequence[Point], rows: Sequence[PaperRow], words: Words) -> 
     apart = [name for name in varying(rows) if name not in ("transport", "size", "devices", "distance")]
     tasks: dict[tuple[Any, ...], dict[str, Point]] = {}
     for point, row in zip(points, rows, strict=True):
-        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row.ranks, row.case.size_asked)
+        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row.ranks, row.case.size_requested)
         tasks.setdefault(key, {})[point.transport] = point
     order = list(dict.fromkeys(point.transport for point in points))
     found = []
@@ -348,4 +348,4 @@ def _planned(figure: Figure, picture: Picture) -> set[int]:
         for size in table.values["size"]
         if isinstance(size, int) and size > 0 and not PATTERNS[pattern].scripted
     ]
-    return {case.size_asked for case in _chosen(picture, cases, lambda case: case)}
+    return {case.size_requested for case in _chosen(picture, cases, lambda case: case)}

@@ -321,10 +321,10 @@ def over_devices(page: Page, results: Results, unit: str) -> None:
         counts = {row.ranks for row in rows}
         common = [
             s
-            for s in {row.case.size_asked for row in rows}
-            if {r.ranks for r in rows if r.case.size_asked == s} == counts
+            for s in {row.case.size_requested for row in rows}
+            if {r.ranks for r in rows if r.case.size_requested == s} == counts
         ]
-        sizes = sorted(common or {row.case.size_asked for row in rows})
+        sizes = sorted(common or {row.case.size_requested for row in rows})
         page.heading(3, name)
         page.html('<div class="charts">')
         for size in dict.fromkeys((sizes[0], sizes[-1])):

@@ -29,7 +29,7 @@ def case_text(case: Case, shown: Mapping[str, str] | None = None) -> str:
     if PATTERNS[case.pattern].scripted:
         collectives = f" collectives={case.collectives}" if case.collectives else ""
         return f"{transport}{collectives} {case.app.label} {devices}"
-    size = "full" if case.size_asked == FULL else format_size(case.size_asked)
+    size = "full" if case.size_requested == FULL else format_size(case.size_requested)
     pattern = f"{case.pattern} {case.distribution}" if case.distribution else case.pattern
     return f"{transport} {pattern} {size} {devices}{beside_text(case.background.text, shown)}"
 

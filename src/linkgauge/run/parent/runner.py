@@ -581,7 +581,7 @@ class Runner:
             point = point_of(entry.case, record.columns) if status == "ok" else None
             goodput = None if point is None else point.goodput
             if entry.step is not None:
-                self._curves_of(one).learn(entry.case.size_asked, evidence)
+                self._curves_of(one).learn(entry.case.size_requested, evidence)
             if self._prepared.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
             self._status(entry, one.planned, one.number, status, reason, evidence, goodput)

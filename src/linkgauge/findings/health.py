@@ -157,6 +157,8 @@ def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
     by_status: dict[str, list[FailedCase]] = {}
     for row in facts.failures:
+        if row.out_of_time:  # it was not measured (findings/not_measured.py)
+            continue
         by_status.setdefault(row.status, []).append(row)
     for status, rows in by_status.items():
         for settings, some in told_apart(facts, rows).items():

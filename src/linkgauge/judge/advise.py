@@ -68,7 +68,11 @@ class Advice:
     @property
     def interval_words(self) -> str:
         """The margin's 95 % interval; empty where there is none."""
-        return "" if self.low is None or self.high is None else f"{change(self.low)} to {change(self.high)}"
+        return (
+            ""
+            if self.low is None or self.high is None
+            else f"{change(self.low).removesuffix(' %')} to {change(self.high)}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Column
 from rich.table import Table as WrappingTable
 from rich.text import Text
 
@@ -32,7 +33,8 @@ class Table(WrappingTable):
     """A table that neither wraps a row nor drops a column.
 
     Where it is wider than the screen, each row's first cell gets a line of its own. Where the rest is too wide too, a
-    last column of words goes on below itself, and without room for that each cell gets a line, behind its heading.
+    last column of words goes on below itself, beside the first cell or below it. Without room for that each cell gets a
+    line, behind its heading.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -46,14 +48,19 @@ class Table(WrappingTable):
         rows = list(zip(*([_text(console, cell) for cell in column.cells] for column in self.columns), strict=True))
         widths = [max(one.cell_len for one in column) for column in zip(heads, *rows, strict=True)]
         title = [_text(console, self.title, self.title_style or "")] if self.title else []
-        if len(heads) > 1 and 2 * len(widths) + sum(widths[1:]) <= options.max_width:
+        room = options.max_width - 2 * len(widths)
+        words = self.columns[-1].justify != "right"
+        if len(heads) > 1 and sum(widths[1:]) <= room:
             yield from title
             yield from self._under_each_other(heads, rows, widths, options.max_width)
-        elif self.columns[-1].justify != "right" and 2 * len(widths) + sum(widths[:-1]) + _WORDS <= options.max_width:
+        elif words and sum(widths[:-1]) + _WORDS <= room:
             for column, room in zip(self.columns[:-1], widths, strict=False):
                 column.no_wrap, column.min_width = True, room
             self.columns[-1].no_wrap, self.columns[-1].overflow = False, "fold"
             yield from super().__rich_console__(console, options)
+        elif words and len(heads) > 2 and sum(widths[1:-1]) + _WORDS <= room:
+            yield from title
+            yield from self._under_each_other(heads, rows, [*widths[:-1], room - sum(widths[1:-1])], options.max_width)
         else:
             yield from title
             yield from _as_list(console, heads, rows, options.max_width)
@@ -67,12 +74,21 @@ class Table(WrappingTable):
             if not any(cell.plain for cell in row[1:]):
                 continue
             line = Text()
-            for cell, column, room in zip(row[1:], self.columns[1:], widths[1:], strict=True):
-                padded = cell.copy()
-                padded.align("right" if column.justify == "right" else "left", room)
-                line += Text("  ") + padded
-            line.rstrip()
-            yield line
+            *beside, last = zip(row[1:], self.columns[1:], widths[1:], strict=True)
+            for cell, column, room in beside:
+                line += Text("  ") + _aligned(cell, column, room)
+            cell, column, room = last
+            for place, part in enumerate(cell.wrap(Console(width=width), room) or [Text()]):
+                whole = (Text(" " * len(line.plain)) if place else line) + Text("  ") + _aligned(part, column, room)
+                whole.rstrip()
+                yield whole
+
+
+def _aligned(cell: Text, column: Column, room: int) -> Text:
+    padded = cell.copy()
+    padded.rstrip()
+    padded.align("right" if column.justify == "right" else "left", room)
+    return padded
 
 
 def _as_list(console: Console, heads: list[Text], rows: list[tuple[Text, ...]], width: int) -> Iterator[Text]:

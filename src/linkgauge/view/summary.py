@@ -50,9 +50,12 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
     text = f"{'; '.join(parts)}."
     if what and look.kinds.noun == "host device":
         text = f"No GPU here: these are CPU memory copies, for trying out. {text}"
-    wrong = sum(row.status != "skipped" for row in look.results.others)
+    cut = sum(row.out_of_time for row in look.results.others)
+    wrong = sum(row.status != "skipped" for row in look.results.others) - cut
     if wrong and not any(finding.severity == "fault" for finding in findings or ()):  # a fault names them
         text += f" {count_text(wrong, 'case')} failed."
+    if cut:
+        text += f" {count_text(cut, 'case')} not measured: out of time."
     differs = wrong > 0 or any(_DIFFERS in part for part in figures)
     if findings is not None and (figures or any(finding.severity != "note" for finding in findings)):
         text += f" {verdict(findings, differs, limits_known(look.results.run))}."

@@ -37,9 +37,6 @@ _WORDS = ("why", "verdict", "what", "plan", "use", "next is slower by", "export"
 """Columns that hold words, set left; all others are numbers."""
 
 
-_WIDE = 118  # columns of a terminal
-
-
 def text_of(value: str, style: str = "") -> Text:
     """Return a stranger's text as it is printed: nothing in it is a command to the terminal."""
     return Text(clean(value), style=style)
@@ -53,11 +50,12 @@ def print_findings(
     evidence: int = 3,
     unjudged: str = "",
     unseen: str = "",
+    not_measured: Sequence[str] = (),
 ) -> None:
     """Print faults and losses in their order, those of one rule together, and how many notes there are.
 
     Each says what, how sure, its first lines of evidence, and the fix. With `notes` these too. `unjudged`: why no rate
-    was held against a limit. `unseen`: what was not looked at.
+    was held against a limit. `unseen`: what was not looked at. `not_measured`: what time limits left out.
     """
     for kind in by_kind(findings):
         first = kind[0]
@@ -78,6 +76,8 @@ def print_findings(
             _indented(out, Text("Fix: ", style="bold") + text_of(fix))
         out.print()
     out.print(text_of(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
+    for line in not_measured:
+        out.print(text_of(f"Not measured: {line}."))
     if unseen:
         out.print(text_of(unseen, "dim"))
 
@@ -329,15 +329,12 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
     """
     lines: list[dict[str, Text]] = []
     last = ""
-    wide = out.width >= _WIDE
     for one in advice:
-        margin = one.margin_words if wide else one.margin_words.partition(" at ")[0]
-        interval = f" ({one.interval_words})" if wide and one.interval_words else ""
+        margin = one.margin_words
+        interval = f" ({one.interval_words})" if one.interval_words else ""
         lines.append(
             {
-                "task": text_of(
-                    "" if one.task == last else one.task if wide else one.task.replace(" on ", " "), "bold"
-                ),
+                "task": text_of("" if one.task == last else one.task, "bold"),
                 "sizes": Text(one.sizes.replace(" to ", "-")),
                 "use": text_of(" or ".join((one.best, *one.alike))),
                 "next is slower by": text_of(f"{one.second} {margin}{interval}" if one.second else ""),
@@ -351,9 +348,7 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
         table.add_row(*(line[name] for name in filled))
     out.print(table)
     if "next is slower by" in filled:
-        note = "Slower by: percent of time, at the size of the range where it is most"
-        out.print(
-            text_of(f"{note} (95 % interval)." if wide else f"{note}. That size and its interval: --json.", "dim")
-        )
+        note = "Slower by: percent of time, at the size of the range where it is most (95 % interval)."
+        out.print(text_of(note, "dim"))
     for name, why in absent:
         out.print(text_of(f"Not measured: {name} ({why})."))

@@ -6,16 +6,16 @@ import dataclasses
 import functools
 import re
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from linkgauge.model.case import MECHANISM, held_apart, values_of
+from linkgauge.model.device_words import numbers_text, pairs_text
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.result import Measured
-from linkgauge.stats.alike import numbers_text
-from linkgauge.view.alike import Devices, Kinds, apart, together
+from linkgauge.view.alike import ALL_PAIRS, Devices, Kinds, apart, together
 from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.reached import (
     AS_GOOD,
@@ -206,17 +206,25 @@ def _answer(results: Results, limits: Limits, kinds: Kinds, rows: list[Measured]
     if is_pair(first) and len(set(first.devices)) == 1:
         title, *rest = title.split(" · ")
         title = " · ".join([f"{title} inside", *rest])
-    return TaskAnswer(title, where, fastest, widest, bound, _brief(members, kinds), kinds.noun)
+    return TaskAnswer(title, where, fastest, widest, bound, _brief(members, kinds, where), kinds.noun)
 
 
-def _brief(members: set[Devices], kinds: Kinds) -> str:
+def _brief(members: set[Devices], kinds: Kinds, where: str) -> str:
     """Return `each` for all devices of the run one at a time, else their numbers; `all` for all of them together."""
     every = set(kinds.devices)
     if members == {(device,) for device in every}:
         return "each"
     if all(len(one) == 1 for one in members):
         return numbers_text([device for (device,) in members])
-    return "all" if len(members) == 1 and {*next(iter(members))} == every else ""
+    if len(members) == 1 and {*next(iter(members))} == every:
+        return "all"
+    return _short(members, where)
+
+
+def _short(members: Collection[Devices], where: str) -> str:
+    """Return pairs as a cell of a table has room for them; `where` for all else."""
+    few = all(len(one) == 2 for one in members) and where != ALL_PAIRS
+    return pairs_text(sorted(members)) if few else where
 
 
 def _best(
@@ -253,7 +261,6 @@ TASK_NOTE = (
     "Both ways: the sum of the two. algbw and busbw are as nccl-tests defines them. A range is over GPUs or pairs that "
     "the topology makes alike."
 )
-_WIDE_TASKS = 118  # columns of a terminal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,7 +328,8 @@ def _whose(best: Best, task: TaskAnswer) -> str:
     """Return of which device or pairs a figure is, where that is not all of the task's."""
     if best.where == task.where:
         return ""
-    where = numbers_text([one for row in best.rows for one in row.devices]) if best.alone else best.where
+    members = {row.devices for row in best.rows}
+    where = numbers_text([one for (one,) in members]) if best.alone else _short(members, best.where)
     return f" ({where})"
 
 
@@ -352,16 +360,16 @@ def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Tabl
 
     A narrow terminal has no room for the latency's mechanism and for the limit, and its headings take two lines.
     """
-    narrow = width < _WIDE_TASKS
     tables = []
     for collective in (False, True):
         words = [task_words(task, unit) for task in tasks if bool(task.algorithm_factor) == collective]
         if not words:
             continue
-        columns = task_columns(collective, unit)
-        if narrow:
-            (name, _, _), latency, _, size, *rest, _ = columns
-            columns = [(name, True, lambda one: one.brief_name), latency, size, *rest]
+        (name, _, _), latency, *rest = task_columns(collective, unit)
+        columns: list[Column] = [(name, True, lambda one: one.brief_name), latency, *rest]
+        if narrow := _room(columns, words) > width:
+            _, size, *rest, _ = rest
+            columns = [*columns[:2], size, *rest]
             columns.append(("% of limit", False, lambda one: one.share))
         table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=narrow)
         shown = [column for column in columns if any(column[2](one) for one in words)]
@@ -374,6 +382,11 @@ def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Tabl
             )
         tables.append(table)
     return tables
+
+
+def _room(columns: Sequence[Column], words: Sequence[TaskWords]) -> int:
+    """Return how many columns of a terminal a table takes in one line a row."""
+    return sum(max(len(heading), *(len(cell(one)) for one in words)) + 2 for heading, _, cell in columns)
 
 
 def _dashed(cell: str) -> str:

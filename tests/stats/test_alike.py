@@ -150,8 +150,8 @@ def test_pairs_within_a_node_and_between_nodes_are_two_classes() -> None:
     ("members", "words"),
     [
         ([(1,)], "GPU 1"),
-        ([(0,), (1,), (2,), (3,)], "GPUs 0-3"),
-        ([(2,), (0,), (4,), (5,), (6,)], "GPUs 0, 2, 4-6"),
+        ([(0,), (1,), (2,), (3,)], "each of GPUs 0-3"),
+        ([(2,), (0,), (4,), (5,), (6,)], "each of GPUs 0, 2, 4-6"),
         (PAIRS, "all pairs of GPUs 0-3"),
         ([(0, 0), (1, 1), (2, 2)], "inside GPUs 0-2"),
         ([(0, 1)], "GPU 0 - GPU 1"),

@@ -207,14 +207,15 @@ def stands_out(values: Sequence[float], half_widths: Sequence[float]) -> list[in
 
 
 def members_text(members: Sequence[tuple[int, ...]], noun: str = "device") -> str:
-    """Return which devices or tuples of them a row is of: `GPUs 0-3`, `all pairs of GPUs 0-3`, `GPU 0 - GPU 1`.
+    """Return which devices or tuples of them a row is of: `each of GPUs 0-3`, `GPU 0 - GPU 1`, `GPUs 0-3`.
 
     Of each member the ranks' devices in their order; what is the same twice is said once. `noun`: what one is called.
     """
     distinct = list(dict.fromkeys(members))
     lengths = {len(member) for member in distinct}
     if lengths == {1}:
-        return f"{noun}{'s' if len(distinct) > 1 else ''} {numbers_text([member[0] for member in distinct])}"
+        alone = [member[0] for member in distinct]
+        return f"each of {noun}s {numbers_text(alone)}" if len(alone) > 1 else device_words(alone, noun)
     if lengths == {2} and len(distinct) > 1:
         ends = sorted({device for member in distinct for device in member})
         every = {(a, b) for a in ends for b in ends if a != b}

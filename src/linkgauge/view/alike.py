@@ -78,7 +78,7 @@ ALL_PAIRS = "all pairs"
 
 
 def together(members: Iterable[Devices], every: Iterable[int] = (), noun: str = "device") -> str:
-    """Return what alike ones are called: `GPUs 0-3`, `all pairs`, `GPU 0 - GPU 1`, `4 GPUs`.
+    """Return what alike ones are called: `each of GPUs 0-3`, `all pairs`, `GPU 0 - GPU 1`, `4 GPUs`.
 
     `every` are all devices of the run, `noun` what one of them is called.
     """

@@ -360,17 +360,18 @@ def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Tabl
 
     A narrow terminal has no room for the latency's mechanism and for the limit, and its headings take two lines.
     """
-    tables = []
+    kinds: list[tuple[list[Column], list[TaskWords]]] = []
     for collective in (False, True):
         words = [task_words(task, unit) for task in tasks if bool(task.algorithm_factor) == collective]
-        if not words:
-            continue
-        (name, _, _), latency, *rest = task_columns(collective, unit)
-        columns: list[Column] = [(name, True, lambda one: one.brief_name), latency, *rest]
-        if narrow := _room(columns, words) > width:
-            _, size, *rest, _ = rest
-            columns = [*columns[:2], size, *rest]
-            columns.append(("% of limit", False, lambda one: one.share))
+        (name, _, _), *rest = task_columns(collective, unit)
+        if words:
+            kinds.append(([(name, True, lambda one: one.brief_name), *rest], words))
+    narrow = any(_room(columns, words) > width for columns, words in kinds)
+    tables = []
+    for every, words in kinds:
+        path, latency, _, size, *rates, _ = every
+        share: Column = ("% of limit", False, lambda one: one.share)
+        columns = [path, latency, size, *rates, share] if narrow else every
         table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=narrow)
         shown = [column for column in columns if any(column[2](one) for one in words)]
         for heading, left, _ in shown:

@@ -14,6 +14,7 @@ from rich.table import Table as WrappingTable
 from rich.text import Text
 
 _WHOLE_LINES = 10_000
+_LEAST_WORDS = 20  # columns of words behind a head; a narrower screen wraps them by itself
 _WORDS = 24  # columns at least in which a column of words is still read
 
 
@@ -29,12 +30,20 @@ def console() -> Console:
     return Console(highlight=False, width=screen_width())
 
 
+def print_hanging(out: Console, head: Text, words: Text) -> None:
+    """Print words behind a head, and their further lines below their first."""
+    indent = head.cell_len
+    for place, line in enumerate(words.wrap(out, max(_LEAST_WORDS, out.width - indent)) or [Text()]):
+        line.rstrip()
+        out.print((Text(" " * indent) if place else head) + line, soft_wrap=True)
+
+
 class Table(WrappingTable):
     """A table that neither wraps a row nor drops a column.
 
     Where it is wider than the screen, each row's first cell gets a line of its own. Where the rest is too wide too, a
-    last column of words goes on below itself, beside the first cell or below it. Without room for that each cell gets a
-    line, behind its heading.
+    last column of words goes on below itself, beside the first cell or below it, whichever takes fewer lines. Without
+    room for that each cell gets a line, behind its heading.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -53,14 +62,17 @@ class Table(WrappingTable):
         if len(heads) > 1 and sum(widths[1:]) <= room:
             yield from title
             yield from self._under_each_other(heads, rows, widths, options.max_width)
-        elif words and sum(widths[:-1]) + _WORDS <= room:
-            for column, room in zip(self.columns[:-1], widths, strict=False):
-                column.no_wrap, column.min_width = True, room
+            return
+        below = room - sum(widths[1:-1])  # columns for the last one where the first has a line of its own
+        beside = below - widths[0]
+        if words and beside >= _WORDS and _lines(rows, beside) <= _lines(rows, below) + sum(bool(r[0]) for r in rows):
+            for column, least in zip(self.columns[:-1], widths, strict=False):
+                column.no_wrap, column.min_width = True, least
             self.columns[-1].no_wrap, self.columns[-1].overflow = False, "fold"
             yield from super().__rich_console__(console, options)
-        elif words and len(heads) > 2 and sum(widths[1:-1]) + _WORDS <= room:
+        elif words and len(heads) > 2 and below >= _WORDS:
             yield from title
-            yield from self._under_each_other(heads, rows, [*widths[:-1], room - sum(widths[1:-1])], options.max_width)
+            yield from self._under_each_other(heads, rows, [*widths[:-1], below], options.max_width)
         else:
             yield from title
             yield from _as_list(console, heads, rows, options.max_width)
@@ -82,6 +94,11 @@ class Table(WrappingTable):
                 whole = (Text(" " * len(line.plain)) if place else line) + Text("  ") + _aligned(part, column, room)
                 whole.rstrip()
                 yield whole
+
+
+def _lines(rows: list[tuple[Text, ...]], room: int) -> int:
+    """Return how many lines the last cells take in so many columns."""
+    return sum(max(1, len(row[-1].wrap(Console(width=room), room))) for row in rows)
 
 
 def _aligned(cell: Text, column: Column, room: int) -> Text:

@@ -23,7 +23,7 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.judged import by_kind
-from linkgauge.view.screen import Table
+from linkgauge.view.screen import Table, print_hanging
 from linkgauge.view.units import count_text
 
 _STYLES = {
@@ -83,9 +83,7 @@ def print_findings(
 
 
 def _indented(out: Console, text: Text) -> None:
-    for line in text.wrap(out, max(20, out.width - 6)):
-        line.rstrip()
-        out.print(Text("      ") + line, soft_wrap=True)
+    print_hanging(out, Text(" " * 6), text)
 
 
 def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "") -> str:

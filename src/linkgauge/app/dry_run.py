@@ -9,8 +9,9 @@ from typing import Any
 from linkgauge.app.output import TABLE, print_data
 from linkgauge.expect import limits
 from linkgauge.model.case import Case
+from linkgauge.model.device_words import device_noun
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.quantity import format_bytes, format_duration, format_size
+from linkgauge.model.quantity import format_bytes, format_duration
 from linkgauge.model.transports import shown_names
 from linkgauge.plan.curves import FULL, Step, Until
 from linkgauge.plan.environment import shown
@@ -94,7 +95,7 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
         }  # fmt: skip
         print_data(data, form, rows=_case_rows(data["launches"]))
         return
-    called = shown_names({machine.kind})
+    called, noun = shown_names({machine.kind}), device_noun({machine.kind})
     for launch in launches:
         settings = launch.settings
         words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
@@ -108,8 +109,8 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
             if step is not None and step.until is not None and step.curve in curves:
                 print(f"  {curves.pop(step.curve)}")
             stated = case.size_requested in (case.size, FULL)
-            restated = "" if stated else f" (restated as {format_size(case.size)})"
-            print(f"  {case.case_key}  {case_text(case, called)}{restated}")
+            restated = "" if stated else f" (restated as {format_bytes(case.size)})"
+            print(f"  {case.case_key}  {case_text(case, called, noun)}{restated}")
             if expected is not None and (allowed := expected.text(case)):
                 print(f"      {allowed}")
     for reason, count in skips_of(launches).items():
@@ -140,8 +141,8 @@ def curve_lines(launch: PlannedLaunch) -> dict[str, str]:
             sizes.setdefault(step.curve, []).append(case.size_requested)
             until[step.curve] = until_text(step.until)
     return {
-        curve: f"curve of {len(sizes[curve])} sizes, {format_size(min(sizes[curve]))} to "
-        f"{format_size(max(sizes[curve]))}, until {words}:"
+        curve: f"curve of {len(sizes[curve])} sizes, {format_bytes(min(sizes[curve]))} to "
+        f"{format_bytes(max(sizes[curve]))}, until {words}:"
         for curve, words in until.items()
     }
 

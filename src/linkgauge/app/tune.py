@@ -21,7 +21,7 @@ from linkgauge.app.request import EarlierRun, Machine, Presentation, Request, Ro
 from linkgauge.app.run import refuse_ranks
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import Exit, UsageError
-from linkgauge.model.quantity import format_size, parse_duration
+from linkgauge.model.quantity import format_bytes, format_size, parse_duration
 
 if TYPE_CHECKING:
     from linkgauge.model.case import Case
@@ -225,7 +225,7 @@ def _subject(cases: Sequence[Case], kind: str = "") -> str:
     if apps := [*dict.fromkeys(case.app.label for case in cases if case.app)]:
         return f"{transport} application {', '.join(apps)} {where}"
     sizes = sorted({case.size_requested for case in cases})
-    span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")
+    span = format_bytes(sizes[0]) + (f" to {format_bytes(sizes[-1])}" if len(sizes) > 1 else "")
     patterns = ", ".join(sorted({case.pattern for case in cases}))
     return f"{transport} {patterns} of {span} {where}"
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from linkgauge.model.runtimes import GPU_RUNTIMES
 
 _MOST_NAMED, _MOST_PAIRS = 8, 4
+
+
+def device_noun(kinds: Collection[str]) -> str:
+    """Return what one device of these runtimes is called: `GPU`, `host device`, or `device` where that is not known."""
+    return "GPU" if {*kinds} & {*GPU_RUNTIMES} else "host device" if {*kinds} == {"host"} else "device"
 
 
 def device_words(devices: Sequence[int], noun: str = "device") -> str:

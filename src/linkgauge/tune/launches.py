@@ -26,7 +26,7 @@ from linkgauge.plan.order import shuffled
 from linkgauge.run.machine.nccl_log import variables_read
 from linkgauge.run.parent.measure import measure
 from linkgauge.run.parent.prepared import Pending, TimeLimit, read_launches, write_launches
-from linkgauge.run.parent.reporter import Reporter, case_text
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.store.folder import RunFolder
@@ -294,7 +294,7 @@ class FolderBench:
 
     def _told_chosen(self, number: int) -> dict[str, str]:
         found = {}
-        wanted = {case.case_key: case_text(case) for case in self._wanted.cases}
+        wanted = {case.case_key: self._wanted.words(case) for case in self._wanted.cases}
         for row in load(self.path, self._numbers.get(number, [number])).rows():
             words = chosen_words(row.evidence) if row.case_key in wanted else ""
             if words:

@@ -304,8 +304,10 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     """Print nodes and devices of a fleet, outliers first."""
     outliers = sum(one.outlier for one in standings)
     nodes, devices = (len({one.name for one in standings if one.kind == kind}) for kind in ("node", "device"))
-    out.print(Text(f"The fleet: {nodes} nodes, {devices} devices, {outliers} outliers.", style="bold"))
-    table = table_of("", "kind", "slower", "deviations", "cases", "identity", "run")
+    counts = ((nodes, "node"), (devices, "device"), (outliers, "outlier"))
+    words = ", ".join(count_text(count, word) for count, word in counts)
+    out.print(Text(f"The fleet: {words}.", style="bold"))
+    table = table_of("", "kind", "slower", "deviations", "cases", "run", "identity")
     for one in standings[: max(outliers, min(limit, 10))]:
         style = _STYLES["fail"] if one.outlier else ""
         table.add_row(
@@ -314,8 +316,8 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
             change(one.share, 1),
             f"{one.score:.1f}",
             str(one.cases),
-            text_of(one.identity),
             text_of(one.run),
+            text_of(one.identity),
         )
     out.print(table)
 

@@ -48,7 +48,7 @@ def test_alike_things_are_one_row_with_its_range(slow: FirstLook) -> None:
     assert all(54 < end < 56 for end in ends)  # not the seventh's 38
     told = list(apart_lines(slow.answers, "GB/s"))
     assert any(line.startswith("host_to_device · each of GPUs 0-7 differs on: GPU 6") for line in told)
-    assert any("0-3 27" in line and "one way" in line for line in told)
+    assert any("GPU 0 - GPU 3 27" in line and "one way" in line for line in told)
 
 
 def test_time_is_of_the_pingpong_and_goodput_of_the_stream(slow: FirstLook) -> None:

@@ -22,6 +22,7 @@ from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import case_text
 from linkgauge.system import load
 from linkgauge.system.units import show_rate
+from linkgauge.view.units import count_text
 
 
 class Expected:
@@ -102,7 +103,10 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
         words += [f"{name}={value}" for name, value in shown((*settings.env, *settings.derived_env)).items()]
         words += [f"{name}={value} on {','.join(map(str, devices))}" for devices, env in settings.job_env
                   for name, value in env]  # fmt: skip
-        print(f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: {len(launch.cases)} cases")
+        print(
+            f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: "
+            f"{count_text(len(launch.cases), 'case')}"
+        )
         curves = curve_lines(launch)
         for case in launch.cases:
             step = launch.steps.get(case.case_key)
@@ -114,13 +118,14 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
             if expected is not None and (allowed := expected.text(case)):
                 print(f"      {allowed}")
     for reason, count in skips_of(launches).items():
-        print(f"skipped: {count} cases: {reason}")
+        print(f"skipped: {count_text(count, 'case')}: {reason}")
     for transport, reason in machine.absent.items():
         print(f"absent: {called.get(transport, transport)}: {reason}")
     if later:
         print(f"beyond the time limit, by these estimates: {later} more cases, measured as far as time is left")
+    started = f"{len(launches)} launch{'es' if len(launches) != 1 else ''}"
     print(
-        f"in all: {len(cases)} cases in {len(launches)} launches, about "
+        f"in all: {count_text(len(cases), 'case')} in {started}, about "
         f"{format_duration(takes_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
     )
 

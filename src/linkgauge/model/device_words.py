@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 
 from linkgauge.model.runtimes import GPU_RUNTIMES
 
+_IMPORTED = "gpu"  # of what logs of nccl-tests and rccl-tests name
 _MOST_NAMED, _MOST_PAIRS = 8, 4
 
 
 def device_noun(kinds: Collection[str]) -> str:
     """Return what one device of these runtimes is called: `GPU`, `host device`, or `device` where that is not known."""
-    return "GPU" if {*kinds} & {*GPU_RUNTIMES} else "host device" if {*kinds} == {"host"} else "device"
+    return "GPU" if {*kinds} & {*GPU_RUNTIMES, _IMPORTED} else "host device" if {*kinds} == {"host"} else "device"
 
 
 def device_words(devices: Sequence[int], noun: str = "device") -> str:

@@ -308,13 +308,14 @@ def task_words(task: TaskAnswer, unit: str) -> TaskWords:
 def apart_lines(tasks: Sequence[TaskAnswer], unit: str) -> Iterator[str]:
     """Yield a line for each task in which one differs from the rest: `...: 0-3 185 GB/s`."""
     for task in tasks:
-        found = [f"{together([devices], noun=task.noun)} {time_text(value)}" for devices, value in task.fastest.apart]
-        if task.widest is not None:
-            factor = task.peak_factor
-            found += [
-                f"{together([devices], noun=task.noun)} {rate_text(value * factor, unit)} {unit}"
-                for devices, value in task.widest.apart
-            ]
+        by_devices: dict[Devices, list[str]] = {}
+        for devices, value in task.fastest.apart:
+            by_devices.setdefault(devices, []).append(time_text(value))
+        for devices, value in task.widest.apart if task.widest is not None else ():
+            by_devices.setdefault(devices, []).append(f"{rate_text(value * task.peak_factor, unit)} {unit}")
+        found = [
+            f"{together([devices], noun=task.noun)} {' and '.join(words)}" for devices, words in by_devices.items()
+        ]
         if found:
             more = f" and {len(found) - 4} more" if len(found) > 4 else ""
             yield f"{task.name} differs on: {', '.join(found[:4])}{more}"

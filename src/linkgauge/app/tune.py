@@ -105,6 +105,7 @@ def _search(request: Request, search: Search, budget_s: float, began: float) -> 
     from linkgauge.tune.launches import InterruptedSearchError
     from linkgauge.tune.page import page, plain, with_proof
     from linkgauge.tune.record import DEFAULT
+    from linkgauge.view.units import count_text
 
     words = [word for word in (search.among or "").split(",") if word]
     allowed, form = search.allow / 100, search.form
@@ -117,7 +118,9 @@ def _search(request: Request, search: Search, budget_s: float, began: float) -> 
     factors = choice.factors()
     grid = math.prod(len(one.values) + 1 for one in factors)
     subject = _subject(wanted.cases, devices.kind)
-    reporter.note(f"{subject}: {len(factors)} settings with {grid:,} combinations, at most {budget_s:.0f} s")
+    reporter.note(
+        f"{subject}: {count_text(len(factors), 'setting')} with {grid:,} combinations, at most {budget_s:.0f} s"
+    )
     if not words:
         for why in choice.refused.values():
             if "does not read it" in why:

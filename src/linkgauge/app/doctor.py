@@ -178,16 +178,18 @@ def _on_nodes(asked: Look) -> int:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
         _print_cost(console, one.cost, one.fix)
+    whose = f", on all {len(names)}" if len(names) > 1 else ""
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]
-            words = Text(f"{one.name.replace('_', ' ')}, on all {len(names)}: {finding}")
+            words = Text(f"{one.name.replace('_', ' ')}{whose}: {finding}")
             screen.print_hanging(console, Text(f"{status:<9}"), words)
             _print_cost(console, one.cost, one.fix)
     alike = [one for one in found if not one.differs]
     well, not_looked = (sum(one.status == status for one in alike) for status in (OK, NOT_CHECKED))
-    rest = f", {not_looked} were skipped on all" if not_looked else ""
-    console.print(f"{len(names)} nodes: {count_text(len(differing), 'difference')}, {well} checks pass on all{rest}")
+    rest = f", {not_looked} skipped on all" if not_looked else ""
+    said = f"{count_text(len(differing), 'difference')}, {count_text(well, 'check')} passed on all{rest}"
+    console.print(f"{count_text(len(names), 'node')}: {said}.")
     return 1 if any(one.status == FAILING for one in found) else 0
 
 

@@ -38,7 +38,7 @@ def _pictures(page: Page, look: FirstLook, unit: str) -> None:
         page.html(f'<figure class="picture"><figcaption>{escape(f"What each link reached, {unit}")}</figcaption>')
         page.html(f'<div class="scroll">{node_svg(system, node, unit)}</div>')
         page.html(f'<p class="hint">{escape(summary_text(node))}</p>')
-        rows = "".join(f"<li>{escape(name)}: {escape(said)}</li>" for name, said in texts(system, node, unit))
+        rows = "".join(f"<li>{escape(name)}: {escape(said)}</li>" for name, said in texts(node, unit))
         page.html(f"<details><summary>in words</summary><ul>{rows}</ul></details></figure>")
     if pairs:
         page.html('<div class="matrices">')

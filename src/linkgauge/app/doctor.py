@@ -171,9 +171,7 @@ def _on_nodes(asked: Look) -> int:
     console = screen.console()
     differing = [one for one in found if one.differs]
     for one in differing:
-        screen.print_hanging(
-            console, Text(f"{'differs':<9}", "yellow"), Text(f"{one.name.replace('_', ' ')}:", "yellow")
-        )
+        screen.print_hanging(console, Text(f"{'differs':<9}", "yellow"), Text(f"{_title(one.name)}:", "yellow"))
         for status, finding, on in one.found:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
@@ -182,7 +180,7 @@ def _on_nodes(asked: Look) -> int:
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]
-            words = Text(f"{one.name.replace('_', ' ')}{whose}: {finding}")
+            words = Text(f"{_title(one.name)}{whose}: {finding}")
             screen.print_hanging(console, Text(f"{status:<9}"), words)
             _print_cost(console, one.cost, one.fix)
     alike = [one for one in found if not one.differs]
@@ -191,6 +189,11 @@ def _on_nodes(asked: Look) -> int:
     said = f"{count_text(len(differing), 'difference')}, {count_text(well, 'check')} passed on all{rest}"
     console.print(f"{count_text(len(names), 'node')}: {said}.")
     return 1 if any(one.status == FAILING for one in found) else 0
+
+
+def _title(name: str) -> str:
+    """Return what a check is called; the name of an interface stays as it is."""
+    return name if name.startswith("interface ") else name.replace("_", " ")
 
 
 def _hosts_text(hosts: Sequence[str]) -> str:

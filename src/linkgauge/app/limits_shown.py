@@ -12,7 +12,7 @@ import click
 
 from linkgauge.app.output import TABLE, print_data
 from linkgauge.expect.rules import Limit
-from linkgauge.model.device_words import device_words
+from linkgauge.model.device_words import device_words, with_parts_named
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
@@ -57,7 +57,7 @@ def print_limits(
             value = show_time(limit.latency_ns)
         else:
             value = show_rate(limit.value_bytes_per_s, unit)
-        table.add_row(f"  {limit.rule}", limit.kind, value, limit.basis)
+        table.add_row(f"  {limit.rule}", limit.kind, value, with_parts_named(limit.basis))
     console.print(table)
 
 
@@ -126,7 +126,8 @@ def print_schedules(system: System, cases: Sequence[Mapping[str, Any]], *, form:
         console.print(bold(made.pattern), f"{words} ({made.rule}{best})")
         for part in made.parts[:_MOST_PARTS]:
             steps = [f"{word} {' - '.join(path)}" for word in ("reduce", "copy") for path in getattr(part, word)]
-            console.print(f"  {show_rate(part.rate_bytes_per_s, unit)} {part.root}: {', '.join(steps)}")
+            words = with_parts_named(f"{part.root}: {', '.join(steps)}")
+            console.print(f"  {show_rate(part.rate_bytes_per_s, unit)} {words}")
         if len(made.parts) > _MOST_PARTS:
             console.print(f"  and {len(made.parts) - _MOST_PARTS} more, which --json prints")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from linkgauge.model.runtimes import GPU_RUNTIMES
 
+_PART = re.compile(r"\bgpu(\d+)\b")  # as descriptions and discovery call them
 _IMPORTED = "gpu"  # of what logs of nccl-tests and rccl-tests name
 _MOST_NAMED, _MOST_PAIRS = 8, 4
 
@@ -28,6 +30,11 @@ def device_words(devices: Sequence[int], noun: str = "device") -> str:
         return f"inside {noun} {first}" if first == second else f"{noun} {first} - {noun} {second}"
     parts = runs_of(devices) if list(devices) == sorted(set(devices)) else list(map(str, devices))
     return f"{noun}s {', '.join(parts)}" if len(parts) <= _MOST_NAMED else f"{len(devices)} {noun}s"
+
+
+def with_parts_named(text: str) -> str:
+    """Return a text about a system's parts with its GPUs as sentences have them: `memory of GPU 1` of `gpu1`."""
+    return _PART.sub(r"GPU \1", text)
 
 
 def pairs_text(pairs: Sequence[Sequence[int]], noun: str = "") -> str:

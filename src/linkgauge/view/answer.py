@@ -206,17 +206,19 @@ def _answer(results: Results, limits: Limits, kinds: Kinds, rows: list[Measured]
     if is_pair(first) and len(set(first.devices)) == 1:
         title, *rest = title.split(" · ")
         title = " · ".join([f"{title} inside", *rest])
-    return TaskAnswer(title, where, fastest, widest, bound, _brief(members, kinds, where), kinds.noun)
+    return TaskAnswer(
+        title, where, fastest, widest, bound, _brief(members, kinds, where, pair=is_pair(first)), kinds.noun
+    )
 
 
-def _brief(members: set[Devices], kinds: Kinds, where: str) -> str:
+def _brief(members: set[Devices], kinds: Kinds, where: str, *, pair: bool) -> str:
     """Return `each` for all devices of the run one at a time, else their numbers; `all` for all of them together."""
     every = set(kinds.devices)
     if members == {(device,) for device in every}:
         return "each"
     if all(len(one) == 1 for one in members):
         return numbers_text([device for (device,) in members])
-    if len(members) == 1 and {*next(iter(members))} == every:
+    if len(members) == 1 and {*next(iter(members))} == every and not pair:
         return "all"
     return _short(members, where)
 

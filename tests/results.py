@@ -22,7 +22,7 @@ def case_of(columns: Mapping[str, Any]) -> Case:
     said |= {name: value for name, value in columns.items() if name in _OF_A_CASE and value is not None}
     said["devices"] = tuple(said["devices"])
     said |= {name: WORDED[name].of_text(said[name]) for name in WORDED if isinstance(said.get(name), str)}
-    said.setdefault("size_asked", said["size"])
+    said.setdefault("size_requested", said["size"])
     return Case(**said)
 
 

@@ -51,7 +51,7 @@ def make_case(
     if info.blocks:
         m = size // 4 // len(chosen) * 4 * len(chosen)
     settings.setdefault("stop", StopRule(samples=200))
-    return Case(transport=transport, pattern=pattern_name, size=m, size_asked=size, devices=chosen, **settings)
+    return Case(transport=transport, pattern=pattern_name, size=m, size_requested=size, devices=chosen, **settings)
 
 
 def usual_cases(

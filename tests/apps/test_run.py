@@ -94,7 +94,7 @@ def test_pictures_of_applications(tmp_path: Path) -> None:
     results, limits = Results(found), Limits(found)
     spec, _ = draw(results, limits, "scaling", Selection())
     values = [one for part in spec["datasets"].values() for one in part]
-    assert {(one["asked"], one["ranks"], one["mechanism"]) for one in values} == {
+    assert {(one["application"], one["ranks"], one["mechanism"]) for one in values} == {
         (name, ranks, by)
         for name in ("brq", "csm")
         for ranks in (1, 2)

@@ -112,7 +112,7 @@ def test_a_nodes_own_interface_and_limit_are_told_of_emulated_nodes() -> None:
         environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
         done = cluster.run("login", words, cwd=cluster.folder, env=environment)
         lines = [line.strip() for line in done.stdout.splitlines()]
-        at = lines.index("differs     interface docker0:")
+        at = lines.index("differs  interface docker0:")
         assert lines[at + 1 : at + 3] == ["n0, n1: none", "n2: up, no rate known, virtual"], done.stdout
         assert lines[-1].startswith("3 nodes: 1 difference, "), done.stdout
         plain = cluster.run("login", [*words, "--json"], cwd=cluster.folder, env=environment)

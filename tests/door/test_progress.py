@@ -146,10 +146,10 @@ def test_quiet_says_nothing_but_problems_and_verbose_says_every_stage() -> None:
 
     told_with("-q", body=body)
     told_with("-v", body=body)
-    assert said["-1"] == "linkgauge: mpi pingpong 8 0-1: failed: no memory\n"
+    assert said["-1"] == "linkgauge: mpi pingpong 8 B on device 0 - device 1: failed: no memory\n"
     verbose = said["1"].splitlines()
     assert verbose[0] == "linkgauge: searching"
-    assert "linkgauge: 1/2 mpi pingpong 8 0-1: ok, 1 GB/s" in verbose
+    assert "linkgauge: 1/2 mpi pingpong 8 B on device 0 - device 1: ok, 1 GB/s" in verbose
     assert "linkgauge: cores are shared" in verbose
 
 

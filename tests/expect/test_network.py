@@ -28,7 +28,7 @@ def network(layout: Layout, text: str | None = None) -> Network:
 
 
 def case(pattern: str, devices: tuple[int, ...], size: int = 1 << 20, **more: object) -> Case:
-    return Case(transport="mpi", pattern=pattern, size=size, size_asked=size, devices=devices, devices_per_node=1,
+    return Case(transport="mpi", pattern=pattern, size=size, size_requested=size, devices=devices, devices_per_node=1,
                 **more)  # type: ignore[arg-type]  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def test_a_case_gets_the_share_of_its_transport_and_direction(recorded: list[Wir
     pair = typical(pattern="pingpong", transport="copy_engine", devices=(0, 1), size=1 << 20)
     assert pair is not None
     assert pair[0] == pytest.approx(450e9 * 0.9394, rel=1e-3)
-    assert "unidirectional by copy_engine, devices 0 1, 536870912 B" in pair[1]
+    assert "unidirectional by copy_engine on GPU 0 - GPU 1 at 512 MiB" in pair[1]
     alltoall = typical(pattern="alltoall", transport="copy_engine", size=1 << 30)
     assert alltoall is not None
     assert alltoall[0] == pytest.approx(450e9 * 0.9246, rel=1e-3)

@@ -74,7 +74,7 @@ class Planter:
 
     def _fault_for(self, case: Case) -> dict[str, Any] | None:
         for fault in self.faults:
-            same = case.transport == fault["transport"] and case.size_asked == fault["size"]
+            same = case.transport == fault["transport"] and case.size_requested == fault["size"]
             if same and not self._marker(fault).exists():
                 return fault
         return None
@@ -87,7 +87,7 @@ class Planter:
         from linkgauge.store import journal
 
         real, full = journal._write_all, [False]
-        same = [one.case for one in self.spec.cases if one.case.size_asked == fault["size"]]
+        same = [one.case for one in self.spec.cases if one.case.size_requested == fault["size"]]
         if not same and fault["phase"] != "release":
             return
         kind = b'"kind":' + _DISK_RECORDS[fault["phase"]]

@@ -311,7 +311,7 @@ def test_each_fault_costs_its_case_only_where_our_kernels_have_nccls_memory(tmp_
 
 def expect_each_cost_its_case(triples: list[Triple], folder: Path, status: int) -> None:
     log = (folder / "output.log").read_text()
-    rows = {(row.case.transport, row.case.size_asked): row for row in load(folder / "run").rows()}
+    rows = {(row.case.transport, row.case.size_requested): row for row in load(folder / "run").rows()}
     wrong = []
     for number, triple in enumerate(triples):
         size = FIRST_SIZE + 16 * number
@@ -340,7 +340,7 @@ def test_a_run_that_was_ended_goes_on_and_has_every_case_once(runs: Runs, triple
     wrong = [*chain.wrong, *(f"{triple.name}: was not planted" for triple in triples if triple not in chain.planted)]
     print(f"{len(chain.planted)} faults planted and as many resumed, {len(wrong)} wrong")
     assert not wrong, "\n".join(wrong) + "\n" + log[-3000:]
-    done = [row.case.size_asked for row in load(folder / "run").rows() if row.status == "ok"]
+    done = [row.case.size_requested for row in load(folder / "run").rows() if row.status == "ok"]
     firsts = [FIRST_SIZE + 16 * number for number in range(len(triples))]
     assert sorted(done) == sorted(size for first in firsts for size in (first, first + 8))
     clean_leftovers([folder / "tmp", Path("/dev/shm")])

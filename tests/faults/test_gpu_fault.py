@@ -122,7 +122,7 @@ def test_a_gpu_lost_to_an_illegal_address_costs_its_case_only(
     done = started([str(HERE / "run_job.py"), str(tmp_path)], cwd=tmp_path, env=environment)
     said = done.stdout + done.stderr
     assert (tmp_path / f"planted-{transport}-{FAULTED}").exists(), said
-    rows = {row.case.size_asked: row for row in load(tmp_path / "run").rows() if row.case.transport == transport}
+    rows = {row.case.size_requested: row for row in load(tmp_path / "run").rows() if row.case.transport == transport}
     assert rows[FAULTED].status == place.status, f"{rows[FAULTED].reason}\n{said}"
     assert place.reason in str(rows[FAULTED].reason)
     others = {size: row for size, row in rows.items() if size != FAULTED}

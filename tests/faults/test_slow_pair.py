@@ -60,9 +60,9 @@ def short_of(
 
 
 def test_a_slow_pair_is_named_and_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, short, shown = short_of(tmp_path / "pair", [[1, 2]], "pair 1-2", capsys)
-    assert (status, short) == (1, ["pair 1-2"]), shown
-    assert "pair 1-2" in shown
+    status, short, shown = short_of(tmp_path / "pair", [[1, 2]], "device 1 - device 2", capsys)
+    assert (status, short) == (1, ["device 1 - device 2"]), shown
+    assert "device 1 - device 2" in shown
 
 
 @thorough("a slow pair is named by the same rules, and a slow device in tests of findings")

@@ -407,7 +407,7 @@ def bad_choice(seed: int, loudness: float = 1.0) -> Planted:
     first = int(world.rng.integers(1, len(SWEEP) - 2))
     sizes = SWEEP[first : first + int(world.rng.integers(2, 5))]
     factor = 1 / float(world.rng.uniform(1.15, 2.0))
-    world.slowness.append(lambda case: factor if case.algorithm == "RING" and case.size_asked in sizes else 1.0)
+    world.slowness.append(lambda case: factor if case.algorithm == "RING" and case.size_requested in sizes else 1.0)
     world.measure_all()
     group = tuple(sorted(world.names)[:8])
     for size in SWEEP[1:]:

@@ -44,7 +44,7 @@ def test_equal_pairs_get_one_advice_whatever_the_noise(seed: int, tmp_path: Path
     times = scattered(lambda case: quicker[case.transport], 0.12, seed)
     (said,) = advice(tmp_path / "r", "hgx-h200-4", range(4), times)
     assert said.best == "copy_engine"
-    assert said.task == "unidirectional on all pairs of 0 to 3"
+    assert said.task == "unidirectional on all pairs of GPUs 0-3"
     assert len(said.members) == 12
     assert len(set(said.case_keys)) == 12
     assert said.margin == pytest.approx(0.25, abs=0.12)

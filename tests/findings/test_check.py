@@ -296,7 +296,7 @@ def test_a_fleet_names_the_node_and_pair_that_stand_out(
     status, said = verdicts(capsys, ["check", *nodes, "--no-findings"])
     assert status == 1
     short = [v for v in said["verdicts"] if v["outcome"] == "fail"]
-    assert {v["what"] for v in short} == {"pair 1-3 of node4"}
+    assert {v["what"] for v in short} == {"GPU 1 - GPU 3 of node4"}
     fine = [node for node in nodes if "n4" not in node]
     assert verdicts(capsys, ["check", *fine, "--no-findings"])[0] == 0
 

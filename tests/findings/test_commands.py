@@ -125,10 +125,10 @@ def test_a_link_that_got_slower_is_found_by_case_and_by_pool(
     slow_pairs = [c for c in worse if sorted(c["dimensions"]["devices"]) == [0, 2]]
     assert len(slow_pairs) == 4
     assert all(c["bootstrap"]["low"] < 0.053 < c["bootstrap"]["high"] + 0.01 for c in slow_pairs)
-    assert "pair 0-2" in {p["name"] for p in said["pools"] if p["comparison"]["verdict"] == "worse"}
-    assert "pair 1-3" not in {p["name"] for p in said["pools"] if p["comparison"]["verdict"] == "worse"}
+    assert "GPU 0 - GPU 2" in {p["name"] for p in said["pools"] if p["comparison"]["verdict"] == "worse"}
+    assert "GPU 1 - GPU 3" not in {p["name"] for p in said["pools"] if p["comparison"]["verdict"] == "worse"}
     assert run_command(["compare", str(first), str(slower)]) == 0
-    assert "pair 0-2" in capsys.readouterr().out
+    assert "GPU 0 - GPU 2" in capsys.readouterr().out
 
 
 def test_compare_says_what_it_needs(pair_of_runs: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

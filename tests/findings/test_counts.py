@@ -56,9 +56,23 @@ def test_what_the_stop_rules_time_ended_was_not_measured(tmp_path: Path, capsys:
     assert run_command(["check", str(path)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("PASS: ")
-    assert "Not measured: 1 case took longer than --max-time allows: kernel unidirectional." in said
+    unmeasured = "Not measured: 1 case took longer than --max-time allows: kernel unidirectional at 256 MiB"
+    assert f"{unmeasured}; a larger --max-time gives more time." in said
     assert run_command(["check", str(path), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["not_measured"]) == 1
+    # The other screens agree: no failure and no fault.
+    assert run_command(["findings", str(path), "--exit-code"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("No problems found")
+    assert unmeasured in said
+    assert run_command(["show", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "1 case not measured: out of time. No problems found." in said
+    assert "not measured: a larger --max-time gives a case more time" in said
+    assert "1 not measured" in said
+    assert not {"fault", "failed"} & {word.strip(":.,") for word in said.lower().split()}
+    assert run_command(["ticket", str(path)]) == 0
+    assert "Not measured: 1 case took longer than --max-time allows" in capsys.readouterr().out
 
 
 def test_nothing_measured_is_unknown_and_a_failure_stays_one(

@@ -63,7 +63,7 @@ def same_port(rng: np.random.Generator) -> Planted:
     one = job("kernel", "unidirectional", source, one_target)
     other = job("copy_engine", "unidirectional", source, other_target)
     return Planted("hgx-h200-8", one, other, (most, paced), fair(most, most, paced), "slowed_by_share",
-                   (f"gpu{source}",))  # fmt: skip
+                   (f"GPU {source}",))  # fmt: skip
 
 
 def same_link(rng: np.random.Generator) -> Planted:
@@ -71,7 +71,7 @@ def same_link(rng: np.random.Generator) -> Planted:
     a, b, links = [(0, 1, 1), (0, 3, 2), (4, 5, 1), (4, 7, 2), (2, 3, 2)][int(rng.integers(5))]
     most = links * 25e9 * rng.uniform(0.9, 0.97)
     return Planted("v100-dgx-1", job("kernel", "unidirectional", a, b), job("copy_engine", "unidirectional", a, b),
-                   (most, most), 2.0, "slowed_by_share", (f"gpu{a} to gpu{b}",))  # fmt: skip
+                   (most, most), 2.0, "slowed_by_share", (f"GPU {a} to GPU {b}",))  # fmt: skip
 
 
 def same_host_link(rng: np.random.Generator) -> Planted:
@@ -81,7 +81,7 @@ def same_host_link(rng: np.random.Generator) -> Planted:
     settings = {"source_memory": "pinned"}
     one = job("copy_engine", "host_to_device", device, **settings)
     other = job("kernel", "host_to_device", device, **settings)
-    return Planted("hgx-h200-8", one, other, (most, most), 2.0, "slowed_by_share", (f"gpu{device}",))
+    return Planted("hgx-h200-8", one, other, (most, most), 2.0, "slowed_by_share", (f"GPU {device}",))
 
 
 def same_memory(rng: np.random.Generator) -> Planted:
@@ -89,7 +89,7 @@ def same_memory(rng: np.random.Generator) -> Planted:
     device = int(rng.integers(8))
     most = 2.4e12 * rng.uniform(0.8, 0.9)
     return Planted("hgx-h200-8", job("copy_engine", "local_copy", device), job("kernel", "local_copy", device),
-                   (most, most), 2.0, "slowed_by_share", (f"memory of gpu{device}",))  # fmt: skip
+                   (most, most), 2.0, "slowed_by_share", (f"memory of GPU {device}",))  # fmt: skip
 
 
 def same_copy_engine(rng: np.random.Generator) -> Planted:

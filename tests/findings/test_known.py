@@ -92,7 +92,7 @@ def test_links_that_are_all_slower_fall_short(
     run_command(["check", str(tmp_path / "r"), *against])
     shown = capsys.readouterr().out
     # One row a class, not one a pair.
-    assert shown.count("256 MiB on all pairs of 0 to 3") == 2, shown
+    assert shown.count("256 MiB on all pairs of GPUs 0-3") == 2, shown
 
 
 def test_one_slow_host_link_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +193,7 @@ def test_goodput_above_what_the_links_allow_is_told(tmp_path: Path) -> None:
     (one,) = above_bound(facts_of(load(made(tmp_path / "fast", time_ns=fast))))
     assert (one.rule, one.severity) == ("above_bound", "note")
     assert one.effect == pytest.approx(1.3 * RATES["kernel"] / 450 - 1, abs=0.02)
-    assert "kernel unidirectional of 256 MiB on 0-1 reaches" in one.sentence
+    assert "kernel unidirectional of 256 MiB on GPU 0 - GPU 1 reaches" in one.sentence
 
 
 def test_nothing_is_said_of_machines_that_nobody_knows(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_an_unknown_machine_is_judged_by_its_siblings_and_limits(
     assert {v["source"] for v in said["verdicts"]} == {"its siblings", "its limits"}
     assert "no described system is like this machine" in said["notes"][0]
     names = {v["what"] for v in said["verdicts"]}
-    assert {"all pairs of 0 to 3", "GPU 0 to 3", "unidirectional on all pairs of 0 to 3"} <= names
+    assert {"all pairs of GPUs 0-3", "each of GPUs 0-3", "unidirectional on all pairs of GPUs 0-3"} <= names
 
 
 def test_far_below_the_limit_falls_short_where_nothing_is_known(
@@ -236,13 +236,13 @@ def test_far_below_the_limit_falls_short_where_nothing_is_known(
 @pytest.mark.parametrize(
     ("slow", "named"),
     [
-        (lambda case: 0.8 if case.devices == (1, 3) else 1.0, {"pair 1-3"}),
-        (lambda case: 0.8 if set(case.devices) == {1, 3} else 1.0, {"pair 1-3, both ways"}),
+        (lambda case: 0.8 if case.devices == (1, 3) else 1.0, {"GPU 1 - GPU 3"}),
+        (lambda case: 0.8 if set(case.devices) == {1, 3} else 1.0, {"GPU 1 - GPU 3, each direction"}),
         (lambda case: 0.8 if case.ranks == 2 and case.devices[0] == 2 else 1.0, {"what GPU 2 sends"}),
         (lambda case: 0.8 if case.ranks == 2 and case.devices[1] == 2 else 1.0, {"what GPU 2 receives"}),
         (lambda case: 0.8 if case.ranks == 2 and 2 in case.devices else 1.0, {"GPU 2"}),
         (lambda case: 0.8 if case.devices == (2,) else 1.0, {"GPU 2"}),
-        (lambda case: 0.8 if case.devices in ((0, 1), (2, 3)) else 1.0, {"pair 0-1", "pair 2-3"}),
+        (lambda case: 0.8 if case.devices in ((0, 1), (2, 3)) else 1.0, {"GPU 0 - GPU 1", "GPU 2 - GPU 3"}),
     ],
 )
 def test_what_differs_from_its_siblings_is_named(

@@ -44,8 +44,8 @@ def cases_of(figure: Figure) -> list[Case]:
     cases = list({case.case_key: case for launch in planned.launches for case in launch.cases}.values())
     # Whole tasks are kept: some pictures divide what one mechanism reaches in them by what another does.
     tasks: dict[tuple[Any, ...], list[Case]] = {}
-    for case in sorted(cases, key=lambda case: (case.pattern, case.devices, case.size_asked, case.transport)):
-        tasks.setdefault((case.pattern, case.devices, case.size_asked, case.app.name), []).append(case)
+    for case in sorted(cases, key=lambda case: (case.pattern, case.devices, case.size_requested, case.transport)):
+        tasks.setdefault((case.pattern, case.devices, case.size_requested, case.app.name), []).append(case)
     kept = list(tasks.values())[:: max(1, len(tasks) // 30)]
     return [case for task in kept for case in task]
 
@@ -141,7 +141,7 @@ def test_table_picture_and_csv_of_a_figure_agree_to_the_last_digit_shown(
             for case in cases
             if (not picture.patterns or case.pattern in picture.patterns)
             and (not picture.transports or case.transport in picture.transports)
-            and (picture.most is None or case.size_asked <= picture.most)
+            and (picture.most is None or case.size_requested <= picture.most)
         ]
         assert len(drawing.points) - len(drawing.published) == len(wanted) * len(launches)
 
@@ -324,7 +324,7 @@ def test_a_figure_up_to_a_size_has_the_papers_smaller_ones_and_that_one(
         ]
         assert run_command(words) == 0
         planned = json.loads(capsys.readouterr().out)["launches"]
-        assert {case["size_asked"] for launch in planned for case in launch["cases"]} == sizes
+        assert {case["size_requested"] for launch in planned for case in launch["cases"]} == sizes
     assert run_command(["run", "--plan", "sc24-7", "--max-size", "1KiB", "--size", "8"]) == 2
     assert "--size" in capsys.readouterr().err
 

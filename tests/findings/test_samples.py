@@ -10,7 +10,7 @@ from linkgauge.findings.samples import RankSeries, Samples
 from linkgauge.model.case import Case
 
 RANKS, SAMPLES = 4, 50
-CASE = Case(transport="mpi", pattern="alltoall", size=1024, size_asked=1024, devices=tuple(range(RANKS)))
+CASE = Case(transport="mpi", pattern="alltoall", size=1024, size_requested=1024, devices=tuple(range(RANKS)))
 IDENTITY = ("key", 0, 0, 0)
 
 

@@ -129,12 +129,12 @@ def test_no_screen_says_ccl(words: tuple[str, ...], capsys: pytest.CaptureFixtur
 
 def test_progress_names_the_library_of_the_devices() -> None:
     case = Case(
-        "ccl", "allreduce", size_asked=8, size=8, devices=(0, 1), background=Loads.of_text("ccl alltoall 8 on=0,1")
+        "ccl", "allreduce", size_requested=8, size=8, devices=(0, 1), background=Loads.of_text("ccl alltoall 8 on=0,1")
     )
     stream = io.StringIO()
     reporter = Reporter(stream)
-    reporter.start(RunState(1, shown=shown_names({"cuda"})))
+    reporter.start(RunState(1, shown=shown_names({"cuda"}), noun="GPU"))
     reporter.case(case, "ok", "", 1e9)
     reporter.case(case, "failed", "no reason", None)
-    assert stream.getvalue().count("nccl allreduce 8 0-1, beside nccl alltoall 8 on=0,1") == 3
+    assert stream.getvalue().count("nccl allreduce 8 B on GPU 0 - GPU 1, beside nccl alltoall 8 on=0,1") == 3
     assert re.search(r"\bccl\b", stream.getvalue()) is None

@@ -20,14 +20,14 @@ PACES = st.builds(
 CASES = st.builds(
     Case, transport=st.sampled_from(["copy_engine", "kernel", "ccl", "mpi"]),
     pattern=st.sampled_from(["alltoall", "host_to_device", "local_copy", "alltoallv"]),
-    size=st.integers(0, 1 << 40), size_asked=st.just(0), devices=DEVICES,
+    size=st.integers(0, 1 << 40), size_requested=st.just(0), devices=DEVICES,
     source_memory=st.sampled_from(["device", "pinned"]), window=st.integers(1, 64), blocks=st.integers(0, 200),
     huge_pages=st.booleans(), distribution=st.sampled_from(["", "zipf:1.2", "0,3;1,0"]),
 )  # fmt: skip
 LIBRARIES = st.sampled_from(["", "same", "mpich-4.0.2"])
 LOADS = st.lists(st.builds(LoadCase, CASES, PACES, LIBRARIES), min_size=1, max_size=4).map(
     lambda loads: tuple(
-        dataclasses.replace(one, case=dataclasses.replace(one.case, size_asked=one.case.size)) for one in loads
+        dataclasses.replace(one, case=dataclasses.replace(one.case, size_requested=one.case.size)) for one in loads
     )
 )
 

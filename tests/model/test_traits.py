@@ -100,7 +100,7 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
     stop = {"stop_rule", "stop_samples", "ci_width", "max_time_ns"}
     assert len(stop) == len(dataclasses.fields(StopRule))
     assert set(DIMENSIONS) == {*fields, "ranks", *stop} - {
-        "size_asked", "devices", "devices_per_node", "settings", "stop",
+        "size_requested", "devices", "devices_per_node", "settings", "stop",
     }  # fmt: skip
     assert len(set(CORE_NAMES.values())) == len(CORE_NAMES)
     case = Case("kernel", "pingpong", 8, 8, (0, 1))

@@ -166,7 +166,7 @@ def test_tables_stand_for_curves_and_for_pairs_where_they_are_full() -> None:
     steps = [one for one in cases if one.step is not None and one.step.until is not None]
     cells = [one for one in cases if one.step is not None and one.step.until is None]
     assert len(cases) == len(steps) + len(cells)
-    assert {one.case.size_asked for one in steps} == set(parse_sizes("1KiB:2GiB:x8"))
+    assert {one.case.size_requested for one in steps} == set(parse_sizes("1KiB:2GiB:x8"))
     assert {curve_id(one.case) for one in steps} == {one.step.curve for one in steps if one.step}
     assert all(one.step == Step(curve_id(one.case), UNTIL) for one in steps)
     # The curve's own pair is not measured twice.
@@ -175,7 +175,7 @@ def test_tables_stand_for_curves_and_for_pairs_where_they_are_full() -> None:
     )
     by_transport = {one.case.transport: one.step.curve for one in steps if one.step}
     assert all(one.step == Step(by_transport[one.case.transport]) for one in cells)
-    assert {one.case.size_asked for one in cells} == {FULL}
+    assert {one.case.size_requested for one in cells} == {FULL}
     assert not any(one.skip for one in cases)
 
 
@@ -198,15 +198,15 @@ def test_what_is_wrong_with_a_curve_in_a_plan_file_is_said() -> None:
 def test_tables_are_of_gpus_or_of_host_devices() -> None:
     text = CURVE + 'on = "gpu"\n' + CURVE.replace("1KiB:2GiB:x8", "8") + 'on = "host"\n'
     host = PlanMachine("host", 2, 8 << 30, 8 << 30, 4 << 30, 2, {"ccl": "no GPUs"})
-    assert {one.case.size_asked for one in planned(text, host)} == {8}
-    assert 8 not in {one.case.size_asked for one in planned(text)}
+    assert {one.case.size_requested for one in planned(text, host)} == {8}
+    assert 8 not in {one.case.size_requested for one in planned(text)}
 
 
 def test_what_is_too_large_for_memory_is_left_to_the_end_of_its_curve() -> None:
     small = PlanMachine("cuda", 4, 1 << 30, 400 << 30, 64 << 30, 64)
     cases = [one for one in planned(CURVE, small) if one.case.transport == "kernel"]
     assert not any(one.skip for one in cases)
-    without = [one.case.size_asked for one in cases if one.step is not None and one.step.no_room]
+    without = [one.case.size_requested for one in cases if one.step is not None and one.step.no_room]
     assert without == [2 << 30]
 
 
@@ -218,7 +218,7 @@ def launches_of(text: str) -> list[PlannedLaunch]:
 def test_curves_stay_whole_in_rising_order_and_come_before_their_matrices() -> None:
     for seed in random.Random(3).sample(range(1000), 5):
         (launch,) = launches_of(f"seed = {seed}\n" + CURVE + MATRIX)
-        order = [(launch.steps[case.case_key], case.size_asked) for case in launch.cases]
+        order = [(launch.steps[case.case_key], case.size_requested) for case in launch.cases]
         for curve in {step.curve for step, _ in order}:
             places = [place for place, (step, _) in enumerate(order) if step.curve == curve and step.until]
             assert places == list(range(places[0], places[0] + len(places)))
@@ -236,15 +236,15 @@ def test_the_default_plan_has_a_curve_of_every_pattern_on_gpus_and_is_as_it_was_
         if one.step is not None and one.step.until is not None:
             curves.setdefault(one.step.curve, []).append(one.case)
     for steps in curves.values():
-        sizes = sorted(case.size_asked for case in steps)
+        sizes = sorted(case.size_requested for case in steps)
         assert sizes[-1] == 2 << 30
         assert sum(low * 8 >= high for low, high in itertools.pairwise(sizes)) >= 7
     assert {steps[0].pattern for steps in curves.values()} >= {one.case.pattern for one in cases}
-    full = [one.case for one in cases if one.case.size_asked == FULL]
+    full = [one.case for one in cases if one.case.size_requested == FULL]
     for pattern in ("unidirectional", "bidirectional"):
         pairs = {case.devices for case in full if case.pattern == pattern and case.transport == "ccl"}
         assert pairs == set(itertools.permutations(range(4), 2))
-    latency = {one.case.devices for one in cases if one.case.pattern == "pingpong" and one.case.size_asked == 8}
+    latency = {one.case.devices for one in cases if one.case.pattern == "pingpong" and one.case.size_requested == 8}
     assert set(itertools.permutations(range(4), 2)) <= latency
     host = PlanMachine("host", 4, 8 << 30, 8 << 30, 4 << 30, 4, {"ccl": "no GPUs"})
     assert not any(one.step for one in expand(plan, host))

@@ -50,7 +50,7 @@ def test_every_dimension_is_of_the_task_or_of_the_mechanism() -> None:
 
     `devices_per_node` says what the numbers in `devices` mean, and is one for a run.
     """
-    apart = {"size", "size_asked", "verify", "warmup", "stop_rule", "stop_samples", "ci_width",
+    apart = {"size", "size_requested", "verify", "warmup", "stop_rule", "stop_samples", "ci_width",
              "max_time_ns", "ranks", "devices_per_node"}  # fmt: skip
     assert sorted((*TASK, *MECHANISM)) == sorted(set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions()) - apart)
 
@@ -98,18 +98,18 @@ def test_blocks_are_whole_elements_and_lose_less_than_one_each(asked: int, ranks
     assert 0 <= asked - size < ranks * element
 
 
-def test_a_block_of_nothing_is_skipped_with_its_reason_and_keeps_the_size_asked() -> None:
+def test_a_block_of_nothing_is_skipped_with_its_reason_and_keeps_the_size_requested() -> None:
     [one] = expand(plan_of('[[case]]\ntransport="mpi"\npattern="allgather"\nsize="8"'), MACHINE)
     assert "whole float32" in one.skip
-    assert one.case.size_asked == 8
+    assert one.case.size_requested == 8
     [case] = cases_of('[[case]]\ntransport="mpi"\npattern="allgather"\nsize="100"')
-    assert (case.size_asked, case.size) == (100, 96)
+    assert (case.size_requested, case.size) == (100, 96)
 
 
 def test_what_cannot_fit_is_skipped_before_anything_is_allocated() -> None:
     small = dataclasses.replace(MACHINE, host_free_bytes=64 << 20)
     text = '[[case]]\ntransport="mpi"\npattern="alltoall"\nsize=["1KiB","16MiB"]'
-    assert {case.size_asked for case in cases_of(text, small)} == {1024}
+    assert {case.size_requested for case in cases_of(text, small)} == {1024}
     [reason] = reasons_of(text, small)
     assert "host memory" in reason
     assert "--memory-limit" in reason

@@ -129,7 +129,7 @@ def test_the_text_of_a_load_is_read_as_it_was(size: int, burst: int, every: int,
     assert (load.values, load.where, load.pace) == (values, (2, 3), pace)
     case = Case("kernel", "unidirectional", size, size, (2, 3), blocks=4, huge_pages=wide)
     (back,) = Loads.of([LoadCase(case, pace)]).each
-    assert dataclasses.replace(back.case, size_asked=size) == case
+    assert dataclasses.replace(back.case, size_requested=size) == case
 
 
 def test_the_built_in_plan_has_gpcnets_mix_on_twenty_ranks() -> None:

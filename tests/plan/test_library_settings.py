@@ -17,7 +17,7 @@ GPUS = PlanMachine("cuda", 4, 8 * GIB, 8 * GIB, 8 * GIB, 16)
 
 
 def case_of(transport: str, pattern: str = "allreduce", **words: str) -> Case:
-    return Case(transport=transport, pattern=pattern, size=64, size_asked=64, devices=(0, 1), **words)  # type: ignore[arg-type]
+    return Case(transport=transport, pattern=pattern, size=64, size_requested=64, devices=(0, 1), **words)  # type: ignore[arg-type]
 
 
 def environments(text: str, abi: str = "openmpi") -> list[dict[str, str]]:

@@ -52,7 +52,7 @@ def test_n_nodes_of_d_devices_are_n_times_d_ranks() -> None:
 def test_threads_never_take_the_place_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = parse_plan('[[case]]\ntransport="mpi"\npattern="allreduce"\nsize="8"', "test.toml", "test")
     (launch,) = plan_run(plan, expand(plan, machine(1, 2)), machine(1, 2))
-    settings = dataclasses.replace(launch.settings, mpi="x", mpi_asked=False)
+    settings = dataclasses.replace(launch.settings, mpi="x", mpi_requested=False)
     for hosts, last in (((), True), (("a", "b"), False)):
         found = Fallback({"x": fake_mpi("hydra")}, {})
         monkeypatch.setattr(fallback, "find_all", list)

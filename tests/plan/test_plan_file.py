@@ -252,9 +252,9 @@ def test_every_dimension_has_a_flag_and_a_plan_key_of_one_name() -> None:
     from linkgauge.model.case import Case
 
     columns = set(Case("mpi", "pingpong", 8, 8, (0, 1)).dimensions())
-    # size_asked is what size was before it was restated; devices has subsets, as a key of its own, and devices_per_node
+    # size_requested is size before it was restated; devices has subsets, as a key of its own, and devices_per_node
     # says how they are numbered; settings are a search's own.
-    assert columns - set(DIMENSIONS) == {"size_asked", "devices", "devices_per_node", "settings"}
+    assert columns - set(DIMENSIONS) == {"size_requested", "devices", "devices_per_node", "settings"}
     assert set(DIMENSIONS) - columns == set()
     assert all(
         dimension.flag == "--" + name.removesuffix("_ns").replace("_", "-") for name, dimension in DIMENSIONS.items()
@@ -294,8 +294,12 @@ def test_every_key_of_a_case_has_flag_and_column_or_a_reason() -> None:
             "column": key in columns or f"{key}_ns" in columns,
         }
         assert {what for what, there in has.items() if not there} == NOT_DIMENSIONS.get(key, set()), key
-    # size_asked is what size was before it was restated, devices_per_node how places are numbered, settings a search's.
-    assert {name.removesuffix("_ns") for name in columns} - set(CASE) == {"size_asked", "devices_per_node", "settings"}
+    # size_requested is size before it was restated, devices_per_node how places are numbered, settings a search's.
+    assert {name.removesuffix("_ns") for name in columns} - set(CASE) == {
+        "size_requested",
+        "devices_per_node",
+        "settings",
+    }
     # A launch's name is what cases call it by.
     assert {key for key in LAUNCH if "--" + key.replace("_", "-") not in flags} == {"name"}
 

@@ -100,7 +100,7 @@ def test_every_pair_is_measured_beside_the_others_and_never_mixed_with_single_on
     assert not facts_of(run).pair_sets
     shown = linkgauge("show", "run", "--all", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert "pairs 0-1 2-3" in shown.stdout
+    assert "pairs 0-1, 2-3" in shown.stdout
 
 
 GROUPS = """

@@ -95,7 +95,7 @@ def test_a_case_at_a_full_curve_that_crashes_is_told_with_its_size_and_not_measu
     fault = {"kind": "exit", "transport": "kernel", "size": FULL_AT, "devices": (2, 1), "once": str(tmp_path / "once")}
     run = run_plan(PLAN.format(repeat=1), devices=3, fault=fault)
     rows = [row for row in load(run.path).rows() if row.status == "crashed"]
-    assert [(row.case.size, row.case.size_asked, row.case.devices) for row in rows] == [(FULL_AT, FULL_AT, (2, 1))]
+    assert [(row.case.size, row.case.size_requested, row.case.devices) for row in rows] == [(FULL_AT, FULL_AT, (2, 1))]
     assert of_curve(run.path)[2] == {FULL_AT: 5}
     launches = read_launches(run.path)
     assert resumed_pending(launches, load(run.path), load(run.path).info["relaunched"], frozenset()) == []

@@ -134,7 +134,7 @@ def test_resume_and_from_by_the_command_line(tmp_path: Path) -> None:
     info["versions"]["numpy"] = "0.1"
     (tmp_path / "one/run.json").write_text(json.dumps(info))
     plan = json.loads((tmp_path / "one/plan.json").read_text())
-    plan["launches"][0]["cases"].append({**plan["launches"][0]["cases"][0], "size": 16, "size_asked": 16})
+    plan["launches"][0]["cases"].append({**plan["launches"][0]["cases"][0], "size": 16, "size_requested": 16})
     (tmp_path / "one/plan.json").write_text(json.dumps(plan))
     changed = linkgauge("run", "--resume", "one", "--no-report", cwd=tmp_path)
     assert changed.returncode == 2

@@ -186,12 +186,12 @@ def test_neither_a_time_limit_nor_an_interrupt_waits_for_ranks_that_do_not_meet(
 def test_each_setting_of_a_library_is_told_to_the_one_that_takes_its_place() -> None:
     machine = machine_of(2)
     case = Case("mpi", "allreduce", 8, 8, (0, 1), algorithm="ring", path="host")
-    plan = Plan("test", (), (LaunchTable(mpi="a", mpi_asked=False, env={"X": ("1",)}),))
+    plan = Plan("test", (), (LaunchTable(mpi="a", mpi_requested=False, env={"X": ("1",)}),))
     ((settings, cases, _),) = group(plan, [PlannedCase(case)], machine, lambda _: "mpich")
     assert dict(settings.derived_env)["MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"] == "ring"
     moved, reasons = with_other_mpi(settings, cases, "b", "openmpi", machine)
     assert reasons == {}
-    assert (moved.mpi, moved.env, moved.mpi_asked, moved.threads) == ("b", (("X", "1"),), False, False)
+    assert (moved.mpi, moved.env, moved.mpi_requested, moved.threads) == ("b", (("X", "1"),), False, False)
     assert dict(moved.derived_env)["OMPI_MCA_coll_tuned_allreduce_algorithm"] == "ring"
     assert not any(name.startswith("MPIR") for name, _ in moved.derived_env)
     _, reasons = with_other_mpi(settings, cases, "c", "unheard of", machine)
@@ -206,7 +206,7 @@ def test_arguments_of_a_launcher_go_to_one_of_its_family_only(
     other = dataclasses.replace(good, name="other", launcher_kind="openmpi")
     monkeypatch.setattr(fallback, "find_all", lambda: [broken, other, good])
     settings = with_other_mpi(
-        group(Plan("test", (), (LaunchTable(mpi=broken.name, mpi_asked=False, launcher_args=("-a",)),)),
+        group(Plan("test", (), (LaunchTable(mpi=broken.name, mpi_requested=False, launcher_args=("-a",)),)),
               [PlannedCase(Case("kernel", "allreduce", 8, 8, (0, 1)))], machine_of(2), lambda _: "")[0][0],
         [], broken.name, "mpich", machine_of(2))[0]  # fmt: skip
     tried: list[Any] = []

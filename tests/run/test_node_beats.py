@@ -316,7 +316,7 @@ def test_a_silent_case_whose_bytes_go_on_crossing_is_not_hung(tmp_path: Path) ->
         status, at_s = ends_at(tmp_path / name, window, crossed)
         assert status == "hung", name
         assert after_s < at_s < after_s + 3, name
-    small = dataclasses.replace(window, size=8, size_asked=8, window=1)
+    small = dataclasses.replace(window, size=8, size_requested=8, window=1)
     (tmp_path / "small").mkdir()
     status, at_s = ends_at(tmp_path / "small", small, cases[3][1])
     assert (status, at_s < 11) == ("hung", True)

@@ -231,7 +231,7 @@ def test_what_collectives_cannot_be_is_said(tmp_path: Path) -> None:
 
 def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) -> None:
     plan = collectives('size = ["256KiB", "512KiB"]', "reduce_scatter").replace('size = "48KiB"\n', "")
-    found = {(row.case.size_asked, str(row.status)): row.reason
+    found = {(row.case.size_requested, str(row.status)): row.reason
              for row in rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2")}  # fmt: skip
     assert set(found) == {(256 << 10, "ok"), (512 << 10, "skipped")}
     assert "--env NVSHMEM_REDUCE_SCRATCH_SIZE=1048576 gives it room" in found[512 << 10, "skipped"]
@@ -352,7 +352,9 @@ def test_what_cannot_be_is_said(tmp_path: Path, variables: dict[str, str], refus
     plan = "".join(
         f"{PAIR}{more}\n".replace("24KiB", str(size)) for size, (more, _) in zip(sizes, refused, strict=True)
     )
-    rows = {row.case.size_asked: row for row in rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2", **variables)}
+    rows = {
+        row.case.size_requested: row for row in rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2", **variables)
+    }
     assert sorted(rows) == sizes
     for size, (_, part) in zip(sizes, refused, strict=True):
         assert rows[size].status == "skipped"

@@ -34,7 +34,7 @@ op = "avg"
 
 
 def test_it_is_told_to_use_the_cpu_and_no_launcher_of_its_own() -> None:
-    case = Case(transport="ccl", pattern="allreduce", size=8, size_asked=8, devices=(0, 1))
+    case = Case(transport="ccl", pattern="allreduce", size=8, size_requested=8, devices=(0, 1))
     told = dict(runtime_settings(case, "host", "mpich"))
     assert told["CCL_PLUGIN"] == "ONECCL_LEGACY_CPU"
     assert told["CCL_ATL_TRANSPORT"] == "ofi"

@@ -73,7 +73,7 @@ def in_order(run: Any) -> list[tuple[str, int]]:
         identity = (sample["case_key"], sample["launch"], sample["repeat"], sample["attempt"])
         began[identity] = min(began.get(identity, sample["start_ns"]), sample["start_ns"])
     rows = sorted((row for row in run.rows() if row.status == "ok"), key=lambda row: began[row.identity])
-    return [(f"{row.case.transport} {row.case.pattern}", row.case.size_asked) for row in rows]
+    return [(f"{row.case.transport} {row.case.pattern}", row.case.size_requested) for row in rows]
 
 
 def check_order(measured: list[tuple[str, int]], buckets: int) -> None:
@@ -123,7 +123,7 @@ def test_where_cases_take_longer_than_estimated_the_least_telling_are_left(tmp_p
     assert run.info["left"] == 2 * CASES - len(ok)
     assert run.info["ended_by"] == "time limit"
     # Each kind has its first round before any goes on.
-    levels = [(LEVELS[row.case.size_asked], kinds[row.launch]) for row in ok]
+    levels = [(LEVELS[row.case.size_requested], kinds[row.launch]) for row in ok]
     if any(level > 0 for level, _ in levels):
         first = collections.Counter(kind for level, kind in levels if level == 0)
         assert first == dict.fromkeys(("nearest", "none"), len(TRANSPORTS) * len(PATTERNS))

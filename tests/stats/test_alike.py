@@ -77,13 +77,11 @@ def test_a_row_has_the_range_of_those_that_are_alike() -> None:
     rows = class_rows(
         map(case, PAIRS),
         key=classes.of,
-        devices=lambda c: c.devices,
         value=lambda c: rates[c.devices],
         half_width=lambda c: 0.002,
     )
     assert len(rows) == 1
     row = rows[0]
-    assert row.name == "all pairs of 0 to 3"
     assert (row.low, row.high, row.middle) == (390.0, 393.0, 391.0)
     assert [c.devices for c in row.odd] == [(1, 3)]
     assert row.shares == (pytest.approx(290 / 391 - 1),)
@@ -92,13 +90,9 @@ def test_a_row_has_the_range_of_those_that_are_alike() -> None:
 
 
 def test_what_has_no_value_is_left_out() -> None:
-    rows = class_rows(
-        [1.0, 0.0, float("nan")], key=lambda _: "", devices=lambda _: (0,), value=lambda v: v, half_width=lambda _: None
-    )
+    rows = class_rows([1.0, 0.0, float("nan")], key=lambda _: "", value=lambda v: v, half_width=lambda _: None)
     assert [row.members for row in rows] == [(1.0,)]
-    assert not class_rows(
-        [None], key=lambda _: "", devices=lambda _: (0,), value=lambda v: v, half_width=lambda _: None
-    )
+    assert not class_rows([None], key=lambda _: "", value=lambda v: v, half_width=lambda _: None)
 
 
 def keys(classes: CaseClasses, cases: list[Case]) -> int:
@@ -155,15 +149,19 @@ def test_pairs_within_a_node_and_between_nodes_are_two_classes() -> None:
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ([(0,), (1,), (2,), (3,)], "device 0 to 3"),
-        ([(2,), (0,), (4,), (5,), (6,)], "device 0, 2, 4 to 6"),
-        (PAIRS, "all pairs of 0 to 3"),
-        ([(0, 0), (1, 1), (2, 2)], "inside 0 to 2"),
-        ([(0, 1)], "0-1"),
-        ([(0, 1), (0, 2), (2, 1)], "0-1, 0-2, 2-1"),
-        ([(0, d) for d in range(1, 9)], "0-1, 0-2, 0-3, 0-4 and 4 more"),
-        ([(0, 1, 2, 3)], "0-1-2-3"),
+        ([(1,)], "GPU 1"),
+        ([(0,), (1,), (2,), (3,)], "each of GPUs 0-3"),
+        ([(2,), (0,), (4,), (5,), (6,)], "each of GPUs 0, 2, 4-6"),
+        (PAIRS, "all pairs of GPUs 0-3"),
+        ([(0, 0), (1, 1), (2, 2)], "inside GPUs 0-2"),
+        ([(0, 1)], "GPU 0 - GPU 1"),
+        ([(1, 0), (0, 1)], "GPU 0 - GPU 1, each direction"),
+        ([(0, 1), (0, 2), (2, 1)], "GPU pairs 0-1, 0-2, 2-1"),
+        ([(0, d) for d in range(1, 9)], "GPU pairs 0-1, 0-2, 0-3, 0-4 and 4 more"),
+        ([(0, 1, 2, 3)], "GPUs 0-3"),
+        ([(2, 0, 1)], "GPUs 2, 0, 1"),
+        ([tuple(range(0, 32, 2))], "16 GPUs"),
     ],
 )
 def test_members_in_words(members: list[tuple[int, ...]], words: str) -> None:
-    assert members_text(members) == words
+    assert members_text(members, "GPU") == words

@@ -248,6 +248,6 @@ def test_a_linkgauge_that_writes_format_1_refuses_what_was_begun_with_this_one(
     monkeypatch.setattr(schema, "FORMAT_VERSION", 1)
     with pytest.raises(
         RunFolderError,
-        match="format 3, newer than 1, which this Linkgauge reads: install a newer",
+        match="format 4, newer than 1, which this Linkgauge reads: install a newer",
     ):
         linkgauge.load(in_progress)

@@ -20,7 +20,7 @@ from linkgauge.errors import FORMER_PATTERNS, LinkgaugeError, RunFolderError, Us
 from linkgauge.model.case import LATER_DIMENSIONS, Loads, StopRule
 from linkgauge.store import older, schema
 from linkgauge.store.folder import RunFolder
-from linkgauge.store.journal import JournalWriter
+from linkgauge.store.journal import JournalWriter, read_journal
 from linkgauge.store.run import Run
 from patience import PATIENCE_S
 from synthetic import make_case, make_run, usual_cases
@@ -381,6 +381,35 @@ def test_what_format_2_called_otherwise_is_read_by_the_present_names(tmp_path: P
     assert older.dimensions({"beside": "", "pattern": "floor", "stop_time_ns": 5}) == {
         "background": "", "pattern": "empty_op", "max_time_ns": 5
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_what_format_3_called_otherwise_is_read_by_the_present_names(tmp_path: Path, compact: bool) -> None:
+    """Its tables, or its journals, whose identities name the size of a full curve too, and its plan."""
+    path = make_run(tmp_path / "run", cases=[make_case("kernel", "allgather", 4100, (0, 1, 2))], samples=3,
+                    compact=compact)  # fmt: skip
+    before = [(row.case, row.status) for row in linkgauge.load(path).rows()]
+    assert [(case.size, case.size_requested) for case, _ in before] == [(4092, 4100)]
+    if compact:
+        table = pq.read_table(path / "cases.parquet")
+        former = {new: old for old, new in older.COLUMNS.items()}
+        table = table.rename_columns([former.get(name, name) for name in table.column_names])
+        pq.write_table(table, path / "cases.parquet")
+    for file in () if compact else (path / "journal").iterdir():
+        records = list(read_journal(file, damaged=[]))
+        file.unlink()
+        with JournalWriter(file) as writer:
+            for record in records:
+                if dimensions := record.header.get("case"):
+                    record.header["size_asked"] = dimensions["size_asked"] = dimensions.pop("size_requested")
+                writer.append(record.kind, record.header, record.columns)
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**info, "format_version": 3}))
+    after = linkgauge.load(path)
+    assert [(row.case, row.status) for row in after.rows()] == before
+    assert set(after.samples["case_key"].to_pylist()) == {case.case_key for case, _ in before}
+    with pytest.raises(UsageError, match="an older Linkgauge made this run: read it"):
+        RunFolder.open(path).check_resumable()
 
 
 def test_a_folder_without_its_cases_is_no_run_that_measured_nothing(tmp_path: Path) -> None:

@@ -135,8 +135,8 @@ def test_a_search_is_told_by_its_application_and_what_is_beside_it() -> None:
     case = Case("mpi", "application", 0, 0, (0, 1), app=app, background=Loads.of_text("kernel local_copy 1MiB on=0+1"))
     told = "mpi application kv_cache descriptors=32 on 2 ranks, beside kernel local_copy 1MiB on=0+1"
     assert _subject([case]) == told
-    assert _subject([Case("mpi", "alltoall", 64, 64, (0, 1))]) == "mpi alltoall of 64 on 2 ranks"
-    assert _subject([Case("ccl", "alltoall", 64, 64, (0, 1))], "cuda") == "nccl alltoall of 64 on 2 ranks"
+    assert _subject([Case("mpi", "alltoall", 64, 64, (0, 1))]) == "mpi alltoall of 64 B on 2 ranks"
+    assert _subject([Case("ccl", "alltoall", 64, 64, (0, 1))], "cuda") == "nccl alltoall of 64 B on 2 ranks"
 
 
 def test_why_nothing_could_be_measured_is_the_answer() -> None:

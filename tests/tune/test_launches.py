@@ -69,7 +69,7 @@ def bench_in(
         folder.hold()
         whole_again(folder, Reporter())
     else:
-        folder = RunFolder.create(path, {"seed": 1, KEY: {"asked": "this", "spent_s": []}})
+        folder = RunFolder.create(path, {"seed": 1, KEY: {"requested": "this", "spent_s": []}})
     return FolderBench(folder, wanted, dict, asked, budget_s, time.monotonic(), in_launch=in_launch)
 
 
@@ -97,7 +97,7 @@ def test_a_search_that_was_killed_goes_on_and_measures_nothing_twice(wanted: Wan
     assert again[:4] == told
     assert second.measured_here == 3
     assert again[4] is not None
-    assert again[4].guards == {"kernel pingpong 64 0-1": pytest.approx(708)}
+    assert again[4].guards == {"vector_copy pingpong 64 B on host device 0 - host device 1": pytest.approx(708)}
     launches = asked_of(path)
     assert len({*launches}) == len(launches) == len(ORDER)  # a further launch of a setting is its next repeat
     assert before < {row.identity for row in load(path).rows()}
@@ -112,8 +112,12 @@ def test_the_best_of_real_launches_is_found_and_proved(wanted: Wanted, tmp_path:
     found = tune([LINK, BROKEN], bench_in(tmp_path / "search", wanted))
     assert found.best is not None, [one.problem for one in found.confirmed]
     assert found.best.config == B
-    assert found.best.by_case["kernel pingpong 8 0-1"].share == pytest.approx(-0.3, abs=0.01)
-    assert found.best.guards["kernel pingpong 64 0-1"].share == pytest.approx(-0.3, abs=0.01)
+    assert found.best.by_case["vector_copy pingpong 8 B on host device 0 - host device 1"].share == pytest.approx(
+        -0.3, abs=0.01
+    )
+    assert found.best.guards["vector_copy pingpong 64 B on host device 0 - host device 1"].share == pytest.approx(
+        -0.3, abs=0.01
+    )
     assert [*found.record.ruled_out] == [frozenset({("LINKGAUGE_TEST_CANNOT_START", "1")})]
 
 
@@ -143,9 +147,9 @@ def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wa
     usual = bench.measure((), confirms=True)
     assert slow is not None
     assert usual is not None
-    assert slow.times == {"kernel pingpong 8 0-1": pytest.approx(5001)}
-    assert usual.times == {"kernel pingpong 8 0-1": pytest.approx(1001)}
-    assert [*usual.guards] == ["kernel pingpong 64 0-1"]
+    assert slow.times == {"vector_copy pingpong 8 B on host device 0 - host device 1": pytest.approx(5001)}
+    assert usual.times == {"vector_copy pingpong 8 B on host device 0 - host device 1": pytest.approx(1001)}
+    assert [*usual.guards] == ["vector_copy pingpong 64 B on host device 0 - host device 1"]
     assert asked_of(tmp_path / "search") == [
         ((("LINKGAUGE_TEST_LINK", "5000,8"), ("UCX_TLS", "tcp")), 0),
         ((("UCX_TLS", "tcp"),), 0),

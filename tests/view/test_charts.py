@@ -231,7 +231,7 @@ def test_over_devices_and_ratio(rich: Results) -> None:
     points = values(charts_curves.over_devices(rich, rows, "GB/s", 1 << 30), fields=("ranks", "goodput"))
     assert {(p["ranks"], p["mechanism"]) for p in points} >= {(n, t) for n in (2, 4) for t in ("nccl", "copy_engine")}
     cells = values(charts_curves.ratio_map(rich, rows, "copy_engine", "nccl"), fields=("ranks", "ratio"))
-    times = {(r.case.size_asked, r.ranks, r.transport): r.median_ns for r in rows}
+    times = {(r.case.size_requested, r.ranks, r.transport): r.median_ns for r in rows}
     for cell in cells:
         ccl, copies = (times[cell["size"], cell["ranks"], name] for name in ("ccl", "copy_engine"))
         assert cell["ratio"] == pytest.approx(ccl / copies, rel=1e-4)

@@ -27,7 +27,7 @@ def shown(width: int) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("width", [200, 80, 70, 40, 20])
+@pytest.mark.parametrize("width", [200, 80, 70, 60, 40, 20])
 def test_no_row_is_wrapped_and_no_column_lost(width: int) -> None:
     lines = [line.rstrip() for line in shown(width).splitlines()]
     assert all(len(line) <= width for line in lines)
@@ -38,6 +38,9 @@ def test_no_row_is_wrapped_and_no_column_lost(width: int) -> None:
         assert lines[2] == CELLS[0][0]
         assert lines[3].split("  ")[1:] == list(CELLS[0][1:])
         assert lines[4].index("kernel") == lines[3].index("copy_engine")
+    if width == 60:  # and of the rest the last goes on below itself
+        assert lines[2] == CELLS[0][0]
+        assert lines[4] == " " * lines[3].index("another") + "by 40 %"
     if width == 40:  # each cell has a line
         assert lines[1:3] == ["  sizes: 8 B to 2 GiB", "  use: copy_engine"]
 

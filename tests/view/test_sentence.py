@@ -36,7 +36,7 @@ def test_what_differs_is_named_and_left_out_of_the_rest(tmp_path: Path) -> None:
     path = node_run(tmp_path / "run", "hgx-h200-4", slow={(0, 3): 0.6}, host={2: 0.7})
     text = said(path)
     assert re.search(
-        r"all GPU pairs within 1 %, 13\d( to 13\d)? GB/s = 87 % of NVLink \(150 GB/s\), but 0-3: 78\.", text
+        r"all GPU pairs within 1 %, 13\d( to 13\d)? GB/s = 87 % of NVLink \(150 GB/s\), but GPU 0 - GPU 3: 78\.", text
     )
     assert "host copies 87 % of PCIe (63.0 GB/s), but GPU 2: 38." in text
     assert text.endswith("No other problems found.")
@@ -90,7 +90,7 @@ def test_without_pairs_the_first_task_is_told(tmp_path: Path) -> None:
 def test_one_pair_alone_is_not_all_pairs(tmp_path: Path) -> None:
     cases = [make_case("copy_engine", "unidirectional", LARGE, (0, 1))]
     text = said(node_run(tmp_path / "run", "hgx-h200-8", cases=cases))
-    assert re.search(r"GPU 0 to 1: 3[89]\d GB/s = 8[67] % of NVLink \(450 GB/s\)", text)
+    assert re.search(r"GPU 0 - GPU 1: 3[89]\d GB/s = 8[67] % of NVLink \(450 GB/s\)", text)
     assert "within" not in text
 
 

@@ -194,7 +194,7 @@ def test_alike_devices_are_one_table_from_which_one_stands_out(tmp_path: Path) -
     console.print(tables.everything(results, 100, "GB/s", Limits(run)))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert shown.count("host_to_device ·") == 1
-    assert "host_to_device · GPU 0 to 3 · pinned to device memory" in shown
+    assert "host_to_device · each of GPUs 0-3 · pinned to device memory" in shown
     assert "53.6 to 54.0" in shown
     assert "differs from its siblings: GPU 2, copy_engine at 64 MiB: -26 % in speed" in shown
     assert shown.count("differs from its siblings") == 1
@@ -210,7 +210,7 @@ def test_a_failed_case_says_under_which_mpi_library_on_every_screen(
     assert "mpi (MPICH 5.0.2) allreduce 8 B, 4 GPUs" in " ".join(capsys.readouterr().out.split())
     assert run_command(["check", str(path)]) == 1
     told = capsys.readouterr().out
-    assert "FAIL  mpi (MPICH) allreduce on 0-1-2-3" in told
+    assert "FAIL  mpi (MPICH) allreduce on GPUs 0-3" in told
     assert "No faults" not in told  # the failed case is one
 
 

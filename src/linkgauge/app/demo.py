@@ -18,13 +18,13 @@ STORED = "demo"
 def demo_command(out: Path) -> None:
     """Show a stored run of two H100 on NVLink: its first screen and its report."""
     from linkgauge.app.presenting import present
-    from linkgauge.app.show import next_commands
+    from linkgauge.app.show import print_next
     from linkgauge.run.parent.reporter import Reporter
     from linkgauge.view import screen
 
     copy_stored(out)
     present(out, Reporter(), report=True)
-    screen.console().print("", *next_commands(out), sep="\n", markup=False, highlight=False, soft_wrap=True)
+    print_next(screen.console(), out)
 
 
 def copy_stored(out: Path) -> None:

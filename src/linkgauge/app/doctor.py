@@ -90,22 +90,20 @@ def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:
             if status == NOT_CHECKED:
                 skipped.setdefault((result.needs, result.finding), []).append(name)
                 continue
-            console.print(
-                Text(f"{status:<9}", style=colors[status]) + Text(f"{name}: {result.finding}"), soft_wrap=True
-            )
+            screen.print_hanging(console, Text(f"{status:<9}", colors[status]), Text(f"{name}: {result.finding}"))
             _print_cost(console, result.cost, result.fix)
     if verbosity() == QUIET:
         return
     for (needs, why), names in skipped.items():
         which = names[0] if len(names) == 1 else " ".join(filter(None, (str(len(names)), needs, "checks")))
-        console.print(Text(f"skipped {which}: {why}", style="dim"), soft_wrap=True)
+        screen.print_hanging(console, Text(f"{'skipped':<9}", "dim"), Text(f"{which}: {why}", "dim"))
         if len(names) > 1 and verbosity() == VERBOSE:
-            console.print(Text(f"{'':9}{', '.join(names)}", style="dim"), soft_wrap=True)
+            screen.print_hanging(console, Text(" " * 9), Text(", ".join(names), "dim"))
     if well := [one for one, result in found if result.status == OK]:
-        console.print(Text("ok       ", style="green") + Text(", ".join(_counted(well))), soft_wrap=True)
+        screen.print_hanging(console, Text(f"{'ok':<9}", "green"), Text(", ".join(_counted(well))))
         if verbosity() == VERBOSE:
             named = ", ".join(one.name.replace("_", " ") for one in well)
-            console.print(Text(f"{'':9}{named}", style="dim"), soft_wrap=True)
+            screen.print_hanging(console, Text(" " * 9), Text(named, "dim"))
     words = {FAILING: "failed", WARNING: "warned", NOT_CHECKED: "skipped", OK: "ok"}
     counts = {word: sum(result.status == status for _, result in found) for status, word in words.items()}
     said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -175,21 +173,29 @@ def _on_nodes(asked: Look) -> int:
     console = screen.console()
     differing = [one for one in found if one.differs]
     for one in differing:
-        console.print(Text(f"differs     {one.name}:", style="yellow"), soft_wrap=True)
+        screen.print_hanging(console, Text(f"{'differs':<9}", "yellow"), Text(f"{_title(one.name)}:", "yellow"))
         for status, finding, on in one.found:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
-            console.print(Text(f"{'':12}{_hosts_text(on)}: {said}"), soft_wrap=True)
+            screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
         _print_cost(console, one.cost, one.fix)
+    whose = f", on all {len(names)}" if len(names) > 1 else ""
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]
-            console.print(Text(f"{status:<12}{one.name}, on all {len(names)}: {finding}"), soft_wrap=True)
+            words = Text(f"{_title(one.name)}{whose}: {finding}")
+            screen.print_hanging(console, Text(f"{status:<9}"), words)
             _print_cost(console, one.cost, one.fix)
     alike = [one for one in found if not one.differs]
     well, not_looked = (sum(one.status == status for one in alike) for status in (OK, NOT_CHECKED))
-    rest = f", {not_looked} were skipped on all" if not_looked else ""
-    console.print(f"{len(names)} nodes: {count_text(len(differing), 'difference')}, {well} checks pass on all{rest}")
+    rest = f", {not_looked} skipped on all" if not_looked else ""
+    said = f"{count_text(len(differing), 'difference')}, {count_text(well, 'check')} passed on all{rest}"
+    console.print(f"{count_text(len(names), 'node')}: {said}.")
     return 1 if any(one.status == FAILING for one in found) else 0
+
+
+def _title(name: str) -> str:
+    """Return what a check is called; the name of an interface stays as it is."""
+    return name if name.startswith("interface ") else name.replace("_", " ")
 
 
 def _hosts_text(hosts: Sequence[str]) -> str:
@@ -199,6 +205,8 @@ def _hosts_text(hosts: Sequence[str]) -> str:
 def _print_cost(console: Console, cost: str, fix: str) -> None:
     from rich.text import Text
 
+    from linkgauge.view.screen import print_hanging
+
     for word, text in (("Impact", cost), ("Fix", fix)):
         if text:
-            console.print(Text(f"{'':9}{word}: {text}"), soft_wrap=True)
+            print_hanging(console, Text(" " * 9), Text(f"{word}: {text}"))

@@ -9,8 +9,9 @@ from typing import Any
 from linkgauge.app.output import TABLE, print_data
 from linkgauge.expect import limits
 from linkgauge.model.case import Case
+from linkgauge.model.device_words import device_noun
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.quantity import format_bytes, format_duration, format_size
+from linkgauge.model.quantity import format_bytes, format_duration
 from linkgauge.model.transports import shown_names
 from linkgauge.plan.curves import FULL, Step, Until
 from linkgauge.plan.environment import shown
@@ -21,6 +22,7 @@ from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import case_text
 from linkgauge.system import load
 from linkgauge.system.units import show_rate
+from linkgauge.view.units import count_text
 
 
 class Expected:
@@ -94,32 +96,36 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
         }  # fmt: skip
         print_data(data, form, rows=_case_rows(data["launches"]))
         return
-    called = shown_names({machine.kind})
+    called, noun = shown_names({machine.kind}), device_noun({machine.kind})
     for launch in launches:
         settings = launch.settings
         words = ["threads" if settings.threads else settings.mpi, f"{settings.ranks} ranks"]
         words += [f"{name}={value}" for name, value in shown((*settings.env, *settings.derived_env)).items()]
         words += [f"{name}={value} on {','.join(map(str, devices))}" for devices, env in settings.job_env
                   for name, value in env]  # fmt: skip
-        print(f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: {len(launch.cases)} cases")
+        print(
+            f"launch {launch.number} (repeat {launch.repeat}): {', '.join(words)}: "
+            f"{count_text(len(launch.cases), 'case')}"
+        )
         curves = curve_lines(launch)
         for case in launch.cases:
             step = launch.steps.get(case.case_key)
             if step is not None and step.until is not None and step.curve in curves:
                 print(f"  {curves.pop(step.curve)}")
-            stated = case.size_asked in (case.size, FULL)
-            restated = "" if stated else f" (restated as {format_size(case.size)})"
-            print(f"  {case.case_key}  {case_text(case, called)}{restated}")
+            stated = case.size_requested in (case.size, FULL)
+            restated = "" if stated else f" (restated as {format_bytes(case.size)})"
+            print(f"  {case.case_key}  {case_text(case, called, noun)}{restated}")
             if expected is not None and (allowed := expected.text(case)):
                 print(f"      {allowed}")
     for reason, count in skips_of(launches).items():
-        print(f"skipped: {count} cases: {reason}")
+        print(f"skipped: {count_text(count, 'case')}: {reason}")
     for transport, reason in machine.absent.items():
         print(f"absent: {called.get(transport, transport)}: {reason}")
     if later:
         print(f"beyond the time limit, by these estimates: {later} more cases, measured as far as time is left")
+    started = f"{len(launches)} launch{'es' if len(launches) != 1 else ''}"
     print(
-        f"in all: {len(cases)} cases in {len(launches)} launches, about "
+        f"in all: {count_text(len(cases), 'case')} in {started}, about "
         f"{format_duration(takes_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
     )
 
@@ -137,11 +143,11 @@ def curve_lines(launch: PlannedLaunch) -> dict[str, str]:
     for case in launch.cases:
         step = launch.steps.get(case.case_key)
         if step is not None and step.until is not None:
-            sizes.setdefault(step.curve, []).append(case.size_asked)
+            sizes.setdefault(step.curve, []).append(case.size_requested)
             until[step.curve] = until_text(step.until)
     return {
-        curve: f"curve of {len(sizes[curve])} sizes, {format_size(min(sizes[curve]))} to "
-        f"{format_size(max(sizes[curve]))}, until {words}:"
+        curve: f"curve of {len(sizes[curve])} sizes, {format_bytes(min(sizes[curve]))} to "
+        f"{format_bytes(max(sizes[curve]))}, until {words}:"
         for curve, words in until.items()
     }
 

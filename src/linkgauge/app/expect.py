@@ -90,6 +90,7 @@ def expect_command(asked: Question, system: str | None) -> None:
     simulated: dict[str, list[Answer]] = {}
     # Not Path.is_file, which raises for a name that is too long to be one.
     shown: Mapping[str, str] = {}
+    noun = "GPU"
     is_run = system is not None and os.path.isfile(os.path.join(system, "run.json"))
     if asked.fits:
         if not is_run:
@@ -103,7 +104,7 @@ def expect_command(asked: Question, system: str | None) -> None:
                 "with a system"
             )
         with Stages("expect") as stages:
-            groups, notes, shown = _of_run(Path(system), asked.system_name, stages)
+            groups, notes, shown, noun = _of_run(Path(system), asked.system_name, stages)
     else:
         if asked.system_name:
             raise UsageError("--system goes with a run; name the system itself instead")
@@ -135,7 +136,7 @@ def expect_command(asked: Question, system: str | None) -> None:
 
     console = InertConsole()
     for case, found in groups:
-        print_limits(console, case, found, asked.unit, shown)
+        print_limits(console, case, found, asked.unit, shown, noun)
         for one in simulated.get(case["pattern"], []):
             value = show_rate(one.goodput, asked.unit)
             console.print(f"  simulated, {one.rule}: {value}, nodes packed; fullest: {one.bindings[0].where}")
@@ -245,10 +246,11 @@ def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:
 
 def _of_run(
     folder: Path, name: str, stages: Stages
-) -> tuple[list[tuple[dict[str, Any], list[Limit]]], list[str], dict[str, str]]:
+) -> tuple[list[tuple[dict[str, Any], list[Limit]]], list[str], dict[str, str], str]:
     """Return the limits of each distinct case of a run on the system that it was measured on, and why some have none.
 
-    Of a case on several nodes `over_nodes` is their number. The last are what screens call the run's transports.
+    Of a case on several nodes `over_nodes` is their number. The last are what screens
+    call the run's transports and devices.
 
     A case that was measured carries the largest of its medians as `measured_bytes_per_s`, counted as its limits are:
     of patterns whose headline is the sum of several lanes (`bidirectional`, pairs side by side), their mean. Where only
@@ -256,7 +258,7 @@ def _of_run(
     """
     from linkgauge.expect.of_run import RunLimits, system_of_run
     from linkgauge.stats.attempts import counted
-    from linkgauge.stats.launches import shown_transports
+    from linkgauge.stats.launches import device_noun, shown_transports
     from linkgauge.store import run as store
 
     run = store.load(folder)
@@ -293,7 +295,7 @@ def _of_run(
         case = group[0]
         return order[case["pattern"]], case["transport"], len(case["devices"]), case["devices"], case["size"]
 
-    return sorted(groups.values(), key=place), allowed.notes, shown_transports(run.launched)
+    return sorted(groups.values(), key=place), allowed.notes, shown_transports(run.launched), device_noun(run.launched)
 
 
 def _flat_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -54,6 +54,7 @@ def findings_command(asked: FindingsShown, run: Path) -> int:
     """Print the findings of a run, the surest and costliest first."""
     from linkgauge.collector import uncollected
     from linkgauge.findings.finding import Finding
+    from linkgauge.findings.not_measured import not_measured
     from linkgauge.findings.rules import apply, in_words
     from linkgauge.judge.subjects import load_subjects
     from linkgauge.view import terminal
@@ -71,8 +72,9 @@ def findings_command(asked: FindingsShown, run: Path) -> int:
         observed = {one.name for one in facts.observations}
         unseen = unseen_of(cases, facts.devices, facts.launches, observed, looked_at(facts.info))
         terminal.print_findings(
-            out, found, notes=asked.notes, evidence=asked.evidence, unjudged=facts.unjudged, unseen=unseen
-        )
+            out, found, notes=asked.notes, evidence=asked.evidence, unjudged=facts.unjudged, unseen=unseen,
+            not_measured=tuple(not_measured(facts, str(run))),
+        )  # fmt: skip
         if asked.rules:
             out.print(f"Rules applied: {in_words()}", markup=False)
     return int(asked.exit_code and any(finding.is_alarm for finding in found))

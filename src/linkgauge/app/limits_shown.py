@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from linkgauge.app.output import TABLE, print_data
 from linkgauge.expect.rules import Limit
+from linkgauge.model.device_words import device_words, with_parts_named
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.system import System
 from linkgauge.system.units import show_rate
@@ -18,31 +22,26 @@ from linkgauge.system.units import show_rate
 if TYPE_CHECKING:
     from rich.console import Console
 
+_JUSTIFIED: tuple[Literal["left", "right"], ...] = ("left", "left", "right", "left")  # rule, kind, value, basis
 _MOST_PARTS = 16  # of a schedule that are printed as text
-_WIDE = 118  # columns of a terminal
 
 
 def print_limits(
-    console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str]
+    console: Console, case: Mapping[str, Any], found: Sequence[Limit], unit: str, named: Mapping[str, str], noun: str
 ) -> None:
-    """Print a case and its limits as a table; `named` is what screens call a run's transports."""
-    from rich.padding import Padding
-    from rich.text import Text
-
+    """Print a case and its limits as a table; `named` is what screens call a run's transports, `noun` a device."""
     from linkgauge.app.inert import bold
     from linkgauge.view.screen import Table
 
-    shown = [str(case["pattern"])]
-    if case.get("transport"):
-        shown.append(named.get(case["transport"], str(case["transport"])))
-    shown.append("devices " + ",".join(str(device) for device in case["devices"]))
+    shown = [named.get(case["transport"], str(case["transport"]))] if case.get("transport") else []
+    shown.append(f"on {device_words(case['devices'], noun)}")
     if int(case.get("nodes") or 1) > 1:
-        shown.append(f"on each of {case['nodes']} nodes")
+        shown.append(f"of each of {case['nodes']} nodes")
     if "over_nodes" in case:
         shown.append(f"over {case['over_nodes']} nodes")
     if case.get("size"):
-        shown.append(f"{case['size']} B")
-    console.print(bold(shown[0]), f" {', '.join(shown[1:])}")
+        shown.append(f"at {size_text(case['size'])}")
+    console.print(bold(str(case["pattern"])), " ".join(shown))
     if "measured_bytes_per_s" in case:
         console.print(f"  measured {measured_words(float(case['measured_bytes_per_s']), found, unit)}")
     if "measured_ns" in case:
@@ -50,24 +49,16 @@ def print_limits(
     if not found:
         console.print("  no limit is known: this system's description lacks a figure for it")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    narrow = console.width < _WIDE  # what a value stands on is below it
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for justify in _JUSTIFIED:
+        table.add_column(justify=justify, overflow="fold")
     for limit in found:
         if limit.latency_ns is not None:
             value = show_time(limit.latency_ns)
         else:
             value = show_rate(limit.value_bytes_per_s, unit)
-        if narrow:
-            console.print(Text(f"  {limit.rule} ({limit.kind}): {value}"))
-            console.print(Padding(Text(limit.basis, style="dim"), (0, 0, 0, 6)))
-        else:
-            table.add_row(f"  {limit.rule}", limit.kind, value, limit.basis)
-    if not narrow:
-        console.print(table)
+        table.add_row(f"  {limit.rule}", limit.kind, value, with_parts_named(limit.basis))
+    console.print(table)
 
 
 def measured_words(rate: float, found: Sequence[Limit], unit: str) -> str:
@@ -128,49 +119,74 @@ def print_schedules(system: System, cases: Sequence[Mapping[str, Any]], *, form:
 
     console = InertConsole()
     for case, made in found:
-        devices = ",".join(str(device) for device in case["devices"])
         value = show_rate(made.value_bytes_per_s, unit)
         best = "" if made.exact else ", perhaps not the best"
-        words = f" devices {devices}: {value} by {len(made.parts)} parts at once over the {made.scope} links"
+        parts = f"{len(made.parts)} parts at once over the {made.scope} links"
+        words = f" on {device_words(case['devices'], 'GPU')}: {value} by {parts}"
         console.print(bold(made.pattern), f"{words} ({made.rule}{best})")
         for part in made.parts[:_MOST_PARTS]:
             steps = [f"{word} {' - '.join(path)}" for word in ("reduce", "copy") for path in getattr(part, word)]
-            console.print(f"  {show_rate(part.rate_bytes_per_s, unit)} {part.root}: {', '.join(steps)}")
+            words = with_parts_named(f"{part.root}: {', '.join(steps)}")
+            console.print(f"  {show_rate(part.rate_bytes_per_s, unit)} {words}")
         if len(made.parts) > _MOST_PARTS:
             console.print(f"  and {len(made.parts) - _MOST_PARTS} more, which --json prints")
 
 
 def print_fits(folder: Path, *, form: str, unit: str) -> None:
     """Print the latency and the rate that are fitted to each sweep of the run in `folder`."""
+    from linkgauge.app.inert import InertConsole
     from linkgauge.expect.fits_of_run import as_data, sweeps_of
     from linkgauge.stats.attempts import counted
-    from linkgauge.stats.launches import shown_transports
+    from linkgauge.stats.launches import device_noun, shown_transports
     from linkgauge.store import run as store
+    from linkgauge.view.screen import Table
 
     run = store.load(folder)
-    shown = shown_transports(run.launched)
+    shown, noun = shown_transports(run.launched), device_noun(run.launched)
     sweeps = sweeps_of(counted(run).rows)
     if form != TABLE:
         print_data([as_data(sweep) for sweep in sweeps], form)
         return
     if not sweeps:
         click.echo("no sweep of four sizes or more in this run")
-    for sweep in sweeps:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("sweep", "sizes", "points", "latency", f"rate, {unit}"):
+        table.add_column(name, justify="right" if name == "points" else "left", overflow="fold")
+    identified: dict[str, list[str]] = {}
+    order = {name: number for number, name in enumerate(PATTERNS)}
+    for sweep in sorted(sweeps, key=lambda one: order[one.dimensions["pattern"]]):
         d = sweep.dimensions
-        devices = ",".join(str(device) for device in d["devices"])
-        click.echo(f"{shown.get(d['transport'], d['transport'])} {d['pattern']} {d['cadence']}, devices {devices}")
-        for piece in sweep.fit.pieces:
+        cadence = "" if d["cadence"] == "isolated" else f", {d['cadence']}"
+        name = f"{shown.get(d['transport'], d['transport'])} {d['pattern']}"
+        head = f"{name} on {device_words(d['devices'], noun)}{cadence}"
+        for place, piece in enumerate(sweep.fit.pieces):
             latency, rate = piece.latency, piece.rate
-            low, high = (show_rate(end, unit).split()[0] for end in (rate.low, rate.high))
-            click.echo(
-                f"  {piece.first_bytes} to {piece.last_bytes} B ({piece.points} points): "
-                f"{latency.value / 1e3:.3g} µs ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g}) + "
-                f"size / {show_rate(rate.value, unit)} ({low} to {high})"
+            low, high = (_digits(end, unit) for end in (rate.low, rate.high))
+            rates = f"at least {low}" if math.isinf(rate.high) else f"{low} to {high}"
+            table.add_row(
+                "" if place else head,
+                f"{size_text(piece.first_bytes)} to {size_text(piece.last_bytes)}",
+                str(piece.points),
+                f"{latency.value / 1e3:.3g} µs ({latency.low / 1e3:.3g} to {latency.high / 1e3:.3g})",
+                f"{_digits(rate.value, unit)} ({rates})" if math.isfinite(rate.value) else rates,
             )
         if sweep.loggp is not None:
             known = [name for name in ("L + 2o", "G", "g") if name not in sweep.loggp.missing]
-            lacking = "; ".join(f"{name}: {why}" for name, why in sweep.loggp.missing.items())
-            click.echo(f"  identifies {', '.join(known)}; missing {lacking}")
+            lacking = "; ".join(f"{parameter} {why}" for parameter, why in sweep.loggp.missing.items())
+            identified.setdefault(f"known {', '.join(known)}; not known: {lacking}", []).append(name)
+    console = InertConsole()
+    console.print("A time is the latency plus size / rate, each with its 95 % interval.")
+    console.print(table)
+    for words, names in identified.items():
+        console.print(f"LogGP parameters of {', '.join(dict.fromkeys(names))}: {words}.")
+
+
+def _digits(rate: float, unit: str) -> str:
+    """Return a rate in a unit that the heading names."""
+    from linkgauge.view.units import digits
+
+    return digits(float(show_rate(rate, unit).removesuffix(unit)))
 
 
 def plain(case: Mapping[str, Any], found: Sequence[Limit]) -> dict[str, Any]:

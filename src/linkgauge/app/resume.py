@@ -49,8 +49,7 @@ def resume_run(request: Request, path: Path) -> int:
     execution = request.execution
     retry = _retry(request.earlier.retry)
     folder = RunFolder.open(path)
-    if not folder.resumable:
-        raise UsageError(f"{path}: an older Linkgauge made this run: read it (linkgauge show {path}), or measure anew")
+    folder.check_resumable()
     folder.hold()
     stored_launches = read_launches(folder.path)
     env = parse_env(request.launch.env)
@@ -99,7 +98,7 @@ def resume_run(request: Request, path: Path) -> int:
     choices = asked_then.get("library_choices", False)
     nodes = Nodes(devices, reporter.note, keep_going=bool(execution.keep_going))
     for settings in {one.planned.settings for one in pending if one.planned.settings.hosts}:
-        mpi = mpis[settings.mpi if settings.mpi_asked else end_of(replaced, settings.mpi)]
+        mpi = mpis[settings.mpi if settings.mpi_requested else end_of(replaced, settings.mpi)]
         nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, None)
     machine = machine_of({one.planned.settings for one in pending}, devices, mpis, nodes)
     _check_devices(path, pending, machine)

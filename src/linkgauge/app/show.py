@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from linkgauge.app.command_line import PATH, command, flag, option, run_argument
 from linkgauge.app.options import offers, repeated, switch, system_to_judge_by, takes, unit_of_rates, value
 from linkgauge.app.output import TABLE, output_options, print_data
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @command("show", epilog="Example: linkgauge show runs/2026-01-02 --pattern allreduce")
@@ -59,21 +62,28 @@ def show_command(
     if everything or pattern is not None:
         console.print("", tables.everything(results, console.width, unit, limits), sep="\n")
     elif results.rows:
-        console.print("", *next_commands(run), sep="\n", markup=False, highlight=False, soft_wrap=True)
+        print_next(console, run)
 
 
-def next_commands(run: Path) -> list[str]:
-    """Return what to type after a run's first screen, each with what it gives."""
+def print_next(console: Console, run: Path) -> None:
+    """Print what to type after a run's first screen, each with what it gives."""
     import shlex
 
+    from rich.text import Text
+
+    from linkgauge.view.screen import Table
+
     name = shlex.quote(str(run))
-    rows = [
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for typed, gives in (
         (f"linkgauge show {name} --all", "every table"),
         (f"linkgauge check {name}", "is this machine as fast as it should be?"),
         (f"linkgauge advise {name}", "which mechanism for which size"),
-    ]
-    width = max(len(command) for command, _ in rows)
-    return ["Next:", *(f"  {command:{width}}  {gives}" for command, gives in rows)]
+    ):
+        table.add_row(Text(f"  {typed}"), Text(f"  {gives}"))
+    console.print("", "Next:", table, sep="\n")
 
 
 @command("report", epilog="Example: linkgauge report runs/2026-01-02 -o report.html")

@@ -157,15 +157,27 @@ def _cores(cores: str | None) -> str:
 
 
 def _show_matrix(system: System, unit: str, console: Console) -> None:
+    from rich.text import Text
+
     from linkgauge.view.screen import Table
 
     if not 2 <= len(system.devices) <= 16:
         return
+    cells = matrix(system, unit)
+    between = {cell for place, row in enumerate(cells) for at, cell in enumerate(row) if at != place}
+    if len(between) == 1:  # a matrix of one figure says less, and eight columns are wider than a terminal
+        (cell,) = between
+        way = "no link of their own: by way of the host" if cell == "host" else f"{cell} {unit} in one direction"
+        console.print(f"between any two devices: {way}")
+        return
     console.print(f"links between devices, {unit} in one direction")
+    widest = max(len(cell) for cell in (*between, *(device.name for device in system.devices)))
+    narrow = (widest + 2) * (len(cells) + 1) > console.width  # then the figure is below what carries it
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for device in system.devices:
         table.add_column(device.name, justify="right", overflow="fold")
-    for device, row in zip(system.devices, matrix(system, unit), strict=True):
-        table.add_row(device.name, *row)
+    for device, row in zip(system.devices, cells, strict=True):
+        parts = [map(console.render_str, cell.rsplit(" ", 1) if narrow else [cell]) for cell in row]
+        table.add_row(device.name, *map(Text("\n").join, parts))
     console.print(table)

@@ -21,7 +21,7 @@ from linkgauge.app.request import EarlierRun, Machine, Presentation, Request, Ro
 from linkgauge.app.run import refuse_ranks
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import Exit, UsageError
-from linkgauge.model.quantity import format_size, parse_duration
+from linkgauge.model.quantity import format_bytes, format_size, parse_duration
 
 if TYPE_CHECKING:
     from linkgauge.model.case import Case
@@ -105,6 +105,7 @@ def _search(request: Request, search: Search, budget_s: float, began: float) -> 
     from linkgauge.tune.launches import InterruptedSearchError
     from linkgauge.tune.page import page, plain, with_proof
     from linkgauge.tune.record import DEFAULT
+    from linkgauge.view.units import count_text
 
     words = [word for word in (search.among or "").split(",") if word]
     allowed, form = search.allow / 100, search.form
@@ -119,7 +120,9 @@ def _search(request: Request, search: Search, budget_s: float, began: float) -> 
     factors = choice.factors()
     grid = math.prod(len(one.values) + 1 for one in factors)
     subject = _subject(wanted.cases, devices.kind)
-    reporter.note(f"{subject}: {len(factors)} settings with {grid:,} combinations, at most {budget_s:.0f} s")
+    reporter.note(
+        f"{subject}: {count_text(len(factors), 'setting')} with {grid:,} combinations, at most {budget_s:.0f} s"
+    )
     if not words:
         for why in choice.refused.values():
             if "does not read it" in why:
@@ -207,7 +210,7 @@ def _guards(typed: Texts, guards: Sequence[str], cases: Sequence[Case]) -> list[
         return found
     if "app" in typed:
         return []
-    sizes = sorted(case.size_asked for case in cases)
+    sizes = sorted(case.size_requested for case in cases)
     beside = [size for size in (sizes[0] // 8, min(sizes[-1] * 8, 64 << 20)) if size and size not in sizes]
     other = "alltoall" if any(case.pattern == "allreduce" for case in cases) else "allreduce"
     found = [{**typed, "pattern": [other], "size": [format_size(sizes[len(sizes) // 2])]}]
@@ -226,8 +229,8 @@ def _subject(cases: Sequence[Case], kind: str = "") -> str:
     transport = called.get(cases[0].transport, cases[0].transport)
     if apps := [*dict.fromkeys(case.app.label for case in cases if case.app)]:
         return f"{transport} application {', '.join(apps)} {where}"
-    sizes = sorted({case.size_asked for case in cases})
-    span = format_size(sizes[0]) + (f" to {format_size(sizes[-1])}" if len(sizes) > 1 else "")
+    sizes = sorted({case.size_requested for case in cases})
+    span = format_bytes(sizes[0]) + (f" to {format_bytes(sizes[-1])}" if len(sizes) > 1 else "")
     patterns = ", ".join(sorted({case.pattern for case in cases}))
     return f"{transport} {patterns} of {span} {where}"
 
@@ -250,6 +253,7 @@ def _bench(
     })  # fmt: skip
     if (out / "run.json").exists():
         folder = RunFolder.open(out)
+        folder.check_resumable()
         folder.hold()
         whole_again(folder, reporter)
     else:
@@ -258,7 +262,7 @@ def _bench(
         info = run_info(arguments=sys.argv[1:], plan_name="tune", asked={"devices": machine.devices}, devices=devices,
                         mpis=list(prepared.mpis.values()), seed=prepared.seed,
                         absent=prepared.machine.absent)  # fmt: skip
-        folder = RunFolder.create(Path(out), {**info, KEY: {"asked": what, "spent_s": []}})
+        folder = RunFolder.create(Path(out), {**info, KEY: {"requested": what, "spent_s": []}})
         warn(machine, devices, prepared, reporter)
     return FolderBench(folder, wanted, choice.environment, what, budget_s, began, stages.doing, choice.in_launch())
 

@@ -137,7 +137,7 @@ def make_case(transport: str, pattern_name: str, size: int, ranks: Sequence[int]
     dimensions.setdefault("stop", StopRule(rule="count", samples=1))
     dimensions.setdefault("verify", "final")
     return Case(
-        transport=transport, pattern=pattern_name, size=size, size_asked=size, devices=tuple(ranks), **dimensions
+        transport=transport, pattern=pattern_name, size=size, size_requested=size, devices=tuple(ranks), **dimensions
     )
 
 

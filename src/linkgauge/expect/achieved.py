@@ -22,6 +22,7 @@ from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, query
 from linkgauge.expect.rules import RULES, Limit
 from linkgauge.expect.streams import in_own_memory
+from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS, UNORDERED_FLAGS
 from linkgauge.model.result import HEADLINE, Measured
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
@@ -199,7 +200,7 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Li
     latency = _latency(q, ports)
     if latency is not None:
         rule = RULES["latency"]
-        words = f"half a flag ping-pong between devices {' and '.join(str(d) for d in sorted(latency[1]))}"
+        words = f"half a flag ping-pong on {device_words(sorted(latency[1]), q.noun)}"
         result.append(Limit(rule.name, rule.kind, None, words, rule.source, latency_ns=latency[0]))
     return result
 
@@ -218,14 +219,14 @@ def _goodput(q: Query, ports: Ports) -> tuple[float, str] | None:
     if q.on_host:
         # Between host buffers nothing below the transports is measured: the best of them, among the same ranks.
         rate = ports.host_copy.get(_between_hosts(q.pattern, q.devices, (q.source_node, q.target_node)))
-        return None if rate is None else (rate, f"host memory of ranks on devices {' '.join(map(str, q.devices))}")
+        return None if rate is None else (rate, f"host memory of ranks on {device_words(q.devices, q.noun)}")
     if info.latency_only or q.source_memory != "device" or q.target_memory != "device":
         return None
     if q.transport in THROUGH_HOST:
         return _staged(q, ports)
     if len(q.names) < 2:
         rate = ports.local.get(q.devices[0]) if q.traits.pair else None
-        return None if rate is None else (rate, f"the local copy of device {q.devices[0]}")
+        return None if rate is None else (rate, f"the local copy of {q.noun} {q.devices[0]}")
     if q.traits.one_way:
         return _pair(q, ports)
     graph = measured_graph(q, ports)
@@ -280,9 +281,11 @@ def _pair(q: Query, ports: Ports) -> tuple[float, str] | None:
     through_switch = through_switch and fabric.joined((a, b)) and (q.names[0], q.names[-1]) not in fabric.arcs
     if through_switch and a in ports.out and b in ports.into:
         leaving, entering = ports.out[a], ports.into[b]
-        return min(leaving, entering), f"out of device {a} {show_rate(leaving)}, into {b} {show_rate(entering)}"
+        return min(
+            leaving, entering
+        ), f"out of {q.noun} {a} {show_rate(leaving)}, into {q.noun} {b} {show_rate(entering)}"
     rate = ports.pair.get((a, b))
-    return None if rate is None or through_switch else (rate, f"the way from device {a} to {b}")
+    return None if rate is None or through_switch else (rate, f"the way from {q.noun} {a} to {q.noun} {b}")
 
 
 def measured_graph(q: Query, ports: Ports) -> Wires | None:
@@ -340,7 +343,7 @@ def _primitive_latency(q: Query, ports: Ports, case: Mapping[str, Any]) -> list[
         known = {floor.device: ns for floor, ns in ports.empty_op_ns.items() if floor[:3] == asked}
         if known:
             device = min(known, key=lambda key: known[key])
-            return [of_latency("fastest_empty_op", known[device], f"device {device}")]
+            return [of_latency("fastest_empty_op", known[device], f"{q.noun} {device}")]
     return []
 
 
@@ -355,13 +358,13 @@ def _fastest_load(q: Query, ports: Ports) -> list[Limit]:
     if not alike:
         return []
     fastest = min(alike, key=lambda key: alike[key])
-    return [of_latency("fastest_load", alike[fastest], f"device {fastest.walker} through {_lender(fastest)}")]
+    return [of_latency("fastest_load", alike[fastest], f"{q.noun} {fastest.walker} through {_lender(fastest, q.noun)}")]
 
 
-def _lender(load: Load) -> str:
+def _lender(load: Load, noun: str) -> str:
     if load.memory != "device":
         return f"{load.memory} memory"
-    return "its own memory" if load.walker == load.lender else f"memory of device {load.lender}"
+    return "its own memory" if load.walker == load.lender else f"memory of {noun} {load.lender}"
 
 
 def _flag_crossing(q: Query, ports: Ports) -> list[Limit]:
@@ -370,12 +373,12 @@ def _flag_crossing(q: Query, ports: Ports) -> list[Limit]:
     device = [(load, ns) for load, ns in ports.load_ns.items() if load.memory == "device"]
     own = [ns for load, ns in device if load.walker == load.lender and load.walker in (a, b)]
     if a == b:
-        return [of_latency("flag_crossing", min(own), f"a load of device {a}'s own memory")] if own else []
+        return [of_latency("flag_crossing", min(own), f"a load of {q.noun} {a}'s own memory")] if own else []
     remote = [ns for load, ns in device if {load.walker, load.lender} == {a, b}]
     if not remote:
         return []
     look = min(own, default=0.0)
-    words = f"half of a load of {min(remote):.0f} ns between devices {a} and {b}"
+    words = f"half of a load of {min(remote):.0f} ns on {device_words((a, b), q.noun)}"
     words += f", and a look of {look:.0f} ns" if own else ""
     return [of_latency("flag_crossing", min(remote) / 2 + look, words)]
 

@@ -69,6 +69,12 @@ class Query:
         """The size m; of a case of no size that of a large one."""
         return self.size_bytes or _LARGE_BYTES
 
+    @property
+    def noun(self) -> str:
+        """What one of its devices is called: host devices have memory alone."""
+        links = [link for name in self.names for link in self.system.links_of(name)]
+        return "host device" if links and all(link.kind == "memory" for link in links) else "GPU"
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The vertices of the distinct devices, in the order of ranks."""

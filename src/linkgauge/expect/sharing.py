@@ -28,6 +28,7 @@ from linkgauge.expect.paths import loads
 from linkgauge.expect.query import hosts_for, memory_of
 from linkgauge.expect.streams import passes_of_cores
 from linkgauge.model.case import Case
+from linkgauge.model.device_words import with_parts_named
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.simulate.arrays import Floats
@@ -55,7 +56,7 @@ class FairShare:
 
     @property
     def words(self) -> str:
-        """The part: `gpu0 to nvswitch`, `memory of gpu1`."""
+        """The part: `GPU 0 to nvswitch`, `memory of GPU 1`."""
         return part_words(self.part)
 
     @property
@@ -69,7 +70,7 @@ def part_words(part: Part | None) -> str:
     """What a user calls a part; empty for none."""
     if part is None:
         return ""
-    return f"{part[0]} to {part[1]}" if part[1] else f"memory of {part[0]}"
+    return with_parts_named(f"{part[0]} to {part[1]}" if part[1] else f"memory of {part[0]}")
 
 
 def share_of(system: System | None, found: Interference, network: Network | None = None) -> FairShare | None:

@@ -71,9 +71,9 @@ def _of_peer(q: Query, other: int, *, inwards: bool) -> list[Limit]:
                 least = c
     if least is None:
         return []
-    way = f"{'from' if inwards else 'to'} device {other}"
+    way = f"{'from' if inwards else 'to'} {q.noun} {other}"
     value = (least.value_bytes_per_s or 0.0) * q.ranks
-    basis = f"{way}: {least.basis}" + (f"; {q.ranks} devices at that rate" if q.ranks > 1 else "")
+    basis = f"{way}: {least.basis}" + (f"; {q.ranks} {q.noun}s at that rate" if q.ranks > 1 else "")
     return [dataclasses.replace(least, value_bytes_per_s=value, basis=basis)]
 
 

@@ -10,7 +10,7 @@ counters have 32 bits and wrap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -19,10 +19,13 @@ from linkgauge.expect.graph import FABRIC, HOST
 from linkgauge.expect.of_case import least_of_links, limits
 from linkgauge.expect.query import Query, query
 from linkgauge.expect.rules import RULES, Limit
+from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import THROUGH_HOST
+from linkgauge.stats.launches import shown_transports
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -53,16 +56,20 @@ class WireShare:
     size: int
     devices: tuple[int, ...]
     share: float
+    shown: str = ""  # what its run calls the transport
 
     @property
     def words(self) -> str:
-        """The case that it comes from."""
-        return f"{self.pattern} by {self.transport}, devices {' '.join(map(str, self.devices))}, {self.size} B"
+        """The case that it comes from; only GPUs count bytes."""
+        where = device_words(self.devices, "GPU")
+        return f"{self.pattern} by {self.shown or self.transport} on {where} at {size_text(self.size)}"
 
 
 def wire_shares(run: Run) -> list[WireShare]:
     """Return the shares that a run's counters give, largest sizes first."""
-    return shares_of(run.rows(), run.observed(lambda table: pc.ends_with(table["name"], "x_bytes")))
+    shown = shown_transports(run.launched)
+    found = shares_of(run.rows(), run.observed(lambda table: pc.ends_with(table["name"], "x_bytes")))
+    return [replace(one, shown=shown.get(one.transport, "")) for one in found]
 
 
 def shares_of(rows: Iterable[Row], observations: Iterable[Observation]) -> list[WireShare]:

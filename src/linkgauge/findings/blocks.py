@@ -9,6 +9,7 @@ import numpy as np
 from linkgauge.findings.facts import Facts, Measure, rate_text
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
+from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.stats.curves import LEAST_BLOCKS
 from linkgauge.stats.derived import fewest_blocks
@@ -33,9 +34,7 @@ def blocks_needed(facts: Facts) -> Iterable[Finding]:
         if found is None or found.limit or found.value >= best.case.blocks:
             continue
         enough = of_blocks[int(found.value)]
-        devices = "-".join(map(str, enough.devices))
-        noun = f"{facts.noun} " if len(enough.devices) == 1 else ""
-        where = f"{enough.label} of {size_text(enough.size)} on {noun}{devices}"
+        where = f"{enough.label} of {size_text(enough.size)} on {device_words(enough.devices, facts.noun)}"
         texts = [f"{m.case.blocks} blocks {rate_text(m.goodput)}" for m in (enough, best)]
         yield Finding(
             "blocks_needed",

@@ -12,6 +12,7 @@ import scipy
 from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, Settings, keys, median, rate_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
+from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
@@ -333,9 +334,4 @@ def _times(ratio: float) -> str:
 
 
 def _devices(measure: Measure) -> str:
-    numbers = measure.devices
-    if len(numbers) == 1:
-        return f"{measure.noun} {numbers[0]}"
-    if len(numbers) == 2:
-        return f"{numbers[0]}-{numbers[1]}"
-    return f"{len(numbers)} {measure.noun}s"
+    return device_words(measure.devices, measure.noun)

@@ -166,7 +166,8 @@ class FailedCase:
     launch_key: str = ""  # empty: its launch never began
     settings: LibrarySettings = dataclasses.field(default=LibrarySettings())  # the library's own during this case
     variables: tuple[tuple[str, str], ...] = ()  # planned for a launch that never began
-    out_of_time: bool = False  # the stop rule's own time was up: it was not measured, and did not fail
+    out_of_time: bool = False  # as `Result.out_of_time`
+    size: int = 0
 
     @classmethod
     def of(cls, row: Result) -> FailedCase:
@@ -180,7 +181,8 @@ class FailedCase:
             reason=row.reason or "no reason given",
             launch_key=row.launch_key,
             settings=row.case.settings,
-            out_of_time=row.evidence.get("stopped_by") == "timeout",
+            out_of_time=row.out_of_time,
+            size=row.size,
         )
 
 

@@ -31,7 +31,7 @@ class Evidence(NamedTuple):
 class Finding:
     """One finding.
 
-    `subject` names the thing (`link gpu0-gpu1`, `device 3`, `mpi allreduce`). `effect` is the share of the goodput
+    `subject` names the thing (`link GPU 0 - GPU 1`, `GPU 3`, `mpi allreduce`). `effect` is the share of the goodput
     that should be there and is not (0 where that has no meaning). `strength` is between 0 and 1 and grows with the
     evidence by each rule's own formula; `confidence` is the share of findings of such strength that were right where
     causes were planted (findings/confidence.py), and no probability that a technician finds a broken part. `unsure`: a

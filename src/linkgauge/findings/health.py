@@ -10,6 +10,7 @@ from linkgauge.findings.by_setting import told_apart, words
 from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, FailedCase, Measure, keys, median
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
+from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
@@ -152,6 +153,8 @@ def failed_cases(facts: Facts) -> Iterable[Finding]:
     """Cases that failed, hung, crashed or gave wrong data, and the device that they share."""
     by_status: dict[str, list[FailedCase]] = {}
     for row in facts.failures:
+        if row.out_of_time:  # it was not measured (findings/not_measured.py)
+            continue
         by_status.setdefault(row.status, []).append(row)
     for status, rows in by_status.items():
         for settings, some in told_apart(facts, rows).items():
@@ -190,6 +193,10 @@ def _failed_alike(facts: Facts, status: str, rows: Sequence[FailedCase], setting
     )
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}"
+
+
 @rule("spread within cases above a threshold")
 def noisy(facts: Facts) -> Iterable[Finding]:
     """Spread within cases above a threshold, over the run or for one device or transport."""
@@ -201,7 +208,9 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         return
     by_transport = Counter(facts.shown(m.transport) for m in loud)
     name, count = by_transport.most_common(1)[0]
-    where = f", {count} of them by {name}" if count > 0.7 * len(loud) else ""
+    whose = "all" if count == len(loud) else f"{count} of them"
+    several = len({m.transport for m in able}) > 1
+    where = f" ({whose} by {name})" if several and count > 0.7 * len(loud) else ""
     yield Finding(
         "noisy",
         "note",
@@ -210,8 +219,9 @@ def noisy(facts: Facts) -> Iterable[Finding]:
         f"the median. Their median spread (IQR/median) is {percent(median(m.spread for m in loud))}.{_load(facts)}",
         tuple(
             Evidence(
-                f"{m.label} at {size_text(m.size)}: spread (IQR/median) {percent(m.spread)}, "
-                f"p95 {m.tail:.2g} times the median",
+                f"{m.label} at {size_text(m.size)} on {device_words(m.devices, m.noun)}: "
+                f"spread (IQR/median) {percent(m.spread)}, "
+                f"p95 {_times(m.tail)} times the median",
                 (m.case_key,),
             )
             for m in sorted(loud, key=lambda m: -m.spread)[:8]
@@ -269,7 +279,7 @@ def drifting(facts: Facts) -> Iterable[Finding]:
         f"{len(kept)} of {tested} series drift while they are measured, {way} by {percent(share)} "
         f"(median){where}; most: {worst.label} at "
         f"{size_text(worst.size)}, {change(drift.share)}.",
-        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {len(m.devices)} {facts.noun}s: {change(d.share, 1)} "
+        (*tuple(Evidence(f"{m.label} at {size_text(m.size)} on {device_words(m.devices, m.noun)}: {change(d.share, 1)} "
         f"({change(d.low, 1)} to {change(d.high, 1)})", (m.case_key,)) for m, d in kept[:12]),
          Evidence("all of them", keys(m for m, _ in kept))),
         0.95,

@@ -207,7 +207,8 @@ class _Low:
 
     @property
     def words(self) -> str:
-        return f"{self.one.label} on {self.row.name} reaches {rate_text(self.row.middle)} at {size_text(self.one.size)}"
+        where = members_text([one.measure.devices for one in self.row.members], self.one.noun)
+        return f"{self.one.label} on {where} reaches {rate_text(self.row.middle)} at {size_text(self.one.size)}"
 
 
 @rule("links that reach less than what is known of that kind of machine, all of them alike")
@@ -221,7 +222,6 @@ def below_known(facts: Facts) -> Iterable[Finding]:
     for row in class_rows(
         known_shares(facts).values(),
         key=lambda h: (h.measure.settings, h.measure.size, facts.classes.of(h.measure.case)),
-        devices=lambda h: h.measure.devices,
         value=lambda h: h.goodput,
         half_width=lambda h: h.measure.half_width,
     ):

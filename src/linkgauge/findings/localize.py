@@ -359,7 +359,7 @@ def _told(
         directions = sorted({item.element.direction for item in items})
         others = "the other of the two" if worst.known else "its siblings"
         first = subject[:1].upper() + subject[1:]
-        sentence = f"{first} is {percent(loss)} below {others}{_way_words(directions)}{_fraction(worst, loss)}."
+        sentence = f"{first} is {percent(loss)} below {others}{_way_words(facts, directions)}{_fraction(worst, loss)}."
         if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
         elif kind == "pair":
@@ -371,7 +371,8 @@ def _told(
         evidence = [
             Evidence(
                 f"{item.measures[0].label} at {size_text(item.measures[0].size)}: {rate_text(item.rate)}"
-                f"{_over(item.measures)} against {rate_text(item.sibling_rate)} of the rest ({item.element.direction})",
+                f"{_over(item.measures)} against {rate_text(item.sibling_rate)} of the rest "
+                f"({_direction(facts, item.element.direction)})",
                 keys(item.measures),
             )
             for item in sorted(items, key=lambda item: -item.slow.share)
@@ -414,20 +415,33 @@ def _passing(items: list[_Seen], tested: int, score: float, share: float) -> boo
 
 
 def _place(facts: Facts, kind: str, ends: tuple[int | str, ...]) -> str:
-    known = facts.wiring.ordinals if facts.wiring else {}
-    of = [known.get(end, end) if isinstance(end, str) else end for end in ends]
-    words = [end if isinstance(end, str) else facts.name_of(end) for end in of]
+    words = [_end_words(facts, end) for end in ends]
     text = (" and " if kind == "pair" else " - ").join(words)
     if kind in ("device", "port", "host") and isinstance(ends[0], int):
         text += facts.identity_of(ends[0])
     return text
 
 
-def _way_words(directions: list[str]) -> str:
+def _end_words(facts: Facts, end: int | str) -> str:
+    known = facts.wiring.ordinals if facts.wiring else {}
+    of = known.get(end, end) if isinstance(end, str) else end
+    return of if isinstance(of, str) else facts.name_of(of)
+
+
+def _direction(facts: Facts, direction: str) -> str:
+    """Return `GPU 0 to GPU 1` for `0->1`; other directions are words as they are."""
+    source, arrow, target = direction.partition("->")
+    if not arrow:
+        return {"both": "both directions"}.get(direction, direction)
+    return " to ".join(_end_words(facts, int(end) if end.isdecimal() else end) for end in (source, target))
+
+
+def _way_words(facts: Facts, directions: list[str]) -> str:
     one = directions[0]
     if len(directions) > 1 or one == "both":
-        return "" if len(directions) == 1 else " (" + ", ".join(directions) + ")"
-    return {"out": " in what it sends", "in": " in what it receives"}.get(one, f" in the direction {one}")
+        return "" if len(directions) == 1 else f" ({', '.join(_direction(facts, each) for each in directions)})"
+    words = {"out": " in what it sends", "in": " in what it receives"}
+    return words.get(one, f" in the direction from {_direction(facts, one)}")
 
 
 def _fraction(item: _Seen, loss: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from linkgauge.findings.facts import DIMENSIONS, Measure
 from linkgauge.model.case import USUAL
+from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import format_bytes as size_text
 
 
@@ -14,13 +15,7 @@ def task_words(measure: Measure) -> str:
 
 def case_words(measure: Measure) -> str:
     """Return what a user calls a case."""
-    words = [task_words(measure)]
-    words.append(measure.noun if measure.ranks == 1 else "pair" if measure.ranks == 2 else f"{measure.ranks} ranks:")
-    words.append(
-        "-".join(str(d) for d in measure.devices)
-        if measure.ranks <= 8
-        else f"{measure.devices[0]}..{measure.devices[-1]}"
-    )
+    words = [task_words(measure), "on", device_words(measure.devices, measure.noun)]
     memory = {measure.case.source_memory, measure.case.target_memory} - {"device"}
     if memory:
         words.append("(" + f"{measure.case.source_memory} to {measure.case.target_memory}" + ")")

@@ -9,9 +9,11 @@ from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
+from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
+from linkgauge.stats.alike import members_text
 from linkgauge.system.remembered import remembered
 
 Pair = tuple[int, int]
@@ -163,7 +165,7 @@ def path_by_hops(facts: Facts) -> Iterable[Finding]:
                 found.append((pair, measure, way.rate, wide))
         if not found:
             continue
-        names = ", ".join(f"{a}-{b}" for (a, b), *_ in found[:8])
+        names = members_text([pair for pair, *_ in found], facts.noun)
         level = median(one_way(m) for _, m, *_ in found)
         wide = median(item[3] for item in found)
         yield Finding(
@@ -172,7 +174,10 @@ def path_by_hops(facts: Facts) -> Iterable[Finding]:
             f"{one.label} between {names}",
             f"{one.label} between {names} gets {rate_text(level)}, the rate of the way with fewest hops "
             f"({rate_text(found[0][2])}); a way of more hops allows {rate_text(wide)}.",
-            tuple(Evidence(f"{a}-{b}: {rate_text(one_way(m))}", (m.case_key,)) for (a, b), m, *_ in found),
+            tuple(
+                Evidence(f"{device_words(pair, facts.noun)}: {rate_text(one_way(m))}", (m.case_key,))
+                for pair, m, *_ in found
+            ),
             0.85,
             "Relay such transfers through the devices on the wide way (dimension via), or place the exchange on "
             "other devices.",

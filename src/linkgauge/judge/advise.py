@@ -68,7 +68,11 @@ class Advice:
     @property
     def interval_words(self) -> str:
         """The margin's 95 % interval; empty where there is none."""
-        return "" if self.low is None or self.high is None else f"{change(self.low)} to {change(self.high)}"
+        return (
+            ""
+            if self.low is None or self.high is None
+            else f"{change(self.low).removesuffix(' %')} to {change(self.high)}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +138,6 @@ def _pool(facts: Facts, measures: Sequence[Measure]) -> list[_Pooled]:
     rows = class_rows(
         [m for m in measures if not common or m.devices in common],
         key=lambda m: _mechanism(facts, m),
-        devices=lambda m: m.devices,
         value=lambda m: 1 / m.time_ns,
         half_width=lambda m: m.half_width,
     )
@@ -189,14 +192,14 @@ def _task_words(key: tuple[Any, ...], members: Sequence[tuple[int, ...]], noun: 
     words = [str(held["pattern"])]
     if (source, target) not in (("device", "device"), USUAL_MEMORY.get(words[0])):
         words.append(f"({source} to {target})")
-    words.append(f"on {ranks} {noun}s" if ranks > 2 else f"on {members_text(members, noun)}")
-    words += [
+    words.append(f"on {ranks} {noun}s" if ranks > 2 and len(members) > 1 else f"on {members_text(members, noun)}")
+    settings = [
         name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value}"
         for name, value in held.items()
         if name not in _SAID and value not in (None, USUAL[name])
     ]
-    words += [str(cadence)] if cadence not in (None, "isolated") else []
-    return " ".join(words)
+    settings += [str(cadence)] if cadence not in (None, "isolated") else []
+    return ", ".join([" ".join(words), *settings])
 
 
 def _mechanism(facts: Facts, measure: Measure) -> str:

@@ -28,7 +28,7 @@ from linkgauge.stats.compare import LEAST_REPEATS, false_discovery_rates
 from linkgauge.stats.prediction import Prediction, predict
 
 FORMAT = "linkgauge-baseline"
-FORMAT_VERSION = 2  # 1: of cases whose keys have the names of run folders before format 3
+FORMAT_VERSION = 3  # 1, 2: of cases whose keys have the names of run folders before format 4
 _MARGIN = 0.01
 _MAX_BYTES = 256 << 20
 Key = tuple[str, str]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
+from linkgauge.findings.not_measured import not_measured
 from linkgauge.findings.other_users import other_processes
 from linkgauge.judge.baseline import check_baseline, is_baseline, read_baseline
 from linkgauge.judge.fleet import LEAST_NODES, Standing, check_fleet, standings
@@ -93,7 +94,10 @@ def check(
     if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
         notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
     findings = tuple(finding for each in found.values() for finding in each)
-    left = [line for subject in subjects for line in _not_measured(subject, len(subjects) > 1)]
+    several = len(subjects) > 1
+    left = [
+        line for one in subjects for line in not_measured(one.facts, one.name, f" of {one.name}" if several else "")
+    ]
     return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes)), left), findings, tuple(places))
 
 
@@ -127,18 +131,6 @@ def _beside_light_use(subject: Subject, verdicts: Sequence[Verdict]) -> list[Ver
         else one
         for one in verdicts
     ]
-
-
-def _not_measured(subject: Subject, several: bool) -> Iterator[str]:
-    """Yield what the time limit of the run or of its cases left unmeasured, and how to measure it."""
-    facts, of = subject.facts, f" of {subject.name}" if several else ""
-    cut = [one for one in facts.failures if one.out_of_time]
-    if cut:
-        words = ", ".join(dict.fromkeys(facts.failed_words(one) for one in cut))
-        yield f"{len(cut)} case{'s' if len(cut) > 1 else ''}{of} took longer than --max-time allows: {words}"
-    if left := facts.info.get("left"):
-        how = f"linkgauge run --resume {subject.name}"
-        yield f"{left} planned case{'s' if left > 1 else ''}{of}, since the run's time was over: {how}"
 
 
 def _not_judged(subject: Subject, verdicts: Sequence[Verdict]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from linkgauge.judge.left_out import left_out_keys
 from linkgauge.model.case import Case
+from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.result import HEADLINE, Result
@@ -108,13 +109,13 @@ def compare_runs(
     )
     resampled = _bootstraps(first, second, matched, keys) if bootstrap else {}
     cases = tuple(
-        CaseShift(*key, words_of(matched.pairs[key][1].row.case, shown), matched.pairs[key][1].row, comparison,
+        CaseShift(*key, words_of(matched.pairs[key][1].row.case, shown, noun), matched.pairs[key][1].row, comparison,
                   resampled.get(key))
         for key, comparison in zip(keys, compared, strict=True)
     )  # fmt: skip
     failed = tuple(
         (
-            words_of(b.row.case, shown),
+            words_of(b.row.case, shown, noun),
             f"{', '.join(sorted(set(b.failures)))} in the second run, measured in the first",
         )
         for a, b in matched.pairs.values()
@@ -180,9 +181,7 @@ def _pools(
         "run": lambda case: ["all cases"],
         "transport": lambda case: [shown.get(case.transport, case.transport)],
         "device": lambda case: [f"{noun} {device}" for device in sorted(set(case.devices))],
-        "pair": lambda case: (
-            ["pair " + "-".join(map(str, sorted(set(case.devices))))] if len(set(case.devices)) == 2 else []
-        ),
+        "pair": lambda case: [device_words(sorted(set(case.devices)), noun)] if len(set(case.devices)) == 2 else [],
     }
     result: list[PoolShift] = []
     for kind, names_of in kinds.items():
@@ -230,10 +229,8 @@ def _bootstraps(
     }
 
 
-def words_of(case: Case, shown: Mapping[str, str]) -> str:
-    """Return what a user calls a case; `shown` is what its run's transports are called."""
-    devices = case.devices
-    where = "-".join(map(str, devices)) if len(devices) <= 8 else f"{devices[0]}..{devices[-1]}"
+def words_of(case: Case, shown: Mapping[str, str], noun: str = "device") -> str:
+    """Return what a user calls a case; `shown` is what its run's transports are called, `noun` a device."""
     named = ("path", "algorithm", "service_class", "gpudirect")
     settings = [f"{name} {value}" for name in named if (value := getattr(case, name))]
     memories = (case.source_memory, case.target_memory)
@@ -244,7 +241,7 @@ def words_of(case: Case, shown: Mapping[str, str]) -> str:
         *settings,
         "" if memories == ("device", "device") else f"{' to '.join(dict.fromkeys(memories))} memory",
         "" if case.app else size_text(case.size),
-        where,
+        f"on {device_words(case.devices, noun)}",
         f"beside {case.background}" if case.background else "",
     ]
     return " ".join(word for word in words if word)

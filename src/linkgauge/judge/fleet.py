@@ -11,6 +11,7 @@ import numpy as np
 from linkgauge.findings.facts import Measure
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
+from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import change
 from linkgauge.stats.basics import robust_scale
 
@@ -72,13 +73,15 @@ def standings(subjects: Sequence[Subject]) -> list[Standing]:
         return []
     nodes = _excesses(subjects)
     whole = [float(np.median(node.every)) if node.every else 0.0 for node in nodes]
-    rows = [(i, "node", "", value, len(nodes[i].every)) for i, value in enumerate(whole) if nodes[i].every]
+    rows: list[tuple[int, str, tuple[int, ...], float, int]] = [
+        (i, "node", (), value, len(nodes[i].every)) for i, value in enumerate(whole) if nodes[i].every
+    ]
     result = _ranked(subjects, rows)
     for kind in ("device", "pair"):
         rows = [
-            (i, kind, name, float(np.median(values)) - whole[i], len(values))
+            (i, kind, of, float(np.median(values)) - whole[i], len(values))
             for i, node in enumerate(nodes)
-            for name, values in (node.devices if kind == "device" else node.pairs).items()
+            for of, values in (node.devices if kind == "device" else node.pairs).items()
         ]
         result += [one for one in _ranked(subjects, rows) if kind == "device" or one.outlier]
     return sorted(result, key=lambda s: (not s.outlier, -s.score))
@@ -146,33 +149,34 @@ class _Excesses:
     def __init__(self) -> None:
         self.every: list[float] = []
         self.tasks: dict[str, list[float]] = {}
-        self._few: dict[str, list[float]] = {}
-        self._many: dict[str, list[float]] = {}
-        self.pairs: dict[str, list[float]] = {}
+        self._few: dict[tuple[int, ...], list[float]] = {}
+        self._many: dict[tuple[int, ...], list[float]] = {}
+        self.pairs: dict[tuple[int, ...], list[float]] = {}
 
     def add(self, measure: Measure, excess: float) -> None:
         self.every.append(excess)
         self.tasks.setdefault(measure.label, []).append(excess)
         devices = sorted(set(measure.devices))
         for device in devices:
-            (self._few if len(devices) <= 2 else self._many).setdefault(str(device), []).append(excess)
+            (self._few if len(devices) <= 2 else self._many).setdefault((device,), []).append(excess)
         if len(devices) == 2 and measure.size >= 1 << 20:
-            self.pairs.setdefault(f"{devices[0]}-{devices[1]}", []).append(excess)
+            self.pairs.setdefault((devices[0], devices[1]), []).append(excess)
 
     @property
-    def devices(self) -> dict[str, list[float]]:
+    def devices(self) -> dict[tuple[int, ...], list[float]]:
         return {**self._many, **self._few}
 
 
-def _ranked(subjects: Sequence[Subject], rows: Sequence[tuple[int, str, str, float, int]]) -> list[Standing]:
+def _ranked(
+    subjects: Sequence[Subject], rows: Sequence[tuple[int, str, tuple[int, ...], float, int]]
+) -> list[Standing]:
     scale = max(_LEAST_SCALE, robust_scale([value for *_, value, _ in rows])) if rows else 1.0
     result = []
-    for index, kind, name, value, count in rows:
+    for index, kind, devices, value, count in rows:
         subject = subjects[index]
         host = subject.host or subject.name
-        identity = subject.facts.identity_of(int(name)).strip(" ()") if kind == "device" else ""
-        what = subject.facts.noun if kind == "device" else kind
-        words = f"{what} {name} of {host}" if name else host
+        identity = subject.facts.identity_of(devices[0]).strip(" ()") if kind == "device" else ""
+        words = f"{device_words(devices, subject.facts.noun)} of {host}" if devices else host
         result.append(Standing(kind, words, identity, subject.name, math.expm1(value), value / scale, count))
     return result
 

@@ -25,15 +25,15 @@ def left_out_keys(rows: Sequence[Row]) -> set[str]:
     for row in rows:
         for name, key in (("curve", "id"), ("left_out", "curve")):
             if curve := row.evidence.get(name, {}).get(key):
-                sizes[curve].add(row.case.size_asked)
+                sizes[curve].add(row.case.size_requested)
     keys = {row.case_key for row in rows if "left_out" in row.evidence}
     for row in rows:
         if "at_full" in row.evidence:
-            others = sizes[row.evidence["at_full"]] - {row.case.size_asked}
+            others = sizes[row.evidence["at_full"]] - {row.case.size_requested}
             keys |= {_at_size(row.case, size).case_key for size in others}
     return keys
 
 
 def _at_size(case: Case, size: int) -> Case:
     actual, _ = restated_size(PATTERNS[case.pattern], size, max(case.group_ranks, 1), case.datatype)
-    return dataclasses.replace(case, size=actual, size_asked=size)
+    return dataclasses.replace(case, size=actual, size_requested=size)

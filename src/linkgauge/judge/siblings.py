@@ -18,6 +18,7 @@ from linkgauge.findings.filled import filled
 from linkgauge.findings.naming import case_words, task_words
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
+from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_bytes as size_text
@@ -166,7 +167,7 @@ def _named(every: Sequence[Standing], slow: Sequence[Standing], level: float, no
             if len(chosen) >= 2 and all(s in slow for s in chosen) and (best is None or len(mine) > len(best[1])):
                 best = (words, mine)
         if best is None or len(best[1]) < 2:
-            best = (_pair_words(left[0].devices, noun), [left[0]])
+            best = (device_words(left[0].devices, noun), [left[0]])
         share = math.expm1(float(np.median([s.excess for s in best[1]])) - level)
         found.append(SlowMember(best[0], tuple(best[1]), share))
         left = [s for s in left if s not in best[1]]
@@ -181,16 +182,12 @@ def _candidates(every: Sequence[Standing], noun: str) -> list[tuple[str, list[St
     result += [(f"what {noun} {d} sends", [s for s in pairs if s.devices[0] == d]) for d in ends]
     result += [(f"what {noun} {d} receives", [s for s in pairs if s.devices[1] == d]) for d in ends]
     result += [
-        (f"pair {a}-{b}, both ways", [s for s in pairs if set(s.devices) == {a, b}])
+        (f"{device_words((a, b), noun)}, each direction", [s for s in pairs if set(s.devices) == {a, b}])
         for a in ends
         for b in ends
         if a < b
     ]
     return result
-
-
-def _pair_words(devices: Members, noun: str) -> str:
-    return f"{noun} {devices[0]}" if len(devices) == 1 else f"pair {'-'.join(map(str, devices))}"
 
 
 def check_siblings(subject: Subject) -> list[Verdict]:

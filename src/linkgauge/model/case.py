@@ -193,7 +193,7 @@ class Loads(Worded):
         for load in loads_written(text).each if text else ():
             if isinstance(load.where, str):
                 raise UsageError(f"load '{text}' names no devices: expected on=0,1")
-            values = {**load.values, "size_asked": load.values["size"], "devices": load.where}
+            values = {**load.values, "size_requested": load.values["size"], "devices": load.where}
             found.append(LoadCase(Case(**values), load.pace, load.mpi))
         return cls(text, tuple(found))
 
@@ -230,10 +230,10 @@ class Case:
 
     `devices` are ordinals in PCI order, one entry for each rank that takes part, in the order of ranks. Where it does
     not lie on the run's first node alone they are numbers of places: node k's device d is k `devices_per_node` + d.
-    `size_asked` is what the user asked for; `size` is m, restated as whole blocks where the pattern cuts
+    `size_requested` is what the user requested; `size` is m, restated as whole blocks where the pattern cuts
     blocks. Both in bytes.
 
-    >>> case = Case("kernel", "pingpong", size=8, size_asked=8, devices=(0, 1))
+    >>> case = Case("kernel", "pingpong", size=8, size_requested=8, devices=(0, 1))
     >>> case.ranks, case.window, case.stop.rule
     (2, 1, 'interval')
     >>> case == Case.from_dimensions(case.dimensions())
@@ -249,7 +249,7 @@ class Case:
         one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME, PATTERN_ALIASES)))
     size: int = field(metadata=_of(
         Part.TRAFFIC, Says.SIZE, "Message sizes: 8, 64KiB, or a range 1:1GiB:x4.", SIZES, core="size_bytes"))
-    size_asked: int = field(metadata={"part": Part.TRAFFIC, "says": Says.HOW_LONG, "core": ""})
+    size_requested: int = field(metadata={"part": Part.TRAFFIC, "says": Says.HOW_LONG, "core": ""})
     devices: tuple[int, ...] = field(metadata=_of(
         Part.PLACES, Says.WHAT, "Ranks to use, from the first device on.", RANKS, name="ranks", core=""))
     variant: str = field(default="", metadata=_of(

@@ -418,17 +418,17 @@ ELEMENT_BYTES = {
 }  # fmt: skip
 
 
-def restated_size(pattern: PatternTraits, size_asked: int, ranks: int, datatype: str) -> tuple[int, str]:
+def restated_size(pattern: PatternTraits, size_requested: int, ranks: int, datatype: str) -> tuple[int, str]:
     """m as whole elements, and as n whole blocks where the pattern cuts blocks; with the reason where that is 0.
 
     Source: docs/definitions.md, Sizes and goodput.
     """
     element = ELEMENT_BYTES[datatype] if pattern.reduces or pattern.blocks else 1
     parts = ranks if pattern.blocks else 1
-    block = size_asked // parts // element * element
-    if block == 0 and not (size_asked == 0 and not pattern.blocks and not pattern.reduces):
-        what = f"a block of {size_asked} bytes over {ranks} ranks" if pattern.blocks else f"{size_asked} bytes"
-        return size_asked, f"{what} holds no whole {datatype} ({element} bytes)"
+    block = size_requested // parts // element * element
+    if block == 0 and not (size_requested == 0 and not pattern.blocks and not pattern.reduces):
+        what = f"a block of {size_requested} bytes over {ranks} ranks" if pattern.blocks else f"{size_requested} bytes"
+        return size_requested, f"{what} holds no whole {datatype} ({element} bytes)"
     return block * parts, ""
 
 

@@ -173,6 +173,11 @@ class Result(Row):
         """Whether it is of the case as a whole."""
         return self.lane == HEADLINE
 
+    @property
+    def out_of_time(self) -> bool:
+        """Whether its own time limit ended it: it was not measured, and did not fail."""
+        return self.evidence.get("stopped_by") == "timeout"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Measured(Result):

@@ -63,7 +63,7 @@ def rows_of_cases(cases: Sequence[Case], peer: str) -> tuple[Row, ...]:
         for case in cases:
             if _same_measurement(test, case):
                 memory = (case.source_memory, case.target_memory)
-                some, _ = rows_of(peer, (test,), (case.ranks,), (memory,), (case.size_asked,))
+                some, _ = rows_of(peer, (test,), (case.ranks,), (memory,), (case.size_requested,))
                 rows |= {row.key: row for row in some}
     return tuple(rows.values())
 
@@ -77,7 +77,7 @@ _DEFAULTS = held_apart(
 
 
 def _same_measurement(test: PeerTest, case: Case) -> bool:
-    plain = Case(case.transport, case.pattern, case.size, case.size_asked, case.devices)
+    plain = Case(case.transport, case.pattern, case.size, case.size_requested, case.devices)
     if any(getattr(case, name) != test.case.get(name, getattr(plain, name)) for name in _DEFAULTS):
         return False
     if case.buffer not in ("", "allocated"):

@@ -40,7 +40,7 @@ _ROUND = {"ours": _FIGURES, "theirs": _FIGURES, "ours_s": number(0.0), "theirs_s
 _STORED = shape_table(
     {"rounds": each(only(_ROUND, ("ours", "theirs"))), "left_out": mapping(text),
      "peer_started_with": each(mapping(text))},
-    needed=("asked", "rounds", "left_out"),
+    needed=("rounds", "left_out"),
 )  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def _asked(request: Request) -> dict[str, object]:
 def _store(
     request: Request, rounds: Sequence[Round], left_out: Reasons, started_with: Sequence[dict[str, str]]
 ) -> None:
-    stored = {"asked": _asked(request), "peer_started_with": started_with,
+    stored = {"requested": _asked(request), "peer_started_with": started_with,
               "rounds": [dataclasses.asdict(one) for one in rounds], "left_out": left_out}  # fmt: skip
     write_atomically(request.out / _ROUNDS, json.dumps(stored, indent=1).encode())
 
@@ -251,7 +251,7 @@ def _stored(request: Request) -> tuple[list[Round], Reasons, list[dict[str, str]
         _store(request, [], {}, [])
         return [], {}, []
     stored = read_json(path, _MOST_BYTES, "rounds of a comparison", _STORED)
-    if stored["asked"] != _asked(request):
+    if stored.get("requested", stored.get("asked")) != _asked(request):  # the older name
         raise UsageError(f"'{request.out}' holds another comparison: expected a new folder, or one of this same one")
     return [Round(**one) for one in stored["rounds"]], stored["left_out"], stored.get("peer_started_with", [])
 

@@ -161,7 +161,7 @@ def _rows_of(rows: Sequence[Row], case: Case) -> Iterator[Row]:
     for row in rows:
         wanted = {"variant": "", **row.test.case_of(row.ranks)}
         if (
-            case.size_asked == row.size
+            case.size_requested == row.size
             and case.ranks == row.ranks
             and (memory == row.memory or not row.test.takes_memory)
             and all(getattr(case, name) == value for name, value in wanted.items() if name != "batch")

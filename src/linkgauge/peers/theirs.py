@@ -220,7 +220,7 @@ def launches_of(request: Request, rows: Sequence[Row], reasons: Reasons) -> list
 def _is_case(row: Row, one: ImportedCase, peer: str) -> bool:
     """Whether an imported case is the row's; of nvbandwidth's matrices the first device's, or the first pair's."""
     case = one.case
-    if case.in_place != row.test.theirs_in_place or case.size_asked != row.size:
+    if case.in_place != row.test.theirs_in_place or case.size_requested != row.size:
         return False
     if peer != "nvbandwidth":
         return bool(case.pattern == row.test.case_of(row.ranks)["pattern"])

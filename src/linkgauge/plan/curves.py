@@ -96,7 +96,7 @@ def _hash_of(case: Case, names: Iterable[str]) -> str:
 
 def curve_id(case: Case) -> str:
     """What all cases of a curve have in common: every dimension but size."""
-    return _hash_of(case, set(case.dimensions()) - {"size", "size_asked"})
+    return _hash_of(case, set(case.dimensions()) - {"size", "size_requested"})
 
 
 def family(case: Case) -> str:

@@ -227,7 +227,7 @@ def _cases_of(
             if ladder is not None:
                 if ladder.curve == curve_id(case):
                     continue  # its own point at that size
-                case = dataclasses.replace(case, size_asked=FULL)
+                case = dataclasses.replace(case, size_requested=FULL)
             if pattern.rooted and case.root >= max(case.group_ranks, 1):
                 raise UsageError(
                     f"{table.where}: root {case.root} of {case.group_ranks} ranks: expected 0 to {case.group_ranks - 1}"
@@ -263,7 +263,7 @@ def _step_of(case: Case, until: Until | None, reason: str, no_room: str, ladders
     ladder = ladders.setdefault(family(case), {}).setdefault(curve, _Ladder(curve, case.devices, until))
     if not reason and (ladder.begun or not no_room):
         ladder.begun = True
-        ladder.sizes.append(case.size_asked)
+        ladder.sizes.append(case.size_requested)
         return Step(curve, until, no_room)
     return Step(curve, until)
 
@@ -391,12 +391,12 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
         for name in ("source_device", "target_device"):
             if (fields.get(name),) == devices:
                 fields[name] = -1  # its own
-    size_asked = 0 if pattern.size_means == "-" else values["size"]
-    fields["size"] = size_asked
+    size_requested = 0 if pattern.size_means == "-" else values["size"]
+    fields["size"] = size_requested
     datatype = fields.get("datatype", "float32")
     groups = fields.get("groups", 1)
     whole = len(devices) % groups == 0
-    size, reason = restated_size(pattern, size_asked, len(devices) // groups if whole else len(devices), datatype)
+    size, reason = restated_size(pattern, size_requested, len(devices) // groups if whole else len(devices), datatype)
     fields["size"] = size
     if pattern.scripted:
         fields["app"] = catalog.asked(fields.get("app", App()), len(devices)).app
@@ -405,7 +405,7 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
             catalog.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs
     if max(devices, default=0) >= per_node:
         fields["devices_per_node"] = per_node
-    return Case(size_asked=size_asked, devices=devices, stop=stop, **fields), reason
+    return Case(size_requested=size_requested, devices=devices, stop=stop, **fields), reason
 
 
 def _job(load: Load, devices: tuple[int, ...], table: CaseTable, machine: PlanMachine) -> tuple[Case, str]:

@@ -52,7 +52,7 @@ class LaunchSettings:
     devices: tuple[int, ...]  # the device of each rank; with `hosts` the number of its place
     thread_level: str
     mixed_memory: bool = False  # for cases that _is_mixed alone; no part of the key: what is asked for is the same
-    mpi_asked: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
+    mpi_requested: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
     hosts: tuple[str, ...] = ()  # the run's nodes in their order, each with as many ranks; none: not asked for
     # By the devices of each job what its ranks alone are told, where jobs have service classes of their own.
     job_env: tuple[tuple[tuple[int, ...], Settings], ...] = ()
@@ -184,7 +184,7 @@ def _place(
         thread_level=table.thread_level,
         devices=rank_devices(machine.places, per_device),
         mixed_memory=not reason and not table.threads and machine.kind != "host" and _is_mixed(case),
-        mpi_asked=table.mpi_asked,
+        mpi_requested=table.mpi_requested,
         hosts=table.hosts,
         job_env=() if reason else job_env,
     )
@@ -231,7 +231,7 @@ def with_other_mpi(
         threads=not mpi,
         peer_access=settings.peer_access,
         thread_level=settings.thread_level,
-        mpi_asked=settings.mpi_asked,
+        mpi_requested=settings.mpi_requested,
     )
     groups: dict[LaunchSettings, tuple[dict[str, Case], dict[str, tuple[Case, str]]]] = {}
     for case in cases:

@@ -59,7 +59,7 @@ class LaunchTable:
     threads: bool = False
     peer_access: bool = True
     thread_level: str = USUAL_THREAD_LEVEL  # what the ranks ask of the MPI library
-    mpi_asked: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
+    mpi_requested: bool = dataclasses.field(default=True, compare=False)  # else another may take the place of `mpi`
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,7 +59,9 @@ def value_rounds(cases: Sequence[Case], estimates_s: Sequence[float], share_s: f
         setting_level = _turns([_settings_of(cases[index]) for index in members])
         for index in members:
             case = cases[index]
-            rounds[index] = size_level[case.size_asked] + set_level[case.devices] + setting_level[_settings_of(case)]
+            rounds[index] = (
+                size_level[case.size_requested] + set_level[case.devices] + setting_level[_settings_of(case)]
+            )
     return rounds
 
 
@@ -68,7 +70,7 @@ def _size_levels(
 ) -> dict[int, int]:
     longest_s: dict[int, float] = defaultdict(float)
     for index in members:
-        size = cases[index].size_asked
+        size = cases[index].size_requested
         longest_s[size] = max(longest_s[size], estimates_s[index])
     at_full = longest_s.pop(FULL, None) is not None
     sizes = sorted(longest_s)
@@ -84,7 +86,7 @@ def _size_levels(
 def _settings_of(case: Case) -> tuple[object, ...]:
     """Every dimension but size and devices."""
     return tuple(
-        str(value) for name, value in case.dimensions().items() if name not in ("size", "size_asked", "devices")
+        str(value) for name, value in case.dimensions().items() if name not in ("size", "size_requested", "devices")
     )
 
 
@@ -123,7 +125,7 @@ def shuffled(
     generator.shuffle(units)
     ordered: list[Case] = []
     for unit, curve in units:
-        ordered += sorted(curves.pop(curve, []), key=lambda case: case.size_asked)
+        ordered += sorted(curves.pop(curve, []), key=lambda case: case.size_requested)
         ordered += [] if unit is None else [unit]
     if rounds is not None:
         ordered.sort(key=lambda case: rounds[case.case_key])

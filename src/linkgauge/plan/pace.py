@@ -39,7 +39,7 @@ class Pace:
 
 def _kinds(case: Case) -> Iterator[Hashable]:
     """What a case is alike to, the nearest first."""
-    size_class = FULL if case.size_asked == FULL else case.size.bit_length() // _SIZE_CLASS_BITS
+    size_class = FULL if case.size_requested == FULL else case.size.bit_length() // _SIZE_CLASS_BITS
     yield case.transport, case.pattern, size_class
     yield case.transport, case.pattern
     yield case.transport

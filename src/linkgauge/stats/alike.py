@@ -2,10 +2,10 @@
 
     classes = CaseClasses(system, launches)              # of a run: its system (or None), its launches
     rows = class_rows(results, key=lambda one: (task of one, classes.of(one.case)),
-                      devices=lambda one: one.devices, value=lambda one: one.goodput_bytes_per_s,
+                      value=lambda one: one.goodput_bytes_per_s,
                       half_width=lambda one: one.half_width)
     for row in rows:
-        row.name, row.low, row.high, row.middle          # "device 0 to 3", 53.6e9, 54.0e9, 53.8e9
+        row.low, row.high, row.middle                    # 53.6e9, 54.0e9, 53.8e9
         row.odd                                          # members that differ beyond the noise, the farthest first
 
 What is alike: docs/definitions.md, Classes. What is beyond the noise: `stands_out`.
@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from linkgauge.model.case import NAMING_DEVICES, NAMING_NODES, Case
+from linkgauge.model.device_words import device_words, numbers_text, pairs_text
 from linkgauge.model.place import Place
 from linkgauge.model.result import Launch
 from linkgauge.model.transports import TRANSPORTS, over_host
@@ -115,7 +116,6 @@ class ClassRow(Generic[T]):
     """
 
     key: Hashable
-    name: str
     members: tuple[T, ...]
     values: tuple[float, ...]
     low: float
@@ -135,7 +135,6 @@ def class_rows(
     cases: Iterable[T],
     *,
     key: Callable[[T], Hashable],
-    devices: Callable[[T], Sequence[int]],
     value: Callable[[T], float | None],
     half_width: Callable[[T], float | None],
 ) -> list[ClassRow[T]]:
@@ -149,13 +148,12 @@ def class_rows(
         measured = value(case)
         if measured is not None and measured > 0 and math.isfinite(measured):
             groups.setdefault(key(case), []).append((case, measured))
-    return [_row(found, group, devices, half_width) for found, group in groups.items()]
+    return [_row(found, group, half_width) for found, group in groups.items()]
 
 
 def _row(
     key: Hashable,
     group: list[tuple[T, float]],
-    devices: Callable[[T], Sequence[int]],
     half_width: Callable[[T], float | None],
 ) -> ClassRow[T]:
     values = [measured for _, measured in group]
@@ -167,7 +165,6 @@ def _row(
     between = NORMAL_MAD * median(np.abs(np.log(kept) - math.log(middle))) * 1.96 / math.sqrt(len(kept))
     return ClassRow(
         key,
-        members_text([tuple(devices(case)) for case, _ in group]),
         tuple(case for case, _ in group),
         tuple(values),
         float(kept.min()),
@@ -210,35 +207,26 @@ def stands_out(values: Sequence[float], half_widths: Sequence[float]) -> list[in
 
 
 def members_text(members: Sequence[tuple[int, ...]], noun: str = "device") -> str:
-    """Return which devices or tuples of them a row is of: `device 0 to 3`, `all pairs of 0 to 3`, `0-1, 0-2`.
+    """Return which devices or tuples of them a row is of: `each of GPUs 0-3`, `GPU 0 - GPU 1`, `GPUs 0-3`.
 
     Of each member the ranks' devices in their order; what is the same twice is said once. `noun`: what one is called.
     """
     distinct = list(dict.fromkeys(members))
     lengths = {len(member) for member in distinct}
     if lengths == {1}:
-        return f"{noun} {numbers_text([member[0] for member in distinct])}"
+        alone = [member[0] for member in distinct]
+        return f"each of {noun}s {numbers_text(alone)}" if len(alone) > 1 else device_words(alone, noun)
     if lengths == {2} and len(distinct) > 1:
         ends = sorted({device for member in distinct for device in member})
         every = {(a, b) for a in ends for b in ends if a != b}
-        if set(distinct) == every and len(ends) > 2:
-            return f"all pairs of {numbers_text(ends)}"
+        if set(distinct) == every:
+            both = f"{device_words(ends, noun)}, each direction"
+            return f"all pairs of {noun}s {numbers_text(ends)}" if len(ends) > 2 else both
         if set(distinct) == {(a, b) for a, b in every if a < b}:
-            return f"all pairs of {numbers_text(ends)}, from the lower"
+            return f"all pairs of {noun}s {numbers_text(ends)}, from the lower"
         if all(a == b for a, b in distinct):
-            return f"inside {numbers_text(ends)}"
-    words = ["-".join(map(str, member)) if len(member) <= 8 else f"{len(member)} {noun}s" for member in distinct]
+            return f"inside {noun}s {numbers_text(ends)}"
+        return pairs_text(distinct, noun)
+    words = [device_words(member, noun) for member in distinct]
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN + 1 else ""
     return ", ".join(words[:_SHOWN] if more else words) + more
-
-
-def numbers_text(numbers: Sequence[int]) -> str:
-    """Return device numbers in words: `0 to 3`, `0, 2, 4 to 7`."""
-    parts: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    words = [f"{p[0]} to {p[-1]}" if len(p) > 2 else ", ".join(map(str, p)) for p in parts]
-    return ", ".join(words)

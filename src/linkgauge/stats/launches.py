@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from linkgauge.model.device_words import device_noun as noun_of
 from linkgauge.model.place import Place as Place  # what is found here are these
 from linkgauge.model.result import Launch, Rank, Row
-from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.transports import shown_names
 
 
 def device_noun(launches: Iterable[Launch]) -> str:
     """Return what one of the devices is called: `GPU`, `host device`, or `device` where that is not known."""
-    kinds = _kinds(launches)
-    return "GPU" if kinds & {*GPU_RUNTIMES} else "host device" if kinds == {"host"} else "device"
+    return noun_of(_kinds(launches))
 
 
 def shown_transports(launches: Iterable[Launch]) -> dict[str, str]:

@@ -30,7 +30,7 @@ _MOST_RANKS = 1 << 20
 _RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "cases": {
         "launch": (-1, MOST_NS), "repeat": (0, MOST_NS), "attempt": (0, MOST_NS),
-        "size_asked": (-1, MOST_NS), "bytes_per_peer": (0, MOST_NS), "bytes_total": (0, MOST_NS),
+        "size_requested": (-1, MOST_NS), "bytes_per_peer": (0, MOST_NS), "bytes_total": (0, MOST_NS),
         "operations_total": (0, MOST_NS), "operations_checked": (0, MOST_NS), "planned_launch": (-1, MOST_NS),
     },
     "launches": {"launch": (-1, MOST_NS)},

@@ -102,8 +102,15 @@ class RunFolder:
 
     @property
     def resumable(self) -> bool:
-        """Whether its cases have the keys that the present names give them: not those of formats 1 and 2."""
+        """Whether its cases have the keys that the present names give them: not those of older formats."""
         return bool(self.info.get("keys_of_format", schema.FORMAT_VERSION) >= schema.FIRST_OF_THESE_KEYS)
+
+    def check_resumable(self) -> None:
+        """UsageError where it is not: what is measured into it would have other keys than what is there."""
+        if not self.resumable:
+            raise UsageError(
+                f"{self.path}: an older Linkgauge made this run: read it (linkgauge show {self.path}), or measure anew"
+            )
 
     def hold(self) -> None:
         """Let nobody else measure into this folder until this process ends; a second call does nothing.

@@ -1,4 +1,4 @@
-"""What formats 1 and 2 called otherwise: columns, patterns and moments that are renamed as they are read.
+"""What formats 1 to 3 called otherwise: columns, patterns and moments that are renamed as they are read.
 
 Keys of cases become those of the present names in every table that is read (store/run.py), so that runs of all formats
 are compared. A run of an older format is read and judged, but not resumed: its journals name the former keys.
@@ -14,7 +14,10 @@ from linkgauge.errors import FORMER_PATTERNS
 
 INFO = {"asked": "requested"}
 """Keys of run.json, in folders of format 3 too."""
-COLUMNS = {"beside": "background", "stop_relative_half_width": "ci_width", "stop_time_ns": "max_time_ns"}
+COLUMNS = {
+    "beside": "background", "stop_relative_half_width": "ci_width", "stop_time_ns": "max_time_ns",
+    "size_asked": "size_requested",
+}  # fmt: skip
 _IN_LOADS = re.compile(rf"(?<= )(?:{'|'.join(FORMER_PATTERNS)})(?= )")  # TRANSPORT PATTERN SIZE
 WORDS: dict[str, Callable[[str], str]] = {
     "pattern": lambda word: FORMER_PATTERNS.get(word, word),

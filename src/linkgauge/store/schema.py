@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = "linkgauge-run"
-FORMAT_VERSION = 3
-FIRST_OF_THESE_KEYS = 3  # the format whose cases were first hashed by the present names of their dimensions
+FORMAT_VERSION = 4
+FIRST_OF_THESE_KEYS = 4  # the format whose cases were first hashed by the present names of their dimensions
 
 TABLES = ("launches", "cases", "samples", "observations")
 BY_LAUNCH = ("samples", "observations")  # tables of a file a launch; format 1 had one file of each
@@ -38,8 +38,8 @@ def identity_of(row: Mapping[str, Any]) -> Identity:
 # From version N to N + 1, of each since 1: changes the info of run.json in place. A step that has to change a table
 # adds it here too.
 # 1: nothing of run.json changes; the tables that format 1 wrote whole stay, and later launches lie beside them.
-# 2: nothing of run.json changes; store/older.py reads what the tables called otherwise.
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: lambda info: None, 2: lambda info: None}
+# 2, 3: nothing of run.json changes; store/older.py reads what the tables called otherwise.
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = dict.fromkeys((1, 2, 3), lambda info: None)
 
 
 def migrate(info: dict[str, Any], where: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def case_row(header: dict[str, Any]) -> dict[str, Any]:
     """Return the row of cases.parquet that a `case` or `status` record gives; what it does not say is left out."""
     known = set(schema.schema("cases").names)
     row = {name: value for name, value in older.dimensions(header.get("case") or {}).items() if name in known}
-    row |= {name: value for name, value in header.items() if name in known}
+    row |= {name: value for name, value in older.dimensions(header).items() if name in known}
     if "lanes" in row:
         row["lanes"] = [lane if isinstance(lane, str) else json.dumps(lane) for lane in row["lanes"] or []]
     if not isinstance(row.get("evidence"), str | None):

@@ -26,7 +26,7 @@ from linkgauge.plan.order import shuffled
 from linkgauge.run.machine.nccl_log import variables_read
 from linkgauge.run.parent.measure import measure
 from linkgauge.run.parent.prepared import Pending, TimeLimit, read_launches, write_launches
-from linkgauge.run.parent.reporter import Reporter, case_text
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.store.folder import RunFolder
@@ -38,7 +38,9 @@ from linkgauge.tune.wanted import Wanted, outcome_in
 
 KEY = "tune"
 _HUNG_AFTER_S = 10.0
-_SHAPE = table({"asked": text, "spent_s": each(maybe(number(0.0))), "launches": whole()}, needed=("asked", "spent_s"))
+_SHAPE = table(
+    {"requested": text, "spent_s": each(maybe(number(0.0))), "launches": whole()}, needed=("requested", "spent_s")
+)
 _LAST_S = 1.0  # of the budget for what comes after the last launch
 _SLOWER = 1.5  # as many times a usual launch's time are set aside before one is begun
 _FIRST_TOGETHER = 12  # settings of the first launch that has several, before it is known what one takes
@@ -292,7 +294,7 @@ class FolderBench:
 
     def _told_chosen(self, number: int) -> dict[str, str]:
         found = {}
-        wanted = {case.case_key: case_text(case) for case in self._wanted.cases}
+        wanted = {case.case_key: self._wanted.words(case) for case in self._wanted.cases}
         for row in load(self.path, self._numbers.get(number, [number])).rows():
             words = chosen_words(row.evidence) if row.case_key in wanted else ""
             if words:
@@ -394,8 +396,8 @@ def _stored(folder: RunFolder, asked: str) -> list[float | None]:
         stored: dict[str, Any] = _SHAPE(folder.info[KEY], KEY)
     except UsageError as wrong:
         raise RunFolderError(f"{folder.path}: run.json: {wrong}") from None
-    if stored["asked"] != asked:
-        other = _differs(stored["asked"], asked)
+    if stored["requested"] != asked:
+        other = _differs(stored["requested"], asked)
         raise UsageError(
             f"'{folder.path}' holds another search{other}: expected a new folder, or one of this same search"
         )

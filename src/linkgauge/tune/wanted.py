@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from linkgauge.model.case import Case
+from linkgauge.model.device_words import device_noun
 from linkgauge.model.dimension import EACH
+from linkgauge.model.transports import shown_names
 from linkgauge.model.worded import LibrarySettings
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.parent.prepared import Prepared
@@ -29,6 +31,11 @@ class Wanted:
         """The cases of a launch that confirms, guard cases too."""
         return [self._checked(one) for one in (*self.cases, *self.guards)]
 
+    def words(self, case: Case) -> str:
+        """A case as other screens have it."""
+        kinds = {self.prepared.devices.kind}
+        return case_text(case, shown_names(kinds), device_noun(kinds))
+
     def _checked(self, case: Case) -> Case:
         more = max(self.checks, case.checks)
         return case if case.verify == EACH or not more else dataclasses.replace(case, verify=str(more))
@@ -48,7 +55,7 @@ def outcome_in(run: Run, wanted: Wanted, spelled: LibrarySettings) -> Outcome:
     )
     aimed = {case.case_key for case in objective}
     found = counted(run)
-    known = {case.case_key: case_text(case) for case in (*objective, *guards_too)}
+    known = {case.case_key: wanted.words(case) for case in (*objective, *guards_too)}
     times: dict[str, float] = {}
     guards: dict[str, float] = {}
     for row in (group[0] for group in found.measured if group[0].case_key in known):

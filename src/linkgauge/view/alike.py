@@ -73,8 +73,12 @@ class Kinds:
         return any(rank.device_kind != "host" for rank in self.devices.values())
 
 
+ALL_PAIRS = "all pairs"
+"""What all pairs of a run's devices are called, in each direction."""
+
+
 def together(members: Iterable[Devices], every: Iterable[int] = (), noun: str = "device") -> str:
-    """Return what alike ones are called: `device 0 to 3`, `all pairs`, `0-1`, `4 devices`.
+    """Return what alike ones are called: `each of GPUs 0-3`, `all pairs`, `GPU 0 - GPU 1`, `4 GPUs`.
 
     `every` are all devices of the run, `noun` what one of them is called.
     """
@@ -82,7 +86,7 @@ def together(members: Iterable[Devices], every: Iterable[int] = (), noun: str = 
     first = known[0]
     ends = set(every)
     if len(ends) > 2 and set(known) == {(a, b) for a in ends for b in ends if a != b}:
-        return "all pairs"
+        return ALL_PAIRS
     if len(first) > 2 and list(first) == list(range(len(first))):
         return f"{len(first)} {noun}s"
     return members_text(known, noun)
@@ -110,7 +114,6 @@ class Members:
         self._classes: list[ClassRow[Measured]] = class_rows(
             rows,
             key=lambda row: (row.size, label(row)),
-            devices=lambda row: row.devices,
             value=lambda row: 1 / row.latency_ns,
             half_width=lambda row: row.half_width,
         )

@@ -6,16 +6,16 @@ import dataclasses
 import functools
 import re
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from linkgauge.model.case import MECHANISM, held_apart, values_of
+from linkgauge.model.device_words import numbers_text, pairs_text
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.result import Measured
-from linkgauge.stats.alike import numbers_text
-from linkgauge.view.alike import Devices, Kinds, apart, together
+from linkgauge.view.alike import ALL_PAIRS, Devices, Kinds, apart, together
 from linkgauge.view.limits import LimitLine, Limits
 from linkgauge.view.reached import (
     AS_GOOD,
@@ -206,17 +206,27 @@ def _answer(results: Results, limits: Limits, kinds: Kinds, rows: list[Measured]
     if is_pair(first) and len(set(first.devices)) == 1:
         title, *rest = title.split(" · ")
         title = " · ".join([f"{title} inside", *rest])
-    return TaskAnswer(title, where, fastest, widest, bound, _brief(members, kinds), kinds.noun)
+    return TaskAnswer(
+        title, where, fastest, widest, bound, _brief(members, kinds, where, pair=is_pair(first)), kinds.noun
+    )
 
 
-def _brief(members: set[Devices], kinds: Kinds) -> str:
+def _brief(members: set[Devices], kinds: Kinds, where: str, *, pair: bool) -> str:
     """Return `each` for all devices of the run one at a time, else their numbers; `all` for all of them together."""
     every = set(kinds.devices)
     if members == {(device,) for device in every}:
         return "each"
     if all(len(one) == 1 for one in members):
         return numbers_text([device for (device,) in members])
-    return "all" if len(members) == 1 and {*next(iter(members))} == every else ""
+    if len(members) == 1 and {*next(iter(members))} == every and not pair:
+        return "all"
+    return _short(members, where)
+
+
+def _short(members: Collection[Devices], where: str) -> str:
+    """Return pairs as a cell of a table has room for them; `where` for all else."""
+    few = all(len(one) == 2 for one in members) and where != ALL_PAIRS
+    return pairs_text(sorted(members)) if few else where
 
 
 def _best(
@@ -253,7 +263,6 @@ TASK_NOTE = (
     "Both ways: the sum of the two. algbw and busbw are as nccl-tests defines them. A range is over GPUs or pairs that "
     "the topology makes alike."
 )
-_WIDE_TASKS = 118  # columns of a terminal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,13 +310,14 @@ def task_words(task: TaskAnswer, unit: str) -> TaskWords:
 def apart_lines(tasks: Sequence[TaskAnswer], unit: str) -> Iterator[str]:
     """Yield a line for each task in which one differs from the rest: `...: 0-3 185 GB/s`."""
     for task in tasks:
-        found = [f"{together([devices], noun=task.noun)} {time_text(value)}" for devices, value in task.fastest.apart]
-        if task.widest is not None:
-            factor = task.peak_factor
-            found += [
-                f"{together([devices], noun=task.noun)} {rate_text(value * factor, unit)} {unit}"
-                for devices, value in task.widest.apart
-            ]
+        by_devices: dict[Devices, list[str]] = {}
+        for devices, value in task.fastest.apart:
+            by_devices.setdefault(devices, []).append(time_text(value))
+        for devices, value in task.widest.apart if task.widest is not None else ():
+            by_devices.setdefault(devices, []).append(f"{rate_text(value * task.peak_factor, unit)} {unit}")
+        found = [
+            f"{together([devices], noun=task.noun)} {' and '.join(words)}" for devices, words in by_devices.items()
+        ]
         if found:
             more = f" and {len(found) - 4} more" if len(found) > 4 else ""
             yield f"{task.name} differs on: {', '.join(found[:4])}{more}"
@@ -321,7 +331,8 @@ def _whose(best: Best, task: TaskAnswer) -> str:
     """Return of which device or pairs a figure is, where that is not all of the task's."""
     if best.where == task.where:
         return ""
-    where = numbers_text([one for row in best.rows for one in row.devices]) if best.alone else best.where
+    members = {row.devices for row in best.rows}
+    where = numbers_text([one for (one,) in members]) if best.alone else _short(members, best.where)
     return f" ({where})"
 
 
@@ -352,17 +363,18 @@ def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Tabl
 
     A narrow terminal has no room for the latency's mechanism and for the limit, and its headings take two lines.
     """
-    narrow = width < _WIDE_TASKS
-    tables = []
+    kinds: list[tuple[list[Column], list[TaskWords]]] = []
     for collective in (False, True):
         words = [task_words(task, unit) for task in tasks if bool(task.algorithm_factor) == collective]
-        if not words:
-            continue
-        columns = task_columns(collective, unit)
-        if narrow:
-            (name, _, _), latency, _, size, *rest, _ = columns
-            columns = [(name, True, lambda one: one.brief_name), latency, size, *rest]
-            columns.append(("% of limit", False, lambda one: one.share))
+        (name, _, _), *rest = task_columns(collective, unit)
+        if words:
+            kinds.append(([(name, True, lambda one: one.brief_name), *rest], words))
+    narrow = any(_room(columns, words) > width for columns, words in kinds)
+    tables = []
+    for every, words in kinds:
+        path, latency, _, size, *rates, _ = every
+        share: Column = ("% of limit", False, lambda one: one.share)
+        columns = [path, latency, size, *rates, share] if narrow else every
         table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=narrow)
         shown = [column for column in columns if any(column[2](one) for one in words)]
         for heading, left, _ in shown:
@@ -374,6 +386,11 @@ def task_tables(tasks: Sequence[TaskAnswer], unit: str, width: int) -> list[Tabl
             )
         tables.append(table)
     return tables
+
+
+def _room(columns: Sequence[Column], words: Sequence[TaskWords]) -> int:
+    """Return how many columns of a terminal a table takes in one line a row."""
+    return sum(max(len(heading), *(len(cell(one)) for one in words)) + 2 for heading, _, cell in columns)
 
 
 def _dashed(cell: str) -> str:

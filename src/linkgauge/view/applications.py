@@ -61,7 +61,12 @@ def over_ranks(results: Results, rows: Sequence[Measured]) -> Chart:
     for row in sorted(rows, key=lambda row: -row.median_ns):
         quickest[row.ranks, way_of(results, row)] = row
     data = [
-        {"ranks": ranks, "mechanism": mechanism, "us": charts.short(row.median_ns, 1e-3), "asked": row.case.app.label}
+        {
+            "ranks": ranks,
+            "mechanism": mechanism,
+            "us": charts.short(row.median_ns, 1e-3),
+            "application": row.case.app.label,
+        }
         for (ranks, mechanism), row in sorted(quickest.items())
     ]
     ways = sorted({way_of(results, row) for row in measured(results.rows)})
@@ -72,7 +77,7 @@ def over_ranks(results: Results, rows: Sequence[Measured]) -> Chart:
         y=alt.Y("us:Q", title=None, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis),
         color=look["color"],
     )
-    tips = [alt.Tooltip(field) for field in ("asked:N", "mechanism:N", "ranks:O", "us:Q")]
+    tips = [alt.Tooltip(field) for field in ("application:N", "mechanism:N", "ranks:O", "us:Q")]
     lines = base.mark_line(strokeWidth=2).encode(strokeDash=look["strokeDash"])
     points = base.mark_point(filled=True, size=45, opacity=1).encode(shape=look["shape"], tooltip=tips)
     return alt.layer(lines, points)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from linkgauge.model.device_words import numbers_text
 from linkgauge.model.result import Measured
-from linkgauge.stats.alike import numbers_text
 from linkgauge.stats.asked_effects import Effect, class_effect, effects
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance

@@ -237,7 +237,7 @@ def over_devices(results: Results, rows: list[Measured], unit: str, size: int) -
     alt = charts.altair()
     data = [
         item
-        for item in charts.chart_rows(results, [row for row in rows if row.case.size_asked == size], unit)
+        for item in charts.chart_rows(results, [row for row in rows if row.case.size_requested == size], unit)
         if "goodput" in item
     ]
     look = charts.mechanism_encoding(results, list(dict.fromkeys(item["mechanism"] for item in data)))
@@ -266,7 +266,7 @@ def ratio_map(results: Results, rows: list[Measured], of: str, against: str) -> 
     alt = charts.altair()
     times: dict[tuple[int, int, str], float] = {}
     for row in rows:
-        times[row.case.size_asked, row.ranks, results.label(row)] = row.median_ns
+        times[row.case.size_requested, row.ranks, results.label(row)] = row.median_ns
     data: list[dict[str, Any]] = []
     for (size, ranks, label), time in times.items():
         if label == of and (size, ranks, against) in times:

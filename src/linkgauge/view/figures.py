@@ -71,7 +71,7 @@ class _Source:
             and (not chosen.transports or row.transport in chosen.transports or label in chosen.transports)
             and (not chosen.case_key or row.case_key.startswith(chosen.case_key))
             and (not chosen.devices or row.devices == chosen.devices)
-            and (not by_size or chosen.size_bytes is None or chosen.size_bytes in (row.size, row.case.size_asked))
+            and (not by_size or chosen.size_bytes is None or chosen.size_bytes in (row.size, row.case.size_requested))
         )
 
     def panel(
@@ -159,7 +159,7 @@ def _boxes(source: _Source) -> Drawn:
     sizes = {row.size for row in rows}
     size = source.selection.size_bytes
     if size is not None:
-        size = next((row.size for row in rows if size in (row.size, row.case.size_asked)), None)
+        size = next((row.size for row in rows if size in (row.size, row.case.size_requested)), None)
     if size is None:
         size = max(sizes)
     chart = charts_spread.boxes(source.results, rows, source.selection.unit, size)
@@ -236,7 +236,7 @@ def _collective_rows(source: _Source) -> list[Measured]:
 
 def _devices(source: _Source) -> Drawn:
     rows = _collective_rows(source)
-    size = source.selection.size_bytes or max(row.case.size_asked for row in rows)
+    size = source.selection.size_bytes or max(row.case.size_requested for row in rows)
     chart = charts_curves.over_devices(source.results, rows, source.selection.unit, size)
     return Drawn(chart.properties(width=420, height=280), f"{rows[0].pattern} · {size_text(size)}")
 
@@ -255,7 +255,7 @@ def _ratio(source: _Source) -> Drawn:
 def _one_each(source: _Source) -> tuple[list[tuple[Measured, str]], str]:
     rows, note = source.panel(by_size=True)
     size = source.selection.size_bytes or max(row.size for row in rows)
-    rows = [row for row in rows if size in (row.size, row.case.size_asked)]
+    rows = [row for row in rows if size in (row.size, row.case.size_requested)]
     title = source.results.title(rows[0])
     return [(row, f"{source.results.label(row)} · {size_text(row.size)}") for row in rows], f"{title}\n{note}"
 

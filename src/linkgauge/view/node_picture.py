@@ -66,6 +66,10 @@ def _tile_width(system: System) -> float:
     return max(_TILE[0], 8 + _LETTER * min(longest, _MOST_LETTERS))
 
 
+def _called(ordinal: int) -> str:
+    return f"GPU {ordinal}"
+
+
 def _box(x: float, y: float, name: str, detail: str, width: float) -> str:
     """Return a device as a box around (x, y), its name above its model."""
     height = _TILE[1]
@@ -134,14 +138,14 @@ def _one_row(
         model = short_name(system.node(name).model or "")
         if ordinal in node.ports:
             out, into = node.ports[ordinal]
-            yield _arrow(x - 10, at(fabric), at(0), out, f"{name} to the switch", unit, True)
-            yield _arrow(x + 10, at(0), at(fabric), into, f"the switch to {name}", unit, False)
+            yield _arrow(x - 10, at(fabric), at(0), out, f"{_called(ordinal)} to the switch", unit, True)
+            yield _arrow(x + 10, at(0), at(fabric), into, f"the switch to {_called(ordinal)}", unit, False)
         edge = fabric + _TILE[1]
-        yield _box(x, at(fabric + _TILE[1] / 2), name, model, wide)
+        yield _box(x, at(fabric + _TILE[1] / 2), _called(ordinal), model, wide)
         if node.host_kinds.get(ordinal):
             out, into = node.host[ordinal]
-            yield _arrow(x - 10, at(edge), at(edge + _HOST), out, f"{name} to host", unit, True)
-            yield _arrow(x + 10, at(edge + _HOST), at(edge), into, f"host to {name}", unit, False)
+            yield _arrow(x - 10, at(edge), at(edge + _HOST), out, f"{_called(ordinal)} to host", unit, True)
+            yield _arrow(x + 10, at(edge + _HOST), at(edge), into, f"host to {_called(ordinal)}", unit, False)
     begin = 0
     while begin < len(row):
         end = begin
@@ -205,10 +209,10 @@ def tiles(system: System, node: NodeRates, unit: str) -> tuple[float, float, lis
     names = system.names_by_ordinal
     wide, high = 124.0, 74.0
     parts = []
-    for place, (ordinal, name) in enumerate(sorted(names.items())):
+    for place, ordinal in enumerate(sorted(names)):
         x, y = place % 8 * wide + 4, place // 8 * high + 4
         parts.append(f'<rect class="box" x="{x}" y="{y}" width="{wide - 8}" height="{high - 8}" rx="6"/>')
-        parts.append(f'<text class="name" x="{x + wide / 2 - 4}" y="{y + 16}">{escape(name)}</text>')
+        parts.append(f'<text class="name" x="{x + wide / 2 - 4}" y="{y + 16}">{_called(ordinal)}</text>')
         lines = [("port", node.ports[ordinal])] if ordinal in node.ports else []
         lines += [("host", node.host[ordinal])] if node.host_kinds.get(ordinal) else []
         for line, (word, ends) in enumerate(lines):
@@ -232,13 +236,12 @@ def graph(system: System, node: NodeRates, unit: str) -> tuple[float, float, lis
     boxes = [_around(point, _BOX) for point in at.values()]
     lines, texts = [], []
     taken: list[Rectangle] = list(boxes)
-    names = system.names_by_ordinal
     thick = 9 if len(node.links) <= 16 else 6
     for (a, b), ends in node.links.items():
         start, end = _edge(at[a], at[b]), _edge(at[b], at[a])
         middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
         for one, source, target, near in ((ends[0], a, b, start), (ends[1], b, a, end)):
-            name = f"{names[source]} to {names[target]}"
+            name = f"{_called(source)} to {_called(target)}"
             lines.append(_half(near, middle, one, name, unit, thick))
             texts.append(_label(near, middle, one, unit, taken))
     for ordinal, (x, y) in at.items():
@@ -334,7 +337,7 @@ def _device(system: System, node: NodeRates, ordinal: int, x: float, y: float, u
     model = _cut(short_name(system.node(name).model or ""), _BOX[0])
     parts = [
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{_BOX[0]}" height="{_BOX[1]}" rx="6"/>',
-        f'<text class="name" x="{x:.1f}" y="{top + 15:.1f}">{escape(name)}</text>',
+        f'<text class="name" x="{x:.1f}" y="{top + 15:.1f}">{_called(ordinal)}</text>',
     ]
     if len(lines) < 2:
         parts.append(f'<text class="model" x="{x:.1f}" y="{top + 30:.1f}">{escape(model)}</text>')
@@ -355,7 +358,7 @@ def node_svg(system: System, node: NodeRates, unit: str) -> str:
         width, height, parts = graph(system, node, unit)
     else:
         width, height, parts = rows(system, node, unit)
-    described = "; ".join(f"{name}: {said}" for name, said in texts(system, node, unit))
+    described = "; ".join(f"{name}: {said}" for name, said in texts(node, unit))
     return (
         f'<svg class="node" viewBox="0 0 {width:.0f} {height:.0f}" style="width:{width:.0f}px;'
         f'min-width:{0.8 * width:.0f}px" role="img" aria-labeledby="node-title node-text">'
@@ -364,17 +367,16 @@ def node_svg(system: System, node: NodeRates, unit: str) -> str:
     )
 
 
-def texts(system: System, node: NodeRates, unit: str) -> Iterator[tuple[str, str]]:
+def texts(node: NodeRates, unit: str) -> Iterator[tuple[str, str]]:
     """Yield each port, link and host link by name, and what it reached each way: the picture in words."""
-    names = system.names_by_ordinal
     for ordinal, ends in node.ports.items():
-        yield f"port of {names[ordinal]}", _both("out", "in", ends, unit)
+        yield f"port of {_called(ordinal)}", _both("out", "in", ends, unit)
     for (a, b), ends in node.links.items():
-        yield f"link {names[a]} - {names[b]}", _both("forth", "back", ends, unit)
+        yield f"link {_called(a)} - {_called(b)}", _both("forth", "back", ends, unit)
     for ordinal, ends in node.host.items():
         if node.host_kinds.get(ordinal):
             kind = LINK_WORDS.get(node.host_kinds[ordinal], node.host_kinds[ordinal])
-            yield f"{kind} of {names[ordinal]}", _both("to host", "from host", ends, unit)
+            yield f"{kind} of {_called(ordinal)}", _both("to host", "from host", ends, unit)
 
 
 def _both(first: str, second: str, ends: Ends, unit: str) -> str:

@@ -30,12 +30,12 @@ def chosen(picture: Picture, rows: Sequence[Of], case_of: Callable[[Of], Case]) 
         for row, case in found
         if (not picture.patterns or case.pattern in picture.patterns)
         and (not picture.transports or case.transport in picture.transports)
-        and (picture.most is None or case.size_asked <= picture.most)
+        and (picture.most is None or case.size_requested <= picture.most)
     ]
     if isinstance(picture.sizes, str):
-        found = _ends(found, min if picture.sizes == "first" else max, lambda case: case.size_asked)
+        found = _ends(found, min if picture.sizes == "first" else max, lambda case: case.size_requested)
     elif picture.sizes:
-        found = [(row, case) for row, case in found if case.size_asked in picture.sizes]
+        found = [(row, case) for row, case in found if case.size_requested in picture.sizes]
     if picture.ranks:
         found = _ends(found, min if picture.ranks == "first" else max, lambda case: case.ranks)
     return [row for row, _ in found]
@@ -91,7 +91,7 @@ def _sizes_asked(rows: Sequence[PaperRow]) -> dict[str, set[int]]:
     """Return the sizes of each pattern; an application has none of its own."""
     found: dict[str, set[int]] = {}
     for row in rows:
-        own = 0 if PATTERNS[row.pattern].scripted else row.case.size_asked
+        own = 0 if PATTERNS[row.pattern].scripted else row.case.size_requested
         found.setdefault(row.pattern, set()).add(own)
     return found
 

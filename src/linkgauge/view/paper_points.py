@@ -204,7 +204,7 @@ def _drawing(picture: Picture, figure: Figure, rows: Sequence[PaperRow], words: 
         points = _peaks(points)
     for curve in _stated(figure, picture):
         points += _published(curve, panels, points)
-    sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_asked for row in shown})) if shown else ()
+    sizes = tuple(sorted(_planned(figure, picture) - {row.case.size_requested for row in shown})) if shown else ()
     unit = "times" if picture.form == "ratio" else unit
     return Drawing(figure, picture, unit, tuple(points), sizes, over, notes)
 
@@ -279,7 +279,7 @@ def _ratios(points: Sequence[Point], rows: Sequence[PaperRow], words: Words) -> 
     apart = [name for name in varying(rows) if name not in ("transport", "size", "devices", "distance")]
     tasks: dict[tuple[Any, ...], dict[str, Point]] = {}
     for point, row in zip(points, rows, strict=True):
-        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row.ranks, row.case.size_asked)
+        key = (words.of(row, [name for name in DIMENSIONS if name in apart]), row.ranks, row.case.size_requested)
         tasks.setdefault(key, {})[point.transport] = point
     order = list(dict.fromkeys(point.transport for point in points))
     found = []
@@ -338,4 +338,4 @@ def _planned(figure: Figure, picture: Picture) -> set[int]:
         for size in table.values["size"]
         if isinstance(size, int) and size > 0 and not PATTERNS[pattern].scripted
     ]
-    return {case.size_asked for case in chosen(picture, cases, lambda case: case)}
+    return {case.size_requested for case in chosen(picture, cases, lambda case: case)}

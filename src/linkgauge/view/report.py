@@ -186,10 +186,16 @@ def _evidence(finding: Finding) -> str:
 
 def _wrong(page: Page, results: Results) -> None:
     wrong = [row for row in results.others if row.status != "skipped"]
-    if wrong:
-        page.heading(2, "Failed cases", "wrong")
-        rows = [(row.status, case_text(row, results), row.launch, row.reason) for row in wrong]
-        page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
+    cut = [row for row in wrong if row.out_of_time]
+    for title, place, some in (
+        ("Failed cases", "wrong", [row for row in wrong if not row.out_of_time]), ("Not measured", "out-of-time", cut)
+    ):  # fmt: skip
+        if some:
+            page.heading(2, title, place)
+            rows = [(row.status, case_text(row, results), row.launch, row.reason) for row in some]
+            page.table([("status", True), ("case", True), ("launch", False), ("reason", True)], rows)
+    if cut:
+        page.note("A larger --max-time gives a case more time.")
 
 
 def _uses(page: Page, run: Run) -> None:

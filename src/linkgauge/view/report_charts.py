@@ -38,7 +38,7 @@ def _pictures(page: Page, look: FirstLook, unit: str) -> None:
         page.html(f'<figure class="picture"><figcaption>{escape(f"What each link reached, {unit}")}</figcaption>')
         page.html(f'<div class="scroll">{node_svg(system, node, unit)}</div>')
         page.html(f'<p class="hint">{escape(summary_text(node))}</p>')
-        rows = "".join(f"<li>{escape(name)}: {escape(said)}</li>" for name, said in texts(system, node, unit))
+        rows = "".join(f"<li>{escape(name)}: {escape(said)}</li>" for name, said in texts(node, unit))
         page.html(f"<details><summary>in words</summary><ul>{rows}</ul></details></figure>")
     if pairs:
         page.html('<div class="matrices">')
@@ -321,10 +321,10 @@ def over_devices(page: Page, results: Results, unit: str) -> None:
         counts = {row.ranks for row in rows}
         common = [
             s
-            for s in {row.case.size_asked for row in rows}
-            if {r.ranks for r in rows if r.case.size_asked == s} == counts
+            for s in {row.case.size_requested for row in rows}
+            if {r.ranks for r in rows if r.case.size_requested == s} == counts
         ]
-        sizes = sorted(common or {row.case.size_asked for row in rows})
+        sizes = sorted(common or {row.case.size_requested for row in rows})
         page.heading(3, name)
         page.html('<div class="charts">')
         for size in dict.fromkeys((sizes[0], sizes[-1])):

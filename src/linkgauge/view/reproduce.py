@@ -17,7 +17,7 @@ from linkgauge.plan.joined import of_each
 from linkgauge.plan.papers import Figure, figures
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
-from linkgauge.stats.launches import shown_transports
+from linkgauge.stats.launches import device_noun, shown_transports
 from linkgauge.stats.paired import paired_shift
 from linkgauge.store.folder import write_atomically
 from linkgauge.tune.table import libraries
@@ -165,12 +165,12 @@ def effects(run: Run) -> list[Effect]:
     times: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     words: dict[tuple[str, str], str] = {}
     told: dict[str, str] = {}
-    shown = shown_transports(launches.values())
+    shown, noun = shown_transports(launches.values()), device_noun(launches.values())
     for row in (row for group in counted(run).measured for row in group):
         launch = launches[row.launch]
         setting = " ".join(f"{name}={value}" for name, value in sorted(launch.env.items()))
         key = (launch.mpi_name, row.case_key)
-        words[key] = words_of(row.case, shown)
+        words[key] = words_of(row.case, shown, noun)
         times.setdefault(key, {}).setdefault(setting, {})[row.repeat] = row.median_ns
         kind = next((rank.device_kind for rank in launch.ranks), "host")
         told[setting] = "; ".join(why for name in launch.env if (why := _unread(name, kind, launch.mpi_vendor)))

@@ -16,6 +16,7 @@ import numpy as np
 
 from linkgauge.errors import UsageError
 from linkgauge.model.case import MECHANISM, TASK, USUAL, held_apart, values_of
+from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import FIGURES, Measured, Result, Row
 from linkgauge.model.transports import order_of
@@ -200,20 +201,19 @@ class Results:
 
 
 def devices_text(devices: Sequence[int], pattern: str = "", noun: str = "device") -> str:
-    """Return the devices of a case: `0 to 1` for a pair, `4 devices` for 0 to 3, otherwise their list.
+    """Return the devices of a case: `GPU 0 - GPU 1` for a pair, `4 GPUs` for 0 to 3, otherwise their numbers.
 
     `noun`: what one of them is called.
     """
     info = PATTERNS.get(pattern)
     if len(devices) == 1:
         return f"{'inside ' if info is not None and info.ranks in ('2', '1 or 2') else ''}{noun} {devices[0]}"
-    if len(devices) == 2 and info is not None and info.ranks in ("2", "1 or 2"):
-        return f"{noun} {devices[0]} to {devices[1]}"
     if info is not None and info.ranks == "pairs":
-        return "pairs " + " ".join(f"{a}-{b}" for a, b in zip(devices[::2], devices[1::2], strict=False))
-    if list(devices) == list(range(len(devices))):
+        return f"{noun} pairs " + ", ".join(f"{a}-{b}" for a, b in zip(devices[::2], devices[1::2], strict=False))
+    in_twos = info is not None and info.ranks in ("2", "1 or 2")
+    if list(devices) == list(range(len(devices))) and not in_twos:
         return f"{len(devices)} {noun}s"
-    return f"{noun}s {' '.join(map(str, devices))}"
+    return device_words(devices, noun)
 
 
 def machine_words(run: Run) -> tuple[str, list[str]]:

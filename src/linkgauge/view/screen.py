@@ -9,10 +9,12 @@ import os
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Column
 from rich.table import Table as WrappingTable
 from rich.text import Text
 
 _WHOLE_LINES = 10_000
+_LEAST_WORDS = 20  # columns of words behind a head; a narrower screen wraps them by itself
 _WORDS = 24  # columns at least in which a column of words is still read
 
 
@@ -28,11 +30,20 @@ def console() -> Console:
     return Console(highlight=False, width=screen_width())
 
 
+def print_hanging(out: Console, head: Text, words: Text) -> None:
+    """Print words behind a head, and their further lines below their first."""
+    indent = head.cell_len
+    for place, line in enumerate(words.wrap(out, max(_LEAST_WORDS, out.width - indent)) or [Text()]):
+        line.rstrip()
+        out.print((Text(" " * indent) if place else head) + line, soft_wrap=True)
+
+
 class Table(WrappingTable):
     """A table that neither wraps a row nor drops a column.
 
     Where it is wider than the screen, each row's first cell gets a line of its own. Where the rest is too wide too, a
-    last column of words goes on below itself, and without room for that each cell gets a line, behind its heading.
+    last column of words goes on below itself, beside the first cell or below it, whichever takes fewer lines. Without
+    room for that each cell gets a line, behind its heading.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -46,14 +57,22 @@ class Table(WrappingTable):
         rows = list(zip(*([_text(console, cell) for cell in column.cells] for column in self.columns), strict=True))
         widths = [max(one.cell_len for one in column) for column in zip(heads, *rows, strict=True)]
         title = [_text(console, self.title, self.title_style or "")] if self.title else []
-        if len(heads) > 1 and 2 * len(widths) + sum(widths[1:]) <= options.max_width:
+        room = options.max_width - 2 * len(widths)
+        words = self.columns[-1].justify != "right"
+        if len(heads) > 1 and sum(widths[1:]) <= room:
             yield from title
             yield from self._under_each_other(heads, rows, widths, options.max_width)
-        elif self.columns[-1].justify != "right" and 2 * len(widths) + sum(widths[:-1]) + _WORDS <= options.max_width:
-            for column, room in zip(self.columns[:-1], widths, strict=False):
-                column.no_wrap, column.min_width = True, room
+            return
+        below = room - sum(widths[1:-1])  # columns for the last one where the first has a line of its own
+        beside = below - widths[0]
+        if words and beside >= _WORDS and _lines(rows, beside) <= _lines(rows, below) + sum(bool(r[0]) for r in rows):
+            for column, least in zip(self.columns[:-1], widths, strict=False):
+                column.no_wrap, column.min_width = True, least
             self.columns[-1].no_wrap, self.columns[-1].overflow = False, "fold"
             yield from super().__rich_console__(console, options)
+        elif words and len(heads) > 2 and below >= _WORDS:
+            yield from title
+            yield from self._under_each_other(heads, rows, [*widths[:-1], below], options.max_width)
         else:
             yield from title
             yield from _as_list(console, heads, rows, options.max_width)
@@ -67,12 +86,26 @@ class Table(WrappingTable):
             if not any(cell.plain for cell in row[1:]):
                 continue
             line = Text()
-            for cell, column, room in zip(row[1:], self.columns[1:], widths[1:], strict=True):
-                padded = cell.copy()
-                padded.align("right" if column.justify == "right" else "left", room)
-                line += Text("  ") + padded
-            line.rstrip()
-            yield line
+            *beside, last = zip(row[1:], self.columns[1:], widths[1:], strict=True)
+            for cell, column, room in beside:
+                line += Text("  ") + _aligned(cell, column, room)
+            cell, column, room = last
+            for place, part in enumerate(cell.wrap(Console(width=width), room) or [Text()]):
+                whole = (Text(" " * len(line.plain)) if place else line) + Text("  ") + _aligned(part, column, room)
+                whole.rstrip()
+                yield whole
+
+
+def _lines(rows: list[tuple[Text, ...]], room: int) -> int:
+    """Return how many lines the last cells take in so many columns."""
+    return sum(max(1, len(row[-1].wrap(Console(width=room), room))) for row in rows)
+
+
+def _aligned(cell: Text, column: Column, room: int) -> Text:
+    padded = cell.copy()
+    padded.rstrip()
+    padded.align("right" if column.justify == "right" else "left", room)
+    return padded
 
 
 def _as_list(console: Console, heads: list[Text], rows: list[tuple[Text, ...]], width: int) -> Iterator[Text]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from linkgauge.model.device_words import device_words
 from linkgauge.view.answer import FirstLook, apart_lines, first_answers, task_tables
 from linkgauge.view.applications import application_tables, applications_told
 from linkgauge.view.between import (
@@ -50,9 +51,12 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
     text = f"{'; '.join(parts)}."
     if what and look.kinds.noun == "host device":
         text = f"No GPU here: these are CPU memory copies, for trying out. {text}"
-    wrong = sum(row.status != "skipped" for row in look.results.others)
+    cut = sum(row.out_of_time for row in look.results.others)
+    wrong = sum(row.status != "skipped" for row in look.results.others) - cut
     if wrong and not any(finding.severity == "fault" for finding in findings or ()):  # a fault names them
         text += f" {count_text(wrong, 'case')} failed."
+    if cut:
+        text += f" {count_text(cut, 'case')} not measured: out of time."
     differs = wrong > 0 or any(_DIFFERS in part for part in figures)
     if findings is not None and (figures or any(finding.severity != "note" for finding in findings)):
         text += f" {verdict(findings, differs, limits_known(look.results.run))}."
@@ -82,8 +86,8 @@ def _pairs(look: FirstLook, unit: str) -> list[str]:
         return []
     device = look.kinds.noun
     if len(pairs.rows) == 1:
-        ((a, b),) = pairs.rows
-        return [f"{device} {a} to {b}: {_of_limit(pairs, [(a, b)], unit)}"]
+        (pair,) = pairs.rows
+        return [f"{device_words(pair, device)}: {_of_limit(pairs, [pair], unit)}"]
     if len(pairs.classes) == 1:
         return [_one_class(pairs, device, unit)]
     return [_several(pairs, device, unit)]
@@ -104,7 +108,7 @@ def _one_class(pairs: FullPairs, device: str, unit: str) -> str:
         text = f"{every} within {percent_up(own.within)} % of the fastest, {reached}"
     else:
         text = f"{every} within {percent_up(own.within)} %, {reached}"
-    return text + _but(pairs, own.apart, unit)
+    return text + _but(pairs, own.apart, device, unit)
 
 
 def _several(pairs: FullPairs, device: str, unit: str) -> str:
@@ -120,15 +124,17 @@ def _several(pairs: FullPairs, device: str, unit: str) -> str:
     if not all(own.sure for own in pairs.classes):
         each = "spread between pairs unknown (too few samples)"
     every = _pairs_counted(pairs, len(pairs.rows), device)
-    return f"{every} {reached}, {each}{_but(pairs, outside, unit)}"
+    return f"{every} {reached}, {each}{_but(pairs, outside, device, unit)}"
 
 
 _DIFFERS = ", but "
 
 
-def _but(pairs: FullPairs, outside: Sequence[tuple[int, int]], unit: str) -> str:
+def _but(pairs: FullPairs, outside: Sequence[tuple[int, int]], noun: str, unit: str) -> str:
     """Return which pairs differ from those that are alike, and what they reached."""
-    named = ", ".join(f"{a}-{b}: {rate_text(_goodput(pairs, (a, b)), unit)} {unit}" for a, b in outside[:2])
+    named = ", ".join(
+        f"{device_words(pair, noun)}: {rate_text(_goodput(pairs, pair), unit)} {unit}" for pair in outside[:2]
+    )
     more = f" and {len(outside) - 2} more" if len(outside) > 2 else ""
     return f"{_DIFFERS}{named}{more}" if outside else ""
 

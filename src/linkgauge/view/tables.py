@@ -219,10 +219,14 @@ def _matrix(title: str, rows: list[Measured], text: Callable[[Measured], str]) -
 
 def status_tables(results: Results) -> Iterator[RenderableType]:
     """Yield what did not end well, case by case, and what was skipped, by reason."""
-    wrong = [row for row in results.others if row.status != "skipped"]
+    wrong = [row for row in results.others if row.status != "skipped" and not row.out_of_time]
     if wrong:
         words = [f"{row.status}: {case_text(row, results)}: {row.reason or 'no reason was given'}" for row in wrong]
         yield Group(Text("failed", style="bold red"), *map(_indented, words))
+    if cut := [row for row in results.others if row.out_of_time]:
+        words = [f"{case_text(row, results)}: {row.reason}" for row in cut]
+        yield Group(Text("not measured: a larger --max-time gives a case more time", style="bold"),
+                    *map(_indented, words))  # fmt: skip
     skipped = [row for row in results.others if row.status == "skipped" and not left_out_of(row.evidence)]
     if skipped:
         words = [f"{count_text(count, 'case')} by {', '.join(map(results.shown, transports))}: {reason}"
@@ -285,7 +289,9 @@ def case_text(row: Result, results: Results) -> str:
 def counts_line(results: Results) -> Text:
     """Return how many cases ended how: `30 cases: 28 ok, 2 skipped`; sizes that curves left out are told apart."""
     left_out = left_out_text(results)
-    counts = Counter(row.status for row in results.others if not left_out_of(row.evidence))
+    counts = Counter(
+        "not measured" if row.out_of_time else row.status for row in results.others if not left_out_of(row.evidence)
+    )
     ok = len(results.rows)
     parts = [f"{ok} ok", *(f"{count} {status}" for status, count in sorted(counts.items()))]
     repeats = max((row.repeats for row in results.rows), default=1)

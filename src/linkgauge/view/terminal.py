@@ -23,7 +23,7 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.judged import by_kind
-from linkgauge.view.screen import Table
+from linkgauge.view.screen import Table, print_hanging
 from linkgauge.view.units import count_text
 
 _STYLES = {
@@ -35,9 +35,6 @@ _STYLES = {
 
 _WORDS = ("why", "verdict", "what", "plan", "use", "next is slower by", "export", "identity", "kind", "run")
 """Columns that hold words, set left; all others are numbers."""
-
-
-_WIDE = 118  # columns of a terminal
 
 
 def text_of(value: str, style: str = "") -> Text:
@@ -53,11 +50,12 @@ def print_findings(
     evidence: int = 3,
     unjudged: str = "",
     unseen: str = "",
+    not_measured: Sequence[str] = (),
 ) -> None:
     """Print faults and losses in their order, those of one rule together, and how many notes there are.
 
     Each says what, how sure, its first lines of evidence, and the fix. With `notes` these too. `unjudged`: why no rate
-    was held against a limit. `unseen`: what was not looked at.
+    was held against a limit. `unseen`: what was not looked at. `not_measured`: what time limits left out.
     """
     for kind in by_kind(findings):
         first = kind[0]
@@ -78,14 +76,14 @@ def print_findings(
             _indented(out, Text("Fix: ", style="bold") + text_of(fix))
         out.print()
     out.print(text_of(told_in_sum(findings, hidden="" if notes else " (--notes)", unjudged=unjudged)))
+    for line in not_measured:
+        out.print(text_of(f"Not measured: {line}."))
     if unseen:
         out.print(text_of(unseen, "dim"))
 
 
 def _indented(out: Console, text: Text) -> None:
-    for line in text.wrap(out, max(20, out.width - 6)):
-        line.rstrip()
-        out.print(Text("      ") + line, soft_wrap=True)
+    print_hanging(out, Text(" " * 6), text)
 
 
 def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "") -> str:
@@ -330,8 +328,10 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     """Print nodes and devices of a fleet, outliers first."""
     outliers = sum(one.outlier for one in standings)
     nodes, devices = (len({one.name for one in standings if one.kind == kind}) for kind in ("node", "device"))
-    out.print(Text(f"The fleet: {nodes} nodes, {devices} devices, {outliers} outliers.", style="bold"))
-    table = table_of("", "kind", "slower", "deviations", "cases", "identity", "run")
+    counts = ((nodes, "node"), (devices, "device"), (outliers, "outlier"))
+    words = ", ".join(count_text(count, word) for count, word in counts)
+    out.print(Text(f"The fleet: {words}.", style="bold"))
+    table = table_of("", "kind", "slower", "deviations", "cases", "run", "identity")
     for one in standings[: max(outliers, min(limit, 10))]:
         style = _STYLES["fail"] if one.outlier else ""
         table.add_row(
@@ -340,8 +340,8 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
             change(one.share, 1),
             f"{one.score:.1f}",
             str(one.cases),
-            text_of(one.identity),
             text_of(one.run),
+            text_of(one.identity),
         )
     out.print(table)
 
@@ -353,15 +353,12 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
     """
     lines: list[dict[str, Text]] = []
     last = ""
-    wide = out.width >= _WIDE
     for one in advice:
-        margin = one.margin_words if wide else one.margin_words.partition(" at ")[0]
-        interval = f" ({one.interval_words})" if wide and one.interval_words else ""
+        margin = one.margin_words
+        interval = f" ({one.interval_words})" if one.interval_words else ""
         lines.append(
             {
-                "task": text_of(
-                    "" if one.task == last else one.task if wide else one.task.replace(" on ", " "), "bold"
-                ),
+                "task": text_of("" if one.task == last else one.task, "bold"),
                 "sizes": Text(one.sizes.replace(" to ", "-")),
                 "use": text_of(" or ".join((one.best, *one.alike))),
                 "next is slower by": text_of(f"{one.second} {margin}{interval}" if one.second else ""),
@@ -375,9 +372,7 @@ def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[
         table.add_row(*(line[name] for name in filled))
     out.print(table)
     if "next is slower by" in filled:
-        note = "Slower by: percent of time, at the size of the range where it is most"
-        out.print(
-            text_of(f"{note} (95 % interval)." if wide else f"{note}. That size and its interval: --json.", "dim")
-        )
+        note = "Slower by: percent of time, at the size of the range where it is most (95 % interval)."
+        out.print(text_of(note, "dim"))
     for name, why in absent:
         out.print(text_of(f"Not measured: {name} ({why})."))

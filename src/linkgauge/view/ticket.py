@@ -46,6 +46,7 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
         "",
         "## Not covered",
         "",
+        *(_plain(f"Not measured: {line}.") for line in result.checked.not_measured),
         *filter(None, (limited, unseen_line(look) or "Nothing that Linkgauge looks at was left out.")),
     ]
     named = [f"{name}: {machine[key]}" for name, key in _MACHINE if machine.get(key)]

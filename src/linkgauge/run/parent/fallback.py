@@ -105,7 +105,7 @@ class Fallback:
 
     def taken(self, settings: LaunchSettings) -> str:
         """What a planned launch goes on with: the name of its own library, of another one, or THREADS."""
-        return settings.mpi if settings.threads or settings.mpi_asked else end_of(self._taken, settings.mpi)
+        return settings.mpi if settings.threads or settings.mpi_requested else end_of(self._taken, settings.mpi)
 
     def attempts(self, settings: LaunchSettings, by_chance: bool = False) -> int:
         """How often a launch is started: once under a library that could not start before in this run."""
@@ -131,7 +131,7 @@ class Fallback:
         `move` moves it to a library, or to threads by None; false where none of its cases can run there. None where
         nothing is left to try, or nothing else is wanted.
         """
-        if settings.threads or settings.mpi_asked or settings.mpi in self._started:
+        if settings.threads or settings.mpi_requested or settings.mpi in self._started:
             return None
         mpi = self.mpis[settings.mpi]
         news = mpi.title not in self._failed

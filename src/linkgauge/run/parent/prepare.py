@@ -70,7 +70,7 @@ def named_mpis(plan: Plan, given: Sequence[MpiInstallation]) -> tuple[Plan, dict
         else:
             one = resolve(table.mpi)
         known[one.name] = one
-        tables.append(dataclasses.replace(table, mpi=one.name, mpi_asked=asked))
+        tables.append(dataclasses.replace(table, mpi=one.name, mpi_requested=asked))
     return _with_loads_libraries(dataclasses.replace(plan, launches=tuple(tables)), known), known
 
 
@@ -256,7 +256,7 @@ def resumed_pending(
     for launch in launches:
         entries: list[CaseEntry] = []
         for case in (*launch.cases, *launch.later):
-            key = (launch.number, curve_id(case) if case.size_asked == FULL else case.case_key)
+            key = (launch.number, curve_id(case) if case.size_requested == FULL else case.case_key)
             attempt, stands = last.get(key, (-1, False))
             if not stands:
                 step = launch.steps.get(case.case_key)
@@ -269,7 +269,7 @@ def resumed_pending(
 
 def _planned_key(row: Row) -> str:
     """What a row's case is known by in the plan: where it was measured at a full curve, all but its size."""
-    at_full = row.case.size_asked == FULL or "at_full" in row.evidence
+    at_full = row.case.size_requested == FULL or "at_full" in row.evidence
     return curve_id(row.case) if at_full else row.case_key
 
 
@@ -280,7 +280,7 @@ def known_curves(launches: Sequence[PlannedLaunch], run: Run) -> dict[LaunchSett
         planned = 0 <= row.planned_launch < len(launches)
         if planned and ("curve" in row.evidence or "at_full" in row.evidence):
             known = curves.setdefault(launches[row.planned_launch].settings, Curves())
-            known.learn(row.case.size_asked, row.evidence)
+            known.learn(row.case.size_requested, row.evidence)
     return curves
 
 
@@ -299,7 +299,7 @@ def resumed_mpis(
     known = {one.name: one for one in given}
     taken = {name: other for name, other in taken.items() if name not in known}
     needed = {
-        name if launch.settings.mpi_asked else end_of(taken, name)
+        name if launch.settings.mpi_requested else end_of(taken, name)
         for launch in launches
         if not launch.settings.threads and (name := launch.settings.mpi)
     } - {THREADS} | _libraries_of_loads(case for launch in launches for case in (*launch.cases, *launch.later))

@@ -48,6 +48,7 @@ from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.nodes import Nodes
 from linkgauge.run.parent.watch import HUNG_AFTER_S
 from linkgauge.run.wire.spec import CaseEntry, entry_of, job_ranks
+from linkgauge.store import older
 
 SHORTEST_TURN_S = 3.0  # a launch takes a second of it to start
 
@@ -249,12 +250,13 @@ _DIMENSIONS = {
     "devices": each(_NUMBER, least=1),
     "devices_per_node": _NUMBER,
     "settings": text,
-    "size_asked": whole(FULL, MAX_SIZE_BYTES),
+    "size_requested": whole(FULL, MAX_SIZE_BYTES),
 }
 _case_dimensions = table(_DIMENSIONS, needed=[name for name in _DIMENSIONS if name not in LATER_DIMENSIONS])
 
 
 def _stored_case(value: Any, at: str) -> Case:
+    value = older.dimensions(value) if isinstance(value, dict) else value
     case = Case.from_dimensions(_case_dimensions(value, at))
     if case.ranks != value["ranks"]:
         raise MisshapenError(f"{at} has {value['ranks']} ranks on {case.ranks} devices: expected as many")
@@ -266,13 +268,13 @@ def _stored_case(value: Any, at: str) -> Case:
 
 _VARIABLES = mapping(exact, exact)
 _SETTINGS = {
-    "mpi": exact, "mpi_asked": flag, "env": _VARIABLES, "derived_env": _VARIABLES, "launcher_args": each(exact),
+    "mpi": exact, "mpi_requested": flag, "env": _VARIABLES, "derived_env": _VARIABLES, "launcher_args": each(exact),
     "bind": exact, "threads": flag, "ranks_per_device": _NUMBER, "peer_access": flag, "devices": each(_NUMBER),
     "thread_level": one_of(THREAD_LEVELS), "hosts": each(exact),
     "job_env": each(table({"devices": each(_NUMBER), "env": _VARIABLES}, needed=("devices", "env"))),
 }  # fmt: skip
 _LATER_SETTINGS = {
-    "mpi_asked": True,
+    "mpi_requested": True,
     "thread_level": USUAL_THREAD_LEVEL,
     "hosts": (),
     "job_env": (),

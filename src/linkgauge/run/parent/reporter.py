@@ -10,26 +10,25 @@ from typing import TextIO
 
 from linkgauge.model.background import beside_text
 from linkgauge.model.case import Case
+from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.quantity import format_duration, format_size
+from linkgauge.model.quantity import format_bytes, format_duration
 from linkgauge.plan.curves import FULL
 
 _PLAIN_EVERY_S = 5.0
 
 
-def case_text(case: Case, shown: Mapping[str, str] | None = None) -> str:
-    """A case in a few words: `kernel pingpong 64KiB 0-1`, `mpi halo shift:2 8MiB 8 ranks`.
+def case_text(case: Case, shown: Mapping[str, str] | None = None, noun: str = "device") -> str:
+    """A case in a few words: `kernel pingpong 64 KiB on GPU 0 - GPU 1`, `mpi halo shift:2 8 MiB on GPUs 0-7`.
 
-    `shown`: what screens call transports, where that is not their name.
+    `shown`: what screens call transports, where that is not their name; `noun` what they call a device.
     """
-    devices = f"{case.devices[0]}-{case.devices[-1]}" if len(case.devices) == 2 else f"{len(case.devices)} ranks"
-    if len(case.devices) == 1:
-        devices = f"on {case.devices[0]}"
+    devices = f"on {device_words(case.devices, noun)}"
     transport = (shown or {}).get(case.transport, case.transport) + (f"/{case.variant}" if case.variant else "")
     if PATTERNS[case.pattern].scripted:
         collectives = f" collectives={case.collectives}" if case.collectives else ""
         return f"{transport}{collectives} {case.app.label} {devices}"
-    size = "full" if case.size_asked == FULL else format_size(case.size_asked)
+    size = "full" if case.size_requested == FULL else format_bytes(case.size_requested)
     pattern = f"{case.pattern} {case.distribution}" if case.distribution else case.pattern
     return f"{transport} {pattern} {size} {devices}{beside_text(case.background.text, shown)}"
 
@@ -49,6 +48,7 @@ class RunState:
     failed: int = 0
     skipped: int = 0
     shown: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what transports are called
+    noun: str = "device"
 
     def time_left_s(self, now: float) -> float:
         """What is left, the estimate corrected by how long the cases so far have really taken; within the limit."""
@@ -86,7 +86,7 @@ class Reporter:
 
     def text(self, case: Case) -> str:
         """A case in a few words, its transport as screens call it."""
-        return case_text(case, self.state.shown)
+        return case_text(case, self.state.shown, self.state.noun)
 
     def look(self) -> None:
         """Some five times a second; a display must do nothing here that takes time from the ranks."""

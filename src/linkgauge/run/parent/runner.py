@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.case import Case, LoadCase
+from linkgauge.model.device_words import device_noun
 from linkgauge.model.transports import shown_names
 from linkgauge.plan.curves import Curves
 from linkgauge.plan.environment import shown
@@ -122,10 +123,11 @@ class Runner:
         estimated = sum(case_s(entry.case, self._machine) for one in self._pending for entry in one.entries.values())
         limit = self._prepared.time_limit
         ends_at = None if limit is None else limit.last_end
-        shown = shown_names({self._devices.kind})
+        kinds = {self._devices.kind}
         state = RunState(
-            self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at, shown=shown
-        )
+            self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at,
+            shown=shown_names(kinds), noun=device_noun(kinds),
+        )  # fmt: skip
         self._reporter.start(state)
         ending = {signal.SIGINT, signal.SIGTERM, *interrupts.heeded()}
         previous = {number: signal.signal(number, self._on_signal) for number in ending}
@@ -581,7 +583,7 @@ class Runner:
             point = point_of(entry.case, record.columns) if status == "ok" else None
             goodput = None if point is None else point.goodput
             if entry.step is not None:
-                self._curves_of(one).learn(entry.case.size_asked, evidence)
+                self._curves_of(one).learn(entry.case.size_requested, evidence)
             if self._prepared.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
             self._status(entry, one.planned, one.number, status, reason, evidence, goodput)

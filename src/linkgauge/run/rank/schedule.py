@@ -24,7 +24,7 @@ class Schedule:
         self._spec = spec
         self._clock = clock
         self._left = list(spec.cases)
-        self._explicit = {entry.case.case_key for entry in spec.cases if entry.case.size_asked != FULL}
+        self._explicit = {entry.case.case_key for entry in spec.cases if entry.case.size_requested != FULL}
         self._curves = Curves(spec.curves)
         self._pace = Pace()
         self._began = 0.0
@@ -54,7 +54,7 @@ class Schedule:
             if step is None:
                 return entry
             if step.until is not None:
-                found = self._curves.left_out(step, entry.case.size_asked)
+                found = self._curves.left_out(step, entry.case.size_requested)
                 if found is None:
                     return entry
                 leave_out(entry, found)
@@ -78,9 +78,9 @@ class Schedule:
         if entry.step is None:
             return
         if entry.step.until is None:
-            self._curves.note_full(entry.step.curve, entry.case.size_asked)
+            self._curves.note_full(entry.step.curve, entry.case.size_requested)
         elif point is not None:
-            self._curves.note(entry.step.curve, entry.case.size_asked, point)
+            self._curves.note(entry.step.curve, entry.case.size_requested, point)
 
     def _has_time(self, entry: CaseEntry) -> bool:
         if self._spec.end_by is None:

@@ -228,7 +228,7 @@ def _next_step(schedule: Schedule, watch: HeartbeatFile, recorder: Recorder) -> 
     if entry is None:
         return json.dumps({"ended": ENDED_BY_TIME if schedule.left else "done"}).encode()
     recorder.begin(entry)  # before any rank begins: what ends it then is this case's doing
-    size = {"size": entry.case.size_asked} if entry.planned_key else {}
+    size = {"size": entry.case.size_requested} if entry.planned_key else {}
     return json.dumps({"index": entry.index, **size}).encode()
 
 

@@ -52,14 +52,14 @@ class CaseEntry:
         """The entry with the size asked for, in bytes, at which it is measured."""
         info = PATTERNS[self.case.pattern]
         actual, _ = restated_size(info, size, self.case.group_ranks, self.case.datatype)
-        case = dataclasses.replace(self.case, size=actual, size_asked=size)
+        case = dataclasses.replace(self.case, size=actual, size_requested=size)
         return dataclasses.replace(self, case=case, planned_key=self.key[0])
 
 
 def entry_of(entries: Mapping[tuple[str, int], CaseEntry], header: Mapping[str, Any]) -> CaseEntry | None:
     """The entry that a journal record is about, with the size that it was measured at; None: not one of these."""
     entry = entries.get((str(header.get("planned") or header["case_key"]), int(header["attempt"])))
-    size = header.get("size_asked")
+    size = header.get("size_requested")
     return entry if entry is None or size is None else entry.resolved(int(size))
 
 
@@ -112,7 +112,9 @@ class WorkerSpec:
 
     def identity(self, entry: CaseEntry) -> dict[str, Any]:
         """The row identity of a case in this launch."""
-        planned = {"planned": entry.planned_key, "size_asked": entry.case.size_asked} if entry.planned_key else {}
+        planned = (
+            {"planned": entry.planned_key, "size_requested": entry.case.size_requested} if entry.planned_key else {}
+        )
         return {
             "case_key": entry.case.case_key,
             "launch": self.launch,

@@ -38,7 +38,8 @@ def make(path: Path, samples: int, rows: int) -> None:
     cases = [case for case in cases if case.size > 0]
     whole = [cases[i % len(cases)] for i in range(rows)]
     distinct = [
-        make_case(c.transport, c.pattern, c.size_requested + 64 * (i // len(cases)), c.devices) for i, c in enumerate(whole)
+        make_case(c.transport, c.pattern, c.size_requested + 64 * (i // len(cases)), c.devices)
+        for i, c in enumerate(whole)
     ]
     per_rank = max(6, samples // sum(case.ranks for case in distinct))
     make_run(path, cases=distinct, samples=per_rank, warmup=5, compact=False)

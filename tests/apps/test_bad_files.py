@@ -138,7 +138,7 @@ def test_a_preset_is_the_parameters_that_it_sets(tmp_path: Path, capsys: pytest.
     (tmp_path / "mine.toml").write_text(f'description = "x"\n{steps}{presets}')
     words = ["run", "--app", str(tmp_path / "mine.toml"), "--devices", "host:2", "--threads", "--dry-run"]
     assert run_command([*words, "--set", "8x2.B", "--transport", "kernel"]) == 0
-    assert "vector_copy mine m=6 n=5 0-1" in capsys.readouterr().out
+    assert "vector_copy mine m=6 n=5 on host device 0 - host device 1" in capsys.readouterr().out
     assert run_command([*words, "--set", "8x3"]) == 2
     assert "no preset '8x3': expected NAME=NUMBER or one of 8x2.B" in capsys.readouterr().err
 

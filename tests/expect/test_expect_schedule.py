@@ -130,7 +130,7 @@ def test_a_schedule_is_printed_and_can_be_imported(capsys: pytest.CaptureFixture
     assert run_command(["expect", "alps", "--pattern", "allreduce", "--schedule"]) == 0
     text = capsys.readouterr().out
     assert "300 GB/s by 12 parts at once over the fabric links (allreduce_trees)" in " ".join(text.split())
-    assert "reduce gpu" in text
+    assert "reduce GPU" in text
     assert run_command(["expect", "alps", "--pattern", "allreduce,alltoall", "--schedule", "--json"]) == 0
     allreduce, alltoall = json.loads(capsys.readouterr().out)
     assert allreduce["devices"]["gpu0"] == 0

@@ -46,7 +46,7 @@ def test_shares_of_an_nvlink_port(other: Case, rate: float, low: float, high: fl
     assert found is not None
     assert (found.low, found.high) == (pytest.approx(low, rel=1e-3), pytest.approx(high, rel=1e-3))
     assert (found.part is None) == (high == 1.0)
-    assert ("gpu0" in found.words) == (high != 1.0)
+    assert ("GPU 0" in found.words) == (high != 1.0)
 
 
 def test_shares_of_a_host_link() -> None:
@@ -99,7 +99,7 @@ def test_messages_inside_a_device_take_its_memory_as_copies_there_do(pattern: st
     assert taken(system, inside) == {("gpu0", ""): 2.0 * copies * M}
     found = fair_share(system, inside, at(1200e9) * copies, [(case("local_copy", 0), at(1400e9))])
     assert found is not None
-    assert (found.words, found.high > 1.5) == ("memory of gpu0", True)
+    assert (found.words, found.high > 1.5) == ("memory of GPU 0", True)
 
 
 def test_what_computing_takes_of_memory_is_not_known() -> None:

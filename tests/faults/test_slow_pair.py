@@ -60,15 +60,15 @@ def short_of(
 
 
 def test_a_slow_pair_is_named_and_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, short, shown = short_of(tmp_path / "pair", [[1, 2]], "device 1 - device 2", capsys)
-    assert (status, short) == (1, ["device 1 - device 2"]), shown
-    assert "device 1 - device 2" in shown
+    status, short, shown = short_of(tmp_path / "pair", [[1, 2]], "host device 1 - host device 2", capsys)
+    assert (status, short) == (1, ["host device 1 - host device 2"]), shown
+    assert "host device 1 - host device 2" in shown
 
 
 @thorough("a slow pair is named by the same rules, and a slow device in tests of findings")
 def test_a_device_that_sends_slowly_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, short, shown = short_of(tmp_path / "device", [[3, 0], [3, 1], [3, 2]], "what device 3 sends", capsys)
-    assert (status, short) == (1, ["what device 3 sends"]), shown
+    status, short, shown = short_of(tmp_path / "device", [[3, 0], [3, 1], [3, 2]], "what host device 3 sends", capsys)
+    assert (status, short) == (1, ["what host device 3 sends"]), shown
 
 
 def test_nothing_is_named_where_nothing_is_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

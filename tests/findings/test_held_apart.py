@@ -151,7 +151,7 @@ def test_two_groups_of_four_do_not_compete_with_one_of_eight(tmp_path: Path) -> 
     from linkgauge.findings.read import facts_of
 
     said = advise(facts_of(load(tmp_path / "r")))
-    assert sorted(one.task for one in said) == ["allreduce on 8 GPUs", "allreduce on 8 GPUs groups 2"]
+    assert sorted(one.task for one in said) == ["allreduce on GPUs 0-7", "allreduce on GPUs 0-7, groups 2"]
     assert all(one.margin == pytest.approx(0.5, abs=0.05) for one in said)
 
 

@@ -170,6 +170,19 @@ class Beside:
         return other_users(self.rows, self.observations, GPUS, looks)
 
 
+def test_between_two_bursts_of_a_program_that_stays_nothing_is_judged() -> None:
+    """Hits ten cases apart are two uses; of a program that was there before and after the run they are one."""
+    beside = Beside()
+    for at in range(20):
+        moved = NVLINK_RATE if at in (2, 15) else 0.0
+        beside.add({"nvlink_data_tx_bytes": moved, "nvlink_data_rx_bytes": moved})
+    assert len(beside.found().uses) == 2
+    before, after = (Look(0, when, processes=("pid 7 (python3)",)) for when in (-SECOND, 1000 * SECOND))
+    (use,) = beside.found(before, after).uses
+    assert (len(use.cases), use.by) == (20, ("pid 7 (python3)",))
+    assert len(beside.found(before, Look(0, 1000 * SECOND)).uses) == 2
+
+
 def test_pcie_counters_that_wrap_are_read_as_they_count() -> None:
     beside = Beside(lasts_s=0.05)
     beside.add({"pcie_tx_bytes": 0.15e9 - 2**32, "pcie_rx_bytes": 0.0})

@@ -162,9 +162,9 @@ def test_a_picture_is_drawn_by_the_papers_statistic(estimator: str, column: str,
 
 
 def test_every_pair_of_a_figure_over_pairs_is_drawn(tmp_path: Path) -> None:
-    all_of_4 = [f"GPU 0 to {k}" for k in (1, 2, 3)]
+    all_of_4 = [f"GPU 0 - GPU {k}" for k in (1, 2, 3)]
     targets = [("sc24:4", SYSTEM, [str(one) for one in range(1, 8)]),
-               ("infinity-fabric:7", SYSTEM, [f"GPU 0 to {k}" for k in (1, 2, 6)]),  # those joined to it, V-A2
+               ("infinity-fabric:7", SYSTEM, [f"GPU 0 - GPU {k}" for k in (1, 2, 6)]),  # those joined to it, V-A2
                ("infinity-fabric:7", "hgx-h200-4", all_of_4)]  # fmt: skip
     for name, system, ends in targets:
         figure = reproduce.chosen(name)[0]
@@ -372,7 +372,7 @@ def test_reproduce_prints_what_settings_give(tmp_path: Path, capsys: pytest.Capt
     path = make_run(tmp_path / "run", cases=[case], repeats=5, launches=launches, samples=20)
     assert run_command(["reproduce", "sc24:settings", "--of", str(path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "NCCL_NET_GDR_LEVEL=3 nccl allreduce 1 MiB 0-1" in said
+    assert "NCCL_NET_GDR_LEVEL=3 nccl allreduce 1 MiB on GPU 0 - GPU 1" in said
     assert "5 pairs" in said
     assert "MPICH_GPU_IPC_THRESHOLD is Cray MPICH's: nothing here reads it" in said
     assert "NCCL_NCHANNELS_PER_PEER=32 3.5x" in said  # the paper's
@@ -382,7 +382,7 @@ def test_plot_finds_every_pair_that_was_measured(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", cases=pair_cases("unidirectional", 1 << 20), samples=2, warmup=0)
     out = tmp_path / "pair.json"
     assert run_command(["plot", str(folder), "--figure", "goodput", "--on", "0,2", "-o", str(out)]) == 0
-    assert "0 to 2" in json.loads(out.read_text())["title"]["text"]
+    assert "GPU 0 - GPU 2" in json.loads(out.read_text())["title"]["text"]
 
 
 def test_the_columns_of_openpowers_tables_are_the_ways_that_bytes_take(tmp_path: Path) -> None:

@@ -453,7 +453,7 @@ def _plan_seeds() -> Iterator[bytes]:
         whole, *figures = re.split(r"(?m)^\[figure\..+\]\n", content.decode())
         # The launches and cases of a paper's figure, as they stand in a plan file.
         plans = [re.sub(r"\[\[figure\.[^.]+\.", "[[", one[one.index("[[") :]) for one in figures] or [whole]
-        drawn = re.compile(r"(?ms)^\[\[(?:picture|published)\]\].*?(?=^\[\[|\Z)")  # of figures alone
+        drawn = re.compile(r"(?ms)^\[\[(?:picture|published|claim)\]\].*?(?=^\[\[|\Z)")  # of figures alone
         yield from (drawn.sub("", plan).encode() for plan in plans)
 
 

@@ -133,7 +133,9 @@ def test_a_pair_a_nic_between_two_nodes_alone_and_all_at_once(
 def test_every_shift_is_by_whole_nodes_where_there_are_several(nodes: int, devices: int, shifts: list[int]) -> None:
     found = cases_of(SHIFT, machine(nodes, devices))
     assert [case.distribution for case in found] == [f"shift:{places}" for places in shifts]
-    assert [case_text(case) for case in found] == [f"mpi halo shift:{at} 8 {nodes * devices} ranks" for at in shifts]
+    assert [case_text(case) for case in found] == [
+        f"mpi halo shift:{at} 8 B on devices 0-{nodes * devices - 1}" for at in shifts
+    ]
     rows = results_of([{**case.dimensions(), "devices": list(case.devices)} for case in found])
     shown: Any = SimpleNamespace(kinds=SimpleNamespace(noun="GPU"), shown=str, shown_names={})
     assert len({words_of_row(row, shown) for row in rows}) == len(shifts)

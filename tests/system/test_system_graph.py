@@ -21,7 +21,7 @@ from linkgauge.system import Figure, Link, Node, System, ancestors, draw
 from linkgauge.system.classes import Classes
 from linkgauge.system.draft import FoundDevice
 from linkgauge.system.model import FABRIC_KINDS, is_fabric
-from linkgauge.view import charts_pairs
+from linkgauge.view.limits import Limits
 from ways_listed import by_matrix, fewest, hops_over, rate_over, ways_from
 
 SCOPES = (FABRIC, NODE, HOST, MACHINE)
@@ -130,7 +130,9 @@ def test_what_is_near_agrees_with_all_ways_listed(system: System) -> None:
                 found = system.nearest(source, kind, over_fabric=over_fabric)
                 assert len(set(found)) == len(found)
                 assert set(found) == {way[-1] for way in there if len(way) == least}
-    hops = charts_pairs._hops(SimpleNamespace(system=system))  # type: ignore[arg-type]
+    limits = Limits(SimpleNamespace(info={}))  # type: ignore[arg-type]
+    limits.system = system
+    hops = limits.hops
     names = system.names_by_ordinal
     for a in names:
         ways = list(ways_from(arcs, names[a]))

@@ -97,10 +97,11 @@ def other_users(
     for (_, medium), witnesses in used.items():
         by_link.setdefault(link_of(medium), []).extend(witnesses)
     recurs = {link for link, witnesses in by_link.items() if _period(witnesses) is not None}
+    stays = _staying(looks)
     found = [
         part
         for (device, medium), witnesses in used.items()
-        for part in _parts(device, medium, witnesses, link_of(medium) in recurs)
+        for part in _parts(device, medium, witnesses, link_of(medium) in recurs, device in stays)
     ]
     measured = {row.identity for row in known.values() if row.status == "ok"}
     began = min((one.start_ns for one in beside), default=0.0)
@@ -122,10 +123,26 @@ class _Part:
         return [one for one in self.seen if one.hit]
 
 
-def _parts(device: int, medium: str, witnesses: Iterable[Seen], recurs: bool) -> list[_Part]:
-    """Return the stretches from the last witness that saw nothing before to the first one after; what recurs is one."""
+def _staying(looks: Sequence[Look]) -> set[int]:
+    """Return the devices on which one program of others was seen before the first launch and after the last."""
+    found = set()
+    for device in {look.device for look in looks}:
+        seen = sorted((look for look in looks if look.device == device), key=lambda look: look.when_ns)
+        if len(seen) > 1 and {*seen[0].processes} & {*seen[-1].processes}:
+            found.add(device)
+    return found
+
+
+def _parts(device: int, medium: str, witnesses: Iterable[Seen], recurs: bool, stays: bool) -> list[_Part]:
+    """Return the stretches from the last witness that saw nothing before to the first one after.
+
+    What recurs is one. What a program did that stays from before the run until after it is the whole run: between two
+    of its bursts few cases are witnesses.
+    """
     seen = sorted(witnesses, key=lambda one: (one.start_ns, one.end_ns))
     hits = [at for at, one in enumerate(seen) if one.hit]
+    if stays:
+        return [_Part(device, medium, -math.inf, math.inf, tuple(seen))]
     groups: list[list[int]] = []
     for at in hits:
         before = groups[-1][-1] if groups else at

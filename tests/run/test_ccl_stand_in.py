@@ -204,7 +204,9 @@ def test_what_the_log_says_was_chosen_is_observed(tmp_path: Path) -> None:
 
 
 @thorough("a search of a minute and a half; that variables are read from a log has tests of its own")
-def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
+def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A variable of the user's is handed out with what was found; conftest.py sets this one.
+    monkeypatch.delenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", raising=False)
     # Of the three the library reads two; by the third nothing can be gained, nor by the protocol.
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_ALGO,NCCL_PROTO,NCCL_NTHREADS", "--guard", "allgather 24KiB", "--allow", "50",
@@ -243,7 +245,11 @@ def test_a_setting_of_nccl_is_proved_by_its_log(tmp_path: Path) -> None:
 
 
 @thorough("a search of more than a minute; that settings share a launch has a test of its own")
-def test_settings_of_a_communicator_are_searched_in_one_launch_and_proved_by_exports(tmp_path: Path) -> None:
+def test_settings_of_a_communicator_are_searched_in_one_launch_and_proved_by_exports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A variable of the user's is handed out with what was found; conftest.py sets this one.
+    monkeypatch.delenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", raising=False)
     words = ("tune", "--devices", "cuda", "--transport", "ccl", "--pattern", "allreduce", "--size", "24KiB",
              "--settings", "NCCL_CGA_CLUSTER_SIZE,NCCL_MIN_CTAS,NCCL_MAX_CTAS", "--guard", "allgather 24KiB",
              "--allow", "50", "--threads", "--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s",

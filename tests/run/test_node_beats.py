@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import socket
@@ -57,9 +58,13 @@ def run_outside(
 ) -> list[Any]:
     """The rows of a run of two ranks, each on a node on which the parent is not."""
     monkeypatch.setenv("MPIR_CVAR_NOLOCAL", "1")  # MPICH takes both to be on one node, and shares memory there
-    plan, mpis = named_mpis(parse_plan(PLAN.format(sizes=sizes, ms=ms), "nodes", "nodes"), [])
     machine = machine_of(2)
-    planned = plan_run(plan, expand(plan, machine), machine)
+    for seed in itertools.count():
+        text = f"seed = {seed}\n{PLAN.format(sizes=sizes, ms=ms)}"
+        plan, mpis = named_mpis(parse_plan(text, "nodes", "nodes"), [])
+        planned = plan_run(plan, expand(plan, machine), machine)
+        if planned[0].cases[-1].size == 8:  # what a fault stops comes last: of both nodes a beat has come then
+            break
     run = RunFolder.create(folder / "run", {"seed": 1})
     write_launches(run.path, planned)
     worker = (sys.executable, str(Path(__file__).with_name("on_a_node.py")), "apart", *WORKER)

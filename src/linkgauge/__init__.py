@@ -8,7 +8,7 @@ TYPE_CHECKING = False  # typing's own: interrupts.py
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def load(path: str | os.PathLike[str]) -> Run:

@@ -432,7 +432,7 @@ def test_applications_are_normalized_to_the_baseline_on_as_many_devices(tmp_path
     drawing = drawings(run, figure)[0]
     by_series = {(point.series, point.place): point.value for point in drawing.measured if point.panel == "csm"}
     assert by_series["copy_engine", "8"] == pytest.approx(1.0, rel=1e-3)
-    assert by_series["collectives ccl", "8"] == pytest.approx(0.8, rel=1e-3)
+    assert by_series["collectives by nccl", "8"] == pytest.approx(0.8, rel=1e-3)
     assert any("Divided by the time of" in line for line in drawing.remarks)
 
 

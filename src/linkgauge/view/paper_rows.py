@@ -197,6 +197,8 @@ class Words:
             return f"beside {', '.join(load.case.pattern for load in value.each)}" if value else "alone"
         if value == USUAL.get(name) and not isinstance(value, int):
             return ""
+        if name == "collectives":
+            return f"collectives by {self._shown.get(value, value)}"
         if name == "clock":
             return f"{value} clock"
         if name == "gpudirect":

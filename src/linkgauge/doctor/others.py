@@ -14,6 +14,7 @@ from pathlib import Path
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.files import kernel_text
 from linkgauge.owner import described, stat_fields
+from linkgauge.run.machine.core_ticks import core_ticks, process_ticks
 from linkgauge.system.allowance import allowance
 
 _BUSY = 0.05  # utilization from which somebody works on a GPU: an idle one states 0
@@ -22,7 +23,6 @@ _LEAST_S = 0.2  # the kernel counts cores' time in ticks of 10 ms
 _NAMED_OVER_S = 0.3
 _MOST_NAMED = 4
 _MPS_SERVER = "nvidia-cuda-mps"  # /proc/PID/comm has 15 characters; its clients are listed besides
-_IDLE, _WAITING, _FIELDS = 3, 4, 8  # of a line of /proc/stat: what follows counts guests, who are users' too
 
 
 def too_loaded(busy: float, cores: float) -> bool:
@@ -64,11 +64,8 @@ class Cores:
         """Ticks in which these cores worked, or a hypervisor had them."""
         lines = (line.split() for line in kernel_text(self._root / "stat", 1 << 22).splitlines())
         names = {f"cpu{core}" for core in self._cores}
-        busy = 0
-        for words in (line[1:] for line in lines if line and line[0] in names):
-            ticks = [int(word) for word in words[:_FIELDS] if word.isascii() and word.isdecimal() and len(word) < 20]
-            busy += sum(ticks) - sum(ticks[_IDLE : _WAITING + 1])
-        return busy
+        found = (core_ticks(line[1:]) for line in lines if line and line[0] in names)
+        return sum(ticks.busy + ticks.stolen for ticks in found if ticks is not None)
 
     def users(self) -> list[str]:
         """Who kept them busy since the last look; empty where it was little, or the last look was just now."""
@@ -100,7 +97,7 @@ def _ticks_by_process() -> dict[int, int]:
     """Ticks that each process but this one has worked, with its threads. 30 us a process."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     fields = {pid: stat_fields(pid) for pid in pids if pid != os.getpid()}
-    return {pid: int(words[11]) + int(words[12]) for pid, words in fields.items() if len(words) > 12}
+    return {pid: process_ticks(words) for pid, words in fields.items() if len(words) > 12}
 
 
 def core_users_now() -> list[str]:

@@ -16,7 +16,7 @@ class Rule:
     """One rule: its function's name, and what it looks for.
 
     `reads_samples`: it goes through series and not only summaries, and so takes longer. `faults`: it can tell a fault,
-    or why none is told.
+    or why none is reported.
     `whole`: it reads all cases, also those that ran while a device was slower than before; other rules do without.
     `tells`: the names of its findings.
     """

@@ -120,7 +120,7 @@ def _disturbed(subject: Subject) -> list[Verdict]:
 
 
 def _beside_light_use(subject: Subject, verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts; of devices that others used a little, a rate that falls short says nothing.
+    """Return the verdicts: a rate that fails is unknown where others used one of its devices lightly.
 
     Copies of a twentieth of a link were seen to take a quarter of a device's own copy rate.
     """

@@ -20,6 +20,7 @@ from typing import Any
 from linkgauge.files import kernel_text
 from linkgauge.nvml import open_nvml
 from linkgauge.owner import described, sees_itself, stat_fields
+from linkgauge.run.machine.core_ticks import CoreTicks, core_ticks, process_ticks
 from linkgauge.run.machine.observe import NvmlReader
 from linkgauge.run.parent.devices import DeviceSet
 
@@ -31,7 +32,6 @@ _LINKS = {"nvlink": ("nvlink_data_tx_bytes", "nvlink_data_rx_bytes"), "pcie": ("
 _GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _CORE_SHARE = 0.5  # of a core, from which a process is named
 _MOST_NAMED = 8
-_IDLE, _WAITING, _STOLEN, _GUESTS = 3, 4, 7, 8  # of the line `cpu` of /proc/stat; guests are counted as users' too
 
 
 class Looks:
@@ -164,17 +164,13 @@ def _ticks_by_process() -> dict[int, int]:
         fields = stat_fields(name) if name.isdecimal() else []
         if len(fields) > 12:
             of = int(name) if int(name) in others else 0
-            found[of] = found.get(of, 0) + int(fields[11]) + int(fields[12])
+            found[of] = found.get(of, 0) + process_ticks(fields)
     return found
 
 
-def _core_ticks() -> tuple[int, int, int]:
-    """Return the ticks of all cores together since the node began: all, busy ones, and those a hypervisor took."""
-    words = kernel_text("/proc/stat", 1 << 22).partition("\n")[0].split()[1 : 1 + _GUESTS]
-    ticks = [int(word) for word in words if word.isdecimal()]
-    if len(ticks) < _GUESTS:
-        return 0, 0, 0
-    return sum(ticks), sum(ticks) - ticks[_IDLE] - ticks[_WAITING] - ticks[_STOLEN], ticks[_STOLEN]
+def _core_ticks() -> CoreTicks:
+    """Return the ticks of all cores together."""
+    return core_ticks(kernel_text("/proc/stat", 1 << 22).partition("\n")[0].split()[1:]) or CoreTicks()
 
 
 def _host(

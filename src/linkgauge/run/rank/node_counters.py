@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.files import kernel_text
+from linkgauge.run.machine.core_ticks import core_ticks, process_ticks
 from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
 from linkgauge.system.allowance import Quotas
 from linkgauge.system.sysfs import entries
@@ -197,7 +198,6 @@ def quota_use(quotas: Quotas) -> list[Value]:
 
 CORES = "cores"
 ALL, BUSY, STOLEN, OWN = "cores_all", "cores_busy", "cores_stolen", "cores_own"
-_IDLE, _WAITING, _STOLEN, _GUESTS = 3, 4, 7, 8  # of the line `cpu`; guests are counted as users' too
 
 
 class CoreUse:
@@ -219,12 +219,13 @@ class CoreUse:
         """Time of all cores together since the node began, in ns; nothing where the kernel does not say."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             first = (self._root / "stat").read_text().split("\n", 1)[0].split()
-            ticks = [int(word) for word in first[1 : 1 + _GUESTS]]
-            busy = sum(ticks) - ticks[_IDLE] - ticks[_WAITING] - ticks[_STOLEN]
-            counts = {ALL: sum(ticks), BUSY: busy, STOLEN: ticks[_STOLEN], OWN: sum(map(self._ticks_of, self._own))}
+            ticks = core_ticks(first[1:])
+            if ticks is None:
+                return []
+            own = sum(map(self._ticks_of, self._own))
+            counts = {ALL: ticks.whole, BUSY: ticks.busy, STOLEN: ticks.stolen, OWN: own}
             return [Value(name, count * self._tick_ns, "ns") for name, count in counts.items()]
         return []
 
     def _ticks_of(self, pid: int) -> int:
-        words = (self._root / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        return int(words[11]) + int(words[12])  # utime and stime, of all threads
+        return process_ticks((self._root / str(pid) / "stat").read_text().rpartition(")")[2].split())

@@ -36,7 +36,7 @@ def thinned(samples: pa.Table, kept: int) -> pa.Table:
     for identity, rows in frame.groupby(list(_IDENTITY), sort=False, observed=True):
         at = rows.index.to_numpy()
         chosen += at[:_WARMUP_KEPT].tolist() if identity[-1] == "warmup" else at[chosen_samples(len(at), kept)].tolist()
-    return samples.take(np.sort(np.array(chosen)))
+    return samples.take(np.sort(np.array(chosen, dtype=np.int64)))
 
 
 def rounded(table: pa.Table, name: str, step: int) -> pa.Table:
@@ -77,6 +77,8 @@ def main() -> None:
             elif path.suffix == ".json":
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(json.dumps(hidden(json.loads(path.read_text()), hosts)))
+            elif path.suffix == ".txt":
+                target.write_text(str(hidden(path.read_text(), hosts)))
             elif path.suffix == ".parquet":
                 target.parent.mkdir(parents=True, exist_ok=True)
                 table = pq.read_table(path)

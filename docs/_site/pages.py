@@ -3,6 +3,7 @@
 `{made} NAME`: a part of the reference (reference.py). `{linkgauge} WORDS`: a command, what it prints, and the picture
 or report that it makes; its body may say `status: N`, the exit status if it is not 0, and `from: TEXT` and `lines: N`,
 to show N lines from the first with TEXT on. `{python}`: code, and what it prints; one page's code shares its names.
+`{stored} FILE`: a text file of a stored run, with `from` and `lines` as above.
 `{pages} FOLDER ...`: the folders' pages as a table of contents; its body may hold `:hidden:`. `{source} FILE`: a
 Markdown file of the checkout, such as CONTRIBUTING.md; its links to what is no page become text.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from . import outputs, reference
 
-_FENCE = re.compile(r"^(```+)\{(made|linkgauge|python|pages|source)\} *(.*)\n((?s:.*?))^\1$", re.MULTILINE)
+_FENCE = re.compile(r"^(```+)\{(made|linkgauge|python|stored|pages|source)\} *(.*)\n((?s:.*?))^\1$", re.MULTILINE)
 FIRST = (
     "first-run", "first-gpu-node", "pandas",
     "install", "accept-a-node", "find-the-slow-node", "slow-allreduce", "choose-a-mechanism", "between-nodes",
@@ -51,6 +52,8 @@ def expand(name: str, text: str, page: outputs.Page | None) -> str:
             return contents(asked, body)
         if kind == "source":
             return _of_checkout(name, asked)
+        if kind == "stored":
+            return _stored(name, asked, body, page)
         if kind == "python":
             return _python(body, names, page)
         return _command(name, asked, body, page)
@@ -92,7 +95,7 @@ def _place(path: Path) -> tuple[int, str]:
 
 
 def _command(name: str, asked: str, body: str, page: outputs.Page | None) -> str:
-    settings = dict(line.split(": ") for line in body.splitlines() if line.strip())
+    settings = _settings(body)
     shown = f"$ linkgauge {asked}\n"
     if page is not None:
         output, status = outputs.of_command(asked)
@@ -104,6 +107,22 @@ def _command(name: str, asked: str, body: str, page: outputs.Page | None) -> str
     # Of a console's text a line that begins with # is taken for a command.
     kind = "text" if re.search("^#", shown, re.MULTILINE) else "console"
     return f"```{kind}\n{shown}```\n" + (_made(name) if page is not None else "")
+
+
+def _stored(name: str, asked: str, body: str, page: outputs.Page | None) -> str:
+    """A text file of a stored run, as a terminal shows it."""
+    shown = f"$ cat {asked}\n"
+    if page is not None:
+        if not Path(asked).is_file():
+            raise PageError(f"{name}: no stored run has '{asked}'")
+        output = _shown_part(Path(asked).read_text(encoding="utf-8"), _settings(body), f"{name}: '{asked}'")
+        page.add(f"cat {asked}", output)
+        shown += output + "\n"
+    return f"```console\n{shown}```\n"
+
+
+def _settings(body: str) -> dict[str, str]:
+    return dict(line.split(": ", 1) for line in body.splitlines() if line.strip())
 
 
 def _shown_part(output: str, settings: dict[str, str], what: str) -> str:

@@ -267,7 +267,7 @@ def test_stored_runs_are_small_and_name_nobody() -> None:
     runs = sorted(outputs.RUNS.glob("*.tar.xz"))
     assert runs
     for path in runs:
-        assert path.stat().st_size < 200 * 1024
+        assert path.stat().st_size < 300 * 1024
         with tarfile.open(path) as archive:
             for member in archive.getmembers():
                 assert (member.uname, member.gname) == ("", "")
@@ -288,6 +288,15 @@ def test_what_a_page_runs_is_held_against_what_was_approved(tmp_path: Path, monk
     assert page.difference() == ""
     page.add("more", "output")
     assert "+$ more" in page.difference()
+
+
+def test_a_file_of_a_stored_run_is_on_the_page() -> None:
+    asked = "```{stored} tuned/tuned/page.txt\nfrom: Settings\nlines: 1\n```\n"
+    with outputs.workplace():
+        text = pages.expand("here", asked, outputs.Page("here"))
+        with pytest.raises(pages.PageError, match="no stored run has 'lost'"):
+            pages.expand("here", "```{stored} lost\n```\n", outputs.Page("here"))
+    assert "$ cat tuned/tuned/page.txt\n...\nSettings that change the time: none found\n...\n```" in text
 
 
 def test_a_picture_that_a_command_makes_is_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

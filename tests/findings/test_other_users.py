@@ -196,6 +196,19 @@ def test_pcie_counters_that_wrap_are_read_as_they_count() -> None:
     assert quiet.found().uses == ()
 
 
+def test_what_an_application_moves_over_pcie_is_its_own() -> None:
+    """Steps of an application copy to and from the host, whatever transport carries its messages."""
+    beside = Beside(lasts_s=0.05)
+    for devices in ((0, 1), (0,)):
+        beside.add(
+            {"pcie_tx_bytes": 1e9, "pcie_rx_bytes": 0.0, "nvlink_data_tx_bytes": 1e9, "nvlink_data_rx_bytes": 0.0},
+            pattern="application",
+            devices=devices,
+            app="dff",
+        )
+    assert [use for use in beside.found().uses if "PCIe" in use.media] == []
+
+
 def test_a_case_in_which_pcie_counters_may_have_wrapped_tells_use_but_no_rate() -> None:
     beside = Beside()
     beside.add({"pcie_tx_bytes": 3e9, "pcie_rx_bytes": 0.0})

@@ -11,9 +11,10 @@ import math
 import os
 
 import causes
+import numpy as np
 import pytest
 
-from linkgauge.findings import rules
+from linkgauge.findings import periods, rules
 from thorough import most, thorough
 
 ALL = os.environ.get("LINKGAUGE_FAULTS") == "all"
@@ -71,6 +72,18 @@ def test_the_kernels_own_timer_is_an_alarm_only_where_it_costs_much(
     assert (found.severity, found.subject) == (severity, "the node" if whole else "GPU 1")
 
 
+@pytest.mark.parametrize(("period_ns", "severity"), [(1e6, "note"), (1.2e6, "loss")])
+def test_single_cases_on_the_beat_of_the_kernels_timer_are_a_note(period_ns: float, severity: str) -> None:
+    """2 % of their time, in cases too few to agree on a clock: what Linux's timer costs is no loss."""
+    world = causes._new(1000, ("hgx-h100-8",), samples=960, sigma=0.005)
+    world.ticks.append(
+        lambda case, at, lasts: 20e3 * (math.floor((at + lasts) / period_ns) - math.floor(at / period_ns))
+    )
+    world.add("copy_engine", "unidirectional", 8 << 20, (0, 1))
+    (found,) = periods._within(causes.facts_of(world))
+    assert (found.severity, "kernel's own timer" in found.sentence) == (severity, severity == "note")
+
+
 def test_what_is_slow_on_host_devices_is_no_fault() -> None:
     planted = causes.slow_host_link(1000)
     facts = causes.facts_of(planted.world)
@@ -80,6 +93,19 @@ def test_what_is_slow_on_host_devices_is_no_fault() -> None:
     [note] = [finding for finding in rules.apply(facts) if planted.right(finding)]
     assert (note.severity, "nvidia-smi" in note.fix) == ("note", False)
     assert "Host devices are cores" in note.sentence
+
+
+def test_a_disturbed_case_whose_fastest_samples_reach_the_peak_is_no_dip() -> None:
+    """Nine of ten samples of one size take five times as long: that size can, so neither library nor wire is slow."""
+    world = causes._new(1000, ("hgx-h100-8",))
+    at = causes.SWEEP[-2]
+    world.over_time.append(
+        lambda case, index: np.where(
+            (case.pattern, case.transport, case.size) == ("pingpong", "kernel", at), np.where(index % 10, 5.0, 1.0), 1.0
+        )
+    )
+    world.measure_all()
+    assert [one for one in rules.apply(causes.facts_of(world)) if one.rule == "falling_goodput"] == []
 
 
 def test_goodput_that_falls_on_host_devices_is_no_loss() -> None:

@@ -36,6 +36,11 @@ def _apart(fast: Measure, slow: Measure, least: float) -> bool:
     return slow.time_ns * (1 - slow.half_width) > fast.time_ns * (1 + fast.half_width) * (1 + least)
 
 
+def _attains(low: Measure, top: Measure) -> bool:
+    """Whether some sample of a case reaches another's goodput: then its size can, and its median was disturbed."""
+    return (low.goodput or 0.0) * low.time_ns >= (top.goodput or 0.0) * low.fastest_ns
+
+
 def _better(facts: Facts, top: Measure, low: Measure) -> Measure | None:
     """Return what does the task of a falling collective of this program's own at more than its peak, None otherwise.
 
@@ -73,9 +78,11 @@ def falling_goodput(facts: Facts) -> Iterable[Finding]:
                         worst = (fall, peak, measure)
             if peak is None or measure.goodput > (peak.goodput or 0.0):
                 peak = measure
-        if worst is None or (below[worst[1].size] < 2 and worst[0] < _LONE_FALL):
+        if worst is None:
             continue
         fall, top, low = worst
+        if below[top.size] < 2 and (fall < _LONE_FALL or _attains(low, top)):
+            continue
         last = sweep[-1]
         dip = last.size > low.size and (last.goodput or 0.0) > 0.95 * (top.goodput or 0.0)
         words = f"dips at {size_text(low.size)}" if dip else f"falls beyond {size_text(top.size)}"

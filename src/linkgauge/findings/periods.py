@@ -44,6 +44,8 @@ _LEAST_SHARE = 0.02  # of the series that are judged one by one
 _LEAST_DELAY_NS, _BANDS = 2_000.0, 14  # up to 33 ms
 _TIMERS = (250, 300, 1000, 1000 / 2, 1000 / 3, 3000 / 4, 2000 / 3)
 """Hz: what Linux is built with, and where some of a millisecond's turns do more than others."""
+_NEAR_TIMER = 0.02  # of a period that one case's samples show: they say it less exactly than the clock of all
+_TIMERS_BEAT = " It is the beat of the kernel's own timer."
 _LEAST_COST = 0.05  # of the time: below that the kernel's timer is nobody's fault
 
 
@@ -216,7 +218,11 @@ def _gather(facts: Facts) -> _Samples | None:
 
 def _is_timer(beat: _Beat) -> bool:
     """Whether a beat is that of Linux's timer, or of some of its turns."""
-    return any(abs(beat.frequency * 1e9 / hertz - 1) < 1e-4 for hertz in _TIMERS)
+    return _is_near_timer(beat.frequency * 1e9, 1e-4)
+
+
+def _is_near_timer(hertz: float, apart: float) -> bool:
+    return any(abs(hertz / timer - 1) < apart for timer in _TIMERS)
 
 
 def _weighed(samples: _Samples, hit: npt.NDArray[np.bool_]) -> _Samples:
@@ -304,7 +310,7 @@ def _told(facts: Facts, beat: _Beat) -> Finding:
     # By which a core's programs take turns too. A rank's core has it also where one device alone shows it.
     if _is_timer(beat) and (facts.are_cores(devices or sorted(facts.devices)) or cost < _LEAST_COST):
         severity = "note"
-        sentence += " It is the beat of the kernel's own timer."
+        sentence += _TIMERS_BEAT
     return Finding(
         "periodic_spikes",
         severity,
@@ -370,13 +376,19 @@ def _within(facts: Facts) -> Iterable[Finding]:
     worst = found[0]
     # What disturbs a node meets more than one case in fifty; a case alone may have a rhythm of its own.
     severity: Severity = "loss" if len(found) >= _LEAST_SHARE * tested else "note"
+    sentence = (
+        f"{len(found)} of {tested} series are delayed at a steady period: every {time_text(worst[1])} in "
+        f"{worst[0].label} at {size_text(worst[0].size)} ({percent(worst[2], 1)} of samples, {worst[3]:.2g} times the "
+        "median)."
+    )
+    if all(_is_near_timer(1e9 / p, _NEAR_TIMER) and s * (h - 1) < _LEAST_COST for _, p, s, h in found):
+        severity = "note"
+        sentence += _TIMERS_BEAT
     yield Finding(
         "periodic_spikes",
         severity,
         "the run",
-        f"{len(found)} of {tested} series are delayed at a steady period: every {time_text(worst[1])} in "
-        f"{worst[0].label} at "
-        f"{size_text(worst[0].size)} ({percent(worst[2], 1)} of samples, {worst[3]:.2g} times the median).",
+        sentence,
         tuple(
             Evidence(
                 f"{m.label} at {size_text(m.size)}: every {time_text(p)}, {percent(s, 1)} of samples, "

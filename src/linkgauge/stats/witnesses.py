@@ -191,8 +191,10 @@ class Links:
         case, info = one.row.case, PATTERNS[one.row.pattern]
         if _reaches_elsewhere(one) or info.host_end or case.transport not in _DIRECT or case.devices_per_node:
             return False
+        if info.scripted:  # an application also moves bytes to and from the host
+            return False
         if len(set(one.row.devices)) == 1:
-            return info.own_memory and not info.scripted
+            return info.own_memory
         joined = [self._peers.get(device, set()) | {self._names.get(device, "")} for device in set(one.row.devices)]
         # What a pair's own bytes take where peer access is off is PCIe: then they are missing on NVLink.
         own = float(one.row.bytes_total or 0) * float(one.row.operations_total or 0) / len(set(one.row.devices))

@@ -4,17 +4,18 @@
 
 For each variant it starts another user, runs the default plan, and prints a line of JSON: the variant, whether an other
 user was named and how, the faults and losses that were reported, the exit status of `check`, and the seconds it took.
-The other user is ended after each run. Needs CUDA's driver and two NVIDIA GPUs, and about a minute a variant. PyTorch
-is used for `compute` where it is installed, else Linkgauge's own matrix products.
+The other user is ended after each run. Each round draws GPUs, direction, size, share and pauses anew, by its number.
+Needs CUDA's driver and two NVIDIA GPUs, and about a minute a variant. PyTorch is used for `compute` where it is
+installed, else Linkgauge's own matrix products.
 
 free             nobody
-copies           256 MiB from GPU 0 to GPU 1, all the time
-bursts           the same for 0.3 s every 2 s
+copies           copies from one GPU to the other, all the time
+bursts           the same for 0.2 to 0.4 s every 1.5 to 3 s
 light            the same for about a twentieth of the time
-compute          matrix products on GPU 1
-device_memory    copies within the memory of GPU 0
-pcie             copies of pinned host memory to GPU 0
-host_memory      copies of host memory by half of the cores
+compute          matrix products on one GPU
+device_memory    copies within the memory of one GPU
+pcie             copies of pinned host memory to one GPU, or back
+host_memory      copies of host memory by a quarter to three quarters of the cores
 second           a second Linkgauge with the default plan, again and again
 """
 
@@ -26,6 +27,7 @@ import ctypes
 import importlib
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -35,9 +37,20 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve()
-SIZE = 256 << 20
-WARMS_UP_S = 4.0
+WARMS_UP_S = 3.0
 PROGRAM = (sys.executable, "-m", "linkgauge")
+
+
+class Drawn:
+    """What a round's other user does: drawn by the number of the round."""
+
+    def __init__(self, number: int) -> None:
+        draw = random.Random(number)
+        self.gpu, self.back = draw.randrange(2), draw.random() < 0.5
+        self.size = draw.choice((16, 64, 256)) << 20
+        self.works_s, self.period_s = draw.uniform(0.2, 0.4), draw.uniform(1.5, 3.0)
+        self.light_s = draw.uniform(0.09, 0.15)  # after each 2 GiB, which take 5 ms
+        self.cores = draw.uniform(0.25, 0.75)  # of all
 
 
 class Cuda:
@@ -60,31 +73,33 @@ class Cuda:
         self("cuCtxSetCurrent", context)
         return context
 
-    def memory(self, on_host: bool = False) -> ctypes.c_uint64:
-        """Allocate SIZE bytes, on the current GPU or pinned on the host."""
-        address, size = ctypes.c_uint64(), ctypes.c_size_t(SIZE)
+    def memory(self, size: int, on_host: bool = False) -> ctypes.c_uint64:
+        """Allocate `size` bytes, on the current GPU or pinned on the host."""
+        address, count = ctypes.c_uint64(), ctypes.c_size_t(size)
         if on_host:
-            self("cuMemHostAlloc", ctypes.byref(address), size, 0)
+            self("cuMemHostAlloc", ctypes.byref(address), count, 0)
         else:
-            self("cuMemAlloc_v2", ctypes.byref(address), size)
+            self("cuMemAlloc_v2", ctypes.byref(address), count)
         return address
 
-    def copies(self, source: str) -> Callable[[], None]:
-        """Return what copies some times: from GPU 0 to its `peer`, or to GPU 0 from the `host` or its `own` memory."""
-        target = None
-        if source == "peer":
-            target_context = self.context(1)
-            target = self.memory()
-        self.context(0)
-        if source == "peer":
+    def copies(self, ends: str, drawn: Drawn) -> Callable[[], None]:
+        """Return what copies 2 GiB: from the GPU to its `peer`, within its `own` memory, or to and from the `host`."""
+        size, target = drawn.size, None
+        if ends == "peer":
+            target_context = self.context(1 - drawn.gpu)
+            target = self.memory(size)
+        self.context(drawn.gpu)
+        if ends == "peer":
             self("cuCtxEnablePeerAccess", target_context, 0)
-        ends = (target or self.memory(), self.memory(on_host=source == "host"))
+        places = [target or self.memory(size), self.memory(size, on_host=ends == "host")]
+        if ends == "host" and drawn.back:
+            places.reverse()
         stream = ctypes.c_void_p()
         self("cuStreamCreate", ctypes.byref(stream), 0)
 
         def copy() -> None:
-            for _ in range(8):
-                self("cuMemcpyAsync", *ends, ctypes.c_size_t(SIZE), stream)
+            for _ in range((2 << 30) // size):
+                self("cuMemcpyAsync", *places, ctypes.c_size_t(size), stream)
             self("cuStreamSynchronize", stream)
 
         return copy
@@ -105,25 +120,26 @@ def by_turns(work: Callable[[], None], works_s: float, period_s: float) -> None:
         time.sleep(max(0.0, began + period_s - time.monotonic()))
 
 
-def compute() -> None:
-    """Multiply matrices on GPU 1."""
+def compute(drawn: Drawn) -> None:
+    """Multiply matrices on a GPU."""
+    device = f"cuda:{drawn.gpu}"
     try:
         torch = importlib.import_module("torch")
     except ImportError:
-        again_and_again("--devices", "cuda:1", "--transport", "kernel", "--pattern", "gemm", "--size", "64MiB",
+        again_and_again("--devices", device, "--transport", "kernel", "--pattern", "gemm", "--size", "64MiB",
                         "--stop-rule", "duration", "--max-time", "60s")  # fmt: skip
-    a = torch.randn(8192, 8192, device="cuda:1", dtype=torch.bfloat16)
+    a = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
     while True:
         for _ in range(50):
             a @ a
-        torch.cuda.synchronize(1)
+        torch.cuda.synchronize(drawn.gpu)
 
 
-def host_memory() -> None:
-    """Copy host memory by half of the cores."""
-    for _ in range(max(2, (os.cpu_count() or 2) // 2)):
+def host_memory(drawn: Drawn) -> None:
+    """Copy host memory by some of the cores."""
+    for _ in range(max(2, round(drawn.cores * (os.cpu_count() or 2)))):
         if os.fork() == 0:
-            block = bytearray(SIZE)
+            block = bytearray(256 << 20)
             while True:
                 bytes(block)
     threading.Event().wait()
@@ -139,20 +155,20 @@ def again_and_again(*words: str) -> None:
         number += 1
 
 
-VARIANTS: dict[str, Callable[[], None] | None] = {
+VARIANTS: dict[str, Callable[[Drawn], None] | None] = {
     "free": None,
-    "copies": lambda: always(Cuda().copies("peer")),
-    "bursts": lambda: by_turns(Cuda().copies("peer"), 0.3, 2.0),
-    "light": lambda: by_turns(Cuda().copies("peer"), 0.001, 0.12),
+    "copies": lambda drawn: always(Cuda().copies("peer", drawn)),
+    "bursts": lambda drawn: by_turns(Cuda().copies("peer", drawn), drawn.works_s, drawn.period_s),
+    "light": lambda drawn: by_turns(Cuda().copies("peer", drawn), 0.001, drawn.light_s),
     "compute": compute,
-    "device_memory": lambda: always(Cuda().copies("own")),
-    "pcie": lambda: always(Cuda().copies("host")),
+    "device_memory": lambda drawn: always(Cuda().copies("own", drawn)),
+    "pcie": lambda drawn: always(Cuda().copies("host", drawn)),
     "host_memory": host_memory,
-    "second": lambda: again_and_again("--plan", "default"),
+    "second": lambda _: again_and_again("--plan", "default"),
 }
 
 
-def disturb(variant: str) -> None:
+def disturb(variant: str, number: int) -> None:
     """Be the other user until the parent closes standard input; its process group ends with it."""
 
     def ends_with_the_parent() -> None:
@@ -163,17 +179,17 @@ def disturb(variant: str) -> None:
     threading.Thread(target=ends_with_the_parent, daemon=True).start()
     work = VARIANTS[variant]
     assert work is not None
-    work()
+    work(Drawn(number))
 
 
 @contextlib.contextmanager
-def disturbed(variant: str, out: Path) -> Iterator[None]:
+def disturbed(variant: str, number: int, out: Path) -> Iterator[None]:
     """Have another user beside what is done meanwhile."""
     if VARIANTS[variant] is None:
         yield
         return
     other = subprocess.Popen(
-        [sys.executable, str(HERE), "--disturb", variant],
+        [sys.executable, str(HERE), "--disturb", variant, "--number", str(number)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "DISTURBER_OUT": str(out)},
@@ -200,7 +216,7 @@ def measured(variant: str, number: int, out: Path, time_limit: str) -> dict[str,
     """Run the default plan beside another user, and return what is said of it."""
     run = out / f"{variant}-{number}"
     began = time.monotonic()
-    with disturbed(variant, out):
+    with disturbed(variant, number, out):
         limit = ["--time-limit", time_limit] if time_limit else []
         done = subprocess.run([*PROGRAM, "run", "--no-report", "-q", "--out", str(run), *limit],
                               stdout=subprocess.DEVNULL, check=False)  # fmt: skip
@@ -227,15 +243,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="how often each variant is measured")
     parser.add_argument("--out", type=Path, default=Path("runs/disturbed"), help="folder for the runs")
     parser.add_argument("--time-limit", default="", help="of each run, such as 50s; none by default")
+    parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--disturb", help=argparse.SUPPRESS)
+    parser.add_argument("--number", type=int, default=0, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.disturb:
-        disturb(asked.disturb)
+        disturb(asked.disturb, asked.number)
     unknown = [name for name in asked.variants if name not in VARIANTS]
     if unknown:
         parser.error(f"unknown variant '{unknown[0]}': expected some of {', '.join(VARIANTS)}")
     asked.out.mkdir(parents=True, exist_ok=True)
-    for number in range(asked.rounds):
+    for number in range(asked.first, asked.first + asked.rounds):
         for variant in asked.variants or VARIANTS:
             line = json.dumps(measured(variant, number, asked.out, asked.time_limit))
             print(line, flush=True)

@@ -217,6 +217,16 @@ def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Want
     assert again.measured_here == 1
 
 
+def test_the_default_measured_several_times_shares_a_launch(wanted: Wanted, tmp_path: Path) -> None:
+    bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)
+    assert bench.shares(())
+    bench.foresee([(), ()])
+    assert all(bench.measure((), confirms=False) for _ in range(2))
+    assert bench.launches == 1
+    alone = bench_in(tmp_path / "alone", wanted)
+    assert not alone.shares(())
+
+
 def test_of_what_was_no_launchs_environment_a_log_says_nothing_yet(wanted: Wanted, tmp_path: Path) -> None:
     logged = dataclasses.replace(wanted, prepared=dataclasses.replace(wanted.prepared, variables_read=True))
     bench = bench_in(tmp_path / "search", logged, in_launch=TAKEN)

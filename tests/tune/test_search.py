@@ -200,3 +200,31 @@ def test_more_values_are_screened_where_settings_share_launches(shared: bool, va
     bench = Dear(shared)
     tune([Factor(name, tuple(map(str, range(8))), ordered=True) for name in names], bench)
     assert {value for config in bench.screened for _, value in config} == values
+
+
+class Partly(Fixed):
+    """A bench that measures one variable of two in shared launches."""
+
+    def __init__(self) -> None:
+        super().__init__((("A", "none"),))
+        self.foreseen: list[list[Config]] = []
+        self.alone = 0
+
+    def foresee(self, configs: Sequence[Config]) -> None:
+        self.foreseen.append(list(configs))
+
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
+        self.alone += not self.foreseen
+        return super().measure(config, confirms=confirms)
+
+    def shares(self, config: Config) -> bool:
+        return all(name == "SHARED" for name, _ in config)
+
+
+def test_what_shares_a_launch_is_measured_first_and_the_default_too() -> None:
+    bench = Partly()
+    tune([Factor(name, ("1", "2", "3")) for name in ("ALONE", "SHARED")], bench)
+    assert bench.alone == 2
+    assert {*bench.foreseen[0]} == {()}
+    screened = [name for config in bench.foreseen[1] for name, _ in config]
+    assert screened == ["SHARED"] * 3 + ["ALONE"] * 3, "a short budget ends in launches of one setting"

@@ -63,6 +63,7 @@ ONE = '[[setting]]\nname="UCX_TLS"\nscale="names"\nvalues=["a"]\nwhat="It."\n'
         (HEAD + ONE + ONE, "twice"),
         (HEAD + ONE + "only_with={UCX_Q='1'}\n", "none of the table"),
         (HEAD + ONE + "color='red'\n", "color"),
+        (HEAD + ONE + "only=[{values=['b']}]\n", "only: 'b' is none of its values"),
         (ONE, "title"),
     ],
 )
@@ -73,6 +74,30 @@ def test_a_wrong_table_names_file_and_cause(text: str, told: str, tmp_path: Path
         read_library(path)
     assert str(path) in str(wrong.value)
     assert told in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "nodes", "environment", "values"),
+    [
+        ({"allreduce"}, False, {}, {"Ring", "Tree", "NVLS"}),
+        ({"allreduce"}, False, {"NCCL_NVLS_ENABLE": "0"}, {"Ring", "Tree"}),
+        ({"allreduce"}, True, {}, {"Ring", "Tree", "NVLS", "NVLSTree"}),
+        ({"allgather"}, True, {}, {"Ring", "NVLS", "PAT"}),
+        ({"alltoall"}, True, {}, {"Ring"}),
+        ({"allgather", "allreduce"}, False, {"NCCL_NVLS_ENABLE": "1"}, {"Ring", "Tree", "NVLS"}),
+    ],
+)
+def test_values_that_nothing_here_can_take_are_not_tried(
+    patterns: set[str], nodes: bool, environment: dict[str, str], values: set[str]
+) -> None:
+    """NCCL's algorithms by function, as its user guide has them; without multicast there is no NVLS."""
+    setting = library("nccl").setting("NCCL_ALGO")
+    unfit = setting.unfit(patterns, nodes, environment)
+    assert {*setting.without(unfit).values} == values
+    assert all(unfit.values())
+    channels = library("nccl").setting("NCCL_NVLS_NCHANNELS")
+    off = environment.get("NCCL_NVLS_ENABLE") == "0"
+    assert bool(channels.without(channels.unfit(patterns, nodes, environment)).values) is not off
 
 
 def _mpi(vendor: str) -> MpiInstallation:

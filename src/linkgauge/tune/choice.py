@@ -128,6 +128,7 @@ def choose(
     known: dict[str, Known] = {}
     refused: dict[str, str] = {}
     own_default: dict[str, str] = {}
+    patterns = _patterns(cases)
     for name, some in asked.items():
         for setting in some:
             there = preset.get(setting.name)
@@ -139,6 +140,10 @@ def choose(
             elif there is not None and there != setting.default:
                 own_default[setting.name] = setting.default
         some = [setting.beside(preset[setting.name]) if setting.name in preset else setting for setting in some]
+        unfit = {one.name: one.unfit(patterns, len(settings.hosts) > 1, preset) for one in some}
+        refused |= {f"{setting}={value}": why for setting, values in unfit.items() for value, why in values.items()}
+        some = [one.without(unfit[one.name]) for one in some]
+        some = [one for one in some if one.values]
         for found in _asked(library(name), some, mpi, preset):
             refused |= {f"{found.setting.name}={value}" if value else found.setting.name: why
                         for value, why in found.refused.items()}  # fmt: skip
@@ -176,7 +181,7 @@ def _as_configured(found: Known, version: str) -> Known:
 def _of_cases(
     table: Library, cases: Sequence[Case], settings: LaunchSettings, prepared: Prepared, mpi: MpiInstallation | None
 ) -> list[Setting]:
-    patterns = {pattern for case in cases for pattern in _patterns_of(case)}
+    patterns = _patterns(cases)
     nodes, gpus = len(settings.hosts) > 1, prepared.devices.kind != "host"
     version = mpi.version if mpi is not None and table.seen in OF_MPI else ""
     return [
@@ -187,6 +192,10 @@ def _of_cases(
         and (gpus or not one.gpus)
         and one.is_of(version)
     ]
+
+
+def _patterns(cases: Sequence[Case]) -> set[str]:
+    return {pattern for case in cases for pattern in _patterns_of(case)}
 
 
 def _patterns_of(case: Case) -> set[str]:

@@ -44,6 +44,7 @@ _SHAPE = table(
 _LAST_S = 1.0  # of the budget for what comes after the last launch
 _SLOWER = 1.5  # as many times a usual launch's time are set aside before one is begun
 _FIRST_TOGETHER = 12  # settings of the first launch that has several, before it is known what one takes
+_LEAST_EACH = 0.25  # of its part in a launch of several, what one setting takes at the least
 _MOST_TOGETHER = 400
 _SHARE_TOGETHER = 0.1  # of the budget, for a launch of several: it may end beyond what the search would begin
 
@@ -185,8 +186,8 @@ class FolderBench:
 
     def foresee(self, configs: Sequence[Config]) -> None:
         """Hear what is asked for next; what the library takes while it runs is then measured in one launch."""
-        written = [self._in_launch.written(config) for config in configs]
-        self._coming = [one for one in written if one is not None] if any(written) else []
+        written = [one for config in configs if (one := self._in_launch.written(config)) is not None]
+        self._coming = written if any(written) or (self._in_launch.usual and len(written) > 1) else []
 
     def at_hand(self, config: Config) -> bool:
         """Whether a launch of several has measured it."""
@@ -196,7 +197,8 @@ class FolderBench:
 
     def shares(self, config: Config) -> bool:
         """Whether the library takes it while it runs."""
-        return self._in_launch.written(config) is not None
+        written = self._in_launch.written(config)
+        return bool(written) or (written is not None and bool(self._in_launch.usual))
 
     def launch_share(self) -> float:
         """Of launches of one setting, in the median; the first is left out, before which other things are done."""
@@ -241,7 +243,9 @@ class FolderBench:
         planned = self._planned(self._in_launch.env, cases)
         began_s = self._spent_s()
         done = self._run(planned, 0, failures=len(cases))
-        self._each_s = (self._spent_s() - began_s) / len(several)
+        took_s, count = self._spent_s() - began_s, len(several)
+        # Without the launch itself, which takes seconds; but what little is left of a short one is not relied on.
+        self._each_s = max((took_s - self._usual_s()) / max(1, count - 1), _LEAST_EACH * took_s / count)
         for written, spelled in several:
             if done.get(spelled, 0) >= len(self._wanted.cases):
                 self._of.setdefault((self._in_launch.env, False, written), []).append((planned.number, spelled))

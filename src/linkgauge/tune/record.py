@@ -22,7 +22,7 @@ NOT_READ = "the library does not read it"
 _NEAREST = 3  # default launches that make a reference: one that was disturbed is not heeded
 _USUAL_NOISE = 0.02  # until there are launches enough to tell
 _LEAST_NOISE = 0.002
-_TELLING = 8  # gaps between measurements of one setting, for what noise one has
+TELLING = 8  # gaps between measurements of one setting, for what noise one has
 _OFTEN = 2  # launches with too few samples in their time, which a busy machine may make: then it is ruled out
 _DISTURBED = 4.0  # noises that two launches lie apart, for the slower to be taken as disturbed
 
@@ -229,7 +229,7 @@ class Record:
 
     def single_noise(self) -> float:
         """The same of one measurement; 0 until there are enough to tell."""
-        if len(self._gaps) < _TELLING:
+        if len(self._gaps) < TELLING:
             return 0.0
         return 1.4826 * statistics.median(self._gaps) / 2**0.5
 

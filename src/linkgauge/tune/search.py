@@ -13,7 +13,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from linkgauge.tune.record import DEFAULT, Bench, Config, Record, SpentError, merged
+from linkgauge.tune.record import DEFAULT, TELLING, Bench, Config, Record, SpentError, merged
 
 LEAST_GAIN = 0.01
 """A gain below this is none: not looked for, not recommended."""
@@ -22,6 +22,7 @@ _MOST_RESERVE = 0.6
 _TO_CONFIRM = 40  # launches' time: 20 launches, of which guard cases and checks make each take twice as long
 _SHARED = 0.2  # of a launch, what a measurement takes that shares one with others
 _ROUND = 4  # settings beside one default
+_FIRST_ALONE = 2  # launches of the default alone, where it may share one: what a launch takes
 _STEADY = 0.03  # noise of a measurement up to which one is enough
 _AIMED = 0.02  # else so many together that their median scatters by about this
 _MOST_TIMES = 8
@@ -139,7 +140,14 @@ class Search:
     def _ask(self, configs: Iterable[Config]) -> None:
         """A launch of each, in rounds with a default among them. SpentError at the reserve."""
         wanted = [config for config in dict.fromkeys(configs) if config != DEFAULT]
-        rounds = [[DEFAULT, *wanted[start : start + _ROUND]] for start in range(0, len(wanted), _ROUND)]
+        # What shares a launch comes first: a short budget ends in the launches that others need for themselves.
+        sharing = [config for config in wanted if self.record.shares(config)]
+        alone = [config for config in wanted if config not in sharing]
+        rounds = [
+            [DEFAULT, *some[start : start + _ROUND]]
+            for some in (sharing, alone)
+            for start in range(0, len(some), _ROUND)
+        ]
         order: list[tuple[Config, bool]] = []
         times = self._times()
         for part in rounds:
@@ -163,9 +171,19 @@ class Search:
 
     def _begin(self) -> None:
         """Some launches of the default, for what noise there is; more where it seems to be much."""
+        if self.record.shares(DEFAULT):  # a launch of its own takes seconds, one more in a shared launch a fraction
+            for _ in range(_FIRST_ALONE):
+                self.record.launch(DEFAULT)
+            self._ask_defaults(TELLING + 1 - _FIRST_ALONE)
+            return
         for _ in range(4):
             self.record.launch(DEFAULT)
         while self.record.noise() > _STEADY and not self.record.single_noise():
+            self.record.launch(DEFAULT)
+
+    def _ask_defaults(self, count: int) -> None:
+        self.record.foresee([DEFAULT] * count)
+        for _ in range(count):
             self.record.launch(DEFAULT)
 
     # --- one variable at a time ---------------------------------------------------------------------------------------

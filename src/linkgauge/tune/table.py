@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from linkgauge.model.shape import (
     only,
     plain,
     read_toml,
+    table,
     tables,
     whole,
 )
@@ -50,6 +51,28 @@ OF_MPI = ("mpi_t", "mpi_log", "mpi_display")
 
 
 @dataclasses.dataclass(frozen=True)
+class Condition:
+    """What some values of a setting need; of no values named, all of them.
+
+    `patterns`: they are of these alone; `nodes`: of several nodes; `off_by`: variables that switch off what they need.
+    """
+
+    values: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    nodes: bool = False
+    off_by: tuple[tuple[str, str], ...] = ()
+
+    def unmet(self, patterns: Iterable[str], nodes: bool, environment: Mapping[str, str]) -> str:
+        """Return why such values cannot change these patterns; empty where they may."""
+        if self.patterns and not {*self.patterns} & {*patterns}:
+            return f"it is of {', '.join(self.patterns)} alone"
+        if self.nodes and not nodes:
+            return "it is of several nodes alone"
+        off = [f"{name}={value}" for name, value in self.off_by if environment.get(name) == value]
+        return f"your environment has {off[0]}" if off else ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Setting:
     """One variable. `values` are legal and in order where `ordered`; what the library takes unset is not among them."""
 
@@ -69,6 +92,16 @@ class Setting:
     since: str = ""
     before: str = ""
     risk: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+    def unfit(self, patterns: Iterable[str], nodes: bool, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the values that can change nothing of these patterns, each with the reason."""
+        return {
+            value: why
+            for one in self.conditions
+            if (why := one.unmet(patterns, nodes, environment))
+            for value in one.values or self.values
+        }
 
     @property
     def ordered(self) -> bool:
@@ -85,6 +118,11 @@ class Setting:
         if self.ordered and all(one.isdecimal() for one in values):
             values.sort(key=int)
         return dataclasses.replace(self, values=tuple(values), default=value)
+
+    def without(self, values: Iterable[str]) -> Setting:
+        """The setting without these values."""
+        left = {*values}
+        return dataclasses.replace(self, values=tuple(one for one in self.values if one not in left)) if left else self
 
     def is_of(self, version: str) -> bool:
         """Whether a library of that version has it, as far as the table says; of an unknown version it may."""
@@ -142,6 +180,10 @@ _SETTING = {
     "default": plain, "what": label, "patterns": each(one_of(PATTERNS)), "needs": mapping(plain, _name),
     "only_with": mapping(plain, _name), "conflicts": each(_name), "relaunch": flag, "nodes": flag, "gpus": flag,
     "since": label, "before": label, "risk": label,
+    "only": each(table({
+        "values": each(plain, least=1), "patterns": each(one_of(PATTERNS)), "nodes": flag,
+        "off_by": mapping(plain, _name),
+    })),
 }  # fmt: skip
 _HEAD = {
     "title": label, "vendors": each(label, least=1), "transports": each(one_of(TRANSPORTS), least=1),
@@ -167,6 +209,15 @@ def read_library(path: Path) -> Library:
 
 def _setting(found: dict[str, Any], library_name: str, where: str) -> Setting:
     low, high = found.pop("low", None), found.pop("high", None)
+    conditions = tuple(
+        Condition(
+            tuple(one.get("values", ())),
+            tuple(one.get("patterns", ())),
+            one.get("nodes", False),
+            tuple(sorted(one.get("off_by", {}).items())),
+        )
+        for one in found.pop("only", ())
+    )
     if found["scale"] in ("linear", "log2"):
         if low is None or high is None or low >= high or "values" in found:
             raise MisshapenError(f"{where}: a {found['scale']} scale has low and high, low the less, and no values")
@@ -178,12 +229,15 @@ def _setting(found: dict[str, Any], library_name: str, where: str) -> Setting:
     for value in found["values"]:
         if not safe_variable(found["name"], value):
             raise MisshapenError(f"{where}: '{value}' is none that a table may set")
+    unknown = [value for one in conditions for value in one.values if value not in found["values"]]
+    if unknown:
+        raise MisshapenError(f"{where}: only: '{unknown[0]}' is none of its values")
     values: dict[str, Any] = {
         **found,
         **{name: tuple(sorted(found.get(name, {}).items())) for name in ("needs", "only_with")},
         **{name: tuple(found.get(name, ())) for name in ("values", "patterns", "conflicts")},
     }
-    return Setting(library=library_name, **values)
+    return Setting(library=library_name, conditions=conditions, **values)
 
 
 def _steps(scale: str, low: int, high: int) -> list[str]:

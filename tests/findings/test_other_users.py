@@ -335,6 +335,28 @@ def test_errors_that_only_looks_outside_the_run_read_are_a_fault() -> None:
     assert looked_at({"looks": looks}) == {"nvlink_dl_crc_errors", "power"}
 
 
+# --- by process -------------------------------------------------------------------------------------------------------
+
+
+def by_process(beside: Beside, busy: float = 0.0, copies_ns: float = 0.0) -> None:
+    """A case of a second beside which a driver counted so much of others."""
+    beside.add({"others_copy_time": copies_ns})
+    row = beside.rows[-1]
+    for moment, when, value in (("before", 0.0, 0.9), ("after", 1.0, busy)):
+        at = int((10 * (len(beside.rows) - 1) + when) * SECOND)
+        beside.observations.append(Observation(row.identity, 0, "hip:0", "others_busy", "", value, moment, at))
+
+
+@pytest.mark.parametrize(("busy", "copies_ns"), [(0.4, 0.0), (0.0, 0.3e9)])
+def test_what_a_driver_counts_of_other_processes_disturbs_the_cases(busy: float, copies_ns: float) -> None:
+    beside = Beside()
+    for at in range(12):
+        by_process(beside, *((busy, copies_ns) if 4 <= at < 7 else (0.02, 1e6)))
+    (use,) = beside.found().uses
+    assert use.cases == {row.identity for row in beside.rows[4:7]}
+    assert (use.hits, use.devices) == (3, (0,))
+
+
 # --- network cards ----------------------------------------------------------------------------------------------------
 
 CARD = 12.5e9

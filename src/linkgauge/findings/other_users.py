@@ -13,7 +13,7 @@ from linkgauge.model.quantity import percent
 from linkgauge.run.machine.observe import OTHER_PROCESSES
 from linkgauge.stats.nic_traffic import FIRST, NETWORK
 from linkgauge.stats.other_users import Use
-from linkgauge.stats.witnesses import COMPUTE, CORES, HOST, PROCESSES
+from linkgauge.stats.witnesses import COMPUTE, COPIES, CORES, HOST, KERNELS, PROCESSES
 
 _MOST = 3  # processes, or nodes, that are named
 
@@ -86,6 +86,9 @@ def _seen(use: Use) -> Sequence[str]:
         return [f"{link} carried {rate_text(use.rate)}{share} in {shown} cases that do not use it"]
     if link == CORES:
         return [f"programs of others kept many cores busy in {use.hits} of {use.witnesses} looks outside the run"]
+    if link in (KERNELS, COPIES):
+        what = "the processors" if link == KERNELS else "copy engines"
+        return [f"processes of others kept {what} busy in {shown} cases, as the driver counts by process"]
     if link == COMPUTE:
         return [f"power and clocks are those of a device that computes, in {shown} looks while it was idle"]
     return [f"other processes had a context on the device in {shown} cases"]

@@ -136,6 +136,15 @@ def test_noise_is_no_loss() -> None:
     assert [one.severity for one in noise] == ["note"]
 
 
+def test_what_a_hypervisor_took_is_said_with_the_noise_and_is_no_loss() -> None:
+    facts = causes.facts_of(causes.clean(754100, loudness=12.0).world)
+    found = rules.apply(dataclasses.replace(facts, info={**facts.info, "stolen_share": 0.12}))
+    (noise,) = [one for one in found if one.rule == "noisy"]
+    assert noise.severity == "note"
+    assert "During the run a hypervisor took 12 % of the cores' time." in noise.sentence
+    assert [one.sentence for one in found if one.is_alarm] == []
+
+
 # --- the function itself ----------------------------------------------------------------------------------------------
 
 SECOND = 1_000_000_000

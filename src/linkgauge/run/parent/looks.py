@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.files import kernel_text
 from linkgauge.owner import described, in_host_namespace
 from linkgauge.run.machine.amd_reader import AmdReader
-from linkgauge.run.machine.core_ticks import CoreTicks, core_ticks
+from linkgauge.run.machine.core_ticks import CoreTicks, all_cores
 from linkgauge.run.machine.observe import NvmlReader, Reader
 from linkgauge.run.machine.users import Process, described_by_driver, holds_gpu, others, processes
 from linkgauge.run.parent.devices import DeviceSet
@@ -76,7 +75,7 @@ class Looks:
     def _seen(self, moment: str) -> dict[str, Any]:
         when_ns = time.monotonic_ns()
         known = processes()
-        cores, ticks = _core_ticks(), _ticks_of(known)
+        cores, ticks = all_cores() or CoreTicks(), _ticks_of(known)
         first = [_values(reader) for _, reader in self._readers]
         holders = {pid: described(pid) for pid in others(known) if holds_gpu(pid)}
         engines = [reader.engine_ns(holders) for _, reader in self._readers]
@@ -89,7 +88,7 @@ class Looks:
              **({} if moment == "after" else _busy(reader, reader.engine_ns(holders) - earlier, when_ns))}
             for (ordinal, reader), before, after, earlier in zip(self._readers, first, second, engines, strict=True)
         ]  # fmt: skip
-        host = _host(cores, _core_ticks(), ticks, _ticks_of(processes()))
+        host = _host(cores, all_cores() or CoreTicks(), ticks, _ticks_of(processes()))
         return {"moment": moment, "when_ns": when_ns, "devices": seen, "host": host}
 
 
@@ -144,11 +143,6 @@ def _ticks_of(known: Mapping[int, Process]) -> dict[int, int]:
         of = pid if pid in foreign else 0
         found[of] = found.get(of, 0) + one.ticks
     return found
-
-
-def _core_ticks() -> CoreTicks:
-    """Return the ticks of all cores together."""
-    return core_ticks(kernel_text("/proc/stat", 1 << 22).partition("\n")[0].split()[1:]) or CoreTicks()
 
 
 def _host(

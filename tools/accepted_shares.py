@@ -3,9 +3,9 @@
     python tools/accepted_shares.py          write the entries into src/linkgauge/systems/*.toml
     python tools/accepted_shares.py --check  say which files would change, and fail if one would
 
-A share is the lowest healthy published value of its class (system, transport, pattern, ranks, algorithm) at its size,
-over what the links of the description allow. The bar of a maker or an operator is taken where nobody published a
-measurement of that class.
+A share is the lowest healthy published value of its class (system, transport, pattern, ranks, algorithm, which end
+starts the copies) at its size, over what the links of the description allow. The bar of a maker or an operator is taken
+where nobody published a measurement of that class.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ SYSTEMS = ROOT / "src" / "linkgauge" / "systems"
 MARK = "# Shares of published values, made by tools/accepted_shares.py of tests/expect/published.toml.\n"
 
 
+Class = tuple[str, str, str, int, str, int, str]
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """Values of one class by size, in GB/s as the source prints them; `of` says as which quantity.
@@ -50,11 +53,12 @@ class Table:
     chosen: str = ""
     healthy: bool = True
     nodes: int = 1
+    initiator: str = ""
 
     @property
-    def of_class(self) -> tuple[str, str, str, int, str, int]:
+    def of_class(self) -> Class:
         """What values must share to be compared."""
-        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm, self.nodes)
+        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm, self.nodes, self.initiator)
 
     def goodput(self, value: float) -> float:
         """A printed value as the goodput of docs/definitions.md, in bytes per second."""
@@ -84,12 +88,12 @@ def nominal(system: System, table: Table, size: int) -> tuple[str, float]:
 
 def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
     """The entries of each system: of a class the lowest healthy value at each size."""
-    classes: dict[tuple[str, str, str, int, str, int], list[Table]] = {}
+    classes: dict[Class, list[Table]] = {}
     for table in these:
         if table.healthy:
             classes.setdefault(table.of_class, []).append(table)
     result: dict[str, list[dict[str, Any]]] = {}
-    for (name, transport, pattern, ranks, algorithm, nodes), members in sorted(classes.items()):
+    for (name, transport, pattern, ranks, algorithm, nodes, initiator), members in sorted(classes.items()):
         measured = [one for one in members if one.origin == "publication"] or members
         system = load(name)
         lowest: dict[int, float] = {}
@@ -103,7 +107,7 @@ def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
         entry = {
             "kind": kind, "transport": transport, "pattern": pattern,
             "ranks": ranks if PATTERNS[pattern].collective else None, "nodes": nodes if nodes > 1 else None,
-            "algorithm": algorithm,
+            "algorithm": algorithm, "initiator": initiator,
             "library": _range(one.library for one in measured), "date": _range(one.date for one in measured),
             "origin": measured[0].origin, "source": "; ".join(dict.fromkeys(one.source for one in measured)),
             "note": _note(measured), "shares": {_text(size): round(lowest[size], 3) for size in sorted(lowest)},

@@ -58,6 +58,15 @@ def sees_itself() -> bool:
         return False
 
 
+_HOST_NAMESPACE = 0xEFFFFFFC
+"""The inode of the first PID namespace of a kernel (Linux, proc_ns.h: PROC_PID_INIT_INO)."""
+
+
+def in_host_namespace() -> bool:
+    """Whether this process is numbered as the host numbers it: not in a container with a PID namespace of its own."""
+    return _namespace() == _HOST_NAMESPACE
+
+
 def boot_id() -> str:
     """The kernel's id of this boot, which all containers of a machine share; empty where it is not told."""
     return kernel_text("/proc/sys/kernel/random/boot_id")

@@ -18,6 +18,11 @@ from cluster.cluster import Cluster, why_not
 from cluster.inside import KEPT
 from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
+from linkgauge.errors import Exit
+from linkgauge.findings import rules
+from linkgauge.findings.read import facts_of
+from linkgauge.judge.check import check
+from linkgauge.judge.subjects import Subject
 from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.crossing import Crossing, crossings, must_cross
@@ -121,6 +126,52 @@ def rate_and_way(cluster: Cluster, name: str, *words: str) -> float:
     assert {crossing.went_by for crossing in big(run)} == {"network"}
     assert all(1.0 <= crossing.share <= 1.1 for crossing in big(run))
     return 8 * goodput(run, "unidirectional", 2 << 20) / RATE
+
+
+STREAM = """
+import socket, sys
+if sys.argv[1] == "take":
+    with socket.create_server(("", 7777)) as door:
+        print("ready", flush=True)
+        held, _ = door.accept()
+        while held.recv(1 << 16):
+            pass
+else:
+    with socket.create_connection((sys.argv[1], 7777)) as held:
+        print("ready", flush=True)
+        while True:
+            held.sendall(bytes(1 << 16))
+"""
+
+
+@contextlib.contextmanager
+def another_stream(cluster: Cluster) -> Iterator[None]:
+    """Another program that sends from n0 to n1 as fast as the link allows."""
+    started = []
+    try:
+        for node, word in (("n1", "take"), ("n0", cluster.layout.address("n1"))):
+            started.append(cluster.start(node, [sys.executable, "-c", STREAM, word], stdout=subprocess.PIPE))
+            assert started[-1].stdout is not None
+            assert started[-1].stdout.readline() == b"ready\n"
+        yield
+    finally:
+        for one in started[::-1]:
+            one.kill()
+            one.communicate()
+
+
+def test_traffic_of_others_over_the_same_cards_disturbs_the_cases(cluster: Cluster) -> None:
+    words = ("--hosts", "n0,n1", "--devices", "host:1", *COUNTED, "--pairs", "first", "--pattern",
+             "unidirectional,pingpong", "--size", "8,512KiB")  # fmt: skip
+    free = facts_of(measured(cluster, "alone", *words))
+    assert free.used.uses == ()
+    with another_stream(cluster):
+        beside = facts_of(measured(cluster, "beside", *words))
+    (told,) = [one for one in rules.apply(beside) if one.rule == "other_processes"]
+    assert told.severity == "disturbed"
+    assert told.sentence.startswith("The network cards of n0 and n1 were used by other traffic in")
+    assert [one.sentence for one in rules.apply(beside) if one.is_alarm] == []
+    assert check([Subject("beside", beside)], "").checked.exit_status == Exit.UNKNOWN
 
 
 LEAST = 0.4  # a busy machine may take half of the link, and seldom more: of a few runs one is to reach it

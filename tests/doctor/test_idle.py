@@ -102,6 +102,17 @@ def test_processes_of_a_gpu_are_named(other: subprocess.Popen[bytes]) -> None:
     assert gpu_users([dataclasses.replace(GPU, processes=(os.getpid(),))], os.getpid()) == []
 
 
+def test_a_number_of_another_pid_namespace_names_no_process_of_this_one(
+    other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linkgauge.run.machine.users.in_host_namespace", lambda: False)
+    listed = dataclasses.replace(GPU, processes=(other.pid, os.getpid()))
+    assert gpu_users([listed], os.getpid()) == [  # neither of the two has a GPU open
+        f"GPU 0: a process outside this container (PID {other.pid} there), "
+        f"a process outside this container (PID {os.getpid()} there)"
+    ]
+
+
 def test_work_that_no_listed_process_does_counts() -> None:
     """NVML lists no process of another PID namespace or virtual machine, but how busy the GPU is."""
     assert gpu_users([dataclasses.replace(GPU, busy=0.04), dataclasses.replace(OTHER, busy=1.0)]) == [

@@ -22,6 +22,7 @@ from linkgauge.store.run import load
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
+from linkgauge.system.model import Accepted, Figure, most_particular
 from synthetic import Noise, make_case, make_run, pair_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
@@ -301,3 +302,82 @@ def test_a_share_of_all_ranks_judges_no_groups_of_them(tmp_path: Path) -> None:
     case = make_case("ccl", "allreduce", 1 << 33, tuple(range(8)), groups=2)
     held, without = held_against(facts_of(load(made(tmp_path / "r", cases=[case]))), catalog.load("hgx-h200-8"))
     assert (held, without) == ([], 1)
+
+
+# --- one link of eighteen --------------------------------------------------------------------------------------------
+
+H100_PAIR = {1 << 28: 392.0, 2 << 30: 397.7}
+"""GB/s by size of copies on two H100 (docs/results/two-gpus.md)."""
+
+
+def pair_run(path: Path, links: int) -> Path:
+    """Copies on two H100 of whose 18 NVLinks so many work."""
+    cases = [c for size in H100_PAIR for c in pair_cases("unidirectional", size, transport="copy_engine")
+             if c.ranks == 2 and set(c.devices) == {0, 1}]  # fmt: skip
+    quiet = Noise(sigma=0.002, launch_sigma=0.0005)
+    return make_run(path, cases=cases, samples=30, noise=quiet, info=described("hgx-h100-8"),
+                    time_ns=lambda case: case.size / (H100_PAIR[case.size] * links / 18))  # fmt: skip
+
+
+@pytest.mark.parametrize(("links", "status"), [(18, 0), (17, 1)])
+def test_a_pair_of_h100_that_has_lost_one_link_fails(
+    links: int, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, said = checked(capsys, str(pair_run(tmp_path / "r", links)), "--no-findings")
+    assert found == status, said
+    assert {v["outcome"] for v in said["verdicts"]} == ({"fail"} if status else {"pass"})
+
+
+@pytest.mark.parametrize(("way", "healthy"), [("write", 392.0), ("read", 370.4)])
+def test_a_log_of_h100_that_have_lost_one_link_fails(
+    way: str, healthy: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A read is slower than a write: what others published of reads does not lower what writes need."""
+    name = f"device_to_device_memcpy_{way}_ce"
+    for links, status in ((18, 0), (17, 1)):
+        log = tmp_path / f"{way}-{links}.log"
+        devices = "".join(f"Device {n}: NVIDIA H100 80GB HBM3 (00000000:{n + 1:02x}:00)\n" for n in range(8))
+        cell = f"{healthy * links / 18:10.2f}"
+        rows = "".join(f" {row}{cell * row}       N/A{cell * (7 - row)}\n" for row in range(8))
+        head = "nvbandwidth Version: v0.8\nBuilt from Git version: v0.8\n\nCUDA Runtime Version: 12080\n"
+        title = f"\nRunning {name}.\nmemcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n "
+        columns = "".join(f"{column:10}" for column in range(8)) + "\n"
+        log.write_text(head + devices + title + columns + rows + f"\nSUM {name} 1.00\n", encoding="utf-8")
+        found, said = checked(capsys, str(log), "--system", "hgx-h100-8", "--no-findings")
+        assert found == status, said
+        assert said["pass" if status == 0 else "fail"] == 56
+
+
+def accepted(share: float, source: str, size: int = 1 << 28, **more: Any) -> Accepted:
+    said = {"kind": "nvlink", "transport": "copy_engine", "pattern": "unidirectional", "origin": "publication", **more}
+    return Accepted(share=Figure(share, "1", "described", source), size=Figure(size, "B", "described", source), **said)
+
+
+@pytest.mark.parametrize(
+    ("entries", "speaks"),
+    [
+        ([accepted(0.88, "a"), accepted(0.86, "b")], 0.86),  # as healthy as the one that saw less
+        ([accepted(0.88, "a"), accepted(0.82, "b")], 0.88),  # more apart than healthy machines are
+        ([accepted(0.88, "a"), accepted(0.75, "b", origin="bar", ranks=2)], 0.88),  # a threshold is no measurement
+        ([accepted(0.75, "b", origin="bar")], 0.75),
+        ([accepted(0.88, "a"), accepted(0.80, "b", kind="pcie", pattern="host_to_device")], 0.80),  # hosts differ
+        ([accepted(0.88, "a"), accepted(0.82, "b", initiator="sender")], 0.82),  # more particular
+        ([accepted(0.82, "a", 1 << 25), accepted(0.88, "a")], 0.88),
+    ],
+)
+def test_which_of_several_sources_speaks(entries: list[Accepted], speaks: float) -> None:
+    pcie = [one for one in entries if one.kind == "pcie"]
+    if pcie:
+        entries = [dataclasses.replace(one, kind="pcie", pattern="host_to_device") for one in entries]
+    for order in (entries, entries[::-1]):
+        found = most_particular(order)
+        assert found is not None
+        assert found.share.value == speaks
+
+
+def test_a_share_of_an_algorithm_judges_only_cases_that_ask_for_it(tmp_path: Path) -> None:
+    cases = [make_case("ccl", "allreduce", 8 << 30, tuple(range(8)), algorithm=name) for name in ("", "RING", "TREE")]
+    path = made(tmp_path / "r", "hgx-h100-8", cases, time_ns=lambda case: case.size * 1.75 / 370.0)
+    held, without = held_against(facts_of(load(path)), catalog.load("hgx-h100-8"))
+    assert {one.measure.case.algorithm: one.entry.algorithm for one in held} == {"": None, "RING": "ring"}
+    assert without == 1

@@ -136,6 +136,15 @@ def test_noise_is_no_loss() -> None:
     assert [one.severity for one in noise] == ["note"]
 
 
+def test_what_a_hypervisor_took_is_said_with_the_noise_and_is_no_loss() -> None:
+    facts = causes.facts_of(causes.clean(754100, loudness=12.0).world)
+    found = rules.apply(dataclasses.replace(facts, info={**facts.info, "stolen_share": 0.12}))
+    (noise,) = [one for one in found if one.rule == "noisy"]
+    assert noise.severity == "note"
+    assert "During the run a hypervisor took 12 % of the cores' time." in noise.sentence
+    assert [one.sentence for one in found if one.is_alarm] == []
+
+
 # --- the function itself ----------------------------------------------------------------------------------------------
 
 SECOND = 1_000_000_000
@@ -346,3 +355,108 @@ def test_errors_that_only_looks_outside_the_run_read_are_a_fault() -> None:
     assert "nvlink_dl_crc_errors rose by 4 during the run" in found.sentence
     assert rules.apply(Facts([], info={"looks": looks[:1] * 2})) == []
     assert looked_at({"looks": looks}) == {"nvlink_dl_crc_errors", "power"}
+
+
+# --- by process -------------------------------------------------------------------------------------------------------
+
+
+def by_process(beside: Beside, busy: float = 0.0, copies_ns: float = 0.0) -> None:
+    """A case of a second beside which a driver counted so much of others."""
+    beside.add({"others_copy_time": copies_ns})
+    row = beside.rows[-1]
+    for moment, when, value in (("before", 0.0, 0.9), ("after", 1.0, busy)):
+        at = int((10 * (len(beside.rows) - 1) + when) * SECOND)
+        beside.observations.append(Observation(row.identity, 0, "hip:0", "others_busy", "", value, moment, at))
+
+
+@pytest.mark.parametrize(("busy", "copies_ns"), [(0.4, 0.0), (0.0, 0.3e9)])
+def test_what_a_driver_counts_of_other_processes_disturbs_the_cases(busy: float, copies_ns: float) -> None:
+    beside = Beside()
+    for at in range(12):
+        by_process(beside, *((busy, copies_ns) if 4 <= at < 7 else (0.02, 1e6)))
+    (use,) = beside.found().uses
+    assert use.cases == {row.identity for row in beside.rows[4:7]}
+    assert (use.hits, use.devices) == (3, (0,))
+
+
+# --- network cards ----------------------------------------------------------------------------------------------------
+
+CARD = 12.5e9
+"""B/s of a card of 100 Gb/s."""
+
+
+@dataclasses.dataclass
+class BetweenNodes:
+    """Messages from one node to the other, one case each second, and what both nodes' cards say; clocks differ."""
+
+    rows: list[Result] = dataclasses.field(default_factory=list)
+    observations: list[Observation] = dataclasses.field(default_factory=list)
+
+    def add(self, others: float = 0.0, reset: bool = False, **columns: object) -> None:
+        """A case of 0.9 s beside `others` B/s from the first node to the second."""
+        at, operations = len(self.rows), 400
+        case = {"transport": "mpi", "pattern": "unidirectional", "devices": (0, 1), "size": (16 << 20) + 8 * at}
+        row = result_of({**case, "case_key": f"case {at}", **columns, "median_ns": 1e6, "bytes_total": 16 << 20,
+                         "operations_total": operations})  # fmt: skip
+        self.rows.append(row)
+        moved = 1.06 * row.size * operations if row.size > MIB else 0.0
+        for rank, clock in ((0, 7 * SECOND), (1, 4000 * SECOND)):
+            # Who sends sees acknowledgments come in.
+            ways = {"nic_sent": (1.0, 0.02)[rank], "nic_received": (0.02, 1.0)[rank]}
+            for way, share in ways.items():
+                used = share * (moved + 0.9 * others)
+                for moment, when, value in (("before", 0.05, 5e12), ("after", 0.95, 0.0 if reset else 5e12 + used)):
+                    self.observations.append(
+                        Observation(row.identity, rank, "nic mlx5_0", way, "B", value, moment,
+                                    clock + int((at + when) * SECOND))
+                    )  # fmt: skip
+
+    def found(self) -> OtherUsers:
+        return other_users(self.rows, self.observations, nodes=lambda row: ["n0", "n1"][: len(row.devices)])
+
+
+def test_other_traffic_over_the_cards_disturbs_the_cases_between_nodes_meanwhile() -> None:
+    beside = BetweenNodes()
+    for at in range(30):
+        beside.add(0.4 * CARD if 10 <= at < 14 else 0.0)
+    beside.add(size=8, pattern="pingpong")
+    used = beside.found()
+    (use,) = used.uses
+    assert (use.devices, used.nodes, use.media, use.is_light) == ((-3, -2), ("n0", "n1"), ("network",), False)
+    assert use.cases == {row.identity for row in beside.rows[10:14]}
+    assert (use.hits, use.measured) == (4, 4)
+    assert use.rate == pytest.approx(0.4 * CARD, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"pattern": "bidirectional"},
+        {"pattern": "allreduce"},
+        {"pattern": "pingpong", "size": 8},
+        {"pattern": "barrier", "size": 0},
+    ],
+)
+def test_what_a_case_moves_itself_is_no_other_traffic(columns: dict[str, object]) -> None:
+    beside = BetweenNodes()
+    for _ in range(5):
+        beside.add(**columns)
+    assert beside.found().uses == ()
+
+
+def test_a_counter_that_began_anew_says_nothing_and_little_traffic_is_none() -> None:
+    beside = BetweenNodes()
+    beside.add(0.4 * CARD, reset=True)
+    beside.add(0.5e6)  # a monitor
+    assert beside.found().uses == ()
+
+
+def test_traffic_that_only_a_small_case_shows_is_seen_too() -> None:
+    beside = BetweenNodes()
+    beside.add(0.4 * CARD, pattern="pingpong", size=8)
+    (use,) = beside.found().uses
+    assert use.hits == 1
+    beside = BetweenNodes()
+    beside.add(0.4 * CARD, status="failed")
+    assert beside.found().uses == ()

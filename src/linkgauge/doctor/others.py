@@ -13,8 +13,9 @@ from pathlib import Path
 
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.files import kernel_text
-from linkgauge.owner import described, stat_fields
-from linkgauge.run.machine.core_ticks import core_ticks, process_ticks
+from linkgauge.owner import described
+from linkgauge.run.machine.core_ticks import core_ticks
+from linkgauge.run.machine.users import described_by_driver, is_here, processes
 from linkgauge.system.allowance import allowance
 
 _BUSY = 0.05  # utilization from which somebody works on a GPU: an idle one states 0
@@ -34,12 +35,16 @@ def gpu_users(gpus: Sequence[GpuFacts], own: int = 0) -> list[str]:
     """Who uses these GPUs, a line a GPU; nobody's is left out. `own`: this process."""
     said = []
     for gpu in gpus:
-        others = [pid for pid in gpu.processes if pid != own and kernel_text(f"/proc/{pid}/comm") != _MPS_SERVER]
-        if others:
-            said.append(f"GPU {gpu.index}: {_listed([described(pid) for pid in others])}")
+        users = [pid for pid in gpu.processes if not (pid == own and is_here(pid)) and not _is_mps_server(pid)]
+        if users:
+            said.append(f"GPU {gpu.index}: {_listed([described_by_driver(pid) for pid in users])}")
         elif gpu.busy is not None and gpu.busy >= _BUSY:
             said.append(f"GPU {gpu.index}: {100 * gpu.busy:.0f} % busy by processes that are not visible here")
     return said
+
+
+def _is_mps_server(pid: int) -> bool:
+    return is_here(pid) and kernel_text(f"/proc/{pid}/comm") == _MPS_SERVER
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -86,18 +91,11 @@ class Cores:
         """Processes that work now, the busiest first, as far as this PID namespace shows them."""
         if self._root != Path("/proc"):
             return []
-        before = _ticks_by_process()
+        before = processes()
         time.sleep(_NAMED_OVER_S)
-        least = _CORE_SHARE * _NAMED_OVER_S / self._tick_s
-        taken = {pid: ticks - before.get(pid, ticks) for pid, ticks in _ticks_by_process().items()}
+        least, now = _CORE_SHARE * _NAMED_OVER_S / self._tick_s, processes()
+        taken = {pid: now[pid].ticks - before[pid].ticks for pid in now.keys() & before.keys() - {os.getpid()}}
         return [described(pid) for pid in sorted(taken, key=lambda pid: -taken[pid]) if taken[pid] >= least]
-
-
-def _ticks_by_process() -> dict[int, int]:
-    """Ticks that each process but this one has worked, with its threads. 30 us a process."""
-    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
-    fields = {pid: stat_fields(pid) for pid in pids if pid != os.getpid()}
-    return {pid: process_ticks(words) for pid, words in fields.items() if len(words) > 12}
 
 
 def core_users_now() -> list[str]:

@@ -240,7 +240,9 @@ def _load(facts: Facts) -> str:
     words = [f"{words} {most.get(name, 0.0):.2g} of its {most.get('cores', 0):g} cores"
              for name, words in (("others", "other programs used"), ("stolen", "a hypervisor took"))
              if most.get(name, 0.0) >= _LEAST_LOAD]  # fmt: skip
-    return f" Beside the run {' and '.join(words)} of the host." if words else ""
+    said = f" Beside the run {' and '.join(words)} of the host." if words else ""
+    stolen = facts.info.get("stolen_share")
+    return said + (f" During the run a hypervisor took {percent(stolen)} of the cores' time." if stolen else "")
 
 
 @rule("times that move while a case is measured", reads_samples=True)

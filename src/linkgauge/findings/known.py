@@ -163,7 +163,8 @@ def _fits(entry: Accepted, measure: Measure, kind: str, nodes: int) -> bool:
     # Groups at once share ports, and no source measured any.
     if case.groups > 1 or case.ranks % nodes:
         return False
-    if not entry.fits(case.transport, case.pattern, case.size, case.ranks // nodes, case.algorithm, nodes):
+    if not entry.fits(case.transport, case.pattern, case.size, case.ranks // nodes, case.algorithm, nodes,
+                      case.initiator):  # fmt: skip
         return False
     # A collective's share is of its own bound, so only an entry of that very collective is about it.
     return entry.pattern == measure.pattern if PATTERNS[measure.pattern].collective else entry.kind == kind

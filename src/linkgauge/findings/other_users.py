@@ -11,20 +11,21 @@ from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
 from linkgauge.run.machine.observe import OTHER_PROCESSES
+from linkgauge.stats.nic_traffic import FIRST, NETWORK
 from linkgauge.stats.other_users import Use
-from linkgauge.stats.witnesses import COMPUTE, CORES, HOST, PROCESSES
+from linkgauge.stats.witnesses import COMPUTE, COPIES, CORES, HOST, KERNELS, PROCESSES
 
-_MOST = 3  # processes that are named
+_MOST = 3  # processes, or nodes, that are named
 
 
 @rule("other programs on the same devices, links or cores, in which cases, and when", faults=True)
 def other_processes(facts: Facts) -> Iterable[Finding]:
     """Others who used the devices meanwhile: what they disturbed judges nothing."""
     for use in facts.used.uses:
-        names = ["the host's cores" if device == HOST else facts.name_of(device) for device in use.devices]
+        names = _names(facts, use.devices)
         names[0] = names[0][:1].upper() + names[0][1:]
         whom = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-        was = "were" if len(names) > 1 or HOST in use.devices else "was"
+        was = "were" if len(names) > 1 or min(use.devices) < 0 else "was"
         how = f"{was} used a little" if use.is_light else f"{was} used"
         judged = "links are judged all the same" if use.is_light else "links are not judged"
         count = f"{use.measured} of {facts.used.measured} cases"
@@ -38,14 +39,27 @@ def other_processes(facts: Facts) -> Iterable[Finding]:
             "Wait until the others are gone, or measure on devices of your own (an exclusive allocation, compute mode "
             "EXCLUSIVE_PROCESS). The figures are those of shared devices.",
             0.0,
-            tuple(device for device in use.devices if device != HOST),
+            tuple(device for device in use.devices if device >= 0),
         )
+
+
+def _names(facts: Facts, devices: Sequence[int]) -> list[str]:
+    names = ["the host's cores" if device == HOST else facts.name_of(device) for device in devices if device > FIRST]
+    nodes = [facts.used.nodes[FIRST - device] for device in sorted(devices, reverse=True) if device <= FIRST]
+    if nodes:
+        more = [f"{len(nodes) - _MOST} more nodes"] if len(nodes) > _MOST else []
+        words = [*nodes[:_MOST], *more]
+        joined = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+        names.append(f"the network cards of {joined}")
+    return names
 
 
 def _who(facts: Facts, use: Use) -> str:
     if use.by:
         more = f" and {len(use.by) - _MOST} more" if len(use.by) > _MOST else ""
         return f"{', '.join(map(str, use.by[:_MOST]))}{more}"
+    if use.media == (NETWORK,):
+        return "other traffic"
     listed = any(one.name == OTHER_PROCESSES for one in facts.observations)
     return f"another process ({'NVML lists none' if listed else 'not visible from this container'})"
 
@@ -64,11 +78,17 @@ def _seen(use: Use) -> Sequence[str]:
     """Say what showed it; of links how much they carried."""
     shown = f"{use.hits} of {use.witnesses}"
     link = use.media[0]
+    if link == NETWORK:
+        share = "" if use.share is None else f", {percent(use.share)} of the most that they carried,"
+        return [f"they carried {rate_text(use.rate)}{share} that no message of the case explains, in {shown} cases"]
     if use.rate is not None and link not in (COMPUTE, PROCESSES):
         share = f", {percent(use.share)} of its rate," if use.share is not None and use.share < 1 else ""
         return [f"{link} carried {rate_text(use.rate)}{share} in {shown} cases that do not use it"]
     if link == CORES:
         return [f"programs of others kept many cores busy in {use.hits} of {use.witnesses} looks outside the run"]
+    if link in (KERNELS, COPIES):
+        what = "the processors" if link == KERNELS else "copy engines"
+        return [f"processes of others kept {what} busy in {shown} cases, as the driver counts by process"]
     if link == COMPUTE:
         return [f"power and clocks are those of a device that computes, in {shown} looks while it was idle"]
     return [f"other processes had a context on the device in {shown} cases"]

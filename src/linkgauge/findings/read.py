@@ -20,7 +20,7 @@ from linkgauge.stats.attempts import counted
 from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
-from linkgauge.stats.launches import launch_devices
+from linkgauge.stats.launches import Places, launch_devices
 from linkgauge.stats.other_users import OtherUsers, other_users
 from linkgauge.stats.witnesses import HOST, NVLINK, PCIE, Look
 from linkgauge.system.model import System
@@ -72,7 +72,9 @@ def _failures(run: Run, rows: Sequence[Result]) -> list[FailedCase]:
 def other_users_of(run: Run, observations: Sequence[Observation]) -> OtherUsers:
     """Return who else used the run's devices."""
     models = {number: device.device_name for number, device in launch_devices(run.launched).items()}
-    return other_users(run.rows(), observations, system_of(run), looks_of(run.info), models)
+    places = Places(run.launched)
+    return other_users(run.rows(), observations, system_of(run), looks_of(run.info), models,
+                       lambda row: [place.node for place in places.of_row(row)])  # fmt: skip
 
 
 def looks_of(info: Mapping[str, Any]) -> list[Look]:

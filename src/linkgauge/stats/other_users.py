@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from linkgauge.model.result import Identity, Observation, Row
+from linkgauge.stats.nic_traffic import NETWORK, busiest, is_used, nic_spans
 from linkgauge.stats.recurrence import period_of
 from linkgauge.stats.witnesses import (
     LIGHT,
@@ -58,11 +59,15 @@ class Use:
 
 @dataclasses.dataclass(frozen=True)
 class OtherUsers:
-    """All uses by others in a run, of so many measured cases; `began_ns`: when the first of these did."""
+    """All uses by others in a run, of so many measured cases; `began_ns`: when the first of these did.
+
+    `nodes`: by the places of their network cards, from nic_traffic.FIRST down.
+    """
 
     uses: tuple[Use, ...] = ()
     measured: int = 0
     began_ns: float = 0.0
+    nodes: tuple[str, ...] = ()
 
     @property
     def disturbed(self) -> frozenset[Identity]:
@@ -81,16 +86,26 @@ def other_users(
     system: System | None = None,
     looks: Sequence[Look] = (),
     models: Mapping[int, str] | None = None,
+    nodes: Callable[[Row], Sequence[str]] = lambda row: (),
 ) -> OtherUsers:
-    """Return who else used the devices of a run.
+    """Return who else used the devices of a run, or its nodes' network cards.
 
     `rows` are its results, `system` its machine with ordinals as devices, `looks` what was seen while it used none,
-    `models` the name of each device: those of one name are alike.
+    `models` the name of each device: those of one name are alike. `nodes`: of each rank of a row, of several nodes.
     """
+    observed = list(observations)
     known = {row.identity: row for row in rows}
-    beside = beside_of(known, observations)
+    beside = beside_of(known, observed)
     links = Links(system)
     seen = witnesses_of(beside, links, looks, models or {})
+    spans, names = nic_spans(known, observed, nodes)
+    carried = busiest(spans)
+    for span in spans:
+        hit = is_used(span, carried[span.place])
+        one = Seen(span.start_ns, span.end_ns, hit, span.unexplained)
+        seen.setdefault((span.place, NETWORK), []).append(one)
+        beside.append(Beside(span.row, span.place, span.start_ns, span.end_ns, {}, (), False))
+    links.rates |= {(place, NETWORK): rate for place, rate in carried.items()}
     used = {key: witnesses for key, witnesses in sorted(seen.items()) if any(one.hit for one in witnesses)}
     # One user's bursts are seen at both ends, which together show what recurs.
     by_link: dict[str, list[Seen]] = {}
@@ -105,7 +120,8 @@ def other_users(
     ]
     measured = {row.identity for row in known.values() if row.status == "ok"}
     began = min((one.start_ns for one in beside), default=0.0)
-    return OtherUsers(tuple(_use(parts, beside, links, looks) for parts in _together(found)), len(measured), began)
+    return OtherUsers(tuple(_use(parts, beside, links, looks) for parts in _together(found)), len(measured), began,
+                      names)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,9 +16,11 @@ import numpy as np
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import over_host
+from linkgauge.run.machine.observe import OTHERS_BUSY, OTHERS_COPY
 from linkgauge.system.model import System, is_fabric
 
 NVLINK, PCIE, COMPUTE, PROCESSES = "NVLink", "PCIe", "processors", "contexts"
+KERNELS, COPIES = "kernels by process", "copies by process"
 _SENT, _RECEIVED = f"{NVLINK} sent", f"{NVLINK} received"  # each way has its own witnesses
 _LINK = {_SENT: NVLINK, _RECEIVED: NVLINK}
 CORES = "cores"
@@ -35,6 +37,7 @@ _WRAPS = 1 << 32  # NVML counts PCIe's bytes in 32 bits
 _UNWRAPPED_NS = 60e6  # at 64 GB/s they take longer to come round
 _POWER = 2.0  # times what alike devices take when idle: free ones were seen at up to 1.3 times
 _HELD = 0.01  # of a quiet case's time: clocks held down for power
+_SAMPLED_NS = 1e9  # drivers sample processors every sixth of a second to every second
 _AFTER_NS = 250_000_000  # power is a mean over some 100 ms
 _HEAVY = 1 << 20  # bytes: operations from here on warm a device up
 _LEAST_READINGS = 5
@@ -69,7 +72,10 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """A case on one device: its span, and what each counter grew by; `power` are readings with their time, in W."""
+    """A case on one device: its span, and what each counter grew by; `power` are readings with their time, in W.
+
+    `busy`: the share of the device's processors that others kept busy meanwhile, by process; None: not known.
+    """
 
     row: Row
     device: int
@@ -78,6 +84,7 @@ class Beside:
     grown: Mapping[str, float]
     power: tuple[tuple[float, float], ...]
     others: bool
+    busy: float | None = None
 
     @property
     def lasts_ns(self) -> float:
@@ -93,6 +100,8 @@ def witnesses_of(
     for one in filter(_is_measured, beside):
         for medium, witness in links.witnesses(one):
             seen.setdefault((one.device, medium), []).append(witness)
+        for medium, witness in _by_process(one):
+            seen.setdefault((one.device, medium), []).append(witness)
     for device, witnesses in _quiet(beside, models).items():
         seen.setdefault((device, COMPUTE), []).extend(witnesses)
     for look in looks:
@@ -104,6 +113,15 @@ def witnesses_of(
         if one.others and one.device not in idle:
             seen.setdefault((one.device, PROCESSES), []).append(Seen(one.start_ns, one.end_ns, True))
     return seen
+
+
+def _by_process(one: Beside) -> Iterable[tuple[str, Seen]]:
+    """Yield what the driver says of the processes of others: of their kernels, and of their copies."""
+    # It samples processors some times a second: no sample of a short case is no proof of idleness.
+    if one.busy is not None and (one.busy >= LIGHT or one.lasts_ns >= _SAMPLED_NS):
+        yield KERNELS, Seen(one.start_ns, one.end_ns, one.busy >= LIGHT)
+    if (copies := one.grown.get(OTHERS_COPY)) is not None:
+        yield COPIES, Seen(one.start_ns, one.end_ns, copies >= LIGHT * one.lasts_ns)
 
 
 def _is_measured(one: Beside) -> bool:
@@ -127,9 +145,10 @@ def beside_of(known: Mapping[Identity, Row], observations: Iterable[Observation]
         start = max(before[name].when_ns for name in both)
         end = min(after[name].when_ns for name in both)
         grown = {name: after[name].value - before[name].value for name in both}
+        busy = after[OTHERS_BUSY].value if OTHERS_BUSY in after else None
         power = tuple((float(one.when_ns), one.value) for one in values if one.name == "power")
         others = any("process" in one.name and "own" not in one.name and one.value > 0 for one in values)
-        result.append(Beside(known[identity], device, start, max(start, end), grown, power, others))
+        result.append(Beside(known[identity], device, start, max(start, end), grown, power, others, busy))
     return sorted(result, key=lambda one: one.start_ns)
 
 

@@ -84,6 +84,7 @@ INFO = table(
         "clock": OBJECT,
         "warnings": each(text, 1 << 10),
         "throttled": table(dict.fromkeys(("periods", "throttled", "time_ns"), whole())),
+        "stolen_share": number(0.0, 1.0),
         "looks": each(_LOOK),
         "settings": TEXTS,
         "system": maybe(OBJECT),

@@ -141,7 +141,7 @@ _ENTRIES: dict[str, Shape] = {
     "accepted": only(
         {"kind": one_of(LINK_KINDS), "share": _SHARE, "size": _SIZE, "shares": _by_size, "ranks": whole(1),
          "provenance": one_of(PROVENANCES), "origin": one_of(ORIGINS), "algorithm": one_of(ALGORITHMS),
-         "nodes": whole(2), "library": plain, "date": plain, **_ABOUT},
+         "nodes": whole(2), "initiator": one_of(("sender", "receiver")), "library": plain, "date": plain, **_ABOUT},
         ("kind",),
     ),
 }  # fmt: skip
@@ -157,7 +157,8 @@ _SYSTEM = only(
      **dict.fromkeys(_ENTRIES, tables)},
     ("name",),
 )  # fmt: skip
-_OF_ACCEPTED = ("kind", "transport", "pattern", "ranks", "nodes", "algorithm", "library", "date", "origin", "note")
+_OF_ACCEPTED = ("kind", "transport", "pattern", "ranks", "nodes", "algorithm", "initiator", "library", "date", "origin",
+                "note")  # fmt: skip
 _NAMED_BY = {"published": "rule", "cap": "transport", "accepted": "kind"}  # the others by their name
 
 

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.graph import Arc, Graph
 from linkgauge.system.remembered import Remembering
 
@@ -162,7 +163,8 @@ class Accepted:
     is about cases that ask the library for this one; without it, about those that leave the choice to the library.
     `ranks` are those of one node; with `nodes` it is of a collective of so many, and of what the network allows it.
     `library` (a range of versions), `date` and `origin` say what was measured when and how. `check` asks for a little
-    less than this share (docs/reference/check.md).
+    less than this share (docs/reference/check.md). `initiator`: it is about copies that this end starts, `sender` (a
+    write) or `receiver` (a read); without it, about both.
     """
 
     kind: str
@@ -177,6 +179,7 @@ class Accepted:
     origin: str | None = None
     note: str | None = None
     nodes: int | None = None
+    initiator: str | None = None
 
     def fits(
         self,
@@ -186,10 +189,12 @@ class Accepted:
         ranks: int,
         algorithm: str = "",
         nodes: int = 1,
+        initiator: str = "sender",
     ) -> bool:
         """Whether it is about such a case, of so many ranks a node; a size that is not known is large enough."""
         return (
-            (self.nodes or 1) == nodes
+            self.initiator in (None, initiator)
+            and (self.nodes or 1) == nodes
             and self.transport in (None, transport)
             and self.pattern in (None, pattern)
             and self.ranks in (None, ranks)
@@ -198,16 +203,30 @@ class Accepted:
         )
 
 
-def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
-    """Return the entry that speaks of several that fit: of the pattern, the transport, the ranks and the algorithm.
+SPREADS = {True: 0.04, False: 0.11}
+"""How far below the highest of several healthy measurements of one class the lowest may lie: of copies over a fabric or
+within a device, which are the same parts in every server; of all else, where hosts and library versions differ."""
 
-    Of one source it is that of the largest size; of several the one that saw less, each at its own largest size, since
-    a machine that is as healthy as theirs must pass. What was seen below FULL_SIZE says nothing of larger messages.
+
+def spread_of(kind: str, pattern: str | None) -> float:
+    """Return by which share healthy measurements of one class differ at most (docs/definitions.md)."""
+    alike = kind in (*FABRIC_KINDS, "memory") and (pattern is None or not PATTERNS[pattern].collective)
+    return SPREADS[alike]
+
+
+def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
+    """Return the entry that speaks of several that fit: of the pattern, transport, ranks, algorithm and initiator.
+
+    A bar speaks only where nobody measured. Of one source it is the entry of the largest size. Of several it is the one
+    that saw less, each at its own largest size, since a machine that is as healthy as theirs must pass; but not one
+    that lies further below the highest than healthy machines differ. What was seen below FULL_SIZE says nothing of
+    larger messages.
     """
     of_source: dict[tuple[object, ...], Accepted] = {}
     most: tuple[object, ...] = ()
     for entry in entries:
-        kind = tuple(one is not None for one in (entry.pattern, entry.transport, entry.ranks, entry.algorithm))
+        said = (entry.pattern, entry.transport, entry.ranks, entry.algorithm, entry.initiator)
+        kind = (entry.origin != "bar", *(one is not None for one in said))
         if kind > most:
             most, of_source = kind, {}
         if kind == most:
@@ -216,7 +235,9 @@ def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
                 of_source[key] = entry
     largest = max((entry.size.value for entry in of_source.values()), default=0.0)
     speaking = [one for one in of_source.values() if one.size.value >= min(largest, FULL_SIZE)]
-    return min(speaking, key=lambda one: (one.share.value, -one.size.value), default=None)
+    highest = max((one.share.value for one in speaking), default=0.0)
+    agreeing = [one for one in speaking if one.share.value >= (1 - spread_of(one.kind, one.pattern)) * highest]
+    return min(agreeing, key=lambda one: (one.share.value, -one.size.value), default=None)
 
 
 def _sooner(one: Accepted, other: Accepted) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from linkgauge.files import kernel_text
 
 _IDLE, _WAITING, _STOLEN, _GUESTS = 3, 4, 7, 8  # of a line `cpu`; guests are counted as users' too
 
@@ -23,6 +26,18 @@ def core_ticks(words: Sequence[str]) -> CoreTicks | None:
         return None
     whole = sum(counts)
     return CoreTicks(whole, whole - counts[_IDLE] - counts[_WAITING] - counts[_STOLEN], counts[_STOLEN])
+
+
+def all_cores(root: Path = Path("/proc")) -> CoreTicks | None:
+    """Ticks of all cores together; None where the kernel does not say. `root` stands for /proc in tests."""
+    return core_ticks(kernel_text(root / "stat", 1 << 22).partition("\n")[0].split()[1:])
+
+
+def stolen_share(before: CoreTicks | None, after: CoreTicks | None) -> float:
+    """Of the cores' time in between the share that a hypervisor took, which ran others there; 0: none, or not told."""
+    if before is None or after is None or after.whole <= before.whole:
+        return 0.0
+    return min(1.0, max(0, after.stolen - before.stolen) / (after.whole - before.whole))
 
 
 def process_ticks(fields: Sequence[str]) -> int:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from linkgauge.model.case import Case
-from linkgauge.nvml import NvmlAbsentError, field_value, open_nvml
+from linkgauge.nvml import field_value, open_nvml
+from linkgauge.owner import in_host_namespace
 
 Row = dict[str, Any]
 # NVML's bits of reasons that lower a clock for power or heat, not by choice or for idleness (nvml.h,
@@ -26,6 +27,8 @@ THROTTLE_REASONS = "throttle_reasons"
 # Counters of time that only grow while a clock is held down, unlike the reasons, which tell of the moment.
 VIOLATIONS = {"power_violation": "power cap", "thermal_violation": "temperature"}
 OTHER_PROCESSES = "other_processes"
+OTHERS_BUSY, OTHERS_COPY = "others_busy", "others_copy_time"
+"""The share of a device's processors that others kept busy lately; for how long their copies kept its engines busy."""
 CLOCK_OFFSET, CLOCK_OFFSET_UNCERTAINTY = "clock_offset", "clock_offset_uncertainty"
 COUNTED_ERRORS = "errors"
 _ALL_LINKS = 0xFFFF_FFFF  # scope of a field of links: their sum (nvml.h, nvmlFieldValue_t)
@@ -55,6 +58,15 @@ class Reader(Protocol):
 
     def own(self, pids: Iterable[int]) -> None:
         """Say which processes of this host are the run's: all others are other processes."""
+
+    def users(self) -> list[int] | None:
+        """Processes with a context on it, as its driver numbers them; None: it lists none."""
+
+    def busy(self) -> float | None:
+        """The share of the last moments in which it worked; None: not known."""
+
+    def engine_ns(self, pids: Iterable[int]) -> int:
+        """For how long these processes have kept its engines busy, where the driver counts that."""
 
 
 class NicReader(Protocol):
@@ -122,6 +134,7 @@ class NvmlReader:
         self._errors = (self._nvml.NVMLError, mismatch, _NotComparableError)
         self._refused: dict[str, str] = {}
         self._own = {os.getpid()}
+        self._sampled_us = 0
         self._fields = [*_FIELDS, *_LINK_FIELDS]
         self._calls = self._known_calls()
         self._learn()
@@ -139,6 +152,7 @@ class NvmlReader:
             ("pcie_generation", "", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
             ("pcie_width", "lanes", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkWidth(handle)),
             (OTHER_PROCESSES, "", 1.0, self._count_others),
+            (OTHERS_BUSY, "", 0.01, self._use_of_others),
         ]  # fmt: skip
 
     def _count_others(self) -> int:
@@ -147,6 +161,46 @@ class NvmlReader:
         if os.getpid() not in found:
             raise _NotComparableError("NVML does not list this process: its numbers are of another PID namespace")
         return len(found - self._own)
+
+    def _use_of_others(self) -> int:
+        """In percent, what others used of the processors since the last reading, as far as the driver has sampled it.
+
+        It samples some times a second, each process by itself: beside a short case there may be no sample.
+        """
+        if not in_host_namespace() and os.getpid() not in (self.users() or ()):
+            raise _NotComparableError("NVML's process numbers are of another PID namespace")
+        try:
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(self.handle, self._sampled_us)
+        except self._nvml.NVMLError as error:
+            if getattr(error, "value", None) != self._nvml.NVML_ERROR_NOT_FOUND:
+                raise
+            return 0
+        used: dict[int, int] = {}
+        for one in samples:
+            if one.timeStamp > self._sampled_us and int(one.pid) not in self._own:
+                used[int(one.pid)] = max(int(one.smUtil), used.get(int(one.pid), 0))
+        self._sampled_us = max([self._sampled_us, *(int(one.timeStamp) for one in samples)])
+        return min(100, sum(used.values()))
+
+    def users(self) -> list[int] | None:
+        """Return what computes on it, and clients of an MPS server, as NVML numbers processes; None: not known."""
+        lists: list[list[int]] = []
+        for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses"):
+            with contextlib.suppress(*self._errors, AttributeError):
+                lists.append([int(process.pid) for process in getattr(self._nvml, name)(self.handle)])
+        return list(dict.fromkeys(pid for pids in lists for pid in pids)) if lists else None
+
+    def busy(self) -> float | None:
+        """Return the share of the last moments in which kernels ran or memory was used; None where NVML is silent."""
+        try:
+            rates = self._nvml.nvmlDeviceGetUtilizationRates(self.handle)
+        except (*self._errors, AttributeError):
+            return None
+        return float(max(rates.gpu, rates.memory)) / 100
+
+    def engine_ns(self, pids: Iterable[int]) -> int:
+        """Return nothing: NVIDIA's driver counts no time of engines by process."""
+        return 0
 
     def own(self, pids: Iterable[int]) -> None:
         """Say which processes of this host are the run's; this process always is."""
@@ -159,7 +213,7 @@ class NvmlReader:
             began = time.perf_counter_ns()
             try:
                 call()
-            except self._errors as error:
+            except (*self._errors, AttributeError) as error:
                 self._refused[name] = str(error)
             costs[name] = time.perf_counter_ns() - began
         self._read_fields()  # learns which are refused
@@ -220,21 +274,6 @@ class NvmlReader:
     def refused(self) -> dict[str, str]:
         """What this driver does not answer, each with its reason."""
         return dict(self._refused)
-
-
-def open_reader(runtime: str, device: Mapping[str, Any]) -> tuple[Reader | None, str]:
-    """The reader of a rank's device, and the reason where there is none.
-
-    `device` is as the runtime describes it, with the run's own `ordinal`. Empty reason: nothing to read here.
-    """
-    if runtime != "cuda":
-        return None, ""
-    try:
-        return NvmlReader(str(device["pci_address"]), f"{runtime}:{device['ordinal']}"), ""
-    except NvmlAbsentError as error:
-        return None, str(error)
-    except Exception as error:  # whatever NVML raises: a measurement does without its observations
-        return None, f"NVML does not answer: {error}"
 
 
 def clock_rows(comparisons: Iterable[Mapping[str, Any]], place: int) -> list[Row]:

@@ -10,18 +10,16 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.files import kernel_text
-from linkgauge.nvml import open_nvml
-from linkgauge.owner import described, sees_itself, stat_fields
-from linkgauge.run.machine.core_ticks import CoreTicks, core_ticks, process_ticks
-from linkgauge.run.machine.observe import NvmlReader
+from linkgauge.owner import described, in_host_namespace
+from linkgauge.run.machine.amd_reader import AmdReader
+from linkgauge.run.machine.core_ticks import CoreTicks, all_cores
+from linkgauge.run.machine.observe import NvmlReader, Reader
+from linkgauge.run.machine.users import Process, described_by_driver, holds_gpu, others, processes
 from linkgauge.run.parent.devices import DeviceSet
 
 KEY = "looks"
@@ -29,7 +27,6 @@ KEY = "looks"
 _WINDOW_S = 0.1  # ten ticks of a core's time
 _WRAPS = 1 << 32  # NVML counts PCIe's bytes in 32 bits
 _LINKS = {"nvlink": ("nvlink_data_tx_bytes", "nvlink_data_rx_bytes"), "pcie": ("pcie_tx_bytes", "pcie_rx_bytes")}
-_GPU_FILE = re.compile(r"/dev/nvidia\d+")
 _CORE_SHARE = 0.5  # of a core, from which a process is named
 _MOST_NAMED = 8
 
@@ -38,11 +35,11 @@ class Looks:
     """The looks of one run at its devices."""
 
     def __init__(self, devices: DeviceSet, several_nodes: bool = False) -> None:
-        """Look before the run, in a thread of its own, at NVIDIA's GPUs of this node; at no others."""
+        """Look before the run, in a thread of its own, at the GPUs of NVIDIA or AMD on this node; at no others."""
         self._found: list[dict[str, Any]] = []
-        self._readers: list[tuple[int, NvmlReader]] = []
+        self._readers: list[tuple[int, Reader]] = []
         self._devices = devices
-        self._active = devices.kind == "cuda" and not several_nodes
+        self._active = devices.kind in ("cuda", "hip") and not several_nodes
         self._thread: threading.Thread | None = None
         self._begin(self._first)
 
@@ -69,28 +66,33 @@ class Looks:
     def _first(self) -> None:
         for ordinal, info in enumerate(self._devices.infos):
             with contextlib.suppress(Exception):  # whatever NVML raises: a run does without
-                address = str(info["pci_address"])
-                self._readers.append((ordinal, NvmlReader(address, f"cuda:{ordinal}", budget_ns=math.inf)))
+                address, subject = str(info["pci_address"]), f"{self._devices.kind}:{ordinal}"
+                nvidia = self._devices.kind == "cuda"
+                reader = NvmlReader(address, subject, budget_ns=math.inf) if nvidia else AmdReader(address, subject)
+                self._readers.append((ordinal, reader))
         self._look("before")
 
     def _seen(self, moment: str) -> dict[str, Any]:
         when_ns = time.monotonic_ns()
-        cores, ticks = _core_ticks(), _ticks_by_process()
+        known = processes()
+        cores, ticks = all_cores() or CoreTicks(), _ticks_of(known)
         first = [_values(reader) for _, reader in self._readers]
-        users = gpu_processes()
+        holders = {pid: described(pid) for pid in others(known) if holds_gpu(pid)}
+        engines = [reader.engine_ns(holders) for _, reader in self._readers]
         time.sleep(max(0.0, _WINDOW_S - (time.monotonic_ns() - when_ns) / 1e9))
         second = [_values(reader) for _, reader in self._readers]
         seen = [
-            {"device": ordinal, "processes": users, **_rates(before, after), "values": after["values"],
+            {"device": ordinal, "processes": users_of(reader, holders)[:_MOST_NAMED], **_rates(before, after),
+             "values": after["values"],
              # After the run its own kernels are what ran last.
-             **({} if moment == "after" else _busy(reader))}
-            for (ordinal, reader), before, after in zip(self._readers, first, second, strict=True)
+             **({} if moment == "after" else _busy(reader, reader.engine_ns(holders) - earlier, when_ns))}
+            for (ordinal, reader), before, after, earlier in zip(self._readers, first, second, engines, strict=True)
         ]  # fmt: skip
-        host = _host(cores, _core_ticks(), ticks, _ticks_by_process())
+        host = _host(cores, all_cores() or CoreTicks(), ticks, _ticks_of(processes()))
         return {"moment": moment, "when_ns": when_ns, "devices": seen, "host": host}
 
 
-def _values(reader: NvmlReader) -> dict[str, Any]:
+def _values(reader: Reader) -> dict[str, Any]:
     when_ns = time.monotonic_ns()
     return {"when_ns": when_ns, "values": {value.name: value.value for value in reader.read()}}
 
@@ -106,71 +108,41 @@ def _rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, flo
     return found
 
 
-def _busy(reader: NvmlReader) -> dict[str, float]:
-    """Return the share of the last moments in which kernels ran or memory was used, where NVML says so."""
-    library = open_nvml()
-    try:
-        rates = library.nvmlDeviceGetUtilizationRates(reader.handle)
-        return {"busy": max(rates.gpu, rates.memory) / 100}
-    except (library.NVMLError, AttributeError):
-        return {}
+def users_of(reader: Reader, holders: Mapping[int, str]) -> list[str]:
+    """Return the processes with a context on a device, in words: as its driver lists them, and `holders` of GPUs here.
 
-
-def gpu_processes(root: Path = Path("/proc")) -> list[str]:
-    """Return the processes, in words, that have a CUDA context: a GPU's device file open and CUDA's library mapped.
-
-    Without this process and those that it started. `root` stands for /proc in tests.
+    In a container of its own PID namespace the driver's numbers name nobody here. There the processes that hold a GPU
+    in it are among those that the driver lists, and only more than these are of outside.
     """
-    if not sees_itself():
-        return []
-    found = []
-    for pid in _others(root):
-        folder = root / str(pid)
-        with contextlib.suppress(OSError):  # ended, or another user's
-            on_gpu = any(_GPU_FILE.fullmatch(target) for target in _open_files(folder / "fd"))
-            if on_gpu and "libcuda" in (folder / "maps").read_text(errors="replace"):
-                found.append(described(pid))
-    return found[:_MOST_NAMED]
+    listed = reader.users()
+    if in_host_namespace() and listed is not None:
+        return [described(pid) for pid in listed]
+    unknown = [pid for pid in listed or () if pid not in holders]
+    if not holders:
+        return [described_by_driver(pid) for pid in unknown]
+    more = len(unknown) - len(holders)
+    outside = f"{more} processes outside this container (of PIDs {_numbers(unknown)} there)"
+    return [*holders.values(), *([outside] if more > 0 else [])]
 
 
-def _open_files(folder: Path) -> Iterable[str]:
-    for name in os.listdir(folder):
-        with contextlib.suppress(OSError):  # closed since
-            yield os.readlink(folder / name)
+def _numbers(pids: Sequence[int]) -> str:
+    return ", ".join(map(str, pids[:_MOST_NAMED]))
 
 
-def _others(root: Path) -> Iterable[int]:
-    """Yield the processes of `root` that are neither this one nor its descendants, the numbers rising."""
-    parents = {}
-    for name in os.listdir(root):
-        if name.isdecimal():
-            fields = kernel_text(root / name / "stat").rpartition(")")[2].split()
-            parents[int(name)] = int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else 0
-    for pid in sorted(parents):
-        above = pid
-        while above > 0 and above != os.getpid():
-            above = parents.get(above, 0)
-        if above == 0:
-            yield pid
+def _busy(reader: Reader, engines_ns: int, since_ns: int) -> dict[str, float]:
+    """Return the share of the last moments in which a device worked, where its driver says so."""
+    sampled, counted = reader.busy(), min(1.0, max(0, engines_ns) / max(1, time.monotonic_ns() - since_ns))
+    return {} if sampled is None and not counted else {"busy": max(sampled or 0.0, counted)}
 
 
-def _ticks_by_process() -> dict[int, int]:
+def _ticks_of(known: Mapping[int, Process]) -> dict[int, int]:
     """Return the ticks of time that each other process has had; of this one and its own under 0."""
-    if not sees_itself():
-        return {}
-    others = set(_others(Path("/proc")))
+    foreign = set(others(known))
     found = {0: 0}
-    for name in os.listdir("/proc"):
-        fields = stat_fields(name) if name.isdecimal() else []
-        if len(fields) > 12:
-            of = int(name) if int(name) in others else 0
-            found[of] = found.get(of, 0) + process_ticks(fields)
+    for pid, one in known.items():
+        of = pid if pid in foreign else 0
+        found[of] = found.get(of, 0) + one.ticks
     return found
-
-
-def _core_ticks() -> CoreTicks:
-    """Return the ticks of all cores together."""
-    return core_ticks(kernel_text("/proc/stat", 1 << 22).partition("\n")[0].split()[1:]) or CoreTicks()
 
 
 def _host(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from linkgauge import interrupts
 from linkgauge.errors import EnvironmentLackingError, Exit, LinkgaugeError, UsageError
-from linkgauge.model.quantity import format_duration
+from linkgauge.model.quantity import format_duration, percent
+from linkgauge.run.machine.core_ticks import all_cores, stolen_share
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.parent.info import now
 from linkgauge.run.parent.looks import KEY as LOOKS
@@ -20,6 +21,8 @@ from linkgauge.run.parent.runner import FAILED, Runner
 from linkgauge.run.parent.survivor import Survivor
 from linkgauge.store.folder import RunFolder
 from linkgauge.system.allowance import Quotas, Throttling, allowance
+
+_LEAST_STOLEN = 0.01  # of the cores' time: less is within a tick of a short run
 
 
 def default_out(plan_name: str, base: Path = Path("runs")) -> Path:
@@ -52,7 +55,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     survivor = Survivor()
     folders = PrivateFolders()
     quotas = Quotas()
-    before = quotas.read()
+    before, cores = quotas.read(), all_cores()
     try:
         runner = Runner(prepared, folder, folders, reporter)
         for launch in prepared.launches:
@@ -69,6 +72,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
         folders.close()
         survivor.close()
     _tell_of_quota(folder, quotas.read().since(before), reporter)
+    _tell_of_hypervisor(folder, stolen_share(cores, all_cores()), reporter)
     looks.again()
     status = _finish(folder, runner, reporter)
     if found := looks.found():
@@ -86,6 +90,16 @@ def _tell_of_quota(folder: RunFolder, during: Throttling, reporter: Reporter) ->
     reporter.note(
         f"{words}: it was stopped in {during.throttled} of {during.periods} periods, for "
         f"{format_duration(during.time_ns)} of cores' time: latencies of host steps suffer"
+    )
+
+
+def _tell_of_hypervisor(folder: RunFolder, share: float, reporter: Reporter) -> None:
+    """Keep and say how much of the cores' time a hypervisor gave to other machines during the run."""
+    if share < _LEAST_STOLEN:
+        return
+    folder.update_info({"stolen_share": max(share, folder.info.get("stolen_share") or 0.0)})
+    reporter.note(
+        f"a hypervisor took {percent(share)} of the cores' time during the run: times vary, and intervals are wider"
     )
 
 

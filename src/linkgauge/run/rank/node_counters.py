@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.files import kernel_text
-from linkgauge.run.machine.core_ticks import core_ticks, process_ticks
+from linkgauge.run.machine.core_ticks import all_cores, process_ticks
 from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
 from linkgauge.system.allowance import Quotas
 from linkgauge.system.sysfs import entries
@@ -218,8 +218,7 @@ class CoreUse:
     def read(self) -> list[Value]:
         """Time of all cores together since the node began, in ns; nothing where the kernel does not say."""
         with contextlib.suppress(OSError, ValueError, IndexError):
-            first = (self._root / "stat").read_text().split("\n", 1)[0].split()
-            ticks = core_ticks(first[1:])
+            ticks = all_cores(self._root)
             if ticks is None:
                 return []
             own = sum(map(self._ticks_of, self._own))

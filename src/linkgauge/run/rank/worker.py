@@ -31,8 +31,9 @@ from linkgauge.model.case import Case
 from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run.machine import nccl_log
 from linkgauge.run.machine.nccl_log import NcclLog
-from linkgauge.run.machine.observe import Observer, Value, open_reader
+from linkgauge.run.machine.observe import Observer, Value
 from linkgauge.run.machine.private_folder import remove_elsewhere
+from linkgauge.run.machine.readers import open_reader
 from linkgauge.run.rank import peer_memory
 from linkgauge.run.rank.case_record import Rest, record_case, send_outcome, send_rest
 from linkgauge.run.rank.gathering import gathered

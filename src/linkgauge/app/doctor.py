@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from linkgauge.app.command_line import command
+from linkgauge.app.command_line import PATH, command
 from linkgauge.app.options import devices_to_use, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from linkgauge.doctor.check import Check, Result
+    from linkgauge.run.parent.mpi_library import MpiInstallation
 
 _SHOWN = 8
 
@@ -32,6 +34,7 @@ class Look:
     devices: str = devices_to_use("Devices that a run would use.")
     nodes: str | None = value("NUMBER|all", "Nodes of this job to compare: a number, or all.")
     hosts: str | None = value("A,B|FILE", "Nodes to compare, by name; ssh starts the ranks.")
+    recording: Path | None = value("FILE", "Recorded machine to check (linkgauge record) in place of this.", type=PATH)
     noise: str | None = value("TIME", "Time to look for noise on every core at once, such as 5s.")
     form: str = form_of_output()
 
@@ -50,26 +53,45 @@ def doctor_command(asked: Look) -> int:
         return _on_nodes(asked)
     from linkgauge.doctor.check import FAILING, as_row, run_checks
     from linkgauge.doctor.readers import Readers
-    from linkgauge.errors import EnvironmentLackingError
     from linkgauge.run.parent.devices import find_devices
-    from linkgauge.run.parent.mpi_library import default_installation, resolve
 
-    problem = ""
-    try:
-        library = resolve(asked.mpi) if asked.mpi is not None else default_installation()
-    except EnvironmentLackingError as error:
-        library, problem = None, str(error)
-    devices = find_devices(asked.devices)
-    if devices.hidden and verbosity() != QUIET:
-        click.echo(f"linkgauge: {devices.hidden}", err=True)
-    with Stages("doctor") as stages:
-        stages.stage("checking this machine")
-        found = run_checks(Readers(mpi=library, mpi_problem=problem, ranks=devices.count), stages.doing)
+    if asked.recording is not None:
+        found = _recorded(asked.recording)
+    else:
+        library, problem = installation_for(asked.mpi)
+        devices = find_devices(asked.devices)
+        if devices.hidden and verbosity() != QUIET:
+            click.echo(f"linkgauge: {devices.hidden}", err=True)
+        with Stages("doctor") as stages:
+            stages.stage("checking this machine")
+            found = run_checks(Readers(mpi=library, mpi_problem=problem, ranks=devices.count), stages.doing)
     if asked.form != TABLE:
         print_data([as_row(one, result) for one, result in found], asked.form)
     else:
         _print_checks(found)
     return 1 if any(result.status == FAILING for _, result in found) else 0
+
+
+def installation_for(mpi: str | None) -> tuple[MpiInstallation | None, str]:
+    """The MPI library that a run would use, or why there is none."""
+    from linkgauge.errors import EnvironmentLackingError
+    from linkgauge.run.parent.mpi_library import default_installation, resolve
+
+    try:
+        return (resolve(mpi) if mpi is not None else default_installation()), ""
+    except EnvironmentLackingError as error:
+        return None, str(error)
+
+
+def _recorded(file: Path) -> list[tuple[Check, Result]]:
+    """The checks of a recorded machine."""
+    from linkgauge.doctor.check import run_checks
+    from linkgauge.doctor.recorded import Recorded
+    from linkgauge.system.record import read_recording, unpacked
+
+    recording = read_recording(file)
+    with unpacked(recording, str(file)) as root:
+        return run_checks(Recorded(recording, root, str(file)))
 
 
 def _print_checks(found: Sequence[tuple[Check, Result]]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
 import stat
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
@@ -94,12 +96,41 @@ def read_file(
     return data
 
 
-def kernel_data(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> bytes:
-    """What a file of the kernel's holds; nothing where it cannot be read, or is none, as a pipe. Never an error."""
+_listening: list[Callable[[str, bytes | None], None]] = []
+
+
+@contextlib.contextmanager
+def listening(hear: Callable[[str, bytes | None], None]) -> Iterator[None]:
+    """While it lasts, `hear` gets the path of each file of the kernel's that is looked at, and what was read of it.
+
+    A record of a machine keeps exactly these, so that no second list of files can lag behind what is read.
+    """
+    _listening.append(hear)
     try:
-        return read_file(path, most_bytes, "a file of the kernel's")
+        yield
+    finally:
+        _listening.remove(hear)
+
+
+def looked_at(path: str | os.PathLike[str], content: bytes | None = None) -> None:
+    """Say that a file or folder of the kernel's is there, and what it holds where it was read."""
+    for hear in _listening:
+        hear(os.fspath(path), content)
+
+
+def kernel_file(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> bytes | None:
+    """What a file of the kernel's holds; None where it cannot be read, or is none, as a pipe. Never an error."""
+    try:
+        content = read_file(path, most_bytes, "a file of the kernel's")
     except UsageError:
-        return b""
+        return None
+    looked_at(path, content)
+    return content
+
+
+def kernel_data(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> bytes:
+    """What `kernel_file` has, or nothing."""
+    return kernel_file(path, most_bytes) or b""
 
 
 def kernel_text(path: str | os.PathLike[str], most_bytes: int = 1 << 16) -> str:

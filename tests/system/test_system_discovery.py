@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from linkgauge.expect.graph import FABRIC, NODE, wires
 from linkgauge.system import amdsmi, discover, sysfs
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
-from linkgauge.system.record import record
 from recorded_machine import Machine, h200, hgx_machine, kfd_machine, switch_links
 from ways_listed import hop_matrix
 
@@ -235,24 +233,6 @@ def test_this_machine_without_gpu() -> None:
             assert link.data_rate is None
     for pattern in ("alltoall", "allreduce", "broadcast", "ring_shift", "host_to_device"):
         assert limits(system, {"pattern": pattern}) == []
-
-
-def test_record_and_play_back(hgx: Machine, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    assert record(copy, hgx.root)
-    again = discover(copy, nvml_answers=json.loads((hgx.root / "nvml.json").read_text()), name="hgx")
-    first = discover(hgx.root)
-    assert again.nodes == first.nodes
-    assert again.links == first.links
-    with pytest.raises(Exception, match="is not empty"):
-        record(copy, hgx.root)
-
-
-def test_record_of_this_machine(tmp_path: Path) -> None:
-    record(tmp_path / "me")
-    here, played = discover(nvml_answers={}), discover(tmp_path / "me", nvml_answers={})
-    assert [n for n in played.nodes if n.kind == "host"] == [n for n in here.nodes if n.kind == "host"]
-    assert played.links == here.links
 
 
 def test_what_is_no_recorded_machine(tmp_path: Path) -> None:

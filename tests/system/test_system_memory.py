@@ -15,7 +15,6 @@ from linkgauge.system import discover, dmi
 from linkgauge.system.dmi import Module
 from linkgauge.system.dump import to_json
 from linkgauge.system.form import from_json
-from linkgauge.system.record import record
 from recorded_machine import Machine, memory_module
 
 GIB = 1 << 30
@@ -57,7 +56,7 @@ def test_what_the_table_does_not_say_is_unknown_with_the_reason(tmp_path: Path) 
     assert "as in virtual machines" in note_of(
         tmp_path / "vm", [memory_module(16384, speed=0, configured=0)] * 2, nodes=1
     )
-    unlike = [memory_module(32768), memory_module(16384)]
+    unlike = [memory_module(8192), memory_module(16384)]
     assert "unlike" in note_of(tmp_path / "unlike", unlike)
     assert "do not match" in note_of(tmp_path / "mirror", [memory_module(32767)] * 32)
 
@@ -101,15 +100,9 @@ def test_odd_tables_give_a_reason_or_rates(facts: list[tuple[int, int | None, in
     assert reason
 
 
-def test_a_record_keeps_no_serial_numbers_of_modules(tmp_path: Path) -> None:
-    machine = machine_with(tmp_path / "m", [memory_module(32768, extended=True)] * 16)
-    written = [file for file in record(tmp_path / "kept", machine.root) if file.name == "raw"]
-    assert len(written) == 16
-    assert b"SERIAL" not in b"".join(file.read_bytes() for file in written)
-    played = discover(tmp_path / "kept", nvml_answers={})
-    assert [host.memory_rate for host in played.hosts] == [
-        host.memory_rate for host in discover(machine.root, nvml_answers={}).hosts
-    ]
+def test_a_module_of_no_size_is_none() -> None:
+    """So many KiB as the top bit says, of which there are none: it was divided by."""
+    assert dmi.parse(memory_module(0x8000)) is None
 
 
 def test_host_devices_share_their_hosts_memory(tmp_path: Path) -> None:

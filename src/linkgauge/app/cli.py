@@ -49,6 +49,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("list", "listing", "List devices, transports, patterns, plans and MPI libraries here."),
         ("watch", "watch", "Measure the same cases again and again over hours."),
         ("doctor", "doctor", "Find what is wrong with this set-up before a run, with the fix."),
+        ("record", "record", "Record this machine as one file, without identities."),
         ("crosscheck", "crosscheck", "Alternate with an installed benchmark, by its own estimator."),
         ("tune", "tune", "Find which settings to export, by measurement, with proof."),
     ),

@@ -1,4 +1,4 @@
-"""`linkgauge topology`: show, draw, dump or record a machine, described or at hand."""
+"""`linkgauge topology`: show, draw or dump a machine, described, recorded or at hand."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ _EXAMPLE = "Example: linkgauge topology --here"
     "name",
     metavar="[NAME|FILE]",
     default=None,
-    help="Described system, or a file of one; without it, the list of them.",
+    help="Described system, a file of one, or a recording; without it, the list of them.",
 )
 @flag("--here", help="Discover this machine.")
 @option("--recorded", type=PATH, metavar="FOLDER", help="Recorded machine to discover.")
 @output_options(", which can be edited and loaded")
 @option("--svg", "svg_file", type=PATH, metavar="FILE", help="SVG file to draw into.")
-@option("--record", type=PATH, metavar="FOLDER", help="New folder for what discovery reads, with --here.")
-@option("--identities/--no-identities", default=False, help="Keep UUIDs and serial numbers, with --record.")
 @offers(unit=unit_of_rates())
 def topology_command(
     name: str | None,
@@ -44,8 +42,6 @@ def topology_command(
     recorded: Path | None,
     form: str,
     svg_file: Path | None,
-    record: Path | None,
-    identities: bool,
     unit: str,
 ) -> None:
     """Show a system: its devices, what joins them, hosts, NICs and network, each figure with its source."""
@@ -53,15 +49,6 @@ def topology_command(
         raise UsageError(f"unknown unit {unit!r}: expected one of {', '.join(rate_units())}")
     if sum((name is not None, here, recorded is not None)) > 1:
         raise UsageError("name a system, or --here, or --recorded FOLDER: one of them")
-    if record is not None:
-        if not here:
-            raise UsageError("--record stores this machine: give it together with --here")
-        from linkgauge.system.record import record as store
-
-        written = store(record, identities=identities)
-        click.echo(
-            f"{len(written)} files in {record}; play back with: linkgauge topology --recorded {record}", err=True
-        )
     if name is None and not here and recorded is None:
         for known in names():
             click.echo(f"{known:18} {catalog.load(known).title}")

@@ -8,8 +8,13 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from linkgauge.doctor.readers import Readers
+from linkgauge.errors import LinkgaugeError
 
 OK, WARNING, FAILING, NOT_CHECKED = "ok", "warning", "failing", "not checked"
+
+
+class NotRecordedError(LinkgaugeError):
+    """A recording lacks an answer that a check asks for: an older version made it, or its machine had none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +97,8 @@ def run_checks(
         doing(f"checking {one.name.replace('_', ' ')}")
         try:
             result = one.look(readers)
+        except NotRecordedError as error:
+            result = not_checked(str(error))
         except Exception as error:  # a doctor that dies of a symptom helps nobody
             result = not_checked(f"could not look: {type(error).__name__}: {error}")
         found.append((one, result))

@@ -12,17 +12,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
-from linkgauge.doctor.facts import GpuFacts, LinkErrors
-from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
+from linkgauge.doctor.facts import GpuFacts
+from linkgauge.doctor.nvml import nvidia_gpus
 from linkgauge.doctor.others import core_users_now
+from linkgauge.files import kernel_file, looked_at
 from linkgauge.model.runtimes import GPU_RUNTIMES
 from linkgauge.model.shape import each, whole
+from linkgauge.run.machine.interfaces import Network, network
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import kfd, sysfs, visible
 from linkgauge.system.allowance import Allowance, allowance
 from linkgauge.system.likeness import Likeness
+from linkgauge.system.nvlink_errors import LinkErrors, nvlink_errors
 
 _TIMEOUT_S = 30
+_MOST_TEXT = 1 << 20  # bytes: a kernel's options are a quarter of it
 _PCI_KINDS = (0x02, 0x03, 0x06, 0x12)  # PCI base classes: network, display, bridge, accelerator
 _SEEN_BY_RANKS = (
     "import mpi4py; mpi4py.rc.thread_level = 'funneled'\n"
@@ -53,31 +57,38 @@ class Readers:
         self._gpus: tuple[list[GpuFacts], str] | None = None
         self._pci: dict[str, sysfs.PciFacts] | None = None
         self._kfd: tuple[list[kfd.KfdNode], list[kfd.KfdLink]] | None = None
+        self._network: Network | None = None
 
     def _path(self, path: str) -> Path:
         return self._root / path.lstrip("/")
 
     def text(self, path: str) -> str | None:
         """A file's text, stripped; None where it cannot be read."""
-        try:
-            return self._path(path).read_text(errors="replace").strip()
-        except OSError:
-            return None
+        found = kernel_file(self._path(path), _MOST_TEXT)
+        return None if found is None else found.decode(errors="replace").strip()
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder is there."""
-        return self._path(path).exists()
+        found = self._path(path).exists()
+        if found:
+            looked_at(self._path(path))
+        return found
 
     def glob(self, pattern: str) -> list[str]:
         """Paths that match, below the root, sorted."""
-        return sorted("/" + str(path.relative_to(self._root)) for path in self._root.glob(pattern.lstrip("/")))
+        found = sorted(self._root.glob(pattern.lstrip("/")))
+        for path in found:
+            looked_at(path)
+        return ["/" + str(path.relative_to(self._root)) for path in found]
 
     def link(self, path: str) -> str:
         """Where a link leads, its last part; empty where it is none."""
         try:
-            return os.path.basename(os.readlink(self._path(path)))
+            found = os.path.basename(os.readlink(self._path(path)))
         except OSError:
             return ""
+        looked_at(self._path(path))
+        return found
 
     def free_bytes(self, path: str) -> int | None:
         """Bytes free in a file system; None where there is none."""
@@ -99,6 +110,12 @@ class Readers:
             return -1
         limit = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
         return -1 if limit == resource.RLIM_INFINITY else limit
+
+    def network(self) -> Network:
+        """Interfaces and RDMA devices of this node."""
+        if self._network is None:
+            self._network = network(self._root)
+        return self._network
 
     def allowance(self) -> Allowance:
         """What this process may use of cores and memory."""

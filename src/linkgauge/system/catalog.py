@@ -7,9 +7,11 @@ from pathlib import Path
 from linkgauge.errors import UsageError, nearest
 from linkgauge.files import read_file
 from linkgauge.model.log_text import log_text
+from linkgauge.system.discovery import discover
 from linkgauge.system.fabric_forms import not_a_system
 from linkgauge.system.form import from_json, from_toml, refuse_twice
 from linkgauge.system.model import System
+from linkgauge.system.record import MOST_BYTES, is_recording, parsed_recording, unpacked
 from linkgauge.system.shipped import names, text_of
 from linkgauge.system.topo_matrix import is_matrix, of_matrix
 
@@ -46,9 +48,14 @@ def load(name_or_path: str | Path) -> System:
 
 def _load_file(path: Path) -> System:
     toml = path.suffix == ".toml"
-    content = read_file(path, _MOST_TOML if toml else _MOST_JSON, "a system's TOML or JSON")
+    content = read_file(path, _MOST_TOML if toml else MOST_BYTES, "a system's TOML or JSON")
+    if not toml and is_recording(content):
+        with unpacked(parsed_recording(content, path.name), path.name) as folder:
+            return discover(folder, name=path.name.partition(".")[0] or "recorded")
     if path.suffix not in (".toml", ".json") and (found := _printed(content, path)) is not None:
         return found
+    if len(content) > _MOST_JSON:
+        raise UsageError(f"{path}: more than {_MOST_JSON >> 20} MiB, too large: expected a system's TOML or JSON")
     system = (from_toml if toml else from_json)(content, path.name)
     refuse_twice(system, path.name)
     return system

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.shape import read_json
 from linkgauge.system import amdsmi, ancestors, dmi, hwloc, kfd, nvml, sysfs
 from linkgauge.system.draft import Draft, FoundDevice, figure
 from linkgauge.system.fabric import add_nvlinks, add_xgmi
@@ -23,7 +22,6 @@ from linkgauge.system.model import NODE_KINDS, Figure, Link, Node, System
 from linkgauge.system.sysfs import HostFacts, PciFacts
 
 _HOST_DEVICES = 4
-_MOST_ANSWERS = 16 << 20  # bytes
 # NVML does not state caches; makers' architecture papers do.
 _L2_BYTES = {
     "GH200": 50 << 20,
@@ -55,11 +53,11 @@ def discover(
     root = Path("/") if folder is None else folder
     if folder is not None and not (folder / "sys/devices").is_dir():
         raise UsageError(
-            f"{folder}: is no recorded machine: it has no folder sys/devices (linkgauge topology --here --record)"
+            f"{folder}: is no recorded machine: it has no folder sys/devices: make one with linkgauge record FILE"
         )
     answers = nvml_answers
     if answers is None and not hosts_only:
-        answers = nvml.read() if folder is None else _recorded_nvml(folder)
+        answers = nvml.read() if folder is None else nvml.recorded(folder)
     # Only where there is an AMD driver: the import of amdsmi is slow, and noisy where its library is missing.
     ask_amdsmi = folder is None and (root / "sys/class/kfd").exists()
     # What sysfs shows is the machine's own word; hwloc's file tells what a container hides of it.
@@ -88,14 +86,6 @@ def discover(
         links=tuple(draft.links),
         notes=tuple(draft.notes),
     )
-
-
-def _recorded_nvml(folder: Path) -> Mapping[str, Any] | None:
-    file = folder / "nvml.json"
-    if not file.exists():
-        return None
-    answers: dict[str, Any] | None = read_json(file, _MOST_ANSWERS, "NVML's answers", nvml.ANSWERS)
-    return answers
 
 
 def _memory_rates(root: Path, listed: Sequence[HostFacts], draft: Draft) -> list[Figure | None]:

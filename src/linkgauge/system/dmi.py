@@ -56,6 +56,8 @@ def parse(raw: bytes) -> Module | None:
         return None
     short_bytes = (size & 0x7FFF) << (10 if size & 0x8000 else 20)
     count = (double(0x1C) & 0x7FFF_FFFF) << 20 if size == 0x7FFF else short_bytes
+    if not count:  # so many KiB, of which there are none
+        return None
     width = word(0x0A)
     # What it runs at, else what it could; a word of ones refers to the double word that later versions have.
     speeds = [(word(0x20), double(0x58)), (word(0x15), double(0x54))]

@@ -6,13 +6,17 @@ that this driver does not answer is None, never an error.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from linkgauge.model.shape import MisshapenError, each, flag, maybe, one_of, table, text, whole
+from linkgauge.model.shape import MisshapenError, each, flag, maybe, one_of, read_json, table, text, whole
 from linkgauge.nvml import NvmlAbsentError, fabric_info, field_value, mig_uuids, open_nvml, refusals
+from linkgauge.system.anonymous import Pseudonyms
 from linkgauge.system.sysfs import normal_address
 
+_MOST_ANSWERS = 16 << 20  # bytes
 _FI_SPEED_COMMON = 90
 _FI_LINK_COUNT = 91
 _FI_GET_SPEED = 164
@@ -85,6 +89,22 @@ def read() -> dict[str, Any] | None:
         "devices": devices,
         "ancestors": ancestors,
     }
+
+
+def recorded(folder: Path) -> dict[str, Any] | None:
+    """Return the answers of a recorded machine; None where it has none."""
+    file = folder / "nvml.json"
+    if not file.exists():
+        return None
+    answers: dict[str, Any] | None = read_json(file, _MOST_ANSWERS, "NVML's answers", ANSWERS)
+    return answers
+
+
+def without_identities(answers: dict[str, Any], pseudonyms: Pseudonyms) -> str:
+    """Return the answers as a recording has them."""
+    for device in answers.get("devices", ()):
+        device["serial"] = None
+    return pseudonyms.of_answer(json.dumps(answers, indent=0))
 
 
 def _asker(library: Any) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from linkgauge.errors import one_line
-from linkgauge.files import kernel_data, kernel_text
+from linkgauge.files import kernel_data, kernel_text, looked_at
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCIE_CAPABILITY = 0x10
@@ -257,15 +257,19 @@ def nics(root: Path) -> list[NicFacts]:
 def entries(folder: Path) -> list[Path]:
     """Return what lies in a folder under names that can be shown."""
     try:
-        return sorted(path for path in folder.iterdir() if path.name.isprintable())
+        found = sorted(path for path in folder.iterdir() if path.name.isprintable())
     except OSError:
         return []
+    for path in found:
+        looked_at(path)
+    return found
 
 
 def _address_of(device: Path) -> str | None:
     """Return the PCI address behind a `device` link, also where a virtio function lies between."""
     if not device.exists():
         return None
+    looked_at(device)
     parts = [part for part in Path(os.path.realpath(device)).parts if _ADDRESS.fullmatch(part)]
     return parts[-1] if parts else None
 

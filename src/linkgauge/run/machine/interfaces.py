@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.files import kernel_text
+from linkgauge.files import kernel_text, looked_at
 from linkgauge.model.shape import each, flag, label, only, table, text, whole
 from linkgauge.system.sysfs import entries
 
@@ -82,6 +82,8 @@ def network(root: Path = Path("/")) -> Network:
     net = root / "sys/class/net"
     names = [path.name for path in entries(net)]
     hardware = {name for name in names if (net / name / "device").exists()}
+    for name in hardware:
+        looked_at(net / name / "device/driver")
     found = []
     for name in names:
         driver = (net / name / "device/driver").resolve().name if name in hardware else ""
@@ -89,6 +91,7 @@ def network(root: Path = Path("/")) -> Network:
         up = bool(int(kernel_text(net / name / "flags") or "0", 16) & 1)
         rate = int(speed) * 1_000_000 if speed.isdecimal() else 0
         address = _address(name) if root == Path("/") else kernel_text(net / name / "address.ipv4")
+        looked_at(net / name / "address.ipv4", address.encode())  # no file of the kernel's: only a record has it
         found.append(Interface(name, _kind(net / name, name, hardware), up, rate, address, driver))
     rdma = [
         device.name

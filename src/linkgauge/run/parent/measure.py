@@ -21,6 +21,8 @@ from linkgauge.run.parent.runner import FAILED, Runner
 from linkgauge.run.parent.survivor import Survivor
 from linkgauge.store.folder import RunFolder
 from linkgauge.system.allowance import Quotas, Throttling, allowance
+from linkgauge.system.error_counters import KEY as COUNTERS
+from linkgauge.system.error_counters import error_counters, plain
 
 _LEAST_STOLEN = 0.01  # of the cores' time: less is within a tick of a short run
 
@@ -56,6 +58,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     folders = PrivateFolders()
     quotas = Quotas()
     before, cores = quotas.read(), all_cores()
+    errors = error_counters()
     try:
         runner = Runner(prepared, folder, folders, reporter)
         for launch in prepared.launches:
@@ -74,6 +77,8 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     _tell_of_quota(folder, quotas.read().since(before), reporter)
     _tell_of_hypervisor(folder, stolen_share(cores, all_cores()), reporter)
     looks.again()
+    rose = {"host": os.uname().nodename, **plain(errors, error_counters())}
+    folder.update_info({COUNTERS: [*(folder.info.get(COUNTERS) or ()), rose]})
     status = _finish(folder, runner, reporter)
     if found := looks.found():
         folder.update_info({LOOKS: stored(folder.info.get(LOOKS), found)})

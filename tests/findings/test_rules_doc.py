@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TOLD = {name for rule in RULES for name in rule.tells}
 PAGES = [ROOT / "docs/reference/findings.md", ROOT / "docs/explanation/slow-links.md"]
 # Names of observations, options and other kinds of thing that these pages put between backquotes too.
-OTHERS = {"clock_offset_uncertainty", "throttle_reasons"}
+OTHERS = {"clock_offset_uncertainty", "throttle_reasons", "carrier_changes"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -12,6 +12,7 @@ import itertools
 SLOW_BY_KIND = {
     "link": "slow_link", "port": "slow_port", "pair": "slow_pair", "device": "slow_device", "nic": "slow_nic",
     "trunk": "slow_link", "node": "slow_node", "switch": "slow_switch", "host": "slow_host_link",
+    "uplink": "slow_uplink",
 }  # fmt: skip
 """What a slow element of a kind is told as."""
 SLOW = tuple(dict.fromkeys(SLOW_BY_KIND.values()))

@@ -30,6 +30,7 @@ from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
 from linkgauge.stats.launches import Places, device_noun, launch_devices, launch_names, nodes_of, shown_transports
+from linkgauge.stats.node_counts import NodeCounts, card_in_use
 from linkgauge.stats.other_users import OtherUsers
 from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
@@ -210,6 +211,7 @@ class Facts(Remembering):
     lost: int = 0  # cases that the damaged run folder has no more
     checked: Counter[str] = dataclasses.field(default_factory=Counter)  # stats/checked.py
     used: OtherUsers = dataclasses.field(default_factory=OtherUsers)  # by others, meanwhile
+    counts: NodeCounts = dataclasses.field(default_factory=lambda: NodeCounts({}, {}))  # of the nodes' networks
 
     def __post_init__(self) -> None:
         """Name what sets the launches of a transport apart."""
@@ -313,6 +315,24 @@ class Facts(Remembering):
         """Whether all of these are host devices: cores, whose copies go through caches and memory."""
         known = [self.devices.get(device) for device in devices]
         return bool(known) and all(device is not None and device.device_kind == "host" for device in known)
+
+    @functools.cached_property
+    def cards(self) -> Mapping[str, str]:
+        """By node the network card that carried most bytes, where cards were read."""
+        found: dict[str, str] = {}
+        for counts in self.counts.grown.values():
+            for node, grown in counts.items():
+                found.setdefault(node, card_in_use(grown))
+        return found
+
+    def rails_of(self, host: str) -> int:
+        """How many network cards of a node have an address and are up, by the run's own look; 0 where none looked."""
+        for node in self.info.get("nodes") or ():
+            if node.get("host") == host:
+                there = node.get("network", {})
+                up = [one for one in there.get("interfaces", ()) if one.get("up") and one.get("address")]
+                return len(there.get("rdma", ())) or sum(one.get("kind") == "network" for one in up)
+        return 0
 
     def host_of(self, device: int) -> str:
         """Return the host of a device, empty where it is not known."""

@@ -14,7 +14,9 @@ from linkgauge.findings.filled import filled, nic_rate
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.known import known_shares
 from linkgauge.findings.rule import rule
+from linkgauge.findings.slow_fixes import CORES_FIX, FIXES
 from linkgauge.findings.solve import LEAST_SCALE, Slow, solve
+from linkgauge.findings.uplinks import near_sets
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
@@ -31,11 +33,13 @@ _WORDS = {
     "node": "node",
     "switch": "switch",
     "host": "host link",
+    "uplink": "uplink of",
 }
 
 
 # Where a node has one device, pairs between nodes do not tell which of both it is: then the node is told.
-_SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "node": 4, "device": 5, "switch": 6, "pair": 7}
+_SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "node": 4, "device": 5, "switch": 6,
+             "uplink": 7, "pair": 8}  # fmt: skip
 _BETWEEN = "between nodes"
 Ways = dict[tuple[int, int], Way | None]
 
@@ -111,7 +115,7 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     classes = [_class(facts, pair, ways[pair]) for pair in kept]
     both = one.pattern != "unidirectional"
     among = _widest(measures, classes)
-    elements = _elements(facts, kept, classes, ways, both, among)
+    elements = _elements(facts, kept, classes, ways, both, among, _node_sets(facts, kept, measures))
     found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures])
     result = []
     for slow in found:
@@ -173,12 +177,20 @@ def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
 
 @remembered
 def _elements(
-    facts: Facts, pairs: list[tuple[int, int]], classes: list[Hashable], ways: Ways, both: bool, among: Hashable
+    facts: Facts,
+    pairs: list[tuple[int, int]],
+    classes: list[Hashable],
+    ways: Ways,
+    both: bool,
+    among: Hashable,
+    node_sets: list[tuple[str, ...]],
 ) -> dict[Hashable, list[int]]:
     """Return candidate elements with the pairs that use them; of those with equal pairs the most specific one.
 
     Where classes between nodes differ, what is a node's own is a candidate in those of the fastest (`among`) alone too,
     and what is a switch's in those of each: in others something else is narrower.
+
+    `node_sets` are nodes that may share an uplink.
 
     Where two ends are equally specific (the only pair of two devices uses a port of each) it is what joins them.
     """
@@ -194,6 +206,10 @@ def _elements(
         if _between(facts, (source, target)):
             label = classes[index] if among is not None else None
             _add_between(facts, add, (source, target), index, label, among)
+            for nodes in node_sets:
+                leaves, enters = (facts.host_of(device) in nodes for device in (source, target))
+                if leaves != enters:
+                    add("uplink", nodes, "out" if leaves else "in", index)
             continue
         if way is not None and wiring is not None:
             for arc in way.arcs:
@@ -218,6 +234,17 @@ def _elements(
             unique[frozenset(members)] = Element("pair", (low, high), "both" if both else f"{source}->{target}")
     everything = frozenset(range(len(pairs)))
     return {element: sorted(members) for members, element in unique.items() if members != everything}
+
+
+def _node_sets(facts: Facts, kept: list[tuple[int, int]], measures: list[Measure]) -> list[tuple[str, ...]]:
+    """Sets of nodes that may share an uplink; none where the run knows its switches."""
+    if facts.network is not None:
+        return []
+    times: dict[tuple[str, str], list[float]] = {}
+    for pair, measure in zip(kept, measures, strict=True):
+        if _between(facts, pair):
+            times.setdefault((facts.host_of(pair[0]), facts.host_of(pair[1])), []).append(measure.time_ns)
+    return near_sets(times)
 
 
 def _specific(element: Element) -> tuple[int, bool, bool]:
@@ -359,7 +386,8 @@ def _told(
         directions = sorted({item.element.direction for item in items})
         others = "the other of the two" if worst.known else "its siblings"
         first = subject[:1].upper() + subject[1:]
-        sentence = f"{first} is {percent(loss)} below {others}{_way_words(facts, directions)}{_fraction(worst, loss)}."
+        fraction = _fraction(facts, worst, loss)
+        sentence = f"{first} is {percent(loss)} below {others}{_way_words(facts, directions)}{fraction}."
         if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
         elif kind == "pair":
@@ -386,9 +414,12 @@ def _told(
         if _passing(items, max(tested.get((kind, ends), 1), 2 if kind == "host" else 1), score, share):
             severity, confidence = "note", 0.5
             sentence += " Only one case shows it: measure it again."
-        fix = _fix(kind)
-        if kind not in ("nic", "trunk", "node", "switch") and facts.are_cores(_devices(ends)):
-            severity, fix = "note", _CORES_FIX
+        elif kind == "uplink" and 2 * len(ends) == len(facts.hosts):
+            severity = "loss"
+            sentence += " There are two sides alone, so it may be built so: state the rates (linkgauge run --fabric)."
+        fix = FIXES[kind]
+        if kind not in ("nic", "trunk", "node", "switch", "uplink") and facts.are_cores(_devices(ends)):
+            severity, fix = "note", CORES_FIX
             sentence += " Host devices are cores, which other programs share: it need not be the machine's."
         yield Finding(
             SLOW_BY_KIND[kind], severity, subject, sentence, tuple(evidence), confidence, fix, loss, _devices(ends)
@@ -416,6 +447,8 @@ def _passing(items: list[_Seen], tested: int, score: float, share: float) -> boo
 
 def _place(facts: Facts, kind: str, ends: tuple[int | str, ...]) -> str:
     words = [_end_words(facts, end) for end in ends]
+    if kind == "uplink":
+        return f"{{{', '.join(words)}}}"
     text = (" and " if kind == "pair" else " - ").join(words)
     if kind in ("device", "port", "host") and isinstance(ends[0], int):
         text += facts.identity_of(ends[0])
@@ -444,46 +477,31 @@ def _way_words(facts: Facts, directions: list[str]) -> str:
     return words.get(one, f" in the direction from {_direction(facts, one)}")
 
 
-def _fraction(item: _Seen, loss: float) -> str:
-    """Say which simple fraction is left, where the rate is within 3 % of one: so many of k links or lanes unused."""
-    left = 1 - loss
-    for parts in [item.links] if item.links > 1 else [2, 4]:
+def _fraction(facts: Facts, item: _Seen, loss: float) -> str:
+    """Say which simple fraction is left, where the rate is within 3 % of one: so many of k parts unused.
+
+    Only of parts that there are: the links of a bundle, a node's rails; of a GPU, inside its node, lanes or engines.
+    """
+    left, kind = 1 - loss, item.element.kind
+    across = any(facts.host_of(device) != facts.host_of(m.devices[0]) for m in item.measures for device in m.devices)
+    if item.links > 1:
+        counts, what = [item.links], "links were down"
+    elif across:
+        rails = max((facts.rails_of(host) for host in facts.hosts), default=0)
+        counts = [rails] if rails > 1 and kind in ("node", "nic", "device") else []
+        what = "rails were unused"
+    elif facts.are_cores(_devices(item.element.ends)):
+        counts, what = [], ""
+    else:
+        counts, what = [2, 4], ""
+    for parts in counts:
         for missing in range(1, parts):
             kept = Fraction(parts - missing, parts)
             if abs(left / float(kept) - 1) < 0.03:
-                if item.links > 1:
-                    return f", as if {missing} of its {parts} links were down"
+                if what:
+                    return f", as if {missing} of its {parts} {what}"
                 return f": {kept} of what they reach, as if so many of its lanes, rails or engines were unused"
     return ""
-
-
-_CORES_FIX = (
-    "Look at what else ran on these cores and their memory (uptime, top), keep ranks and buffers in place (--bind), "
-    "and measure again."
-)
-
-
-def _fix(kind: str) -> str:
-    return {
-        "link": "Look at the link's state and error counters (nvidia-smi nvlink -s -e, rocm-smi --showxgmierr); "
-        "reseat or "
-        "replace the bridge, cable or device, and measure this pair again.",
-        "port": "Look at each link of this device (nvidia-smi nvlink -s -e): one that is down or replays names "
-        "itself there.",
-        "pair": "Look at what only these two share: the switch's routes for them (fabric manager), whether both "
-        "reach each other's memory (linkgauge doctor), and what else moved data between them.",
-        "device": "All that this device does is slow: look at its clocks, power limit, temperature and "
-        "errors, then at its slot.",
-        "nic": "Look at the port's rate and width (ibstat, ethtool), its PCIe width, and its cable; compare "
-        "counters of errors.",
-        "trunk": "Look at the links between these switches: their state, width and error counters.",
-        "node": "Every pair of this node is slow: look at its switch port, its routes, and what else runs there.",
-        "switch": "Every pair over this switch is slow: look at its links, their errors and its configuration, and at "
-        "what else goes through it.",
-        "host": "Look at the PCIe link as trained (nvidia-smi -q -d PCIE, lspci -vv LnkSta), the slot, the "
-        "riser, and the NUMA "
-        "node of the buffers (--bind).",
-    }[kind]
 
 
 def _devices(ends: tuple[int | str, ...]) -> tuple[int, ...]:

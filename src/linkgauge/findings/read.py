@@ -21,6 +21,7 @@ from linkgauge.stats.checked import operations_checked
 from linkgauge.stats.crossing import crossings
 from linkgauge.stats.interference import interferences
 from linkgauge.stats.launches import Places, launch_devices
+from linkgauge.stats.node_counts import NodeCounts
 from linkgauge.stats.other_users import OtherUsers, other_users
 from linkgauge.stats.witnesses import HOST, NVLINK, PCIE, Look
 from linkgauge.system.model import System
@@ -51,6 +52,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         lost=run.lost,
         checked=operations_checked(run),
         used=other_users_of(run, observations),
+        counts=NodeCounts.of(observations, {row.identity: row.devices for row in found.rows}, Places(run.launched)),
     )
 
 

@@ -20,8 +20,8 @@ from linkgauge.findings.rule import REGISTERED, Rule
 from linkgauge.model.quantity import percent
 
 _FIRST = (
-    "crossing", "other_users", "recurring", "moments", "localize", "health", "interference", "collectives", "locality",
-    "known", "ways", "curves", "periods", "blocks",
+    "crossing", "other_users", "recurring", "moments", "network_causes", "high_latency", "localize", "health",
+    "interference", "collectives", "locality", "known", "ways", "curves", "periods", "blocks",
 )  # fmt: skip
 """Modules whose rules are told before the others', of what is as grave."""
 
@@ -71,6 +71,14 @@ _ALIKE = (
 """Rules whose alarms of one run have one cause more often than several."""
 _CAUSES = ("throttled",)
 """Rules that tell what was observed of a device, by which it is slow."""
+_OF_THE_NETWORK = {
+    "lossy_link": "Lost packets explain it",
+    "flapping_link": "A link that went down meanwhile explains it",
+    "mtu_mismatch": "MTUs that differ explain it",
+    "high_latency": "The latency of these nodes explains it",
+}
+"""Rules that state why the network is slow, told in place of what they explain."""
+_EXPLAINED_BY_IT = (*SLOW, "rail_unused", "noisy", "drifting", "multimodal", "straggler", "slow_from")
 _NAMED = 8
 
 
@@ -122,6 +130,7 @@ def _explained(found: list[Finding]) -> list[Finding]:
     )
     slow = {f.rule == "slow_host_link" for f in found if f.rule in SLOW and f.severity != "note"}
     held = {f.devices: _cases(f) for f in found if f.rule in _CAUSES and len(f.devices) == 1}
+    network = [(f, _cases(f)) for f in found if f.rule in _OF_THE_NETWORK and f.severity == "fault"]
     result = []
     for finding in found:
         mine, why = _cases(finding), ""
@@ -139,6 +148,11 @@ def _explained(found: list[Finding]) -> list[Finding]:
             why = "Goodput falls by it."
         elif finding.rule == "falling_goodput" and mine in steps and not mine & chosen:
             why = "The step of time between these two sizes explains it."
+        elif finding.rule in _EXPLAINED_BY_IT:
+            cause = next((f for f, cases in network if mine and len(mine & cases) > 0.5 * len(mine)), None)
+            if cause is not None:
+                why = f"{_OF_THE_NETWORK[cause.rule]} ({cause.subject})."
+                finding = dataclasses.replace(finding, fix=cause.fix)
         if why:
             finding = dataclasses.replace(finding, severity="note", sentence=f"{finding.sentence} {why}")
         result.append(finding)

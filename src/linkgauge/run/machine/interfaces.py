@@ -30,6 +30,7 @@ _UCX_RDMA = "UCX takes RDMA devices first"
 @dataclasses.dataclass(frozen=True)
 class Interface:
     """One interface. `rate`: bits a second as the kernel has it, 0 where it does not say; `address`: IPv4 or empty.
+    `mtu`: bytes of its largest packet, 0 where it is not known.
 
     `kind`: network (hardware, or all that a container has), loopback, or virtual (bridges, tunnels, containers' ends).
     """
@@ -40,6 +41,7 @@ class Interface:
     rate: int = 0
     address: str = ""
     driver: str = ""
+    mtu: int = 0
 
     @property
     def words(self) -> str:
@@ -49,7 +51,7 @@ class Interface:
 
 
 _INTERFACE = {"name": label, "kind": label, "up": flag, "rate": whole(), "address": text, "driver": text}
-_NETWORK = {"interfaces": each(only(_INTERFACE, needed=_INTERFACE)), "rdma": each(text)}
+_NETWORK = {"interfaces": each(only({**_INTERFACE, "mtu": whole()}, needed=_INTERFACE)), "rdma": each(text)}
 NETWORK_SHAPE = table(_NETWORK, needed=_NETWORK)
 """Of `Network.plain()` as another node says it."""
 
@@ -92,7 +94,11 @@ def network(root: Path = Path("/")) -> Network:
         rate = int(speed) * 1_000_000 if speed.isdecimal() else 0
         address = _address(name) if root == Path("/") else kernel_text(net / name / "address.ipv4")
         looked_at(net / name / "address.ipv4", address.encode())  # no file of the kernel's: only a record has it
-        found.append(Interface(name, _kind(net / name, name, hardware), up, rate, address, driver))
+        mtu = kernel_text(net / name / "mtu")
+        found.append(
+            Interface(name, _kind(net / name, name, hardware), up, rate, address, driver,
+                      int(mtu) if mtu.isdecimal() else 0)
+        )  # fmt: skip
     rdma = [
         device.name
         for device in entries(root / "sys/class/infiniband")

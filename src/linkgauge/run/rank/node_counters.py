@@ -9,7 +9,10 @@ Ethernet's count RDMA apart from the rest and InfiniBand's all of it, so that of
 Of RDMA ports errors are read too (symbols, links that went down), packets sent again, and for how long they had data to
 send and no credit to (port_xmit_wait, in ticks of the card's own): a port with a bad cable, or before one that is full.
 
-One reading takes some 40 us and 10 us more a port and counter, of the first rank of a case on each node, outside of all
+Of network interfaces errors, drops, carrier changes and pause frames are read too, and what TCP sent again
+(run/machine/net_counters.py): they say why a case is slow.
+
+One reading takes some 70 us and 10 us more a port and counter, of the first rank of a case on each node, outside of all
 timed parts. Of cases with a service class bytes by priority are read too, where the card's driver counts them (mlx5,
 bnxt_en: on Ethernet; InfiniBand's service levels are counted where none but root reads), or a file of its RDMA ports
 does.
@@ -30,6 +33,7 @@ from pathlib import Path
 
 from linkgauge.files import kernel_text
 from linkgauge.run.machine.core_ticks import all_cores, process_ticks
+from linkgauge.run.machine.net_counters import InterfaceCounts, carrier_changes, interface_counts, protocol_counts
 from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
 from linkgauge.system.allowance import Quotas
 from linkgauge.system.sysfs import entries
@@ -77,6 +81,12 @@ LOADED = {"port_xmit_wait": "ticks", "port_xmit_discards": "packets"}
 """Likewise: what a full network costs a port, with its unit."""
 RETRIES = ("local_ack_timeout_err", "packet_seq_err", "rnr_nak_retry_err")
 """Of a port's `hw_counters` (mlx5): packets that were lost, late or refused, and sent again."""
+MARKED = ("np_ecn_marked_roce_packets", "rp_cnp_handled", "out_of_sequence")
+"""Likewise: packets marked for congestion, notices of it that slowed this port, and packets out of order."""
+PROTOCOLS = "protocols"
+"""The subject of what a node's TCP and IP count, over all of its interfaces."""
+RX_TX_ERRORS, DROPPED, CARRIER_CHANGES = "interface_errors", "interface_dropped", "carrier_changes"
+_PAUSE = re.compile(r"(tx|rx)_(?:\w*pause(?:_ctrl_phy|_frames)?|prio\d_pause)")
 _BY_PRIORITY = re.compile(r"(tx|rx)_(?:prio(\d)_bytes|bytes_pri(\d))")
 _WAYS = {"tx": SENT, "rx": RECEIVED}
 
@@ -99,32 +109,45 @@ class NicCounters:
     ) -> None:
         """Find the cards: those that are hardware; where none is, as in a container, all that leave this node."""
         self._statistics = statistics
-        self._dev = root / ("proc/net/dev" if root != Path("/") else "proc/self/net/dev")
-        self.cards = _cards(root / "sys/class", self._interfaces())
-
-    def _interfaces(self) -> dict[str, Counts]:
-        """Received and sent bytes of each interface, as the kernel counts them."""
-        found = {}
-        for line in kernel_text(self._dev, 1 << 20).splitlines()[2:]:
-            name, _, counts = line.partition(":")
-            words = counts.split()
-            if len(words) >= 9 and words[0].isdecimal() and words[8].isdecimal():
-                found[name.strip()] = int(words[8]), int(words[0])
-        return found
+        self._proc = root / ("proc/net" if root != Path("/") else "proc/self/net")
+        self._net = root / "sys/class/net"
+        self.cards = _cards(root / "sys/class", interface_counts(self._proc / "dev"))
 
     def read(self, *, priorities: bool = False) -> list[tuple[str, list[Value]]]:
         """Subjects and their values of this moment: bytes since the counters began; of each priority too, if asked."""
-        interfaces = self._interfaces()
+        interfaces = interface_counts(self._proc / "dev")
         found = []
         for name, card in self.cards.items():
-            sent, received = map(max, _sum(interfaces.get(one, (0, 0)) for one in card.interfaces), _rdma(card.ports))
-            more = [*_troubles(card.ports), *(self._of_priorities(card) if priorities else [])]
+            own = [interfaces[one] for one in card.interfaces if one in interfaces]
+            sent, received = self._moved(card, interfaces)
+            more = [*self._links(card, own), *_troubles(card.ports), *(self._of_priorities(card) if priorities else [])]
             found.append((NIC + name, [Value(SENT, sent, "B"), Value(RECEIVED, received, "B"), *more]))
-        return found
+        protocols = [Value(name, count, "packets") for name, count in protocol_counts(self._proc).items()]
+        return [*found, *([(PROTOCOLS, protocols)] if protocols else [])]
+
+    def _links(self, card: _Card, counts: Sequence[InterfaceCounts]) -> list[Value]:
+        """Of a card's interfaces together errors, drops, carrier changes and pause frames."""
+        if not counts:
+            return []
+        found = [Value(RX_TX_ERRORS, sum(one.errors for one in counts), COUNTED_ERRORS),
+                 Value(DROPPED, sum(one.dropped for one in counts), "packets")]  # fmt: skip
+        changes = [count for one in card.interfaces if (count := carrier_changes(self._net / one)) is not None]
+        if changes:
+            found.append(Value(CARRIER_CHANGES, sum(changes), "times"))
+        counted = [item for one in card.interfaces for item in self._statistics(one).items()]
+        paused = {way: sum(count for name, count in counted if _PAUSE.fullmatch(name) and name.startswith(way))
+                  for way in _WAYS}  # fmt: skip
+        return found + [Value(f"{way}_pause", count, "frames") for way, count in paused.items() if count]
 
     def crossed(self) -> int:
         """Bytes that all cards have sent and received since the counters began."""
-        return sum(int(value.value) for _, values in self.read() for value in values if value.name in (SENT, RECEIVED))
+        interfaces = interface_counts(self._proc / "dev")
+        return sum(sum(self._moved(card, interfaces)) for card in self.cards.values())
+
+    def _moved(self, card: _Card, interfaces: Mapping[str, InterfaceCounts]) -> Counts:
+        own = [interfaces[one] for one in card.interfaces if one in interfaces]
+        sent, received = map(max, _sum((one.sent, one.received) for one in own), _rdma(card.ports))
+        return sent, received
 
     def _of_priorities(self, card: _Card) -> list[Value]:
         sums: dict[str, int] = {}
@@ -148,9 +171,10 @@ def _rdma(ports: tuple[Path, ...]) -> Counts:
 
 def _troubles(ports: tuple[Path, ...]) -> list[Value]:
     """Errors, waiting and retries of a card's RDMA ports together, as far as they are counted."""
-    units = {**dict.fromkeys(ERRORS, COUNTED_ERRORS), **LOADED, **dict.fromkeys(RETRIES, "retries")}
+    units = {**dict.fromkeys(ERRORS, COUNTED_ERRORS), **LOADED, **dict.fromkeys(RETRIES, "retries"),
+             **dict.fromkeys(MARKED, "packets")}  # fmt: skip
     files = [port / name for port in ports for name in (*ERRORS, *LOADED)]
-    files += [port.parent / "hw_counters" / name for port in ports for name in RETRIES]
+    files += [port.parent / "hw_counters" / name for port in ports for name in (*RETRIES, *MARKED)]
     sums: dict[str, int] = {}
     for file in files:
         if (text := kernel_text(file)).isdecimal():
@@ -163,7 +187,7 @@ def _number(path: Path) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _cards(classes: Path, interfaces: Mapping[str, Counts]) -> dict[str, _Card]:
+def _cards(classes: Path, interfaces: Mapping[str, object]) -> dict[str, _Card]:
     """By name: of an RDMA device with its network interfaces that device's, else the interface's."""
     net = classes / "net"
     hardware = {name for name in interfaces if (net / name / "device").exists()}

@@ -1,0 +1,200 @@
+"""Why a network is slow is told from what its nodes counted; counters and times here are made up."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import pytest
+from causes import facts_of
+from planting import World
+
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.finding import Finding
+from linkgauge.findings.high_latency import far_nodes, high_latency
+from linkgauge.findings.network_causes import flapping_link, lossy_link, mtu_mismatch
+from linkgauge.findings.rules import apply
+from linkgauge.model.case import Case
+from linkgauge.model.result import Observation
+from linkgauge.run.rank.node_counters import NIC, PROTOCOLS
+from linkgauge.stats.launches import Places
+from linkgauge.stats.node_counts import NodeCounts
+from linkgauge.system import catalog
+
+KIB, MIB = 1 << 10, 1 << 20
+Grown = Callable[[str, str], Mapping[str, float]]
+"""By a node and the other one of its case, what its TCP counted."""
+
+
+def cluster(nodes: int, time: Callable[[str, str], float], size: int = MIB, pattern: str = "unidirectional") -> Facts:
+    """Facts of all ordered pairs of nodes; `time` of a pair: a factor of the usual, of a small message added us."""
+    hosts = tuple(f"n{number}" for number in range(nodes))
+    world = World(catalog.load("alps"), np.random.default_rng(nodes), hosts=hosts)
+    each = len(world.names)
+
+    def of_pair(case: Case) -> float:
+        return time(*(hosts[device // each] for device in case.devices))
+
+    if size < KIB:
+        world.extra_ns.append(lambda case: 1e3 * of_pair(case))
+    else:
+        world.slowness.append(of_pair)
+    for a, b in itertools.permutations(range(nodes), 2):
+        world.add("mpi", pattern, size, (a * each, b * each))
+    return facts_of(world)
+
+
+def counted(facts: Facts, grown: Grown, carrier: Callable[[str, int], int] = lambda node, case: 0) -> Facts:
+    """The facts with observations of both ends of each case."""
+    observations, devices = [], {}
+    for number, measure in enumerate(facts.measures):
+        for identity in measure.identities:
+            devices[identity] = measure.devices
+            ends = [facts.host_of(device) for device in measure.devices]
+            for place, node in enumerate(ends):
+                of = grown(node, ends[1 - place])
+                for moment, share in (("before", 0), ("after", 1)):
+                    values = [(PROTOCOLS, name, value * share) for name, value in of.items()]
+                    values += [(f"{NIC}eth0", "nic_sent", 1e6 * share), (f"{NIC}eth0", "nic_received", 1e6 * share),
+                               (f"{NIC}eth0", "carrier_changes", carrier(node, 2 * number + share))]  # fmt: skip
+                    observations += [
+                        Observation(identity, place, subject, name, "packets", value, moment, 2 * number + share)
+                        for subject, name, value in values
+                    ]
+    return dataclasses.replace(facts, counts=NodeCounts.of(observations, devices, Places(facts.launches)))
+
+
+def loss(lossy: Mapping[tuple[str, str], float], usual: float = 3.0) -> Grown:
+    """Of 20,000 packets each; `lossy`: by sender and receiver ("" any) the share that is lost of the way."""
+
+    def grown(node: str, other: str) -> dict[str, float]:
+        def lost(a: str, b: str) -> float:
+            return max((share for (x, y), share in lossy.items() if x in ("", a) and y in ("", b)), default=0.0)
+
+        answers = 0.3 * lost(other, node)  # of the answers on the way back, some make their sender send again
+        return {
+            "tcp_sent": 20_000,
+            "tcp_retransmitted": usual + 20_000 * (lost(node, other) + answers),
+            "tcp_duplicates": 20_000 * 0.3 * lost(node, other),
+            "tcp_out_of_order": 20_000 * lost(other, node),
+        }
+
+    return grown
+
+
+def told(rule: Callable[[Facts], Iterable[Finding]], facts: Facts) -> list[tuple[str, str]]:
+    return [(one.severity, one.subject) for one in rule(facts)]
+
+
+@pytest.mark.parametrize("share", [0.005, 0.02, 0.05])
+@pytest.mark.parametrize("nodes", [3, 4, 6, 8])
+@pytest.mark.parametrize(
+    ("lossy", "words"),
+    [((("", "n2"),), "into eth0 of n2"), ((("n1", ""),), "out of eth0 of n1"),
+     ((("", "n0"), ("n0", "")), "at eth0 of n0, in both directions")],
+)  # fmt: skip
+def test_a_lossy_link_is_named_with_its_direction(
+    share: float, nodes: int, lossy: tuple[tuple[str, str], ...], words: str
+) -> None:
+    facts = cluster(nodes, lambda a, b: 1.0)
+    (found,) = lossy_link(counted(facts, loss(dict.fromkeys(lossy, share))))
+    assert (found.rule, found.severity) == ("lossy_link", "fault")
+    assert words in found.sentence
+    assert "sent again" in found.evidence[0].text
+
+
+@pytest.mark.parametrize("usual", [0, 3, 60, 400])
+def test_full_queues_that_drop_a_little_everywhere_are_no_lossy_link(usual: float) -> None:
+    facts = cluster(5, lambda a, b: 1.0)
+    rng = np.random.default_rng(1)
+    grown = loss({})
+    noisy = counted(facts, lambda a, b: {**grown(a, b), "tcp_retransmitted": usual * rng.random()})
+    assert told(lossy_link, noisy) == []
+
+
+def test_a_pair_that_alone_loses_is_told_as_the_pair() -> None:
+    facts = cluster(4, lambda a, b: 1.0)
+    (found,) = lossy_link(counted(facts, loss({("n1", "n3"): 0.02})))
+    assert found.subject == "n1 - n3"
+
+
+def test_loss_is_told_in_place_of_the_slow_node_that_it_explains() -> None:
+    facts = cluster(6, lambda a, b: 1.5 if b == "n2" else 1.0, 64 * MIB)
+    assert [one.rule for one in apply(facts, samples=False) if one.severity == "fault"] == ["slow_nic"]
+    found = apply(counted(facts, loss({("", "n2"): 0.02})), samples=False)
+    assert [one.rule for one in found if one.severity == "fault"] == ["lossy_link"]
+    (slow,) = (one for one in found if one.rule == "slow_nic")
+    assert "Lost packets explain it" in slow.sentence
+
+
+def test_a_carrier_that_went_away_between_two_cases_is_told_with_node_and_interface() -> None:
+    facts = cluster(4, lambda a, b: 1.0)
+    assert told(flapping_link, counted(facts, loss({}))) == []
+    found = counted(facts, loss({}), lambda node, when: 4 + 2 * (node == "n1" and when > 9))
+    assert told(flapping_link, found) == [("fault", "eth0 of n1")]
+
+
+def test_mtus_that_differ_are_told_of_the_fewer_nodes() -> None:
+    facts = cluster(3, lambda a, b: 1.0)
+
+    def node(host: str, mtu: int, address: str = "10.0.0.1") -> dict[str, object]:
+        one = {"name": "eth0", "kind": "network", "up": True, "rate": 0, "address": address, "driver": "", "mtu": mtu}
+        return {"host": host, "network": {"interfaces": [one], "rdma": []}}
+
+    facts = dataclasses.replace(facts, info={"nodes": [node("n0", 1500), node("n1", 9000), node("n2", 1500)]})
+    (found,) = mtu_mismatch(facts)
+    assert (found.subject, found.severity) == ("eth0 of n1", "fault")
+    for others in ([node("n0", 1500), node("n1", 1500)], [node("n0", 1500), node("n1", 9000, "192.168.0.1")]):
+        assert list(mtu_mismatch(dataclasses.replace(facts, info={"nodes": others}))) == []
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 5, 8])
+def test_a_node_that_is_far_is_told_by_latency_alone(nodes: int) -> None:
+    rng = np.random.default_rng(nodes)
+    facts = cluster(nodes, lambda a, b: (800.0 if "n1" in (a, b) else 1.0) * rng.uniform(1, 3), 8, "pingpong")
+    assert told(high_latency, facts) == [("fault", "node n1")]
+    facts = cluster(nodes, lambda a, b: float(rng.uniform(1, 3)), 8, "pingpong")
+    assert told(high_latency, facts) == []
+
+
+def test_no_node_is_far_where_halves_are_or_all_are() -> None:
+    pairs = list(itertools.combinations("abcd", 2))
+    assert far_nodes({pair: 9e6 if len({"a", "b"} & set(pair)) == 1 else 1e4 for pair in pairs})[1] == []
+    assert far_nodes(dict.fromkeys(pairs, 9e6))[1] == []
+    pairs = list(itertools.combinations("abcde", 2))
+    found = far_nodes({pair: 9e6 if len({"a", "b"} & set(pair)) == 1 else 1e4 for pair in pairs})[1]
+    assert found == [frozenset("ab")]
+
+
+UPLINKS = [
+    (5, ("n3", "n4"), "both"), (6, ("n2", "n3"), "both"), (6, ("n2", "n3"), "in"), (7, ("n0", "n1", "n2"), "out"),
+    (8, ("n2", "n3", "n4"), "both"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "behind", "direction"), UPLINKS)
+def test_nodes_that_are_full_among_each_other_and_slow_to_others_are_told_as_their_uplink(
+    nodes: int, behind: tuple[str, ...], direction: str
+) -> None:
+    def time(a: str, b: str) -> float:
+        leaves, enters = a in behind and b not in behind, b in behind and a not in behind
+        return 2.0 if (leaves and direction != "in") or (enters and direction != "out") else 1.0
+
+    facts = cluster(nodes, time, 64 * MIB)
+    found = [one for one in apply(facts, samples=False) if one.is_alarm]
+    assert [(one.rule, one.subject) for one in found] == [("slow_uplink", f"uplink of {{{', '.join(behind)}}}")]
+    assert "lanes, rails or engines" not in found[0].sentence
+
+
+def test_two_halves_are_a_loss_that_may_be_meant() -> None:
+    facts = cluster(4, lambda a, b: 2.0 if (a < "n2") != (b < "n2") else 1.0, 64 * MIB)
+    found = [one for one in apply(facts, samples=False) if one.is_alarm]
+    assert [(one.rule, one.severity) for one in found] == [("slow_uplink", "loss")]
+
+
+@pytest.mark.parametrize("nodes", [4, 5, 6, 8])
+def test_nodes_that_are_alike_have_no_slow_uplink(nodes: int) -> None:
+    facts = cluster(nodes, lambda a, b: 1.0, 64 * MIB)
+    assert [one.subject for one in apply(facts, samples=False) if one.is_alarm] == []

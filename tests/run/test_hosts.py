@@ -50,6 +50,13 @@ def test_what_is_no_list_of_hosts_is_one_line(text: str) -> None:
         host_names(text)
 
 
+def test_hosts_may_have_blanks_between_them_and_each_is_named_once() -> None:
+    assert hosts.asked_hosts(None, "n0, n1 ,n[2-3]") == ("n0", "n1", "n2", "n3")
+    for text in ("n0,n0", "n0, n1, n0", "n[0-2],n1"):
+        with pytest.raises(UsageError, match=r"names n\d twice: expected each node once"):
+            hosts.asked_hosts(None, text)
+
+
 @given(st.text(max_size=30))
 def test_no_text_names_a_host_that_a_shell_or_a_launcher_would_take_for_something_else(text: str) -> None:
     try:

@@ -233,6 +233,21 @@ def test_last_words_say_what_is_wrong_and_not_what_is_around_it() -> None:
     assert len(last_words(["error " * 100])) == 200
 
 
+@pytest.mark.parametrize(
+    "why",
+    [
+        "ssh: Could not resolve hostname n7: Name or service not known", "n1: Permission denied (publickey).",
+        "ssh: connect to host n1 port 22: Connection refused", "ssh: connect to host n1 port 22: No route to host",
+        "ssh: connect to host n1 port 22: Connection timed out", "Host key verification failed.",
+        "kex_exchange_identification: Connection closed by remote host",
+    ],
+)  # fmt: skip
+def test_what_ssh_says_comes_before_what_the_launcher_makes_of_it(why: str) -> None:
+    said = ["[mpiexec@login] pmi version 1", why, "[mpiexec@login] launch_procs: Launch proxy failed.",
+            "[mpiexec@login] HYD_pmci_launch_procs (error): unable to launch"]  # fmt: skip
+    assert last_words(said) == why
+
+
 def test_a_ranks_own_fatal_handler_tells_the_signal() -> None:
     assert how_it_ended(1, [], "Fatal Python error: Segmentation fault\n")["signal"] == 11
 

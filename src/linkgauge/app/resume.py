@@ -53,7 +53,7 @@ def resume_run(request: Request, path: Path) -> int:
     folder.hold()
     stored_launches = read_launches(folder.path)
     env = parse_env(request.launch.env)
-    hosts = _hosts_for(request.allocation.hosts, stored_launches)
+    hosts = _hosts_for(folder.path, request.allocation.hosts, stored_launches)
     launches = tuple(with_secrets(on_hosts(launch, hosts), env, os.environ) for launch in stored_launches)
     # What the user's own environment or command line holds is not a stranger's.
     secrets = {name for one in stored_launches for name, value in one.settings.env if is_stand_in(name, value)}
@@ -62,7 +62,8 @@ def resume_run(request: Request, path: Path) -> int:
     for launch in launches:
         unsafe = unsafe_settings(launch, allowed)
         if unsafe:
-            raise UsageError(f"{path} sets {unsafe}: what a run folder says is not executed unless it is given again")
+            raise UsageError(f"{path} sets {unsafe}: what a run folder says is not executed unless it is given again "
+                             f"to 'linkgauge run --resume {path}'")  # fmt: skip
     given = resolve_mpis(request.launch.mpi)
     asked = request.machine.devices
     devices = find_devices(_stored_devices(folder) if asked == AUTO else asked)
@@ -138,14 +139,18 @@ def _check_devices(path: Path, pending: Sequence[Pending], machine: PlanMachine)
             raise UsageError(f"{path} needs device {worst}, here are {machine.places}: see --devices")
 
 
-def _hosts_for(asked: str | None, launches: Sequence[PlannedLaunch]) -> tuple[str, ...]:
-    """The nodes that a run over several goes on with: --hosts, else as many of this job's as it has; none where there
-    is neither."""
-    wanted = max([0, *(len(launch.settings.hosts) for launch in launches)])
-    if not wanted or asked is not None:
+def _hosts_for(path: Path, asked: str | None, launches: Sequence[PlannedLaunch]) -> tuple[str, ...]:
+    """The nodes that a run over several goes on with: --hosts, else as many of this job's as it has, else its own.
+
+    Its own only where the folder is this user's: ssh starts nothing on hosts that a stranger's folder names.
+    """
+    own = max((launch.settings.hosts for launch in launches), key=len, default=())
+    if not own or asked is not None:
         return asked_hosts(None, asked)
     job = hosts_of_job()
-    return job[0][:wanted] if job is not None else ()
+    if job is not None:
+        return job[0][: len(own)]
+    return asked_hosts(None, ",".join(own)) if path.stat().st_uid == os.getuid() else ()
 
 
 def _retry(text: str | None) -> frozenset[str]:

@@ -20,19 +20,25 @@ def host_names(text: str) -> list[str]:
     UsageError naming the part that is none.
     """
     found: dict[str, None] = {}
-    at = 0
-    while at < len(text):
-        match = _PART.match(text, at)
-        if match is None or not match[1]:
-            raise UsageError(f"'{text[at : at + 40]}' is no list of hosts: expected names such as a,b or n[01-04]")
-        for name in _expanded(match[1], text):
+    for part in host_parts(text):
+        for name in _expanded(part, text):
             if not _NAME.fullmatch(name):
                 raise UsageError(f"'{name[:80]}' is no name of a host: expected letters, digits, dots and dashes")
             found[name] = None
             if len(found) > MOST_HOSTS:
                 raise _too_many(text)
-        at = match.end()
     return list(found)
+
+
+def host_parts(text: str) -> Iterator[str]:
+    """The parts of a list of hosts, names and ranges as they were written. UsageError naming what is none."""
+    at = 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None or not match[1]:
+            raise UsageError(f"'{text[at : at + 40]}' is no list of hosts: expected names such as a,b or n[01-04]")
+        yield match[1]
+        at = match.end()
 
 
 def _too_many(text: str) -> UsageError:

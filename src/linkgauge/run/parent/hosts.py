@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, brief
 from linkgauge.files import read_file
-from linkgauge.model.names import MOST_HOSTS, host_names
+from linkgauge.model.names import MOST_HOSTS, host_names, host_parts
 from linkgauge.run.launchers import FAMILIES
 
 _MOST_BYTES = 1 << 24
+_BLANKS = re.compile(r"\s*,\s*")
 # Batch systems without a launcher of their own here: whatever starts the ranks is told of these hosts.
 _HOST_FILES = {"PBS": "PBS_NODEFILE", "LSF": "LSB_DJOB_HOSTFILE", "Grid Engine": "PE_HOSTFILE"}
 
@@ -78,12 +80,16 @@ def _named(text: str) -> tuple[str, ...]:
     if "/" in text:
         raise UsageError(f"--hosts '{text}': no such file: expected names as a,b or a file with a host a line")
     try:
-        found = tuple(host_names(text))
+        listed = [name for part in host_parts(_BLANKS.sub(",", text.strip())) for name in host_names(part)]
     except UsageError as error:
         raise UsageError(f"--hosts: {error}") from None
-    if not found:
+    if not listed:
         raise UsageError("--hosts '': expected names as a,b or a file with a host a line")
-    return found
+    twice = sorted(name for name, count in Counter(listed).items() if count > 1)
+    if twice:
+        raise UsageError(f"--hosts '{brief(text)}' names {twice[0]} twice: expected each node once; --devices host:2 "
+                         "gives a node two ranks")  # fmt: skip
+    return tuple(listed)
 
 
 def _of_file(path: Path, what: str) -> tuple[str, ...]:

@@ -354,7 +354,7 @@ def unsafe_settings(launch: PlannedLaunch, given: frozenset[str]) -> str:
         if not safe_variable(name, value) and name not in given:
             return f"environment variable {name}={shown({name: value})[name]}"
     if launch.settings.hosts and "--hosts" not in given:
-        return f"hosts {', '.join(launch.settings.hosts[:8])}"
+        return f"hosts {','.join(launch.settings.hosts)}"
     if launch.settings.launcher_args and "--launcher-args" not in given:
         return f"launcher arguments {' '.join(launch.settings.launcher_args)}"
     return ""

@@ -44,7 +44,9 @@ _NUMBERS = {signal.strsignal(one): int(one) for one in signal.Signals}
 
 # A line that says what is wrong: launchers frame it with rules, and others print all of their help after it.
 _TELLING = re.compile(
-    r"\b(error|invalid|failed|failure|cannot|unable|unknown|unrecognized|not found|no such)\b", re.IGNORECASE
+    r"\b(error|invalid|failed|failure|cannot|unable|unknown|unrecognized|not found|no such|could not|denied|refused|"
+    r"timed out|timeout|no route|unreachable|closed by|reset by|lost connection|not permitted|no space|read-only)\b",
+    re.IGNORECASE,
 )
 
 

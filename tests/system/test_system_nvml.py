@@ -13,9 +13,10 @@ import pytest
 
 from linkgauge import nvml as opener
 from linkgauge.doctor import nvml as doctor_nvml
-from linkgauge.doctor.facts import LinkErrors
-from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
+from linkgauge.doctor.nvml import nvidia_gpus
 from linkgauge.system import discover, nvml, visible
+from linkgauge.system import nvlink_errors as link_errors
+from linkgauge.system.nvlink_errors import LinkErrors, nvlink_errors
 
 
 class Driver(types.SimpleNamespace):
@@ -121,6 +122,7 @@ def test_a_driver_that_answers_some_questions(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(link_errors, "open_nvml", Driver)
     facts, why = nvidia_gpus()
     assert why == ""
     assert [(gpu.fabric_state, gpu.fabric_across_hosts) for gpu in facts] == [("completed", False)] * 2
@@ -157,6 +159,7 @@ def test_a_fabric_that_is_completed_tells_its_status_and_health(
         return "Insufficient Resources"
 
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(link_errors, "open_nvml", Driver)
     for name, value in (
         ("summary", summary),
         ("status", status),
@@ -177,6 +180,7 @@ def test_the_structures_are_as_long_as_their_versions_say() -> None:
 def test_counters_of_links_are_read_as_each_driver_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Blackwell's fields, with 2e-9 as mantissa and exponent; an Ampere's call; and no driver at all."""
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(link_errors, "open_nvml", Driver)
     monkeypatch.setattr(Driver, "known", {161: 7, 214: 1, 215: 3, 220: 0x209, 222: 0xFFF})
     links = nvlink_errors()
     assert links is not None
@@ -193,12 +197,13 @@ def test_counters_of_links_are_read_as_each_driver_has_them(monkeypatch: pytest.
     def absent() -> None:
         raise opener.NvmlAbsentError("not here")
 
-    monkeypatch.setattr(doctor_nvml, "open_nvml", absent)
+    monkeypatch.setattr(link_errors, "open_nvml", absent)
     assert nvlink_errors() is None
 
 
 def test_a_gpu_that_does_not_answer_is_lost_and_another_jobs_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(link_errors, "open_nvml", Driver)
 
     def handle(_: Driver, index: int) -> int:
         if index == 1:
@@ -218,6 +223,7 @@ def test_a_gpu_that_does_not_answer_is_lost_and_another_jobs_is_not(monkeypatch:
 
 def test_memory_faults_and_mig_are_told_by_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(link_errors, "open_nvml", Driver)
     assert [(gpu.memory_faults, gpu.partition) for gpu in nvidia_gpus()[0]] == [((), "")] * 2
     answers = {
         "nvmlDeviceGetTotalEccErrors": lambda _, handle, *__: 3 * handle,
@@ -234,6 +240,7 @@ def test_memory_faults_and_mig_are_told_by_gpu(monkeypatch: pytest.MonkeyPatch) 
 
 def test_who_uses_a_gpu_and_into_what_it_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(link_errors, "open_nvml", Driver)
     before = nvidia_gpus()[0][0]
     assert (before.processes, before.instances, before.busy, before.virtual) == ((), (), None, False)
 

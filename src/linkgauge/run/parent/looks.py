@@ -132,7 +132,7 @@ def users_of(reader: Reader, holders: Mapping[int, str]) -> list[str]:
     if not holders:
         return [described_by_driver(pid) for pid in unknown]
     more = len(unknown) - len(holders)
-    outside = f"{more} processes outside this container (of PIDs {_numbers(unknown)} there)"
+    outside = f"{more} process{'es' if more > 1 else ''} outside this container (of PIDs {_numbers(unknown)} there)"
     return [*holders.values(), *([outside] if more > 0 else [])]
 
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/waiting.h"
 #include "base/wire.h"
 #include "bindings_case.h"
 #include "bindings_results.h"
@@ -343,6 +344,7 @@ void bind_groups(nb::module_& module) {
       .def(
           "abort_with", [](Group& group, const std::string& reason) { group.abort_with(reason); }, Release());
   module.def("thread_groups", make_thread_groups, "size"_a);
+  module.def("spare_quota", spare_quota);
   module.def("process_group", process_group, "rank"_a, "node_of_rank"_a, "segment_path"_a,
              "exchange"_a.none() = nb::none(), "largest"_a.none() = nb::none());
 }

@@ -79,6 +79,26 @@ bool look_until(const Done& done, std::chrono::nanoseconds interval,
 inline std::atomic<bool> crowded{false};
 inline constexpr int kCrowdedRanksPerCore = 8;
 
+// Whether this process's ranks, with their streams' threads, may use less than a core each by their cgroup's CPU quota.
+// Who waits then sleeps: each look spends quota that those need whom it waits for, and once it is spent the kernel
+// stops all of them for the rest of a period (some 100 ms). For good: set before ranks are made (run/rank/worker.py).
+inline std::atomic<bool> spares_quota{false};
+
+inline void spare_quota() {
+  spares_quota.store(true, std::memory_order_relaxed);
+  crowded.store(true, std::memory_order_relaxed);
+}
+
+// Gives the core away for a moment: to whoever is runnable, or to nobody where looking again costs quota.
+inline void give_way() {
+  constexpr std::chrono::microseconds kPause{50};  // as long as Linux lets a sleep take by default
+  if (spares_quota.load(std::memory_order_relaxed)) {
+    std::this_thread::sleep_for(kPause);
+  } else {
+    sched_yield();
+  }
+}
+
 // The same for what may run on the waiter's own core: a thread that is bound to one core waits for nothing that runs
 // beside it there, and each look would only delay what it waits for. Asked once a thread.
 inline int spins_before_yield() {
@@ -139,7 +159,7 @@ class RisingCounter {
     }
     for (int i = yields_before_sleep(); i > 0; --i) {
       if (value() >= wanted) return;
-      sched_yield();
+      give_way();
     }
     sleepers_.sleep_until([&] { return value_.load(std::memory_order_seq_cst) >= wanted; });
   }

@@ -1,11 +1,10 @@
 #include "device/host_allreduce.h"
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
 #include <limits>
 
+#include "base/waiting.h"
 #include "kernels/direct_text.h"
 
 namespace linkgauge {
@@ -25,7 +24,7 @@ class HostExec : public push::LinesOfCores {
   u64 blocks() const { return blocks_; }
   void sync() {}
   bool any(bool mine) const { return mine; }
-  void pause() { sched_yield(); }  // the other side may need this core
+  void pause() { give_way(); }  // the other side may need this core
   u64 ticks() const {
     return static_cast<u64>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
   }

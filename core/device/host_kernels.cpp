@@ -1,7 +1,5 @@
 #include "device/host_kernels.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/waiting.h"
 #include "base/words.h"
 #include "device/host_allreduce.h"
 #include "kernels/direct_text.h"
@@ -230,7 +229,7 @@ bool wait_for(const u64* flag, u64 value, u64 spin_limit, std::memory_order orde
   std::atomic_ref<u64> shared(*const_cast<u64*>(flag));
   for (u64 spin = 1; spin <= spin_limit; ++spin) {
     if (shared.load(order) >= value) return true;
-    if (spin % kSpinsPerYield == 0) sched_yield();
+    if (spin % kSpinsPerYield == 0) give_way();
   }
   return false;
 }

@@ -68,7 +68,7 @@ std::size_t flag_count(int size) { return static_cast<std::size_t>(size) * size 
 void wait_until(std::int64_t deadline_ns, const Progress& progress) {
   for (std::int64_t left = deadline_ns - now_ns(); left > 0; left = deadline_ns - now_ns()) {
     if (left > kQuietBeforeDeadlineNs && progress) progress();
-    if (left > kYieldBeforeDeadlineNs) sched_yield();
+    if (left > kYieldBeforeDeadlineNs) give_way();
   }
 }
 
@@ -83,7 +83,7 @@ void Waiter::pause() {
   }
   spins_ = most_;  // stays here, so that the count cannot overflow; progress is called on every turn
   if (progress_) progress_();
-  sched_yield();
+  give_way();
 }
 
 RegionGroup::RegionGroup(std::shared_ptr<Region> region, std::shared_ptr<RegionMaker> maker, int rank, int size)

@@ -1,8 +1,7 @@
 // The turns of who waits by driving a library that has nothing to do.
 #pragma once
 
-#include <sched.h>
-
+#include "base/waiting.h"
 #include "group/group.h"
 
 namespace linkgauge {
@@ -13,7 +12,7 @@ class Idling {
   void turn(const Group& group) {
     ++turns_;
     if (turns_ % kTurnsPerAbortCheck == 0) group.throw_if_aborted();
-    if (turns_ >= kTurnsBeforeYield) sched_yield();
+    if (turns_ >= kTurnsBeforeYield) give_way();
   }
   void over() { turns_ = 0; }
   // Until over(): moves() drives the library, and says whether anything moved.

@@ -158,6 +158,9 @@ class Group:
     def abort_with(self, reason: str, /) -> None:
         """Make every other rank's waits raise PeerError with this reason, for good."""
 
+def spare_quota() -> None:
+    """Make all waits of this process sleep, for good: ranks have less than a core each by their CPU quota."""
+
 def thread_groups(size: int) -> list[Group]:
     """A group of threads of this process: element i is for the thread that plays rank i."""
 

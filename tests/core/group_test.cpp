@@ -8,16 +8,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "base/errors.h"
+#include "base/now.h"
+#include "base/waiting.h"
 #include "fewer.h"
 #include "group/agreement.h"
 #include "group/clock_line.h"
@@ -27,6 +33,43 @@
 
 namespace linkgauge {
 namespace {
+
+std::int64_t cpu_ns_of_this_thread() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// A process of its own, since who spares quota does so for good. A rank waits for another, as it does before each
+// sample: spinning, or driving a library meanwhile. What it works itself is little of what it waits, whoever else runs.
+TEST(Group, WaitsOfRanksWithLessThanACoreOfQuotaAreAsleep) {
+  const auto waits_asleep = [] {
+    spare_quota();
+    const auto groups = make_thread_groups(2);
+    std::array<std::int64_t, 2> worked{};
+    std::array<std::int64_t, 2> waited{};
+    std::thread late([&] {
+      for (int turn = 0; turn < 2; ++turn) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        groups[1]->barrier({});
+      }
+    });
+    for (std::size_t turn = 0; turn < 2; ++turn) {
+      const Progress progress = turn == 0 ? Progress{} : Progress{[] {}};
+      const std::int64_t begin_ns = now_ns();
+      const std::int64_t begin_cpu_ns = cpu_ns_of_this_thread();
+      groups[0]->barrier(progress);
+      worked[turn] = cpu_ns_of_this_thread() - begin_cpu_ns;
+      waited[turn] = now_ns() - begin_ns;
+    }
+    late.join();
+    for (std::size_t turn = 0; turn < 2; ++turn) {
+      if (worked[turn] > waited[turn] / 2) std::exit(1);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(waits_asleep(), ::testing::ExitedWithCode(0), "");
+}
 
 std::vector<std::byte> message_of(int rank, std::size_t bytes) {
   std::vector<std::byte> message(bytes);

@@ -154,6 +154,25 @@ def test_two_logs_are_compared_as_single_measurements(tmp_path: Path, capsys: py
     assert "lost in the samples" not in text
 
 
+@pytest.mark.parametrize(("name", "status", "word"), [("sound", 1, "FAIL"), ("quarter", 0, "PASS")])
+def test_a_log_is_judged_by_another_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, status: int, word: str
+) -> None:
+    """A quarter of what a sound machine has fails against that; a sound one passes against a quarter of it."""
+    other = {"sound": "quarter", "quarter": "sound"}[name]
+    logs = [log_of(tmp_path, one, H100) for one in (other, name)]
+    got, text = said(capsys, "check", logs[0], "--against", logs[1], "--no-findings")
+    assert got == status
+    assert text.startswith(f"{word}: ")
+    assert f"Judged by one run, {logs[1]}" in text
+    assert "Each case is a single measurement" in text
+    (tmp_path / "none.log").write_text("nothing of a tool's\n")
+    assert run_command(["check", str(logs[0]), "--against", str(tmp_path / "none.log")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert run_command(["check", str(logs[0]), "--against", str(logs[0])]) == 2
+    assert "expected each log once" in capsys.readouterr().err
+
+
 def test_one_log_given_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (copy := tmp_path / "copy.log").write_bytes(log_of(tmp_path, "sound", H100).read_bytes())
     assert run_command(["compare", str(tmp_path / "sound.log"), str(copy)]) == 2

@@ -379,6 +379,32 @@ def test_what_a_driver_counts_of_other_processes_disturbs_the_cases(busy: float,
     assert (use.hits, use.devices) == (3, (0,))
 
 
+def with_memory_moved(beside: Beside, rate: float, **columns: object) -> None:
+    """A case of a second beside which all cores moved so much from and to memory."""
+    beside.add({"nvlink_data_tx_bytes": 0.0, "nvlink_data_rx_bytes": 0.0}, **columns)
+    row, at = beside.rows[-1], 10 * (len(beside.rows) - 1) * SECOND
+    for moment, when, value in (("before", 0, 7e15), ("after", SECOND, 7e15 + rate)):
+        beside.observations.append(
+            Observation(row.identity, 0, "host memory", "memory_bytes", "B", value, moment, at + when)
+        )
+
+
+def test_memory_that_others_move_disturbs_the_cases_through_the_host() -> None:
+    beside = Beside()
+    for at in range(10):
+        with_memory_moved(beside, 60e9 if at in (4, 6) else 0.5e9)
+        with_memory_moved(beside, 50e9, pattern="host_to_device")  # its own bytes
+    (use,) = beside.found().uses
+    assert (use.devices, use.media, use.hits) == ((HOST,), ("host memory",), 2)
+    assert use.cases <= {row.identity for row in beside.rows[1::2]}
+    assert {row.identity for row in beside.rows[9:12:2]} <= use.cases
+    look = Look(HOST, -SECOND, {"host memory": 60e9}, 0.0, (), 8)
+    quiet = Beside()
+    quiet.add({"nvlink_data_tx_bytes": 0.0}, pattern="host_to_device")
+    assert quiet.found(look).disturbed == {quiet.rows[0].identity}
+    assert quiet.found(dataclasses.replace(look, rates={"host memory": 1e9})).uses == ()
+
+
 # --- network cards ----------------------------------------------------------------------------------------------------
 
 CARD = 12.5e9

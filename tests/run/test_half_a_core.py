@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from linkgauge.run.rank import worker
 from linkgauge.store.run import load
+from linkgauge.system.allowance import Allowance, Limit
 from real_cgroup import half_a_core, run_in
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
@@ -41,3 +45,21 @@ def test_doctor_and_run_say_it_and_the_run_keeps_it(tmp_path: Path) -> None:
     rows = [row for row in run.observations.to_pylist() if row["subject"] == "cgroup"]
     assert {row["name"] for row in rows} == {"quota_periods", "quota_throttled_periods", "quota_throttled"}
     assert {row["moment"] for row in rows} == {"before", "after"}
+
+
+@pytest.mark.parametrize(
+    ("quota", "ranks", "runtime", "sleeps"),
+    [(0.5, 2, "host", True), (3.0, 2, "host", True), (4.0, 2, "host", False), (1.5, 2, "cuda", True),
+     (2.0, 2, "cuda", False), (None, 64, "host", False)],
+)  # fmt: skip
+def test_waits_sleep_where_ranks_have_less_than_a_core_each_by_quota(
+    quota: float | None, ranks: int, runtime: str, sleeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = None if quota is None else Limit(quota, "/pod")
+    monkeypatch.setattr(worker, "allowance", lambda: Allowance(64, 64, quota=limit))
+    called: list[bool] = []
+    core: Any = types.SimpleNamespace(spare_quota=lambda: called.append(True))
+    monkeypatch.setitem(sys.modules, "linkgauge._core", core)
+    spec: Any = types.SimpleNamespace(runtime=runtime)
+    worker._spare_quota(spec, ranks)
+    assert called == [True] * sleeps

@@ -151,7 +151,7 @@ def test_in_a_container_its_own_processes_are_among_those_that_the_driver_lists(
     for listed, said in (
         ([9001], ["pid 7 (python3)"]),
         ([7], ["pid 7 (python3)"]),  # a driver that counts as the caller does
-        ([9001, 9002], ["pid 7 (python3)", "1 processes outside this container (of PIDs 9001, 9002 there)"]),
+        ([9001, 9002], ["pid 7 (python3)", "1 process outside this container (of PIDs 9001, 9002 there)"]),
         (None, ["pid 7 (python3)"]),
     ):
         reader: Any = Listing(listed)

@@ -152,7 +152,7 @@ class Check:
 
     panel: ClassVar = "What to judge by"
 
-    against: str = value("RUN|FILE|SYSTEM", "Run folder, baseline, rules (TOML) or system to judge by.", "")
+    against: str = value("RUN|FILE|SYSTEM", "Run folder, log, baseline, rules (TOML) or system to judge by.", "")
     by_ordinal: bool = switch("Match devices of that run or baseline by ordinal, not by UUID: after an exchange.")
     tolerance: float = value("", "Share below the expected value that still passes.", 0.05, type=FiniteRange(0.0, 0.9))
     margin: float | None = value(
@@ -178,7 +178,7 @@ class Check:
 def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     """Judge runs, name what fails worst first, and return the exit status."""
     from linkgauge.collector import uncollected
-    from linkgauge.exchange.opened import opened
+    from linkgauge.exchange.opened import is_log, opened
     from linkgauge.judge import exporters
     from linkgauge.judge.check import check
     from linkgauge.judge.fleet import LEAST_NODES
@@ -190,11 +190,13 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
 
     if asked.page is not None and len(runs) < LEAST_NODES:
         raise UsageError(f"--page is of a fleet: expected {LEAST_NODES} runs or more, {len(runs)} given")
-    with uncollected(), opened(runs, asked.system) as found:
+    logs = [Path(asked.against)] if asked.against and is_log(Path(asked.against)) else []
+    with uncollected(), opened([*runs, *logs], asked.system) as found:
         subjects = load_subjects(found.runs, asked.system, found.names)
+        other = subjects.pop() if logs else None
         result = check(
             subjects, asked.against, tolerance=asked.tolerance, margin=asked.margin, with_findings=asked.findings,
-            by_ordinal=asked.by_ordinal,
+            by_ordinal=asked.by_ordinal, other=other,
         )  # fmt: skip
     for line in found.left_out:
         click.echo(f"linkgauge: {line}", err=True)

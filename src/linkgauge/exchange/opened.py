@@ -29,6 +29,17 @@ class Opened:
         return self.names.get(run, str(run))
 
 
+def is_log(path: Path) -> bool:
+    """Whether a file is a log that is read, and no description of a machine, no baseline and no rules."""
+    if not path.is_file() or path.suffix == ".toml":
+        return False
+    try:
+        with opened([path]):
+            return True
+    except UsageError:
+        return False
+
+
 @contextlib.contextmanager
 def opened(paths: Sequence[Path], system_name: str = "") -> Iterator[Opened]:
     """Run folders as they are, and of each file, which is a log, a run folder that is gone at the end.

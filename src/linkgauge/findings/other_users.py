@@ -13,7 +13,7 @@ from linkgauge.model.quantity import percent
 from linkgauge.run.machine.observe import OTHER_PROCESSES
 from linkgauge.stats.nic_traffic import FIRST, NETWORK
 from linkgauge.stats.other_users import Use
-from linkgauge.stats.witnesses import COMPUTE, COPIES, CORES, HOST, KERNELS, PROCESSES
+from linkgauge.stats.witnesses import COMPUTE, COPIES, CORES, HOST, KERNELS, MEMORY, PROCESSES
 
 _MOST = 3  # processes, or nodes, that are named
 
@@ -81,6 +81,9 @@ def _seen(use: Use) -> Sequence[str]:
     if link == NETWORK:
         share = "" if use.share is None else f", {percent(use.share)} of the most that they carried,"
         return [f"they carried {rate_text(use.rate)}{share} that no message of the case explains, in {shown} cases"]
+    if link == MEMORY:
+        rate = "" if use.rate is None else f" {rate_text(use.rate)}"
+        return [f"the cores moved{rate} from and to memory in {shown} cases or looks that use none"]
     if use.rate is not None and link not in (COMPUTE, PROCESSES):
         share = f", {percent(use.share)} of its rate," if use.share is not None and use.share < 1 else ""
         return [f"{link} carried {rate_text(use.rate)}{share} in {shown} cases that do not use it"]

@@ -23,7 +23,7 @@ from linkgauge.stats.interference import interferences
 from linkgauge.stats.launches import Places, launch_devices
 from linkgauge.stats.node_counts import NodeCounts
 from linkgauge.stats.other_users import OtherUsers, other_users
-from linkgauge.stats.witnesses import HOST, NVLINK, PCIE, Look
+from linkgauge.stats.witnesses import HOST, MEMORY, NVLINK, PCIE, Look
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def looks_of(info: Mapping[str, Any]) -> list[Look]:
             found.append(Look(one["device"], look["when_ns"], rates, one.get("busy"), tuple(one.get("processes", ()))))
         if host := look.get("host"):
             processes = tuple(host.get("processes", ()))
-            found.append(Look(HOST, look["when_ns"], {}, host.get("others"), processes, host.get("cores", 0.0)))
+            rates = {MEMORY: host["memory_bytes_per_s"]} if "memory_bytes_per_s" in host else {}
+            found.append(Look(HOST, look["when_ns"], rates, host.get("others"), processes, host.get("cores", 0.0)))
     return found
 
 

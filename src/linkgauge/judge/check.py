@@ -57,8 +57,11 @@ def check(
     margin: float | None = None,
     with_findings: bool = True,
     by_ordinal: bool = False,
+    other: Subject | None = None,
 ) -> CheckResult:
     """Judge runs. `against`: a run folder, a baseline, a file of rules, a system's name or file, or empty.
+
+    `other`: the run that `against` names, where it was made of a log.
 
     `by_ordinal`: devices of a run or a baseline are those of the same ordinal, on the same host too.
 
@@ -74,7 +77,7 @@ def check(
     verdicts: list[Verdict] = []
     notes: list[str] = []
     unrequired = 0
-    judge = _judge(against, tolerance, margin, len(subjects) >= LEAST_NODES, by_ordinal)
+    judge = _judge(against, tolerance, margin, len(subjects) >= LEAST_NODES, by_ordinal, other)
     judged = [dataclasses.replace(subject, facts=subject.facts.undisturbed) for subject in subjects]
     for subject, whole in zip(judged, subjects, strict=True):
         notes += _of_logs(whole)
@@ -187,13 +190,17 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     return verdicts, notes, 0
 
 
-def _judge(against: str, tolerance: float, margin: float | None, fleet: bool, by_ordinal: bool) -> Judge:
+def _judge(
+    against: str, tolerance: float, margin: float | None, fleet: bool, by_ordinal: bool, other: Subject | None
+) -> Judge:
     path = Path(against)
+    if other is not None:
+        return lambda subject: _by_run(subject, other, margin, by_ordinal)
     if not against:
         return lambda subject: _by_itself(subject, tolerance, fleet)
     if path.is_dir():
-        (other,) = load_subjects([path])
-        return lambda subject: _by_run(subject, other, margin, by_ordinal)
+        (run,) = load_subjects([path])
+        return lambda subject: _by_run(subject, run, margin, by_ordinal)
     if path.is_file() and is_baseline(path):
         baseline = read_baseline(path)
 

@@ -14,13 +14,16 @@ from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.stats.nic_traffic import NETWORK, busiest, is_used, nic_spans
 from linkgauge.stats.recurrence import period_of
 from linkgauge.stats.witnesses import (
+    HOST,
     LIGHT,
+    MEMORY,
     Beside,
     Links,
     Look,
     Seen,
     beside_of,
     link_of,
+    memory_witnesses,
     places_of,
     witnesses_of,
 )
@@ -98,6 +101,8 @@ def other_users(
     beside = beside_of(known, observed)
     links = Links(system)
     seen = witnesses_of(beside, links, looks, models or {})
+    if in_memory := memory_witnesses(beside, observed):
+        seen.setdefault((HOST, MEMORY), []).extend(in_memory)
     spans, names = nic_spans(known, observed, nodes)
     carried = busiest(spans)
     for span in spans:

@@ -17,10 +17,12 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import over_host
 from linkgauge.run.machine.observe import OTHERS_BUSY, OTHERS_COPY
+from linkgauge.run.rank.node_counters import MEMORY_BYTES
 from linkgauge.system.model import System, is_fabric
 
 NVLINK, PCIE, COMPUTE, PROCESSES = "NVLink", "PCIe", "processors", "contexts"
 KERNELS, COPIES = "kernels by process", "copies by process"
+MEMORY = "host memory"
 _SENT, _RECEIVED = f"{NVLINK} sent", f"{NVLINK} received"  # each way has its own witnesses
 _LINK = {_SENT: NVLINK, _RECEIVED: NVLINK}
 CORES = "cores"
@@ -32,6 +34,7 @@ tell a slow link from a larger one."""
 _NVLINK_RATE = 1e9  # B/s: NCCL's acknowledgments come to 0.1 GB/s, an NVLink 4 port carries 450
 _ACKNOWLEDGED = 1e-3  # of the bytes the other way
 _PCIE_RATE = 2e9  # B/s: polled flags and launches were seen to move up to 0.4
+_MEMORY_RATE = 20e9  # B/s: a tenth of a processor's; launches and polling move below one
 _LEAST_BYTES = 8 << 20  # of a few milliseconds a rate says little
 _WRAPS = 1 << 32  # NVML counts PCIe's bytes in 32 bits
 _UNWRAPPED_NS = 60e6  # at 64 GB/s they take longer to come round
@@ -244,7 +247,10 @@ def _looked(look: Look) -> list[tuple[str, Seen]]:
     ]
     if look.device == HOST:
         busy = (look.busy or 0.0) > max(_BUSY_CORES, _BUSY_SHARE * look.cores)
-        return [(CORES, Seen(look.when_ns, look.when_ns, busy))]
+        seen = [(CORES, Seen(look.when_ns, look.when_ns, busy))]
+        if (rate := look.rates.get(MEMORY)) is not None:
+            seen.append((MEMORY, Seen(look.when_ns, look.when_ns, rate > _MEMORY_RATE)))
+        return seen
     if look.busy is not None and look.busy >= LIGHT:
         found.append((COMPUTE, Seen(look.when_ns, look.when_ns, True)))
     return found
@@ -280,6 +286,24 @@ def _quiet(beside: Sequence[Beside], models: Mapping[int, str]) -> dict[int, lis
             held.setdefault(device, []).extend(Seen(at, at, power > least) for at, power in values)
     # One reading may be of what the device did before the run.
     return {device: seen for device, seen in held.items() if sum(one.hit for one in seen) >= 3}
+
+
+def memory_witnesses(beside: Sequence[Beside], observations: Iterable[Observation]) -> list[Seen]:
+    """Return what the cores' memory traffic says beside cases that use no host memory (resctrl)."""
+    quiet = {one.row.identity: one for one in beside if _is_measured(one) and HOST not in places_of(one)
+             and one.row.case.transport in _DIRECT and not _reaches_elsewhere(one)}  # fmt: skip
+    counted: dict[Identity, dict[str, Observation]] = {}
+    for one in observations:
+        if one.name == MEMORY_BYTES and one.identity in quiet:
+            counted.setdefault(one.identity, {}).setdefault(one.moment, one)
+    found = []
+    for moments in counted.values():
+        if "before" in moments and "after" in moments:
+            before, after = moments["before"], moments["after"]
+            lasts_ns, moved = max(1, after.when_ns - before.when_ns), max(0.0, after.value - before.value)
+            hit = moved >= _LEAST_BYTES and moved / lasts_ns * 1e9 > _MEMORY_RATE
+            found.append(Seen(before.when_ns, after.when_ns, hit, moved))
+    return found
 
 
 def link_of(medium: str) -> str:

@@ -53,7 +53,13 @@ _LOOK = table(
                 needed=("device",),
             )
         ),
-        "host": table({"processes": each(text), **dict.fromkeys(("cores", "others", "stolen"), number(0.0, 1e9))}),
+        "host": table(
+            {
+                "processes": each(text),
+                **dict.fromkeys(("cores", "others", "stolen"), number(0.0, 1e9)),
+                "memory_bytes_per_s": _RATE,
+            }
+        ),
     },
     needed=("moment", "when_ns"),
 )

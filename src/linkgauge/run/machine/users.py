@@ -20,7 +20,7 @@ from linkgauge.owner import described, in_host_namespace, sees_itself
 from linkgauge.run.machine.core_ticks import process_ticks
 
 PROC = Path("/proc")
-_GPU_FILE = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)")
+_GPU_FILE = re.compile(r"/dev/(nvidia\d+|kfd|dri/render\w+)")
 _GPU_LIBRARIES = ("libcuda", "libhsa-runtime64")
 
 

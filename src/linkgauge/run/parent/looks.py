@@ -21,6 +21,7 @@ from linkgauge.run.machine.core_ticks import CoreTicks, all_cores
 from linkgauge.run.machine.observe import NvmlReader, Reader
 from linkgauge.run.machine.users import Process, described_by_driver, holds_gpu, others, processes
 from linkgauge.run.parent.devices import DeviceSet
+from linkgauge.system.resctrl import MemoryTraffic
 
 KEY = "looks"
 """Of run.json."""
@@ -74,7 +75,8 @@ class Looks:
 
     def _seen(self, moment: str) -> dict[str, Any]:
         when_ns = time.monotonic_ns()
-        known = processes()
+        known, memory = processes(), MemoryTraffic()
+        moved = memory.read()
         cores, ticks = all_cores() or CoreTicks(), _ticks_of(known)
         first = [_values(reader) for _, reader in self._readers]
         holders = {pid: described(pid) for pid in others(known) if holds_gpu(pid)}
@@ -88,8 +90,17 @@ class Looks:
              **({} if moment == "after" else _busy(reader, reader.engine_ns(holders) - earlier, when_ns))}
             for (ordinal, reader), before, after, earlier in zip(self._readers, first, second, engines, strict=True)
         ]  # fmt: skip
-        host = _host(cores, all_cores() or CoreTicks(), ticks, _ticks_of(processes()))
+        host = _memory(moved, memory.read(), when_ns) | _host(
+            cores, all_cores() or CoreTicks(), ticks, _ticks_of(processes())
+        )
         return {"moment": moment, "when_ns": when_ns, "devices": seen, "host": host}
+
+
+def _memory(before: int | None, after: int | None, since_ns: int) -> dict[str, Any]:
+    """Return what all cores moved from and to memory meanwhile, in bytes per second, where it is counted."""
+    if before is None or after is None:
+        return {}
+    return {"memory_bytes_per_s": max(0, after - before) / max(1, time.monotonic_ns() - since_ns) * 1e9}
 
 
 def _values(reader: Reader) -> dict[str, Any]:
@@ -121,7 +132,7 @@ def users_of(reader: Reader, holders: Mapping[int, str]) -> list[str]:
     if not holders:
         return [described_by_driver(pid) for pid in unknown]
     more = len(unknown) - len(holders)
-    outside = f"{more} processes outside this container (of PIDs {_numbers(unknown)} there)"
+    outside = f"{more} process{'es' if more > 1 else ''} outside this container (of PIDs {_numbers(unknown)} there)"
     return [*holders.values(), *([outside] if more > 0 else [])]
 
 

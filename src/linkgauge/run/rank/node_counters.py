@@ -36,6 +36,7 @@ from linkgauge.run.machine.core_ticks import all_cores, process_ticks
 from linkgauge.run.machine.net_counters import InterfaceCounts, carrier_changes, interface_counts, protocol_counts
 from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
 from linkgauge.system.allowance import Quotas
+from linkgauge.system.resctrl import MemoryTraffic
 from linkgauge.system.sysfs import entries
 
 _SIOCETHTOOL = 0x8946
@@ -218,6 +219,15 @@ def quota_use(quotas: Quotas) -> list[Value]:
     now = quotas.read()
     return [Value(PERIODS, now.periods, ""), Value(THROTTLED_PERIODS, now.throttled, ""),
             Value(THROTTLED, now.time_ns, "ns")]  # fmt: skip
+
+
+MEMORY, MEMORY_BYTES = "host memory", "memory_bytes"
+
+
+def memory_use(traffic: MemoryTraffic) -> list[Value]:
+    """What all cores have moved from and to memory, in bytes; nothing where a counter is silent."""
+    moved = traffic.read()
+    return [] if moved is None else [Value(MEMORY_BYTES, moved, "B")]
 
 
 CORES = "cores"

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import faulthandler
 import functools
+import importlib
 import json
 import os
 import shutil
@@ -37,7 +38,16 @@ from linkgauge.run.machine.readers import open_reader
 from linkgauge.run.rank import peer_memory
 from linkgauge.run.rank.case_record import Rest, record_case, send_outcome, send_rest
 from linkgauge.run.rank.gathering import gathered
-from linkgauge.run.rank.node_counters import CGROUP, CORES, CoreUse, NicCounters, quota_use, tells_of_nics
+from linkgauge.run.rank.node_counters import (
+    CGROUP,
+    CORES,
+    MEMORY,
+    CoreUse,
+    NicCounters,
+    memory_use,
+    quota_use,
+    tells_of_nics,
+)
 from linkgauge.run.rank.schedule import Schedule
 from linkgauge.run.rank.session import Session, node_numbers, open_process_session, open_thread_sessions
 from linkgauge.run.wire import evidence, token
@@ -53,9 +63,11 @@ from linkgauge.run.wire.spec import (
     WorkerSpec,
     is_oversubscribed,
     rank_list,
+    threads_of,
 )
 from linkgauge.store.journal import JournalDamage, JournalUnwritableError, JournalWriter
-from linkgauge.system.allowance import Quotas
+from linkgauge.system.allowance import Quotas, allowance
+from linkgauge.system.resctrl import MemoryTraffic
 
 EXIT_START = 70  # could not start: the note says why
 EXIT_FATAL = 71  # ended itself after a failure that the journal holds
@@ -264,6 +276,8 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
         node.append((CORES, CoreUse(pid for _, pid, there in beside if there[0] == mine["host"]).read))
     if quotas := Quotas():
         node.append((CGROUP, functools.partial(quota_use, quotas)))
+    if spec.runtime != "host" and (traffic := MemoryTraffic()):
+        node.append((MEMORY, functools.partial(memory_use, traffic)))
     return Observer(
         reader if first == rank else None,
         NicCounters() if len(set(spec.node_of)) > 1 else None,
@@ -321,6 +335,16 @@ def arm_evidence(spec: WorkerSpec) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
+def _spare_quota(spec: WorkerSpec, ranks: int) -> None:
+    """Let waits sleep where this node's ranks, with their streams' threads, have less than a core each by quota.
+
+    Who spins there spends what those need whom it waits for. An affinity is no quota: a yield gives the core to them.
+    """
+    quota = allowance().quota
+    if quota is not None and quota.value < ranks * threads_of(spec.runtime):
+        importlib.import_module("linkgauge._core").spare_quota()
+
+
 def _bind(spec: WorkerSpec, rank: int) -> None:
     if spec.cores is not None and spec.cores[rank]:
         with contextlib.suppress(OSError):  # a core taken away since: the launch's record says what was got
@@ -369,6 +393,7 @@ def run_process(spec: WorkerSpec) -> None:
         if reported:  # before this thread is bound to cores, so that the reports take none of them
             BeatReporter(place_of(Path(spec.journal)), watch, reported, spec.token, NicCounters().crossed).start()
         _bind(spec, rank)
+        _spare_quota(spec, sum(node == nodes[rank] for node in nodes) if nodes else spec.ranks)
         session = open_process_session(here, world, nodes, watch.rank_words(rank))
         evidence.say_segments(Path(spec.evidence))  # again: opening the session may have mapped more
         ended = run_rank(spec, session, rank, watch)
@@ -427,6 +452,7 @@ def run_threads(spec: WorkerSpec) -> None:
     """Be all ranks, one a thread of this process; without MPI."""
     watch = HeartbeatFile(Path(spec.heartbeat), spec.ranks, create=False)
     spec = dataclasses.replace(spec, token=token.heard())
+    _spare_quota(spec, spec.ranks)
     sessions = open_thread_sessions(spec, [watch.rank_words(rank) for rank in range(spec.ranks)])
     ends = [""] * spec.ranks
 

@@ -239,9 +239,14 @@ def _core_job(case: Case, ranks: list[int], seed: int, own: Callable[[int], int]
     }
 
 
+def threads_of(runtime: str) -> int:
+    """How many threads of a rank may work at a time: on host devices its stream's too."""
+    return 2 if runtime == "host" else 1
+
+
 def is_oversubscribed(spec: WorkerSpec, case: Case) -> bool:
     """Whether a node's ranks, and on host devices the threads of their streams, are more than the cores there."""
-    threads = 2 if spec.runtime == "host" and not TRANSPORTS[case.transport].own_way else 1
+    threads = 1 if TRANSPORTS[case.transport].own_way else threads_of(spec.runtime)
     ranks = [rank for job in job_ranks(case, spec.devices) for rank in job]
     others = 0 if spec.node_of else sum(load.case.ranks for _, load in case.background.own_launches)
     for node, cores in enumerate(spec.node_cores or (spec.available_cores,)):

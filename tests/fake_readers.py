@@ -6,12 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from linkgauge.doctor.facts import GpuFacts, LinkErrors
+from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.readers import Readers
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import catalog, sysfs
 from linkgauge.system.allowance import Allowance
 from linkgauge.system.likeness import Likeness
+from linkgauge.system.nvlink_errors import LinkErrors
 
 MPICH = MpiInstallation(
     "mpich-5", "mpich", "5", "mpich", Path("/p/lib/libmpi.so.12"), Path("/p/bin/mpiexec"), "hydra", "x"

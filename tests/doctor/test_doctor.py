@@ -12,9 +12,9 @@ import pytest
 from fake_readers import CRAY, GPU, MPICH, OTHER, FakeReaders, changed
 from linkgauge.app import cli
 from linkgauge.doctor import check as checks
-from linkgauge.doctor.facts import LinkErrors
 from linkgauge.doctor.readers import Readers
 from linkgauge.system.allowance import Limit
+from linkgauge.system.nvlink_errors import LinkErrors
 from linkgauge.system.sysfs import PciFacts
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from linkgauge.doctor.check import Check, Result
+    from linkgauge.doctor.on_nodes import OnNodes
     from linkgauge.run.parent.mpi_library import MpiInstallation
 
 _SHOWN = 8
@@ -35,6 +36,8 @@ class Look:
     nodes: str | None = value("NUMBER|all", "Nodes of this job to compare: a number, or all.")
     hosts: str | None = value("A,B|FILE", "Nodes to compare, by name; ssh starts the ranks.")
     recording: Path | None = value("FILE", "Recorded machine to check (linkgauge record) in place of this.", type=PATH)
+    snapshot: Path | None = value("FILE", "File to store error counters in, for --since.", type=PATH)
+    since: Path | None = value("FILE", "Snapshot to compare error counters with: which rose?", type=PATH)
     noise: str | None = value("TIME", "Time to look for noise on every core at once, such as 5s.")
     form: str = form_of_output()
 
@@ -49,6 +52,8 @@ def doctor_command(asked: Look) -> int:
         if over_nodes:
             raise UsageError("--noise is of this node: leave out --nodes and --hosts")
         return _noise(asked.noise, asked.form)
+    if asked.snapshot is not None or asked.since is not None:
+        return _counters(asked)
     if over_nodes:
         return _on_nodes(asked)
     from linkgauge.doctor.check import FAILING, as_row, run_checks
@@ -175,14 +180,10 @@ def _noise(asked: str, form: str) -> int:
 
 def _on_nodes(asked: Look) -> int:
     """The doctor on every node: what most have first, and what differs before what is alike."""
-    from rich.text import Text
-
-    from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
+    from linkgauge.doctor.check import FAILING
     from linkgauge.doctor.on_nodes import MOST_S, look_on_nodes
     from linkgauge.run.parent.hosts import asked_hosts
     from linkgauge.run.parent.mpi_library import default_installation, resolve
-    from linkgauge.view import screen
-    from linkgauge.view.units import count_text
 
     names = asked_hosts(asked.nodes, asked.hosts)
     library = resolve(asked.mpi) if asked.mpi is not None else default_installation()
@@ -192,6 +193,18 @@ def _on_nodes(asked: Look) -> int:
     if asked.form != TABLE:
         print_data([dataclasses.asdict(one) for one in found], asked.form)
         return 1 if any(one.status == FAILING for one in found) else 0
+    _print_nodes(found, len(names))
+    return 1 if any(one.status == FAILING for one in found) else 0
+
+
+def _print_nodes(found: Sequence[OnNodes], nodes: int) -> None:
+    """Print what differs between nodes, the majority first, then what is alike and a problem."""
+    from rich.text import Text
+
+    from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
+    from linkgauge.view import screen
+    from linkgauge.view.units import count_text
+
     console = screen.console()
     differing = [one for one in found if one.differs]
     for one in differing:
@@ -200,7 +213,7 @@ def _on_nodes(asked: Look) -> int:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
         _print_cost(console, one.cost, one.fix)
-    whose = f", on all {len(names)}" if len(names) > 1 else ""
+    whose = f", on all {nodes}" if nodes > 1 else ""
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]
@@ -211,8 +224,37 @@ def _on_nodes(asked: Look) -> int:
     well, not_looked = (sum(one.status == status for one in alike) for status in (OK, NOT_CHECKED))
     rest = f", {not_looked} skipped on all" if not_looked else ""
     said = f"{count_text(len(differing), 'difference')}, {count_text(well, 'check')} passed on all{rest}"
-    console.print(f"{count_text(len(names), 'node')}: {said}.")
-    return 1 if any(one.status == FAILING for one in found) else 0
+    console.print(f"{count_text(nodes, 'node')}: {said}.")
+
+
+def _counters(asked: Look) -> int:
+    """Store error counters, of this node or of all that were named, and say which rose since they were last stored."""
+    import os
+
+    from linkgauge.doctor.since import compared, counters_here, counters_on_nodes, read_snapshot, snapshot, worst
+    from linkgauge.run.parent.hosts import asked_hosts
+    from linkgauge.run.parent.mpi_library import default_installation, resolve
+    from linkgauge.store.folder import write_atomically
+
+    before = None if asked.since is None else read_snapshot(asked.since)
+    if asked.nodes is not None or asked.hosts is not None:
+        names = asked_hosts(asked.nodes, asked.hosts)
+        library = resolve(asked.mpi) if asked.mpi is not None else default_installation()
+        nodes = counters_on_nodes(library, names)
+    else:
+        nodes = {os.uname().nodename: counters_here()}
+    if asked.snapshot is not None:
+        write_atomically(asked.snapshot, snapshot(nodes).encode())
+        if verbosity() != QUIET:
+            click.echo(f"linkgauge: error counters of {', '.join(nodes)} are in {asked.snapshot}", err=True)
+    if before is None:
+        return 0
+    found = compared(before, nodes)
+    if asked.form != TABLE:
+        print_data([dataclasses.asdict(one) for one in found], asked.form)
+    else:
+        _print_nodes(found, len(nodes))
+    return worst(found)
 
 
 def _title(name: str) -> str:

@@ -42,22 +42,3 @@ class GpuFacts:
     def fabric_across_hosts(self) -> bool:
         """Whether its NVLink fabric reaches other hosts."""
         return bool(self.fabric_cluster.strip("0"))
-
-
-@dataclasses.dataclass(frozen=True)
-class LinkErrors:
-    """The error counters of one NVLink since the driver was loaded, and its bit error rates; -1: not told."""
-
-    gpu: int
-    link: int
-    replays: int = -1
-    recoveries: int = -1
-    failed_recoveries: int = -1
-    crc: int = -1
-    effective_ber: float = -1  # errors that are left after forward error correction
-    symbol_ber: float = -1  # errors that are left after all corrections
-
-    @property
-    def name(self) -> str:
-        """For findings."""
-        return f"NVLink {self.link} of GPU {self.gpu}"

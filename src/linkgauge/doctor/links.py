@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
-from linkgauge.doctor.facts import GpuFacts, LinkErrors
+from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.gpus import gpus_of, named
 from linkgauge.doctor.readers import Readers
 from linkgauge.doctor.siblings import far_above
+from linkgauge.system.nvlink_errors import LinkErrors
 from linkgauge.system.sysfs import PciFacts, generation_of
 
 _QEMU = 0x1B36  # vendor of emulated ports: they state any width

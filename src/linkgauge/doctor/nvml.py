@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from linkgauge.doctor.facts import GpuFacts, LinkErrors
-from linkgauge.nvml import NvmlAbsentError, bit_error_rate, fabric_info, field_value, mig_uuids, open_nvml, refusals
+from linkgauge.doctor.facts import GpuFacts
+from linkgauge.nvml import NvmlAbsentError, fabric_info, mig_uuids, open_nvml, refusals
 
 _Value = TypeVar("_Value")
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
 _VGPU = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU: a guest of a vGPU
-# Each counter of an NVLink: its field (nvml.h, NVML_FI_DEV_NVLINK_*), and what drivers of Volta to Ampere have instead
-# (NVML_NVLINK_ERROR_*). Recoveries are of NVLink 2 to 4, or of NVLink 5.
-_COUNTERS: tuple[tuple[str, int, int | None], ...] = (
-    ("replays", 161, 0), ("recoveries", 162, 1), ("crc", 163, 2),
-    ("failed_recoveries", 214, None), ("recoveries", 215, None), ("effective_ber", 220, None), ("symbol_ber", 222, None)
-)  # fmt: skip
 
 
 def nvidia_gpus() -> tuple[list[GpuFacts], str]:
@@ -110,50 +104,6 @@ def _memory_faults(nvml: Any, handle: Any, ask: Callable[..., Any]) -> tuple[str
         *(["a row remapping failed"] if failed else []),
         *(["a row remapping is pending"] if pending else []),
     )
-
-
-def nvlink_errors() -> list[LinkErrors] | None:
-    """The counters of every active NVLink of the host; None where NVML cannot be asked."""
-    try:
-        nvml = open_nvml()
-        count = nvml.nvmlDeviceGetCount()
-    except NvmlAbsentError:
-        return None
-    except nvml.NVMLError:
-        return None
-    found = []
-    for gpu in range(count):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
-        except nvml.NVMLError:
-            continue
-        for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-            try:
-                active = nvml.nvmlDeviceGetNvLinkState(handle, link) >= 1
-            except nvml.NVMLError:
-                break  # the further ones are not there either
-            if active:
-                found.append(_link_errors(nvml, handle, gpu, link))
-    return found
-
-
-def _link_errors(nvml: Any, handle: Any, gpu: int, link: int) -> LinkErrors:
-    known: dict[str, Any] = {}
-    try:
-        values = nvml.nvmlDeviceGetFieldValues(handle, [(field, link) for _, field, _ in _COUNTERS])
-    except nvml.NVMLError:
-        values = ()
-    for (name, _, _), value in zip(_COUNTERS, values, strict=False):
-        if value.nvmlReturn == 0:
-            number = int(field_value(value))
-            known[name] = bit_error_rate(number) if name.endswith("ber") else number
-    for name, _, counter in _COUNTERS:
-        if counter is not None and name not in known:
-            try:
-                known[name] = int(nvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter))
-            except nvml.NVMLError:
-                continue
-    return LinkErrors(gpu, link, **known)
 
 
 def _short_address(bus_id: str) -> str:

@@ -103,11 +103,12 @@ def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
                 finding = first.setdefault((row["check"], row["status"]), finding)
             told = (row["status"], finding, host, row["cost"], row["fix"])
             things.setdefault(row["check"].replace("_", " "), []).append(told)
-    found = [_joined(name, told, {node["host"] for node in said}) for name, told in things.items()]
+    found = [joined(name, told, {node["host"] for node in said}) for name, told in things.items()]
     return [*found, _dates(said)]
 
 
-def _joined(name: str, told: Sequence[tuple[str, str, str, str, str]], hosts: set[str]) -> OnNodes:
+def joined(name: str, told: Sequence[tuple[str, str, str, str, str]], hosts: set[str]) -> OnNodes:
+    """One thing as it was found on nodes: `told` has status, finding, host, cost and fix of each."""
     alike: dict[tuple[str, str], list[str]] = {}
     for status, finding, host, _, _ in told:
         alike.setdefault((status, finding), []).append(host)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
-from linkgauge.doctor.facts import GpuFacts, LinkErrors
-from linkgauge.doctor.nvml import nvidia_gpus, nvlink_errors
+from linkgauge.doctor.facts import GpuFacts
+from linkgauge.doctor.nvml import nvidia_gpus
 from linkgauge.doctor.others import core_users_now
 from linkgauge.files import kernel_file, looked_at
 from linkgauge.model.runtimes import GPU_RUNTIMES
@@ -23,6 +23,7 @@ from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import kfd, sysfs, visible
 from linkgauge.system.allowance import Allowance, allowance
 from linkgauge.system.likeness import Likeness
+from linkgauge.system.nvlink_errors import LinkErrors, nvlink_errors
 
 _TIMEOUT_S = 30
 _MOST_TEXT = 1 << 20  # bytes: a kernel's options are a quarter of it

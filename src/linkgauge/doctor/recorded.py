@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from linkgauge.doctor.check import NotRecordedError, run_checks
-from linkgauge.doctor.facts import GpuFacts, LinkErrors
+from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.readers import Readers
 from linkgauge.files import listening
 from linkgauge.model.shape import Shape, checked, each, flag, label, mapping, maybe, number, only, table, text, whole
@@ -21,6 +21,7 @@ from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import discover, nvml
 from linkgauge.system.anonymous import Pseudonyms
 from linkgauge.system.hwloc import xml_file
+from linkgauge.system.nvlink_errors import LinkErrors
 from linkgauge.system.rdma_ports import rdma_ports
 from linkgauge.system.record import Recorder
 

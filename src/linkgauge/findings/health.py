@@ -20,6 +20,7 @@ from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes
+from linkgauge.system.error_counters import KEY as COUNTERS
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
@@ -63,7 +64,10 @@ def errors_rose(facts: Facts) -> Iterable[Finding]:
         grown = _grown(value, before)
         if is_error_counter(one) and grown > 0:
             rose.setdefault((one.subject, one.name), []).append((grown, one.case_key))
+    links_by_number = any("NVLink" in part for once in facts.info.get(COUNTERS) or () for part in once["after"])
     for (subject, name), grown in _rose_over_the_run(facts):
+        if links_by_number and name.startswith("nvlink_"):
+            continue  # counters_rose names the link
         rose.setdefault((subject, name), [(grown, "")])
     for (subject, name), items in rose.items():
         total = sum(count for count, _ in items)

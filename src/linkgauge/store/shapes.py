@@ -23,6 +23,8 @@ from linkgauge.model.shape import (
     whole,
 )
 from linkgauge.store import older, schema
+from linkgauge.system.error_counters import KEY as KEY_OF_COUNTERS
+from linkgauge.system.error_counters import STORED as COUNTERS
 from linkgauge.system.switches import MOST_SWITCHES
 
 OBJECT = table({})
@@ -85,6 +87,7 @@ INFO = table(
         "warnings": each(text, 1 << 10),
         "throttled": table(dict.fromkeys(("periods", "throttled", "time_ns"), whole())),
         "looks": each(_LOOK),
+        KEY_OF_COUNTERS: each(COUNTERS),
         "settings": TEXTS,
         "system": maybe(OBJECT),
         "seed": whole(),

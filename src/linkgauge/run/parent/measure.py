@@ -20,6 +20,8 @@ from linkgauge.run.parent.runner import FAILED, Runner
 from linkgauge.run.parent.survivor import Survivor
 from linkgauge.store.folder import RunFolder
 from linkgauge.system.allowance import Quotas, Throttling, allowance
+from linkgauge.system.error_counters import KEY as COUNTERS
+from linkgauge.system.error_counters import error_counters, plain
 
 
 def default_out(plan_name: str, base: Path = Path("runs")) -> Path:
@@ -53,6 +55,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     folders = PrivateFolders()
     quotas = Quotas()
     before = quotas.read()
+    errors = error_counters()
     try:
         runner = Runner(prepared, folder, folders, reporter)
         for launch in prepared.launches:
@@ -70,6 +73,8 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
         survivor.close()
     _tell_of_quota(folder, quotas.read().since(before), reporter)
     looks.again()
+    rose = {"host": os.uname().nodename, **plain(errors, error_counters())}
+    folder.update_info({COUNTERS: [*(folder.info.get(COUNTERS) or ()), rose]})
     status = _finish(folder, runner, reporter)
     if found := looks.found():
         folder.update_info({LOOKS: stored(folder.info.get(LOOKS), found)})

@@ -1,0 +1,41 @@
+"""Error counters of links, cards and bridges that rose from the start of a run to its end, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.rule import rule
+from linkgauge.run.rank.node_counters import NIC
+from linkgauge.system.error_counters import KEY, Rise, rises
+
+
+@rule("error counters of single links, cards and PCIe bridges that rose during the run", faults=True, whole=True,
+      tells=("errors_rose",))  # fmt: skip
+def counters_rose(facts: Facts) -> Iterable[Finding]:
+    """Replays, flaps and other errors of single parts, read once before the run and once after it."""
+    by_part: dict[tuple[str, str], int] = {}
+    for once in facts.info.get(KEY) or ():  # a run that was resumed has several
+        for one in rises(once["before"], once["after"]):
+            by_part[one.part, one.counter] = by_part.get((one.part, one.counter), 0) + one.by
+    observed = {one.subject.removeprefix(NIC) for one in facts.observations if one.subject.startswith(NIC)}
+    parts: dict[str, list[Rise]] = {}
+    for (part, counter), by in by_part.items():
+        rise = Rise(part, counter, by)
+        # A card that is observed during cases is told of with these (health.errors_rose).
+        if not rise.few and part.partition("/")[0] not in observed:
+            parts.setdefault(part, []).append(rise)
+    for part, found in parts.items():
+        words = ", ".join(f"{one.by:,} {one.counter}" for one in found)
+        yield Finding(
+            "errors_rose",
+            "fault" if any(one.grave for one in found) else "loss",
+            part,
+            f"{part}: {words} in this run.",
+            tuple(Evidence(f"{one.counter} +{one.by}") for one in found),
+            0.98,
+            "Store counters with linkgauge doctor --snapshot FILE, and compare them after the next run with linkgauge "
+            "doctor --since FILE; reseat or replace a part whose counters keep rising.",
+            0.5 if any(one.grave for one in found) else 0.2,
+        )

@@ -47,7 +47,7 @@ class Check:
 
 CHECKS: dict[str, Check] = {}
 # Each registers its checks, in this order.
-_MODULES = tuple(f"linkgauge.doctor.{name}" for name in ("set_up", "devices", "links", "network"))
+_MODULES = tuple(f"linkgauge.doctor.{name}" for name in ("set_up", "host", "devices", "gpu_state", "links", "network", "rails"))
 
 
 def check(

@@ -34,7 +34,7 @@ def pcie_width(readers: Readers) -> Result:
         return none
     narrow = [f"GPU {gpu.index}: x{gpu.pcie_width} of x{gpu.pcie_width_max}"
               for gpu in gpus if 0 < gpu.pcie_width < gpu.pcie_width_max]  # fmt: skip
-    pci = {} if _virtual(readers) else readers.pci()
+    pci = {} if is_virtual(readers) else readers.pci()
     narrow += dict.fromkeys(words for gpu in gpus for words in _narrow_above(gpu, pci))
     if narrow:
         return Result(FAILING, f"PCIe links below their width ({_some(narrow)})", "host transfers at that share of the "
@@ -61,7 +61,7 @@ def pcie_width(readers: Readers) -> Result:
               else "full width and generation")  # fmt: skip
 
 
-def _virtual(readers: Readers) -> bool:
+def is_virtual(readers: Readers) -> bool:
     """Whether this is a virtual machine, whose bridges are emulated."""
     return re.search(r"^flags\s*:.*\bhypervisor\b", readers.text("/proc/cpuinfo") or "", re.MULTILINE) is not None
 

@@ -37,10 +37,16 @@ SETTINGS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         _IDLE: "", f"{_IDLE}/name": "C10", f"{_IDLE}/latency": "890", f"{_IDLE}/disable": "0"})),
     ("memory_channels", "warning", "mc1 has 3 of 4 channels", machine({
         "/sys/devices/system/edac/mc/mc1/dimm2/size": "0"})),
-    ("memory_channels", "failing", "mc0: 2 uncorrected errors", machine({"/sys/devices/system/edac/mc/mc0/ue_count": "2"})),
+    ("memory_channels", "failing", "mc0: 2 uncorrected errors", machine({
+        "/sys/devices/system/edac/mc/mc0/ue_count": "2"})),
     ("gpu_settings", "warning", "confidential computing", gpus(confidential=True)),
     ("gpu_settings", "warning", "GPU 1: ECC off, others on", lambda: FakeReaders(gpus=([
         dataclasses.replace(GPU, ecc="on"), dataclasses.replace(OTHER, ecc="off")], ""))),
+    ("nvlink_sharp", "warning", "not there on 1 of 2", lambda: FakeReaders(multicast=[1, 0], gpus=([
+        dataclasses.replace(gpu, fabric_state="completed") for gpu in (GPU, OTHER)], ""))),
+    ("nvlink_sharp", "warning", "NCCL_NVLS_ENABLE=0", lambda: FakeReaders(gpus=([
+        dataclasses.replace(gpu, fabric_state="completed") for gpu in (GPU, OTHER)], ""),
+        environment={"HOME": "/root", "NCCL_NVLS_ENABLE": "0"})),
     ("bar_size", "warning", "GPU 0: 256 MiB of 81920 MiB", gpus(bar_mib=256, memory_mib=81920)),
     ("pcie_errors", "warning", "GPU 1: 5000 replays, others 3", lambda: FakeReaders(gpus=([
         dataclasses.replace(GPU, pcie_replays=3), dataclasses.replace(OTHER, pcie_replays=5000)], ""))),
@@ -56,7 +62,8 @@ SETTINGS: list[tuple[str, str, str, Callable[[], FakeReaders]]] = [
         "/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/3": "IB/RoCE v1"})),
     ("roce_addresses", "warning", "NCCL_IB_GID_INDEX=0", lambda: FakeReaders(
         environment={"HOME": "/root", "NCCL_IB_GID_INDEX": "0"})),
-    ("link_flaps", "warning", "ens1: 80 times down, others 2", machine({"/sys/class/net/ens1/carrier_down_count": "80"})),
+    ("link_flaps", "warning", "ens1: 80 times down, others 2", machine({
+        "/sys/class/net/ens1/carrier_down_count": "80"})),
     ("rail_routes", "warning", "ens0, ens1 are in one subnet, with arp_ignore=0 and rp_filter=1", machine({
         "/proc/net/route": _ROUTES, f"{_CONF}/all/arp_ignore": "0", f"{_CONF}/ens0/rp_filter": "1"})),
     ("network_choice", "warning", "ens9 (1 Gb/s, 10.0.0.1) is slower than ens0", lambda: FakeReaders(
@@ -77,7 +84,8 @@ QUIET: list[tuple[str, Callable[[], FakeReaders]]] = [
     ("iommu", machine({**_BARE, f"{_PCI}/0000:1b:00.0/iommu_group/type": "identity"})),
     ("iommu", machine({"/proc/cpuinfo": "flags : hypervisor", f"{_PCI}/0000:1b:00.0/iommu_group/type": "DMA"})),
     ("iommu", machine({"/proc/cpuinfo": "Features : asimd", f"{_PCI}/0000:1b:00.0/iommu_group/type": "DMA"})),
-    ("rail_routes", machine({"/proc/net/route": _ROUTES, f"{_CONF}/all/arp_ignore": "1", f"{_CONF}/all/rp_filter": "2"})),
+    ("rail_routes", machine({
+        "/proc/net/route": _ROUTES, f"{_CONF}/all/arp_ignore": "1", f"{_CONF}/all/rp_filter": "2"})),
     ("rail_routes", machine({"/proc/net/route": _ROUTES.replace("ens1\t0001", "ens1\t0002")})),
     ("network_choice", lambda: FakeReaders(network=Network((_SLOW,)))),
 ]  # fmt: skip

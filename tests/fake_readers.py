@@ -81,6 +81,7 @@ class FakeReaders(Readers):
             "kfd": ([], []),
             "network": Network(),
             "likeness": _LIKE,
+            "multicast": [1, 1],
             "link_errors": [LinkErrors(gpu, link) for gpu in range(2) for link in range(18)],
             "sycl": "",
             "refused": {},
@@ -147,6 +148,9 @@ class FakeReaders(Readers):
 
     def network(self) -> Network:
         return self.facts["network"]
+
+    def multicast(self) -> list[int] | None:
+        return self.facts["multicast"]
 
     def kfd(self) -> Any:
         return self.facts["kfd"]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fake_readers import CRAY, GPU, MPICH, OTHER, FakeReaders, changed
 from doctor_conditions import QUIET, SETTINGS
+from fake_readers import CRAY, GPU, MPICH, OTHER, FakeReaders, changed
 from linkgauge.app import cli
 from linkgauge.doctor import check as checks
 from linkgauge.doctor.readers import Readers

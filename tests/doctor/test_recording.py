@@ -18,19 +18,7 @@ from linkgauge.system import catalog, discover
 from linkgauge.system.anonymous import Pseudonyms
 from linkgauge.system.record import parsed_recording, unpacked
 from recorded_machine import hgx_machine, kfd_machine, machine_of_all, memory_module
-
-KEY = bytes(16)
-
-
-def recording_of(root: Path, pseudonyms: Pseudonyms | None = None, **changed: Any) -> dict[str, Any]:
-    """A made machine as a recording that was written and read again."""
-    text = recorded.record(TreeReaders(root, **changed), root=root, pseudonyms=pseudonyms or Pseudonyms(KEY))
-    return parsed_recording(text.encode(), "made")
-
-
-def replayed(recording: dict[str, Any]) -> dict[str, checks.Result]:
-    with unpacked(recording, "made") as root:
-        return {one.name: found for one, found in checks.run_checks(recorded.Recorded(recording, root, "made"))}
+from recordings import KEY, recording_of, replayed
 
 
 @pytest.mark.parametrize("made", [hgx_machine, kfd_machine, machine_of_all])

@@ -53,7 +53,7 @@ def bar_size(readers: Readers) -> Result:
     small = [f"GPU {gpu.index}: {gpu.bar_mib} MiB of {gpu.memory_mib} MiB" for gpu in known
              if gpu.bar_mib < most[gpu.name] or (rdma and 2 * gpu.bar_mib < gpu.memory_mib)]  # fmt: skip
     if small:
-        return Result(WARNING, f"BAR1 is small ({'; '.join(small)})", "GPUDirect RDMA and GDRCopy can map little memory: "
+        return Result(WARNING, f"BAR1 is small ({'; '.join(small)})", "GPUDirect RDMA and GDRCopy can map little: "
                       "registering fails, or host memory is used", "turn on Above 4G Decoding and Resizable BAR in the "
                       "firmware's set-up; nvidia-smi -q -d MEMORY shows BAR1")  # fmt: skip
     return ok("BAR1 is large enough" if known else "the driver names no BAR1")
@@ -61,7 +61,7 @@ def bar_size(readers: Readers) -> Result:
 
 @check("no GPU or PCIe bridge above one has more PCIe errors than the others")
 def pcie_errors(readers: Readers) -> Result:
-    """Replays that GPUs count, and corrected errors of each device up to the root (AER)."""
+    """Replays that GPUs count, and corrected errors of each device up to the root."""
     gpus, none = gpus_of(readers)
     if none:
         return none

@@ -37,7 +37,7 @@ def idle_states(readers: Readers) -> Result:
         return ok("the system shows no idle states (common in virtual machines)")
     name, most = max(found.items(), key=lambda item: item[1])
     if most >= _LONG_US:
-        return Result(WARNING, f"idle state {name} takes {most} us to wake from", "latencies of waiting programs spread",
+        return Result(WARNING, f"idle state {name} takes {most} us to wake from", "latencies of sleepers spread",
                       f"cpupower idle-set -D {_LONG_US}")  # fmt: skip
     return ok(f"{most} us at most ({name})")
 

@@ -19,6 +19,7 @@ _REDIRECTS = 0b1100  # ACS control: P2P requests and P2P completions are sent to
 # From here on operators' alarms sound: cluster-toolkit's health check of GB200 and GB300 (pull request 5942).
 _EFFECTIVE_BER, _SYMBOL_BER = 1e-9, 1e-25
 _SHOWN = 8
+_SHARP = re.compile(r"\b(H100|H200|H800|H20|GH200|B[123]00|GB[23]00)\b")
 
 
 def _some(words: Sequence[str]) -> str:
@@ -173,6 +174,30 @@ def links_as_described(readers: Readers) -> Result:
                       "transfers over these links at that share of the rate",
                       f"{tool}; linkgauge topology --here; look at the driver's log")  # fmt: skip
     return ok("; ".join([f"as described for {name}", *likeness.differences]))
+
+
+@check("NVLink switches can add up what GPUs send (NVLink SHARP)", quick=False)
+def nvlink_sharp(readers: Readers) -> Result:
+    """Multicast as CUDA states it, on GPUs of NVLink 4 or later whose fabric is completed."""
+    gpus, none = gpus_of(readers, "nvidia")
+    if none:
+        return none
+    able = [
+        gpu for gpu in gpus if gpu.fabric_state == "completed" and not gpu.fabric_status and _SHARP.search(gpu.name)
+    ]
+    if len(able) < 2:
+        return ok("no NVLink fabric of GPUs that have it")
+    cost = "NCCL's allreduce within a node loses a quarter of its rate (473 to 366 GB/s was seen)"
+    if readers.environment.get("NCCL_NVLS_ENABLE") == "0":
+        return Result(WARNING, "NCCL_NVLS_ENABLE=0 turns NVLink SHARP off", cost, "unset NCCL_NVLS_ENABLE")
+    states = readers.multicast()
+    if states is None:
+        return not_checked("CUDA was not asked")
+    if lacking := [number for number, state in enumerate(states) if not state]:
+        return Result(WARNING, f"NVLink SHARP (multicast) is not there on {len(lacking)} of {len(states)} GPUs", cost,
+                      "nvidia-smi -q shows Fabric; systemctl restart nvidia-fabricmanager; in a virtual machine the "
+                      "host's partition decides")  # fmt: skip
+    return ok(f"{len(states)} GPUs have it")
 
 
 @check("no NVLink has more errors than the others", quick=False)

@@ -48,8 +48,11 @@ def rail_settings(readers: Readers) -> Result:
 @check("RoCE ports have an address that routers pass on (RoCE v2)")
 def roce_addresses(readers: Readers) -> Result:
     """GIDs of Ethernet ports: each needs one of version 2, at the index that NCCL is given."""
-    ports = [path.removesuffix("/link_layer") for path in readers.glob("/sys/class/infiniband/*/ports/*/link_layer")
-             if readers.text(path) == "Ethernet" and "ACTIVE" in (readers.text(path.replace("link_layer", "state")) or "")]
+    ports = [
+        path.removesuffix("/link_layer")
+        for path in readers.glob("/sys/class/infiniband/*/ports/*/link_layer")
+        if readers.text(path) == "Ethernet" and "ACTIVE" in (readers.text(path.replace("link_layer", "state")) or "")
+    ]
     if not ports:
         return not_checked("no active RoCE port here")
     asked = readers.environment.get("NCCL_IB_GID_INDEX", "")

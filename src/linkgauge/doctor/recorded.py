@@ -55,7 +55,8 @@ _ANSWERS: dict[str, Shape] = {
     "core_users": each(text), "run": maybe(text), "library": flag, "package_version": maybe(text),
     "gpus": lambda value, at: tuple(table({"gpus": each(_of_class(GpuFacts)), "why": text},
                                           needed=("gpus", "why"))(value, at).values()),
-    "nvlink_errors": maybe(each(_of_class(LinkErrors))), "visible_devices": maybe(whole()), "why_no_sycl": text,
+    "nvlink_errors": maybe(each(_of_class(LinkErrors))), "visible_devices": maybe(whole()),
+    "multicast": maybe(each(whole(0, 1))), "why_no_sycl": text,
     "refused_peers": maybe(mapping(text)), "cross_memory_refused": maybe(text), "mpi_knows_gpus": maybe(flag),
     "ranks_seen": lambda value, at: text(value, at) if isinstance(value, str)
                   else [tuple(one) for one in each(_PAIR)(value, at)],

@@ -246,7 +246,7 @@ def _counters(asked: Look) -> int:
     if asked.snapshot is not None:
         write_atomically(asked.snapshot, snapshot(nodes).encode())
         if verbosity() != QUIET:
-            click.echo(f"linkgauge: error counters of {', '.join(nodes)} are in {asked.snapshot}", err=True)
+            click.echo(f"linkgauge: error counters of {_hosts_text(sorted(nodes))} are in {asked.snapshot}", err=True)
     if before is None:
         return 0
     found = compared(before, nodes)

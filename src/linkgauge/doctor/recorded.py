@@ -147,7 +147,7 @@ def _plain(answer: Any, pseudonyms: Pseudonyms) -> Any:
 
 def pseudonyms_here() -> Pseudonyms:
     """Pseudonyms that know this host's and this user's names."""
-    host, users = os.uname().nodename, {os.environ.get("USER", ""), os.environ.get("LOGNAME", "")}
+    host, users = os.uname().nodename, {os.environ.get("USER", "")}
     with suppress(KeyError):
         users.add(pwd.getpwuid(os.getuid()).pw_name)
     users.add(os.path.basename(os.path.expanduser("~")))

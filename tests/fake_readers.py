@@ -8,6 +8,7 @@ from typing import Any
 
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.readers import Readers
+from linkgauge.run.machine.interfaces import Network
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import catalog, sysfs
 from linkgauge.system.allowance import Allowance
@@ -54,6 +55,14 @@ class FakeReaders(Readers):
                 "/sys/bus/pci/devices/0000:1b:00.0/numa_node": "0",
                 "/sys/bus/pci/devices/0000:1c:00.0/local_cpulist": "0-3",
                 "/sys/bus/pci/devices/0000:1c:00.0/numa_node": "0",
+                **{f"/sys/class/infiniband/mlx5_{card}/{name}": value for card in range(2) for name, value in (
+                    ("ports/1/link_layer", "Ethernet"), ("ports/1/gid_attrs/types/3", "RoCE v2"))},
+                **{f"/sys/class/infiniband/mlx5_{card}/device/net/ens{card}": "" for card in range(2)},
+                **{f"/sys/class/net/ens{card}/{name}": value for card in range(2) for name, value in (
+                    ("device", ""), ("mtu", "9000"), ("operstate", "up"), ("carrier_down_count", "2"))},
+                **{f"/sys/devices/system/edac/mc/mc{number}/dimm{channel}/{name}": value for number in range(2)
+                   for channel in range(4) for name, value in (
+                       ("dimm_location", f"channel {channel} slot 0"), ("size", "65536"))},
                 "/dev/gdrdrv": "",
                 "/dev/nvidia-caps-imex-channels/channel0": "",
             },
@@ -70,7 +79,9 @@ class FakeReaders(Readers):
             "links": {},
             "pci": {},
             "kfd": ([], []),
+            "network": Network(),
             "likeness": _LIKE,
+            "multicast": [1, 1],
             "link_errors": [LinkErrors(gpu, link) for gpu in range(2) for link in range(18)],
             "sycl": "",
             "refused": {},
@@ -135,6 +146,12 @@ class FakeReaders(Readers):
     def nvlink_errors(self) -> list[LinkErrors] | None:
         return self.facts["link_errors"]
 
+    def network(self) -> Network:
+        return self.facts["network"]
+
+    def multicast(self) -> list[int] | None:
+        return self.facts["multicast"]
+
     def kfd(self) -> Any:
         return self.facts["kfd"]
 
@@ -174,5 +191,5 @@ class TreeReaders(FakeReaders):
     def __init__(self, root: Path, **changed: Any) -> None:
         super().__init__(**changed)
         self.real = Readers(root=root)
-        for name in ("text", "exists", "glob", "link", "kfd", "pci", "likeness"):
+        for name in ("text", "exists", "glob", "link", "kfd", "pci", "likeness", "network"):
             setattr(self, name, getattr(self.real, name))

@@ -133,20 +133,20 @@ def switch_links(count: int = 18, down: tuple[int, ...] = (), hidden: bool = Fal
     ]
 
 
-def hgx_machine(root: Path) -> Machine:
-    """Four H200 of an HGX board: each behind a PCIe switch of its own with a NIC, two processors."""
+def hgx_machine(root: Path, gpus: int = 4) -> Machine:
+    """Four or eight H200 of an HGX board: each behind a PCIe switch of its own with a NIC, two processors."""
     machine = Machine(root)
     machine.write("proc/cpuinfo", "processor : 0\nmodel name : Xeon Platinum 8480C")
     for number in range(2):
         machine.numa(number, f"{number * 8}-{number * 8 + 7}", "10 21" if number == 0 else "21 10")
         machine.cache(number * 8, f"{number * 8}-{number * 8 + 7}")
     devices = []
-    for i in range(4):
+    for i in range(gpus):
         bus = 0x10 + 0x10 * i
         root, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
         down, other = f"0000:{bus + 2:02x}:00.0", f"0000:{bus + 2:02x}:01.0"
         gpu, nic = f"0000:{bus + 3:02x}:00.0", f"0000:{bus + 4:02x}:00.0"
-        numa = i // 2
+        numa = i // (gpus // 2)
         machine.pci(root, "0x060400", numa)
         machine.pci(f"{root}/{up}", "0x060400", numa)
         machine.pci(f"{root}/{up}/{down}", "0x060400", numa)
@@ -199,6 +199,42 @@ def kfd_machine(root: Path) -> Machine:
                 f"type 11\nnode_from {4 + i}\nnode_to {target}\nweight {weight}\n"
                 f"min_bandwidth {least}\nmax_bandwidth {most}",
             )
+    return machine
+
+
+def instinct_machine(root: Path, model: str) -> Machine:
+    """Eight MI300X or four MI300A, each linked to each other, as the driver's files are documented.
+
+    Of MI300A each node of the driver's topology is a processor and a device.
+    """
+    machine, apu = Machine(root), model == "MI300A"
+    count, first = (4, 0) if apu else (8, 2)
+    for number in range(4 if apu else 2):
+        machine.numa(number, f"{24 * number}-{24 * number + 23}", " ".join(["10"] * (4 if apu else 2)))
+    nodes = "sys/class/kfd/kfd/topology/nodes"
+    for cpu in range(first):
+        machine.write(f"{nodes}/{cpu}/gpu_id", 0)
+        machine.write(f"{nodes}/{cpu}/properties", "cpu_cores_count 48\nsimd_count 0\nlocation_id 0")
+    for i in range(count):
+        bus, place = 0x05 + 0x20 * i, f"{nodes}/{first + i}"
+        machine.pci(f"0000:{bus - 1:02x}:01.1/0000:{bus:02x}:00.0", "0x120000", i if apu else i // 4, "32.0")
+        machine.write(f"{place}/gpu_id", 2000 + i)
+        machine.write(f"{place}/name", "gfx942")
+        machine.write(f"{place}/properties", f"cpu_cores_count {24 * apu}\nsimd_count 1216\ndomain 0\n"
+                                             f"location_id {bus << 8}\nunique_id {99 + i}")  # fmt: skip
+        machine.write(f"{place}/mem_banks/0/properties", f"heap_type 1\nsize_in_bytes {(128 if apu else 192) << 30}\n"
+                                                         "width 8192\nmem_clk_max 1300")  # fmt: skip
+        for number, other in enumerate(other for other in range(count) if other != i):
+            rate = 128000 if apu else 64000
+            machine.write(f"{place}/io_links/{number}/properties", f"type 11\nnode_from {first + i}\nnode_to "
+                          f"{first + other}\nweight 15\nmin_bandwidth {rate}\nmax_bandwidth {rate}")  # fmt: skip
+        device = f"sys/bus/pci/devices/0000:{bus:02x}:00.0"
+        for name, value in (("product_name", f"AMD Instinct {model}"), ("power_dpm_force_performance_level", "auto"),
+                            ("hwmon/hwmon3/power1_cap", 750000000), ("hwmon/hwmon3/power1_cap_default", 750000000),
+                            ("current_compute_partition", "SPX"), ("current_memory_partition", "NPS1"),
+                            ("ras/umc_err_count", "ue: 0\nce: 1"), ("ras/xgmi_wafl_err_count", "ue: 0\nce: 0"),
+                            ("pcie_replay_count", 3), ("local_cpulist", "0-47")):  # fmt: skip
+            machine.write(f"{device}/{name}", value)
     return machine
 
 

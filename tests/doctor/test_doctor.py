@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from doctor_conditions import QUIET, SETTINGS
 from fake_readers import CRAY, GPU, MPICH, OTHER, FakeReaders, changed
 from linkgauge.app import cli
 from linkgauge.doctor import check as checks
@@ -234,7 +235,10 @@ def test_cards_are_taken_as_the_libraries_take_them(
         assert result.fix.startswith(f"take mlx5_{near} out of" if value.startswith("^") else f"add mlx5_{near} to")
 
 
-@pytest.mark.parametrize(("name", "status", "word", "make"), CONDITIONS, ids=[f"{c[0]}-{c[2]}" for c in CONDITIONS])
+ALL = [*CONDITIONS, *SETTINGS]
+
+
+@pytest.mark.parametrize(("name", "status", "word", "make"), ALL, ids=[f"{c[0]}-{c[2]}" for c in ALL])
 def test_a_condition_is_found_with_its_cost_and_fix(
     name: str, status: str, word: str, make: Callable[[], FakeReaders]
 ) -> None:
@@ -284,8 +288,8 @@ def test_checks_that_pass_are_counted_by_kind_and_named_on_request(
     monkeypatch.setattr("linkgauge.doctor.readers.Readers", lambda **_: FakeReaders())
     assert cli.run_command(["doctor", "--devices", "host:2"]) == 0
     short = capsys.readouterr().out.splitlines()
-    kinds = re.findall(r"(set-up|devices|links|network) (\d+)", short[1])
-    assert (len(short), len(kinds), sum(int(count) for _, count in kinds)) == (3, 4, len(checks.CHECKS) - 1)
+    kinds = re.findall(r"(set-up|host|devices|gpu-state|links|network|rails) (\d+)", short[1])
+    assert (len(short), len(kinds), sum(int(count) for _, count in kinds)) == (3, 7, len(checks.CHECKS) - 1)
     assert cli.run_command(["doctor", "--devices", "host:2", "--verbose"]) == 0
     named = capsys.readouterr().out
     assert all(name.replace("_", " ") in named for name in checks.CHECKS)
@@ -293,7 +297,7 @@ def test_checks_that_pass_are_counted_by_kind_and_named_on_request(
 
 def test_every_check_has_a_condition_that_it_finds() -> None:
     found(FakeReaders())
-    assert {condition[0] for condition in CONDITIONS} == set(checks.CHECKS)
+    assert {condition[0] for condition in ALL} == set(checks.CHECKS)
 
 
 def test_a_check_that_fails_itself_is_not_checked_and_stops_nothing() -> None:
@@ -376,3 +380,8 @@ def test_rails_that_all_count_and_boards_that_differ_are_no_alarm() -> None:
 def test_ports_that_tell_no_rate_are_not_compared() -> None:
     readers = FakeReaders(texts={f"/sys/class/infiniband/mlx5_{card}/ports/1/rate": None for card in range(2)})
     assert found(readers)["rail_width"].status == checks.NOT_CHECKED
+
+
+@pytest.mark.parametrize(("name", "readers"), QUIET)
+def test_what_is_no_cause_for_alarm_raises_none(name: str, readers: Callable[[], FakeReaders]) -> None:
+    assert found(readers())[name].status == checks.OK

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,31 +13,13 @@ import pytest
 
 from fake_readers import TreeReaders
 from linkgauge.doctor import check as checks
-from linkgauge.doctor.facts import GpuFacts
-from linkgauge.system.sysfs import normal_address
 from recorded_machine import Machine, h200, hgx_machine, switch_links
+from recordings import access_control, gpus_of
 from thorough import most
 
 # What a check of links, fabric, rails or GPUs says of the recording, and not of the machine that runs this test.
 _OF_RECORDING = ("gpus_answer", "pcie_width", "acs", "nvlinks", "links_as_described", "nvlink_fabric", "rails",
                  "rail_width", "nearest_card", "clocks_capped", "gpu_memory", "partitions")  # fmt: skip
-
-
-def gpus_of(root: Path) -> list[GpuFacts]:
-    """As NVML's recorded answers have them."""
-    answers = json.loads((root / "nvml.json").read_text(encoding="utf-8"))["devices"]
-    return [_facts(index, answer) for index, answer in enumerate(answers)]
-
-
-def _facts(index: int, answer: dict[str, Any]) -> GpuFacts:
-    """As the doctor reads them, with the fabric of a board that ends with its host."""
-    pcie, up = answer["pcie"], [link["active"] for link in answer["links"]]
-    return GpuFacts(
-        index, answer["name"], answer["uuid"], normal_address(answer["pci"]) or "",
-        pcie_width=pcie["width"], pcie_width_max=pcie["max_width"], pcie_generation=pcie["generation"],
-        pcie_generation_max=pcie["max_generation"], nvlinks_active=sum(up), nvlinks_inactive=len(up) - sum(up),
-        fabric_state="completed", fabric_cluster="0" * 32,
-    )  # fmt: skip
 
 
 def found(root: Path, *, without: str = "", **changed: Any) -> dict[str, checks.Result]:
@@ -79,14 +60,6 @@ def test_no_healthy_variant_is_alarmed(hgx: Machine) -> None:
                         environment={"HOME": "/", "NCCL_IB_HCA": variable})  # fmt: skip
         assert not alarms(results), (speed, times, variable, rate, services, results)
         assert all(result.status == "ok" for result in results.values()), results
-
-
-def access_control(machine: Machine, port: str, services: int) -> None:
-    """A configuration space as root reads it, whose second extended capability is Access Control Services."""
-    config = bytearray(4096)
-    struct.pack_into("<I", config, 0x100, 0x0001 | 1 << 16 | 0x148 << 20)
-    struct.pack_into("<IHH", config, 0x148, 0x000D | 1 << 16, 0x7F, services)
-    (machine.root / f"sys/bus/pci/devices/{port}/config").write_bytes(bytes(config))
 
 
 def _alike(machine: Machine, links: Callable[[], list[dict[str, Any]]]) -> None:

@@ -17,20 +17,9 @@ from linkgauge.errors import UsageError
 from linkgauge.system import catalog, discover
 from linkgauge.system.anonymous import Pseudonyms
 from linkgauge.system.record import parsed_recording, unpacked
+from program import linkgauge
 from recorded_machine import hgx_machine, kfd_machine, machine_of_all, memory_module
-
-KEY = bytes(16)
-
-
-def recording_of(root: Path, pseudonyms: Pseudonyms | None = None, **changed: Any) -> dict[str, Any]:
-    """A made machine as a recording that was written and read again."""
-    text = recorded.record(TreeReaders(root, **changed), root=root, pseudonyms=pseudonyms or Pseudonyms(KEY))
-    return parsed_recording(text.encode(), "made")
-
-
-def replayed(recording: dict[str, Any]) -> dict[str, checks.Result]:
-    with unpacked(recording, "made") as root:
-        return {one.name: found for one, found in checks.run_checks(recorded.Recorded(recording, root, "made"))}
+from recordings import KEY, recording_of, replayed
 
 
 @pytest.mark.parametrize("made", [hgx_machine, kfd_machine, machine_of_all])
@@ -148,3 +137,9 @@ def test_checks_that_a_recording_cannot_answer_say_so(tmp_path: Path) -> None:
 
 def test_the_fakes_answer_every_question_that_a_recording_keeps() -> None:
     assert set(recorded._ANSWERS) <= {*dir(FakeReaders)}
+
+
+@pytest.mark.parametrize("more", [("--noise", "1s"), ("--since", "x"), ("--hosts", "a,b")])
+def test_a_recording_is_one_machine_at_one_moment(more: tuple[str, str], tmp_path: Path) -> None:
+    done = linkgauge("doctor", "--recording", "x", *more, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr

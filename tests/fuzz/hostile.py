@@ -54,6 +54,8 @@ def _mutators(target: str) -> Callable[[bytes, random.Random], bytes]:
         "trace": _json_or_bytes,
         "search": _json,
         "node_answers": _json,
+        "recording": _json,
+        "counters": _json,
     }.get(target, _log)
 
 

@@ -30,7 +30,8 @@ from linkgauge.apps import catalog as applications
 from linkgauge.apps import matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
-from linkgauge.doctor import on_nodes, others
+from linkgauge.doctor import on_nodes, others, recorded, since
+from linkgauge.doctor.check import run_checks
 from linkgauge.errors import LinkgaugeError
 from linkgauge.exchange.bar_files import read_bars
 from linkgauge.exchange.importers import Hints, import_files
@@ -52,11 +53,14 @@ from linkgauge.store.journal import JournalWriter, read_journal
 from linkgauge.store.run import Run
 from linkgauge.system import allowance, amdsmi, catalog, dump, sysfs
 from linkgauge.system.discovery import discover
+from linkgauge.system.error_counters import error_counters
 from linkgauge.system.form import from_json
 from linkgauge.system.model import Node
+from linkgauge.system.record import parsed_recording, unpacked
 from linkgauge.system.switches import of_text
 from linkgauge.tune.proved import proved_in
-from recorded_machine import machine_of_all
+from recorded_machine import hgx_machine, machine_of_all
+from recordings import written
 from synthetic import make_case, make_run
 
 HERE = Path(__file__).parent
@@ -410,6 +414,28 @@ def node_answers(data: bytes) -> None:
         on_nodes.look_on_nodes(mpi, ("a", "b"), "host:1")  # type: ignore[arg-type]
 
 
+def recording(data: bytes) -> None:
+    """A machine's recording: laid out, looked at by every check of the doctor, and discovered."""
+    with refusing():
+        made = parsed_recording(data, "recording")
+        with unpacked(made, "recording") as root:
+            readers = recorded.Recorded(made, root, "recording")
+            for _, result in run_checks(readers):
+                json.dumps(dataclasses.asdict(result))
+            discover(root)
+            error_counters(root)
+
+
+def counters(data: bytes) -> None:
+    """A snapshot of error counters, compared with itself and with nothing, and as a run has it stored."""
+    with refusing():
+        nodes = since.read_snapshot(_file("counters", data))
+        zeros = {host: {**node, "counters": {part: dict.fromkeys(of, 0) for part, of in node["counters"].items()}}
+                 for host, node in nodes.items()}  # fmt: skip
+        for before in (nodes, zeros, {}):
+            json.dumps([dataclasses.asdict(one) for one in since.compared(before, nodes)])
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     function.__name__: function
     for function in (
@@ -428,6 +454,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         fabric,
         search,
         node_answers,
+        recording,
+        counters,
     )
 }
 
@@ -531,6 +559,12 @@ def _answers() -> Iterator[bytes]:
     yield json.dumps(said).encode()
 
 
+@functools.cache
+def _recorded() -> bytes:
+    """A machine of two GPUs as a recording."""
+    return written(hgx_machine(_scratch() / "hgx", gpus=2).root).encode()
+
+
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "plan": _plan_seeds,
     "system": _system_seeds,
@@ -545,6 +579,8 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "fabric": lambda: (text.encode() for text in (_LAYOUT.topology_conf(), _LAYOUT.fabric_file(), _IB)),
     "search": lambda: iter([json.dumps({"subject": "mpi allreduce", "confirmed": [_PROVED] * 2}).encode()]),
     "node_answers": _answers,
+    "recording": lambda: iter([_recorded()]),
+    "counters": lambda: iter([since.snapshot({"a": {"boot_s": 9, "counters": {"GPU 0": {"replays": 12}}}}).encode()]),
     "bars": lambda: (text.encode() for text in SAMPLES),
     "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
 }

@@ -37,7 +37,7 @@ class Look:
     hosts: str | None = value("A,B|FILE", "Nodes to compare, by name; ssh starts the ranks.")
     recording: Path | None = value("FILE", "Recorded machine to check (linkgauge record) in place of this.", type=PATH)
     snapshot: Path | None = value("FILE", "File to store error counters in, for --since.", type=PATH)
-    since: Path | None = value("FILE", "Snapshot to compare error counters with: which rose?", type=PATH)
+    since: Path | None = value("FILE", "Snapshot to compare error counters with.", type=PATH)
     noise: str | None = value("TIME", "Time to look for noise on every core at once, such as 5s.")
     form: str = form_of_output()
 
@@ -48,11 +48,16 @@ class Look:
 def doctor_command(asked: Look) -> int:
     """Find what is wrong with this set-up before a run: each problem with its impact and its fix."""
     over_nodes = asked.nodes is not None or asked.hosts is not None
+    of_counters = asked.snapshot is not None or asked.since is not None
+    if (asked.recording is not None) + (asked.noise is not None) + of_counters > 1:
+        raise UsageError("--recording, --noise, and --snapshot with --since exclude each other: give one of them")
+    if asked.recording is not None and over_nodes:
+        raise UsageError("--recording is of one machine: leave out --nodes and --hosts")
     if asked.noise is not None:
         if over_nodes:
             raise UsageError("--noise is of this node: leave out --nodes and --hosts")
         return _noise(asked.noise, asked.form)
-    if asked.snapshot is not None or asked.since is not None:
+    if of_counters:
         return _counters(asked)
     if over_nodes:
         return _on_nodes(asked)
@@ -246,7 +251,7 @@ def _counters(asked: Look) -> int:
     if asked.snapshot is not None:
         write_atomically(asked.snapshot, snapshot(nodes).encode())
         if verbosity() != QUIET:
-            click.echo(f"linkgauge: error counters of {', '.join(nodes)} are in {asked.snapshot}", err=True)
+            click.echo(f"linkgauge: error counters of {_hosts_text(sorted(nodes))} are in {asked.snapshot}", err=True)
     if before is None:
         return 0
     found = compared(before, nodes)

@@ -44,6 +44,9 @@ def amd_gpus(readers: Readers) -> list[GpuFacts]:
                 pcie_generation_max=(link and generation_of(link.max_speed)) or -1,
                 partition=" ".join(filter(None, (readers.text(f"{place}/current_{kind}_partition")
                                                  for kind in ("compute", "memory")))),
+                pcie_replays=_count(readers, f"{place}/pcie_replay_count"),
+                vbios=readers.text(f"{place}/vbios_version") or "",
+                driver=readers.text("/sys/module/amdgpu/version") or "",
                 memory_faults=_memory_faults(readers, place),
             )
         )  # fmt: skip
@@ -68,6 +71,11 @@ def _watts(readers: Readers, place: str, name: str) -> float:
         if (text := readers.text(path) or "").isdecimal():
             return int(text) / 1e6
     return -1
+
+
+def _count(readers: Readers, path: str) -> int:
+    text = readers.text(path) or ""
+    return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 
 def _memory_faults(readers: Readers, place: str) -> tuple[str, ...]:

@@ -47,7 +47,8 @@ class Check:
 
 CHECKS: dict[str, Check] = {}
 # Each registers its checks, in this order.
-_MODULES = tuple(f"linkgauge.doctor.{name}" for name in ("set_up", "devices", "links", "network"))
+_KINDS = ("set_up", "host", "devices", "gpu_state", "links", "network", "rails")
+_MODULES = tuple(f"linkgauge.doctor.{name}" for name in _KINDS)
 
 
 def check(

@@ -36,6 +36,15 @@ class GpuFacts:
     virtual: bool = False  # a vGPU: a hypervisor shares the GPU out
     busy: float | None = None  # share of the last moments in which kernels ran; None: not told
     lost: str = ""  # why it does not answer, in the library's words: of such a GPU nothing else is known
+    persistence: str = ""  # on, off; empty: not told
+    ecc: str = ""  # on, off
+    confidential: bool = False  # confidential computing: transfers are encrypted
+    vbios: str = ""
+    driver: str = ""
+    gsp: str = ""  # version of the GPU System Processor's firmware
+    bar_mib: int = -1  # of BAR1, by which others reach its memory
+    memory_mib: int = -1
+    pcie_replays: int = -1
     memory_faults: tuple[str, ...] = ()  # errors of its memory that it could not correct, and what it still has to do
 
     @property

@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Mapping
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
+from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.gpus import gpus_of
 from linkgauge.doctor.readers import Readers
-from linkgauge.doctor.siblings import SEVERAL, far_above
+from linkgauge.doctor.siblings import SEVERAL, far_above, same_bridges
 
 # Counter of a port (sysfs) -> its name for findings, and how many more than the others' are no chance.
 _COUNTERS = {
@@ -177,6 +178,10 @@ def nearest_card(readers: Readers) -> Result:
         if not left:  # UCX's may be a device of another kind
             continue
         for gpu in gpus:
+            if far := _far_by_pcie(readers, gpu, left):
+                finding = f"{variable}={text} leaves GPU {gpu.index} without {far}, which shares a PCIe switch with it"
+                return Result(WARNING, finding, "its traffic goes up to the processor and back",
+                              f"add {far} to {variable}, or unset it")  # fmt: skip
             node = readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/numa_node")
             near = [card for card, of in cards.items() if of == node]
             if node not in (None, "-1") and near and node not in {cards[card] for card in left}:
@@ -185,6 +190,19 @@ def nearest_card(readers: Readers) -> Result:
                 fix = f"{verb.format(near[0])} {variable}, or unset it"
                 return Result(WARNING, finding, "its traffic crosses the sockets", fix)
     return ok("no variable keeps a GPU from its nearest card")
+
+
+def _far_by_pcie(readers: Readers, gpu: GpuFacts, left: Collection[str]) -> str:
+    """The card below a PCIe switch of a GPU's, where a variable leaves none of these; empty where it does."""
+    pci = readers.pci()
+    cards = {path.split("/")[-1]: readers.link(f"{path}/device") for path in readers.glob("/sys/class/infiniband/*")}
+    if gpu.pci_address not in pci:
+        return ""
+    up = pci[gpu.pci_address].parents
+    shared = {card: same_bridges(up, pci[address].parents) for card, address in cards.items() if address in pci}
+    # Below one root port alone, as in virtual machines, lies no switch.
+    near = [card for card, count in shared.items() if count > 1 and count == max(shared.values())]
+    return near[0] if near and not set(near) & set(left) else ""
 
 
 def _cards_left(text: str, ports: Mapping[str, Collection[str]], *, prefixes: bool) -> list[str]:

@@ -81,8 +81,21 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         instances=mig_uuids(nvml, handle),
         virtual=ask(lambda: int(nvml.nvmlDeviceGetVirtualizationMode(handle)), 0) == _VGPU,
         busy=ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100, None),
+        persistence=_on(ask(lambda: int(nvml.nvmlDeviceGetPersistenceMode(handle)), -1)),
+        ecc=_on(ask(lambda: int(nvml.nvmlDeviceGetEccMode(handle)[0]), -1)),
+        confidential=ask(lambda: bool(nvml.nvmlSystemGetConfComputeState().ccFeature), False),
+        vbios=text(ask(lambda: nvml.nvmlDeviceGetVbiosVersion(handle), "")),
+        driver=text(ask(lambda: nvml.nvmlSystemGetDriverVersion(), "")),
+        gsp=text(ask(lambda: nvml.nvmlDeviceGetGspFirmwareVersion(handle), "")),
+        bar_mib=ask(lambda: int(nvml.nvmlDeviceGetBAR1MemoryInfo(handle).bar1Total) >> 20, -1),
+        memory_mib=ask(lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total) >> 20, -1),
+        pcie_replays=ask(lambda: int(nvml.nvmlDeviceGetPcieReplayCounter(handle)), -1),
         memory_faults=_memory_faults(nvml, handle, ask),
     )
+
+
+def _on(mode: int) -> str:
+    return {0: "off", 1: "on"}.get(mode, "")
 
 
 def _processes(nvml: Any, handle: Any, ask: Callable[..., Any]) -> tuple[int, ...]:

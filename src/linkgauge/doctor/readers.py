@@ -26,6 +26,7 @@ from linkgauge.system.likeness import Likeness
 from linkgauge.system.nvlink_errors import LinkErrors, nvlink_errors
 
 _TIMEOUT_S = 30
+_MULTICAST = 132  # CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED (cuda.h)
 _MOST_TEXT = 1 << 20  # bytes: a kernel's options are a quarter of it
 _PCI_KINDS = (0x02, 0x03, 0x06, 0x12)  # PCI base classes: network, display, bridge, accelerator
 _SEEN_BY_RANKS = (
@@ -206,6 +207,19 @@ class Readers:
         from linkgauge.run.parent.devices import probe
 
         return probe("sycl").reason
+
+    def multicast(self) -> list[int] | None:
+        """Of each GPU that CUDA shows, 1 where it can take part in NVLink multicast; None where CUDA is not there."""
+        program = (
+            "import ctypes\n"
+            "cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int(); value = ctypes.c_int()\n"
+            "assert not cuda.cuInit(0) and not cuda.cuDeviceGetCount(ctypes.byref(count))\n"
+            "for device in range(count.value):\n"
+            f"    assert not cuda.cuDeviceGetAttribute(ctypes.byref(value), {_MULTICAST}, device)\n"
+            "    print(value.value)\n"
+        )
+        said = self.run([sys.executable, "-I", "-S", "-c", program])
+        return None if said is None else [int(word) for word in said.split() if word.isdecimal()]
 
     def refused_peers(self) -> dict[str, str] | None:
         """Pairs of devices (`0-1`) between which peer access is refused, with the reason; None: not known."""

@@ -55,7 +55,8 @@ _ANSWERS: dict[str, Shape] = {
     "core_users": each(text), "run": maybe(text), "library": flag, "package_version": maybe(text),
     "gpus": lambda value, at: tuple(table({"gpus": each(_of_class(GpuFacts)), "why": text},
                                           needed=("gpus", "why"))(value, at).values()),
-    "nvlink_errors": maybe(each(_of_class(LinkErrors))), "visible_devices": maybe(whole()), "why_no_sycl": text,
+    "nvlink_errors": maybe(each(_of_class(LinkErrors))), "visible_devices": maybe(whole()),
+    "multicast": maybe(each(whole(0, 1))), "why_no_sycl": text,
     "refused_peers": maybe(mapping(text)), "cross_memory_refused": maybe(text), "mpi_knows_gpus": maybe(flag),
     "ranks_seen": lambda value, at: text(value, at) if isinstance(value, str)
                   else [tuple(one) for one in each(_PAIR)(value, at)],
@@ -146,7 +147,7 @@ def _plain(answer: Any, pseudonyms: Pseudonyms) -> Any:
 
 def pseudonyms_here() -> Pseudonyms:
     """Pseudonyms that know this host's and this user's names."""
-    host, users = os.uname().nodename, {os.environ.get("USER", ""), os.environ.get("LOGNAME", "")}
+    host, users = os.uname().nodename, {os.environ.get("USER", "")}
     with suppress(KeyError):
         users.add(pwd.getpwuid(os.getuid()).pw_name)
     users.add(os.path.basename(os.path.expanduser("~")))

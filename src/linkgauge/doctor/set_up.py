@@ -90,8 +90,9 @@ def shared_memory(readers: Readers) -> Result:
 def locked_memory(readers: Readers) -> Result:
     """RDMA registers, and so locks, every buffer it sends from."""
     limit = readers.limit("MEMLOCK")
-    if limit < 0:
-        return ok("unlimited")
+    memory = readers.allowance().machine_bytes
+    if limit < 0 or 0 < (memory or 0) <= limit:
+        return ok("unlimited" if limit < 0 else f"{format_bytes(limit)}, all memory of this machine")
     cards = readers.glob("/sys/class/infiniband/*")
     finding = f"at most {format_bytes(limit)} may be locked"
     fix = "ulimit -l unlimited; docker run --ulimit memlock=-1; /etc/security/limits.conf: * - memlock unlimited"

@@ -20,3 +20,9 @@ def far_above(counts: Mapping[str, int], word: str, least: int = SEVERAL) -> Ite
     for name, count in counts.items():
         if count > _TIMES * usual + least:
             yield f"{name}: {count} {word}, others {usual}"
+
+
+def same_bridges(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How many bridges two devices share from the root down: the more, the nearer they are."""
+    return next((at for at, two in enumerate(zip(one, other, strict=False)) if two[0] != two[1]),
+                min(len(one), len(other)))  # fmt: skip

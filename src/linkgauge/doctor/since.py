@@ -27,7 +27,9 @@ _SHAPE = table({"format": one_of((FORMAT,)), "format_version": whole(1, 1), "dat
                needed=("format", "format_version", "nodes"))  # fmt: skip
 _SAID = table({"host": label, "node": NODE}, needed=("host", "node"))
 _COST = "data is sent again, or a link or memory is lost for a while: less rate, and spread"
-_FIX = "nvidia-smi nvlink -e; rocm-smi --showrasinfo; ibstat; dmesg shows PCIe errors; reseat or replace what keeps rising"
+_FIX = (
+    "nvidia-smi nvlink -e; rocm-smi --showrasinfo; ibstat; dmesg shows PCIe errors; reseat or replace what keeps rising"
+)
 
 _NEW = "what rose before is not known", "linkgauge doctor --snapshot FILE"
 

@@ -178,7 +178,8 @@ def _on_nodes(asked: Look) -> int:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
         _print_cost(console, one.cost, one.fix)
-    whose = f", on all {len(names)}" if len(names) > 1 else ""
+    silent = sum(len(on) for one in found[:1] for status, _, on in one.found if status == FAILING)
+    whose = f", on all {len(names) - silent}" if len(names) > 1 else ""
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]

@@ -294,7 +294,11 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     finally:
         run.kill()
         run.wait()
-    assert sorted(str(row.status) for row in load(out).rows()) == sorted(["ok", "ok", status])
+    rows = list(load(out).rows())
+    assert sorted(str(row.status) for row in rows) == sorted(["ok", "ok", status])
+    (reason,) = [row.reason for row in rows if row.status == status]
+    assert "rank 1 on n1 (host device 0)" in reason, reason
+    assert left_anywhere(cluster) == {}
 
 
 @pytest.mark.parametrize("lost", ["n1", pytest.param("n0", marks=thorough("any other node is lost alike"))])

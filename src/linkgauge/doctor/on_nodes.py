@@ -96,7 +96,7 @@ def _starts(hosts: Sequence[str], silent: Mapping[str, str], harmed: Mapping[str
     for status, words_of in ((FAILING, silent), (WARNING, harmed)):
         found += [(status, words, (host,)) for host, words in words_of.items()]
     status = FAILING if silent else WARNING if harmed else OK
-    cost = "a run cannot use it, and needs --keep-going nodes to go on without it" if silent else ""
+    cost = "a run cannot use it; --keep-going nodes leaves it out" if silent else ""
     return OnNodes("start of ranks", status, tuple(found), cost, f"try 'ssh {next(iter(silent))}'" if silent else "")
 
 

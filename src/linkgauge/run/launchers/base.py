@@ -71,6 +71,7 @@ class Launcher(abc.ABC):
     signal_names_pattern: ClassVar[str] = ""  # or its name, as strsignal has it
     status_patterns: ClassVar[tuple[str, ...]] = ()  # with what status one ended
     pid_pattern: ClassVar[str] = ""  # of which process it tells
+    rank_pattern: ClassVar[str] = ""  # of which rank
 
     def __init_subclass__(cls) -> None:
         """Register the family."""

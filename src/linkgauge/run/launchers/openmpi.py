@@ -20,6 +20,7 @@ class OpenMpi(Launcher):
     starts = ("openmpi",)
     host_options = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
     rank_variables = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+    rank_pattern = r"process rank (\d+) with PID \d+ on node"
     signal_patterns = (r"exited on signal (\d+)",)
     status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)")
 

@@ -39,6 +39,7 @@ _SEGMENTS = "segments.json"
 _NAMELESS = ".new-"  # in the making, or being removed
 _YOUNG_S = 600.0  # whose process cannot be told
 _ATTEMPTS = 20
+_HYDRA_S = 5.0  # from its proxy's file to the first rank's own start, on a busy node
 _OWNER_LATE_S = 1.0  # a node's owner file is written while the first rank is under way
 # How MPICH, Intel MPI, UCX and NCCL begin the names of theirs: no setting but UCX's gives them another place.
 _LIBRARIES_SEGMENTS = ("mpich_shm_", "Intel_MPI_", "ucx_shm_posix_", "nccl-")
@@ -155,6 +156,7 @@ def _clear_launch(path: Path) -> None:
     processes.end_marked(mark)
     folder = path.parent / mark.rpartition(".")[2]
     _remove_segments(_left_segments(folder, path))
+    _remove_hydras(path)
     _remove_made(folder)
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -163,15 +165,26 @@ def _clear_launch(path: Path) -> None:
         path.parent.parent.rmdir()
 
 
+def _remove_hydras(path: Path) -> None:
+    """Remove the file by which a killed proxy of Hydra told ranks of the cores, just before they claimed the node.
+
+    It lies outside of the launch's folders, since ssh passes no TMPDIR on. Ranks read it when they start.
+    """
+    with contextlib.suppress(OSError):
+        claimed = path.stat().st_mtime
+        for file in path.parents[2].glob("hydra_hwloc_xmlfile_*"):
+            with contextlib.suppress(OSError):
+                if _is_ours(file) and -_HYDRA_S <= file.lstat().st_mtime - claimed <= _OWNER_LATE_S:
+                    file.unlink()
+
+
 def _remove_made(folder: Path) -> None:
-    """Remove what a launch noted: its folder in shared memory, and the launcher's file that its ranks have read."""
+    """Remove what a launch noted: its folder in shared memory."""
     for said in folder.glob(_MADE):
         with contextlib.suppress(OSError):
             for made in map(Path, said.read_text().splitlines()):
-                known = made.name.startswith(("linkgauge-", "hydra_hwloc_xmlfile_")) and made.parent in default_bases()
-                if known and _is_ours(made):
-                    made.unlink()
-                elif known and made.lstat().st_uid == os.getuid():
+                known = made.name.startswith("linkgauge-") and made.parent in default_bases()
+                if known and stat.S_ISDIR(made.lstat().st_mode) and made.lstat().st_uid == os.getuid():
                     shutil.rmtree(made, ignore_errors=True)
 
 

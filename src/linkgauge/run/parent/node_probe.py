@@ -176,7 +176,7 @@ def _taken(link: socket.socket, count: int) -> bytes:
 
 
 def why_not_reached(places: Iterable[str], port: int, token: bytes) -> str:
-    """Why bytes do not go to and fro with the first of these names or addresses that answers; empty where they do."""
+    """Why bytes do not go both ways to the first of these names or addresses that answers; empty where they do."""
     why = "it has no address"
     for place in places:
         try:

@@ -462,8 +462,6 @@ def main() -> None:
     arm_evidence(spec)
     if spec.mode == "processes" and not Path(spec.heartbeat).exists():  # on another node than the parent's
         node_survivor.claim(Path(os.environ.get("TMPDIR", "")), os.environ.get(processes.MARK, ""))
-        if file := os.environ.get("HWLOC_XMLFILE", ""):  # Hydra makes it, and leaves it where it is killed
-            note_made(file)
     if spec.mode == "threads":
         run_threads(spec)
     else:

@@ -55,6 +55,7 @@ done
 host="${1#*@}"; shift
 [ -r "$FOLDER/$host.pid" ] || { echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255; }
 [ -e "$FOLDER/$host.down" ] && { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
+[ -r "$FOLDER/$host.ssh" ] && . "$FOLDER/$host.ssh"  # what a fault has it do
 [ $# -gt 0 ] || set -- 'exec sh'
 exec nsenter --target "$(cat "$FOLDER/$host.pid")" --net --uts --ipc --mount -- \\
     env -i HOME="$HOME" USER=root LOGNAME=root SHELL=/bin/sh \\

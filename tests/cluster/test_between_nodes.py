@@ -78,6 +78,16 @@ def left_on(cluster: Cluster, node: str) -> list[str]:
     return [path for path in cluster.run(node, words).stdout.split() if not any(one.startswith(path) for one in kept)]
 
 
+def left_anywhere(cluster: Cluster) -> dict[str, list[str]]:
+    """What lies on any node once each node's own survivor had its time."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        left = {node: files for node in (*cluster.layout.nodes, "login") if (files := left_on(cluster, node))}
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.2)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with Cluster(Layout.of(2, rate=RATE)) as made:
@@ -107,7 +117,7 @@ def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> No
         payload += must_cross(row.case, nodes) * int(row.operations_total)
     moved = [cluster.carried(node) - before[node] for node in cluster.layout.nodes]
     assert payload <= sum(one.sent for one in moved) <= 1.1 * payload + (2 << 20)
-    assert [left_on(cluster, node) for node in (*cluster.layout.nodes, "login")] == [[], [], []]
+    assert left_anywhere(cluster) == {}
 
 
 def goodput(run: Run, pattern: str, size: int) -> float:
@@ -335,7 +345,11 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     finally:
         run.kill()
         run.wait()
-    assert sorted(str(row.status) for row in load(out).rows()) == sorted(["ok", "ok", status])
+    rows = list(load(out).rows())
+    assert sorted(str(row.status) for row in rows) == sorted(["ok", "ok", status])
+    (reason,) = [row.reason for row in rows if row.status == status]
+    assert "rank 1 on n1 (host device 0)" in reason, reason
+    assert left_anywhere(cluster) == {}
 
 
 @pytest.mark.parametrize("lost", ["n1", pytest.param("n0", marks=thorough("any other node is lost alike"))])

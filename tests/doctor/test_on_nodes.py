@@ -94,6 +94,7 @@ def test_a_node_that_says_it_otherwise_is_told(
 ) -> None:
     said = [node("a"), {**node("b"), **changed}]
     monkeypatch.setattr(on_nodes, "words_of_ranks", lambda *_, **__: said)
+    monkeypatch.setattr(on_nodes.first_look, "look", lambda *_: {})
     with pytest.raises(EnvironmentLackingError, match=f"{words}.*same Linkgauge on all nodes"):
         on_nodes.look_on_nodes(fake_mpi("hydra"), ("a", "b"), "host:2")
 
@@ -119,4 +120,11 @@ def test_a_nodes_own_interface_and_limit_are_told_of_emulated_nodes() -> None:
         assert {one["name"] for one in json.loads(plain.stdout) if len(one["found"]) > 1} == {"interface docker0"}
         gone: subprocess.CompletedProcess[str] = cluster.run("login", [*words[:-3], "n0,n9", *words[-2:]],
                                                              cwd=cluster.folder, env=environment)  # fmt: skip
-        assert (gone.returncode, gone.stderr.count("\n")) == (5, 1), gone.stderr
+        assert (gone.returncode, gone.stderr) == (1, ""), gone.stderr
+        lines = [line.strip() for line in gone.stdout.splitlines()]
+        at = lines.index("differs  start of ranks:")
+        assert lines[at + 1] == "n0: ranks can be started"
+        assert lines[at + 2].startswith("n9: failing: Could not resolve hostname n9")
+        none = cluster.run("login", [*words[:-3], "n8,n9", *words[-2:]], cwd=cluster.folder, env=environment)
+        assert (none.returncode, none.stderr.count("\n")) == (5, 1), none.stderr
+        assert "Could not resolve hostname n8" in none.stderr

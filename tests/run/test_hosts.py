@@ -52,6 +52,8 @@ def test_what_is_no_list_of_hosts_is_one_line(text: str) -> None:
 
 def test_hosts_may_have_blanks_between_them_and_each_is_named_once() -> None:
     assert hosts.asked_hosts(None, "n0, n1 ,n[2-3]") == ("n0", "n1", "n2", "n3")
+    many = [f"node{number}" for number in range(100)]
+    assert hosts.asked_hosts(None, ",".join(many)) == tuple(many)
     for text in ("n0,n0", "n0, n1, n0", "n[0-2],n1"):
         with pytest.raises(UsageError, match=r"names n\d twice: expected each node once"):
             hosts.asked_hosts(None, text)

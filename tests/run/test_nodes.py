@@ -59,6 +59,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, silent: set[str]) -> tuple[Nodes,
         return "ended with 255: no route" if host in silent else [{"rank": 0, **look(host)}]
 
     monkeypatch.setattr(nodes, "words_of_ranks", words)
+    monkeypatch.setattr(nodes.first_look, "look", lambda *_: {})
     told: list[str] = []
     return Nodes(GPUS, told.append, keep_going=True), told
 

@@ -207,6 +207,7 @@ def _print_nodes(found: Sequence[OnNodes], nodes: int) -> None:
     from rich.text import Text
 
     from linkgauge.doctor.check import FAILING, NOT_CHECKED, OK, WARNING
+    from linkgauge.doctor.on_nodes import START
     from linkgauge.view import screen
     from linkgauge.view.units import count_text
 
@@ -218,7 +219,10 @@ def _print_nodes(found: Sequence[OnNodes], nodes: int) -> None:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
         _print_cost(console, one.cost, one.fix)
-    whose = f", on all {nodes}" if nodes > 1 else ""
+    silent = sum(
+        len(on) for one in found for status, _, on in one.found if (one.name, status) == (START, FAILING)
+    )
+    whose = f", on all {nodes - silent}" if nodes > 1 else ""
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):
             status, finding, _ = one.found[0]

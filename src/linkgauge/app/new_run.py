@@ -63,8 +63,9 @@ def new_run(request: Request) -> int:
         reporter.note(devices.hidden)
     switches = _switches(allocation.fabric)
     nodes = Nodes(
-        devices, reporter.note, switches=switches, look=not shown.dry_run, keep_going=bool(execution.keep_going)
-    )
+        devices, reporter.note, switches=switches, look=not shown.dry_run, keep_going=bool(execution.keep_going),
+        folder=execution.out or Path("runs"),
+    )  # fmt: skip
     plan = planned(request, given, devices.kind)
     prepared = _prepared(request.earlier, plan, devices, given, nodes)
     if shown.dry_run:

@@ -97,10 +97,10 @@ def resume_run(request: Request, path: Path) -> int:
     limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
     asked_then = folder.info.get("requested", {})
     choices = asked_then.get("library_choices", False)
-    nodes = Nodes(devices, reporter.note, keep_going=bool(execution.keep_going))
+    nodes = Nodes(devices, reporter.note, keep_going=bool(execution.keep_going), folder=folder.path)
     for settings in {one.planned.settings for one in pending if one.planned.settings.hosts}:
         mpi = mpis[settings.mpi if settings.mpi_requested else end_of(replaced, settings.mpi)]
-        nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, None)
+        nodes.meet(mpi, settings.hosts, settings.launcher_args, {**os.environ, **dict(settings.env)})
     machine = machine_of({one.planned.settings for one in pending}, devices, mpis, nodes)
     _check_devices(path, pending, machine)
     relaunched = {**relaunched, **{str(one.number): one.planned.number for one in pending}}

@@ -18,14 +18,18 @@ from linkgauge.doctor.check import CHECKS, FAILING, NOT_CHECKED, OK, WARNING, as
 from linkgauge.doctor.readers import Readers
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
+from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Interface, Network, chosen, network, wrong_choices
 from linkgauge.run.machine.private_folder import remove_elsewhere
+from linkgauge.run.parent import first_look
 from linkgauge.run.parent.devices import find_devices
 from linkgauge.run.parent.info import machine, settings_of
 from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.nodes import ask_each_alone
 from linkgauge.run.parent.rank_words import say, shaped, words_of_ranks
 from linkgauge.system.rdma_ports import rdma_ports
 
+START = "start of ranks"  # the check of whether ranks can be started on each node
 MOST_S = 180
 """How long all nodes together may take."""
 _GRAVE = {FAILING: 0, WARNING: 1, NOT_CHECKED: 2, OK: 3}
@@ -59,17 +63,42 @@ class OnNodes:
 def look_on_nodes(
     mpi: MpiInstallation, hosts: Sequence[str], devices: str, launcher_args: Sequence[str] = ()
 ) -> list[OnNodes]:
-    """All checks and facts of these nodes. EnvironmentLackingError where one cannot be looked at."""
+    """All checks and facts of those of these nodes that can be looked at, and why others cannot.
+
+    EnvironmentLackingError where none can.
+    """
     command = [sys.executable, "-m", "linkgauge.doctor.on_nodes", devices, mpi.name]
-    words = words_of_ranks(mpi, len(hosts), command, launcher_args, timeout_s=MOST_S, hosts=hosts)
-    said = shaped(words, table(_SAID, needed=_SAID))
-    if isinstance(said, str):
+    shell = launcher_for(mpi).remote_shell(launcher_args)
+    met = {} if shell is None else first_look.look(shell, hosts, first_look.expected(mpi, os.environ, None))
+    silent = {host: "; ".join(one.problems) for host, one in met.items() if one.problems}
+    left = [host for host in hosts if host not in silent]
+    shape = table(_SAID, needed=_SAID)
+    words = words_of_ranks(mpi, len(left), command, launcher_args, timeout_s=MOST_S, hosts=left) if left else []
+    said = shaped(words, shape)
+    if isinstance(said, str) and not isinstance(words, str):
         raise EnvironmentLackingError(f"the doctor cannot be started on {len(hosts)} nodes: {said}")
-    if len({one["host"] for one in said}) < len(hosts):
-        raise EnvironmentLackingError(
-            f"of {len(hosts)} nodes only {', '.join(sorted({one['host'] for one in said}))} said what they have"
-        )
-    return [*compared(said), way_between(mpi, {str(one["host"]): Network.of_plain(one["network"]) for one in said})]
+    if isinstance(said, str) or len({one["host"] for one in said}) < len(left):  # which it is, each by itself tells
+        each_said = {host: shaped(one, shape) for host, one in
+                     ask_each_alone(mpi, left, command, launcher_args).items()}  # fmt: skip
+        silent |= {host: one for host, one in each_said.items() if isinstance(one, str)}
+        said = [one for found in each_said.values() if not isinstance(found, str) for one in found]
+    if not said:
+        host, why = next(iter(silent.items()), (hosts[0], "no words came"))
+        raise EnvironmentLackingError(f"the doctor cannot be started on any of {len(hosts)} nodes; {host}: {why}")
+    harmed = {host: "; ".join(one.warnings) for host, one in met.items() if one.warnings and host not in silent}
+    between = way_between(mpi, {str(one["host"]): Network.of_plain(one["network"]) for one in said})
+    return [_starts(hosts, silent, harmed), *compared(said), between]
+
+
+def _starts(hosts: Sequence[str], silent: Mapping[str, str], harmed: Mapping[str, str]) -> OnNodes:
+    """Whether ranks can be started on each host, and what may harm them."""
+    well = tuple(host for host in hosts if host not in silent and host not in harmed)
+    found = [(OK, "ranks can be started", well)] if well else []
+    for status, words_of in ((FAILING, silent), (WARNING, harmed)):
+        found += [(status, words, (host,)) for host, words in words_of.items()]
+    status = FAILING if silent else WARNING if harmed else OK
+    cost = "a run cannot use it; --keep-going nodes leaves it out" if silent else ""
+    return OnNodes(START, status, tuple(found), cost, f"try 'ssh {next(iter(silent))}'" if silent else "")
 
 
 def way_between(mpi: MpiInstallation, nodes: Mapping[str, Network]) -> OnNodes:

@@ -12,6 +12,7 @@ import abc
 import dataclasses
 import os
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -70,6 +71,7 @@ class Launcher(abc.ABC):
     signal_names_pattern: ClassVar[str] = ""  # or its name, as strsignal has it
     status_patterns: ClassVar[tuple[str, ...]] = ()  # with what status one ended
     pid_pattern: ClassVar[str] = ""  # of which process it tells
+    rank_pattern: ClassVar[str] = ""  # of which rank
 
     def __init_subclass__(cls) -> None:
         """Register the family."""
@@ -101,6 +103,13 @@ class Launcher(abc.ABC):
             return known.get("SLURM_JOB_NUM_NODES") != "1" or "SLURMD_NODENAME" not in known
         return any(name in known for name in _HOST_VARIABLES)
 
+    def remote_shell(self, launcher_args: Sequence[str]) -> list[str] | None:
+        """Return by what it starts its part on other nodes, a program that is called as ssh is.
+
+        None where a batch system does that, or the user has it do so in a way of its own.
+        """
+        return None
+
     @classmethod
     def hosts_of_job(cls) -> tuple[str, ...] | None:
         """Return the nodes of the batch system's job that this process is in; None where it is in none of its."""
@@ -124,6 +133,25 @@ class Launcher(abc.ABC):
     def failed_by_chance(self, output: Sequence[str]) -> bool:
         """Whether the lines of its output tell of a failure that the same start may well not have again."""
         return False
+
+
+_JOBS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_URI")
+
+
+def ssh_unless(launcher_args: Sequence[str], options: Sequence[str], own: Sequence[str], programs: Sequence[str],
+               ) -> list[str] | None:  # fmt: skip
+    """Return ssh, or what one of the variables `programs` names; None in a job, or where it is told another way.
+
+    `options`: what words of the command line begin with by which it is told; `own`: names of variables likewise.
+    """
+    known = usable_environment()
+    told = any(word.startswith(tuple(options)) for word in launcher_args)
+    program = next((known[name] for name in programs if name in known), "ssh")
+    others = [name for name in known if name.startswith(tuple(own)) and name not in programs and known[name] != "ssh"]
+    if told or others or any(name in known for name in _JOBS):
+        return None
+    words = shlex.split(program)
+    return words if words and shutil.which(words[0]) else None
 
 
 class Single(Launcher):

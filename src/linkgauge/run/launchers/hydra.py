@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from linkgauge.run.launchers.base import Launcher, LaunchRequest
+from linkgauge.run.launchers.base import Launcher, LaunchRequest, ssh_unless
 from linkgauge.run.launchers.pbsdsh import remote_shell
 
 
@@ -44,6 +44,12 @@ class Hydra(Launcher):
     def exporting(cls, environment: Mapping[str, str]) -> str:
         """Return mpiexec with -genv."""
         return " ".join([cls.word, *(f"-genv {name} {shlex.quote(value)}" for name, value in environment.items())])
+
+    def remote_shell(self, launcher_args: Sequence[str]) -> list[str] | None:
+        """Return ssh, or what -launcher-exec's variables name."""
+        own = ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP", "HYDRA_RMK", "I_MPI_HYDRA_RMK")
+        programs = ("HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC")
+        return ssh_unless(launcher_args, ("-launcher", "-bootstrap", "-rmk"), own, programs)
 
     def environment(self, request: LaunchRequest) -> dict[str, str]:
         """Return what makes it start ranks where it is told, inside a batch system's job too.

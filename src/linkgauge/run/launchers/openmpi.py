@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from linkgauge.run.launchers.base import Launcher, LaunchRequest
+from linkgauge.run.launchers.base import Launcher, LaunchRequest, ssh_unless
 from linkgauge.run.launchers.pbsdsh import remote_shell
 
 
@@ -20,6 +20,7 @@ class OpenMpi(Launcher):
     starts = ("openmpi",)
     host_options = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
     rank_variables = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+    rank_pattern = r"process rank (\d+) with PID \d+ on node"
     signal_patterns = (r"exited on signal (\d+)",)
     status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)")
 
@@ -45,6 +46,11 @@ class OpenMpi(Launcher):
     def exporting(cls, environment: Mapping[str, str]) -> str:
         """Return mpirun with -x."""
         return " ".join([cls.word, *(f"-x {name}={shlex.quote(value)}" for name, value in environment.items())])
+
+    def remote_shell(self, launcher_args: Sequence[str]) -> list[str] | None:
+        """Return ssh, or the agent that a variable names."""
+        agents = ("OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm_ssh_agent", "PRTE_MCA_plm_ssh_agent")
+        return ssh_unless(launcher_args, ("plm",), ("OMPI_MCA_plm", "PRTE_MCA_plm"), agents)
 
     def environment(self, request: LaunchRequest) -> dict[str, str]:
         """Return leave to run as root where that is asked, and the folders of sessions and of shared segments.

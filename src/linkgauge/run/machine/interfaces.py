@@ -123,6 +123,21 @@ def _address(name: str) -> str:
     return ""
 
 
+_NAMING = ("FI_TCP_IFACE", "FI_SOCKETS_IFACE", "UCX_NET_DEVICES", "OMPI_MCA_btl_tcp_if_include", "HYDRA_IFACE",
+           "PRTE_MCA_btl_tcp_if_include", "MPICH_NETWORK_INTERFACE", "MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE")  # fmt: skip
+
+
+def named_interfaces(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """By variable of MPI's, UCX's or libfabric's the interfaces that it names; addresses and networks are no names."""
+    found = {}
+    for variable in _NAMING:
+        words = [word.partition(":")[0] for word in environment.get(variable, "").split(",")]
+        names = [word for word in words if re.fullmatch(r"[A-Za-z][\w.-]*", word) and word != "all"]
+        if names:
+            found[variable] = names
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class Chosen:
     """What a library will use: names of interfaces or RDMA devices, and why, in a few words."""

@@ -39,6 +39,8 @@ _SEGMENTS = "segments.json"
 _NAMELESS = ".new-"  # in the making, or being removed
 _YOUNG_S = 600.0  # whose process cannot be told
 _ATTEMPTS = 20
+_HYDRA_S = 5.0  # from its proxy's file to the first rank's own start, on a busy node
+_OWNER_LATE_S = 1.0  # a node's owner file is written while the first rank is under way
 # How MPICH, Intel MPI, UCX and NCCL begin the names of theirs: no setting but UCX's gives them another place.
 _LIBRARIES_SEGMENTS = ("mpich_shm_", "Intel_MPI_", "ucx_shm_posix_", "nccl-")
 
@@ -102,7 +104,7 @@ class PrivateFolders:
 def remove_elsewhere() -> None:
     """Remove this launch's TMPDIR where it is not the parent's own: what ranks and launchers made on another node.
 
-    And what is empty of the folders above it.
+    And what is empty of the folders above it, and what launches have left there that ended with their node.
     """
     folder = Path(os.environ.get("TMPDIR", ""))
     user = folder.parent.parent
@@ -112,6 +114,78 @@ def remove_elsewhere() -> None:
     with contextlib.suppress(OSError):
         folder.parent.rmdir()
         user.rmdir()
+    clean_leftovers([user.parent, SHARED_MEMORY])  # of launches whose node died with them
+
+
+_NODE_OWNER = "owner-"
+_MADE = "made.txt"  # in a launch's TMPDIR on another node: its folder in shared memory there
+
+
+def node_owner_file(folder: Path, mark: str) -> Path:
+    """The file that says whose a launch's folder is on another node than the parent's; beside `folder`, its TMPDIR."""
+    return folder.parent / f"{_NODE_OWNER}{mark}.json"
+
+
+def mark_of_owner(path: Path) -> str:
+    """The launch's mark, of such a file; of a parent's own the beginning of those of all its launches."""
+    if path.name.startswith(_NODE_OWNER):
+        return path.name[len(_NODE_OWNER) : -len(".json")]
+    found = _owner(path)
+    return "" if found is None else found.mark
+
+
+def note_made(path: str | Path) -> None:
+    """Say in this launch's TMPDIR what was made for it outside on this node, for who clears the node."""
+    with contextlib.suppress(OSError, KeyError), (Path(os.environ["TMPDIR"]) / _MADE).open("a") as file:
+        file.write(f"{path}\n")
+
+
+def clear_node(path: Path) -> None:
+    """End and remove what a launch has left on this node, by its owner file, which the caller holds.
+
+    And what others left there whose owners have ended, of the same parent's launches and of any.
+    """
+    _clear_launch(path)
+    for other in filter(_has_ended, path.parent.glob(f"{_NODE_OWNER}*.json")):
+        _clear_launch(other)
+    clean_leftovers()
+
+
+def _clear_launch(path: Path) -> None:
+    mark = mark_of_owner(path)
+    processes.end_marked(mark)
+    folder = path.parent / mark.rpartition(".")[2]
+    _remove_segments(_left_segments(folder, path))
+    _remove_hydras(path)
+    _remove_made(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink()
+        path.parent.rmdir()
+        path.parent.parent.rmdir()
+
+
+def _remove_hydras(path: Path) -> None:
+    """Remove the file by which a killed proxy of Hydra told ranks of the cores, just before they claimed the node.
+
+    It lies outside of the launch's folders, since ssh passes no TMPDIR on. Ranks read it when they start.
+    """
+    with contextlib.suppress(OSError):
+        claimed = path.stat().st_mtime
+        for file in path.parents[2].glob("hydra_hwloc_xmlfile_*"):
+            with contextlib.suppress(OSError):
+                if _is_ours(file) and -_HYDRA_S <= file.lstat().st_mtime - claimed <= _OWNER_LATE_S:
+                    file.unlink()
+
+
+def _remove_made(folder: Path) -> None:
+    """Remove what a launch noted: its folder in shared memory."""
+    for said in folder.glob(_MADE):
+        with contextlib.suppress(OSError):
+            for made in map(Path, said.read_text().splitlines()):
+                known = made.name.startswith("linkgauge-") and made.parent in default_bases()
+                if known and stat.S_ISDIR(made.lstat().st_mode) and made.lstat().st_uid == os.getuid():
+                    shutil.rmtree(made, ignore_errors=True)
 
 
 def default_bases() -> list[Path]:
@@ -235,10 +309,12 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
         except OSError:
             continue
         for root in filter(_is_left, roots):
-            left = _owner(root)
-            if left is not None:
-                processes.end_marked(left.mark)
-            _remove_segments(_left_segments(root))
+            for path in _owner_files(root):
+                if mark := mark_of_owner(path):
+                    processes.end_marked(mark)
+                _remove_segments(_left_segments(root, path))
+            for folder in root.glob("*/"):
+                _remove_made(folder)
             shutil.rmtree(root, ignore_errors=True)
             removed.append(root)
         with contextlib.suppress(OSError):  # of other runs' folders
@@ -247,13 +323,24 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
 
 
 def _is_left(root: Path) -> bool:
-    """Whether the process that made a folder has ended, as far as that is sure."""
-    maker = _owner(root)
-    if maker is None:
-        return not _is_in_hand(root)
+    """Whether the processes that made a folder have ended, as far as that is sure."""
+    owners = _owner_files(root)
+    return all(map(_has_ended, owners)) if owners else not _is_in_hand(root)
+
+
+def _owner_files(root: Path) -> list[Path]:
+    """Who a folder is of: the parent, or on another node than the parent's those who clear its launches."""
+    whole = root / OWNER
+    return [whole] if whole.exists() else sorted(root.glob(f"{_NODE_OWNER}*.json"))
+
+
+def _has_ended(path: Path) -> bool:
+    maker = _owner(path)
+    if maker is None:  # of a rank that has just begun, and holds it
+        return (path.name != OWNER and _is_unlocked(path)) or not _is_in_hand(path.parent)
     lives = maker.lives()
     if lives is None and maker.is_of_this_machine():  # of another PID namespace
-        return _is_unlocked(root / OWNER)
+        return _is_unlocked(path)
     return lives is False
 
 
@@ -283,13 +370,16 @@ def _is_in_hand(root: Path) -> bool:
         return True
 
 
-def _left_segments(root: Path) -> set[str]:
-    """What a dead parent had noted of its ranks' segments, what they said, and what they died too early to say."""
+def _left_segments(root: Path, owned: Path) -> set[str]:
+    """What a dead parent had noted of its ranks' segments, what they said, and what they died too early to say.
+
+    `owned`: its owner file, which is as old as its first.
+    """
     found = set(told_segments(root / _SEGMENTS))
     with contextlib.suppress(OSError):
-        found |= _unsaid_segments((root / OWNER).stat().st_mtime)
+        found |= _unsaid_segments(owned.stat().st_mtime - _OWNER_LATE_S)
     with contextlib.suppress(OSError):  # of a run that is just removing its own folder
-        found |= {name for path in root.glob("*/evidence/segments-*.json") for name in told_segments(path)}
+        found |= {name for path in root.rglob("evidence/segments-*.json") for name in told_segments(path)}
     return found
 
 
@@ -306,8 +396,8 @@ def _unsaid_segments(began: float) -> set[str]:
     return found
 
 
-def _owner(root: Path) -> Owner | None:
+def _owner(path: Path) -> Owner | None:
     try:
-        return Owner.of_plain(read_json(root / OWNER, 1 << 16, "a folder's owner", owner.SHAPE))
+        return Owner.of_plain(read_json(path, 1 << 16, "a folder's owner", owner.SHAPE))
     except UsageError:
         return None

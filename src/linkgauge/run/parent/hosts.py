@@ -75,7 +75,7 @@ def _count(text: str) -> int:
 
 def _named(text: str) -> tuple[str, ...]:
     path = Path(text).expanduser()
-    if path.is_file():
+    if os.path.isfile(path):  # not Path's own: a list of a hundred names is too long for a file's, which it raises
         return _of_file(path, "--hosts")
     if "/" in text:
         raise UsageError(f"--hosts '{text}': no such file: expected names as a,b or a file with a host a line")

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from linkgauge.children import MOST_OUTPUT_BYTES, why_too_long
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.files import why_nothing_starts
+from linkgauge.model.device_words import device_noun
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment
@@ -26,10 +28,10 @@ from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.watch import LaunchWatch, Trouble
 from linkgauge.run.wire import evidence, token
-from linkgauge.run.wire.heartbeat import PID, HeartbeatFile
+from linkgauge.run.wire.heartbeat import COUNT, PID, HeartbeatFile
 from linkgauge.run.wire.kept_samples import FirstEnd, stuck_load
 from linkgauge.run.wire.node_beats import NodeBeats, place_of
-from linkgauge.run.wire.spec import CaseEntry, WorkerSpec
+from linkgauge.run.wire.spec import CaseEntry, WorkerSpec, rank_list
 from linkgauge.store.journal import Record
 
 # A look takes a quarter of a millisecond of a core (where ranks have them all, from a rank), some looks ten times that.
@@ -38,6 +40,7 @@ _GONE_LOOK_S = 2.0
 _GONE_PATIENCE_S = 8.0  # a moment, but on a loaded machine
 _STUCK_LOOK_S = 0.5
 _LEFT_PATIENCE_S = 12.0  # of ranks on other nodes: a reporter that lives is back by then
+_MOST_NAMED = 8
 _GUARD = Path(__file__).with_name("guard.py")
 
 
@@ -298,11 +301,28 @@ class Launch:
         # Ranks that were gone when the others' silence was noticed: they are the cause, whatever the launcher says.
         died = any(rank["pid"] and rank["state"] in ("gone", "ended") for rank in found.get("ranks", []))
         if trouble is None or (trouble.status == "hung" and died):
-            return self._crashed(end, found, output, notes)
-        return dataclasses.replace(end, status=trouble.status, reason=trouble.reason, evidence=found)
+            return self._crashed(end, found, output, notes, watch)
+        reason = trouble.reason + (self._silent_ranks(watch) if trouble.status == "hung" else "")
+        return dataclasses.replace(end, status=trouble.status, reason=reason, evidence=found)
+
+    def _named(self, rank: int, watch: LaunchWatch) -> str:
+        return evidence.named_rank(rank, watch.launch_record, device_noun({self._spec.runtime}))
+
+    def _silent_ranks(self, watch: LaunchWatch) -> str:
+        """Which ranks are behind the others, or all where none is, and in which phase; empty where no case is hung."""
+        if watch.in_hand is None:
+            return ""
+        ranks = rank_list(watch.in_hand.case, self._spec.devices)
+        at = {rank: (self._heartbeat.word(rank, COUNT), self._heartbeat.phase_name(rank)) for rank in ranks}
+        alike = Counter(at.values())
+        least = min(alike, key=lambda one: (alike[one], one[0]))
+        behind = [rank for rank in ranks if at[rank] == least]
+        stopped = [one for one in ranks if (pid := self._heartbeat.word(one, PID)) and processes.state_of(pid) == "T"]
+        words = ", ".join(self._named(rank, watch) for rank in (stopped or behind)[:_MOST_NAMED])
+        return f"; silent: {words}{' stopped' if stopped else ''}{evidence.doing(at[(stopped or behind)[0]][1])}"
 
     def _crashed(
-        self, end: LaunchEnd, found: dict[str, Any], output: list[str], notes: list[dict[str, Any]]
+        self, end: LaunchEnd, found: dict[str, Any], output: list[str], notes: list[dict[str, Any]], watch: LaunchWatch
     ) -> LaunchEnd:
         assert self._process is not None
         found.setdefault("ranks", evidence.rank_states(self._heartbeat))
@@ -312,21 +332,30 @@ class Launch:
         how = evidence.how_it_ended(self._process.returncode, output, stacks)
         found |= how
         told = evidence.told_rank(output, found["ranks"]) if how["by"] == "launcher" else None
+        if told is None:
+            told = evidence.rank_told_of(output, watch.launch_record)
         if told is not None:
             found["told_rank"] = told
         told = found.get("first_rank", told)
+        left = self._other_nodes.left if self._other_nodes is not None else {}
+        if told is None and left:  # the first whose node closed its connection, as far as looks tell
+            told = min(left, key=lambda rank: (left[rank], rank))
+        named = "a rank" if told is None else self._named(told, watch)
+        at = "" if told is None else evidence.doing(self._heartbeat.phase_name(told))
         if notes:
             # A rank that could say why is the cause; the signal of the others is the launcher's.
             found["notes"] = notes
             reason = f"rank {notes[0]['rank']}: {notes[0]['reason']}"
         elif "signal_name" in how:
-            which = "the launcher" if how["by"] == "launcher itself" else "a rank" if told is None else f"rank {told}"
-            reason = f"{which} died of {how['signal_name']}"
+            which, at = ("the launcher", "") if how["by"] == "launcher itself" else (named, at)
+            reason = f"{which} died of {how['signal_name']}{at}"
             if how["by"] == "launcher" and how["signal_name"] == "SIGKILL":
                 # Launchers end the others so when one has ended, and on a busy machine may tell of one of those.
                 reason += ", or was ended by the launcher after another rank"
         else:
-            reason = f"the launch ended with exit status {how['exit_status']}"
+            first = "" if told is None else f"{named} ended first{at}; "
+            words = evidence.last_words(output)
+            reason = f"{first}the launch ended with exit status {how['exit_status']}" + (f": {words}" if words else "")
         return dataclasses.replace(end, status="crashed", reason=reason, evidence=found)
 
     def _end_processes(self) -> None:

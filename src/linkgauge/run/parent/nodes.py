@@ -15,6 +15,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from linkgauge.children import NoAnswerError, output_of
@@ -36,6 +37,7 @@ from linkgauge.run.machine.binding import cores_by_rank, node_cores
 from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Network, chosen, chosen_below, network, wrong_choices
 from linkgauge.run.machine.private_folder import PrivateFolders, remove_elsewhere
 from linkgauge.run.machine.processes import MARK
+from linkgauge.run.parent import first_look
 from linkgauge.run.parent.devices import DEVICES_SHAPE, DeviceSet, probe
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.rank_words import say, shaped, words_of_ranks
@@ -106,13 +108,16 @@ class Nodes:
         *,
         look: bool = True,
         keep_going: bool = False,
+        folder: Path | None = None,
     ) -> None:
         """Take this node's devices, who is told how nodes differ, and which switches nodes hang on where it was given.
 
         `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at. Without `look`
         nothing is started, and they are taken to be as this one. `keep_going`: without nodes that do not answer.
+        `folder`: of the run, made or not, which all nodes are to see.
         """
         self._keep_going = keep_going
+        self._folder = folder
         self.gone: dict[str, str] = {}  # hosts that the run goes on without, and why
         self._look = look
         self._devices = devices
@@ -121,6 +126,7 @@ class Nodes:
         self._before = before
         self._known: dict[tuple[object, ...], tuple[Node, ...]] = {}
         self._told: set[str] = set()
+        self._met: set[tuple[object, ...]] = set()
 
     def of(
         self,
@@ -142,6 +148,9 @@ class Nodes:
             command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
             said = shaped(words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S, hosts), _said)
             found = said if isinstance(said, str) else _nodes(said, ranks)
+            if hosts and isinstance(found, str) and len(hosts) > 1 and not self._keep_going:
+                for host, why in self._silent(mpi, hosts, launcher_args, folders).items():
+                    self._note(f"warning: no rank can be started on node {host}: {why}")
             if hosts:
                 _check_places(found, ranks, hosts)
             if isinstance(found, str):
@@ -154,36 +163,82 @@ class Nodes:
             self._known[key] = found
         return self._known[key]
 
+    def meet(
+        self,
+        mpi: MpiInstallation,
+        hosts: Sequence[str],
+        launcher_args: Sequence[str],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Look at each of these hosts by itself before any launcher is started, each once for an MPI library.
+
+        EnvironmentLackingError where one cannot be used, after a line for each; `keep_going`: those are left out, and
+        those on which the launcher then starts no rank, as long as there are others.
+        """
+        asked = [host for host in hosts if host not in self.gone]
+        if not self._look or self._before or not asked or (mpi.library, *asked) in self._met:
+            return
+        self._met.add((mpi.library, *asked))
+        found = self._first_look(mpi, asked, launcher_args, environment)
+        if found and (not self._keep_going or len(found) == len(asked)):
+            for host, why in found.items() if len(found) > 1 else ():
+                self._note(f"warning: node {host} cannot be used: {why}")
+            first, why = next(iter(found.items()))
+            others = f"; {', '.join(list(found)[1:9])}: see above" if len(found) > 1 else ""
+            fix = "" if len(found) == len(asked) else ": mend them, or leave them out with --keep-going nodes"
+            raise EnvironmentLackingError(
+                f"{len(found)} of {len(asked)} nodes cannot be used: {first}: {why}{others}{fix}"
+            )
+        self._leave_out(found)
+        if self._keep_going:
+            rest = [host for host in asked if host not in found]
+            self._leave_out(self._silent(mpi, rest, launcher_args, None))
+
+    def _first_look(
+        self, mpi: MpiInstallation, hosts: Sequence[str], launcher_args: Sequence[str],
+        environment: Mapping[str, str] = os.environ,
+    ) -> dict[str, str]:  # fmt: skip
+        """Of these hosts those that cannot be used, and why; none where no remote shell is to be looked through."""
+        shell = launcher_for(mpi).remote_shell(launcher_args)
+        if shell is None:
+            return {}
+        found = first_look.look(shell, hosts, first_look.expected(mpi, environment, self._folder))
+        for host, one in found.items():
+            for words in one.warnings:
+                self._note(f"warning: node {host}: {words}")
+        return {host: "; ".join(one.problems) for host, one in found.items() if one.problems}
+
     def lose_silent(
         self, mpi: MpiInstallation, hosts: Sequence[str], launcher_args: Sequence[str], folders: PrivateFolders | None
     ) -> bool:
         """Add to `gone` the hosts on which no rank can be started; whether there are any that were not there.
 
-        Each is asked alone, by the launches' own launcher, many at a time. EnvironmentLackingError where none answers.
+        EnvironmentLackingError where none answers.
         """
         asked = [host for host in hosts if host not in self.gone]
         if not self._keep_going or not self._look or not asked:
             return False
-        command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
-        own = folders or PrivateFolders()
-
-        def why_silent(at: int) -> str:
-            said = words_of_ranks(mpi, 1, command, launcher_args, own, _ONE_TIMEOUT_S, (asked[at],), number=-2 - at)
-            return said if isinstance(said, str) else ""
-
-        try:
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                told = dict(zip(asked, pool.map(why_silent, range(len(asked))), strict=True))
-        finally:
-            if folders is None:
-                own.close()
-        found = {host: why for host, why in told.items() if why}
+        found = self._first_look(mpi, asked, launcher_args) or self._silent(mpi, asked, launcher_args, folders)
         if len(found) == len(asked):
             raise EnvironmentLackingError(f"no node answers; {asked[0]}: {found[asked[0]]}")
+        self._leave_out(found)
+        return bool(found)
+
+    def _silent(
+        self, mpi: MpiInstallation, hosts: Sequence[str], launcher_args: Sequence[str], folders: PrivateFolders | None
+    ) -> dict[str, str]:
+        """Of these hosts those on which the launches' own launcher starts no rank, each asked alone, and why."""
+        command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
+        said = ask_each_alone(mpi, hosts, command, launcher_args, folders)
+        found = {host: words for host, words in said.items() if isinstance(words, str)}
+        if hosts and len(found) == len(hosts):
+            raise EnvironmentLackingError(f"no node answers; {hosts[0]}: {found[hosts[0]]}")
+        return found
+
+    def _leave_out(self, found: Mapping[str, str]) -> None:
         for host, why in found.items():
             self._note(f"warning: node {host} does not answer, and the run continues without it: {why}")
         self.gone |= found
-        return bool(found)
 
     def switches(self, nodes: Sequence[Node]) -> Switches | None:
         """Which switches these nodes hang on: as given, as Slurm, its controller or LLDP tell; None: nobody says."""
@@ -205,6 +260,24 @@ class Nodes:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
+
+
+def ask_each_alone(
+    mpi: MpiInstallation, hosts: Sequence[str], command: Sequence[str], launcher_args: Sequence[str] = (),
+    folders: PrivateFolders | None = None,
+) -> dict[str, list[Any] | str]:  # fmt: skip
+    """What a rank of a command says on each of these hosts, or why none can be started there; many at a time."""
+    own = folders or PrivateFolders()
+
+    def said(at: int) -> list[Any] | str:
+        return words_of_ranks(mpi, 1, command, launcher_args, own, _ONE_TIMEOUT_S, (hosts[at],), number=-2 - at)
+
+    try:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(hosts, pool.map(said, range(len(hosts))), strict=True))
+    finally:
+        if folders is None:
+            own.close()
 
 
 def differences(nodes: Sequence[Node]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,12 +119,13 @@ def prepare(plan: Plan, devices: DeviceSet, given: Sequence[MpiInstallation], no
 
 
 def _on_nodes_that_answer(plan: Plan, mpis: Mapping[str, MpiInstallation], nodes: Nodes | None) -> Plan:
-    """The plan for the nodes that answer, where a run is to go on without the others."""
+    """The plan for the nodes that can be used, which are all where the run is not to go on without the others."""
     if nodes is None:
         return plan
     for table in plan.launches:
         if table.hosts:
-            nodes.lose_silent(mpis[table.mpi], table.hosts, table.launcher_args, None)
+            named = {name: values[0] for name, values in table.env.items() if values}
+            nodes.meet(mpis[table.mpi], table.hosts, table.launcher_args, {**os.environ, **named})
     there = (tuple(host for host in table.hosts if host not in nodes.gone) for table in plan.launches)
     tables = (dataclasses.replace(table, hosts=hosts) for table, hosts in zip(plan.launches, there, strict=True))
     return dataclasses.replace(plan, launches=tuple(tables))

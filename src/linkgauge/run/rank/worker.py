@@ -30,12 +30,12 @@ from linkgauge.errors import LinkgaugeError
 from linkgauge.files import temporary_folder
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import LeftOut, Point
-from linkgauge.run.machine import nccl_log
+from linkgauge.run.machine import nccl_log, processes
 from linkgauge.run.machine.nccl_log import NcclLog
 from linkgauge.run.machine.observe import Observer, Value
-from linkgauge.run.machine.private_folder import remove_elsewhere
+from linkgauge.run.machine.private_folder import note_made
 from linkgauge.run.machine.readers import open_reader
-from linkgauge.run.rank import peer_memory
+from linkgauge.run.rank import node_survivor, peer_memory
 from linkgauge.run.rank.case_record import Rest, record_case, send_outcome, send_rest
 from linkgauge.run.rank.gathering import gathered
 from linkgauge.run.rank.node_counters import (
@@ -436,9 +436,9 @@ def _on_this_node(spec: WorkerSpec, world: Any, nodes: Sequence[int]) -> tuple[W
         if not Path(spec.heartbeat).exists():
             base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(temporary_folder())
             made = tempfile.mkdtemp(prefix="linkgauge-", dir=base)
+            note_made(made)
             HeartbeatFile(Path(made) / "heartbeat", spec.ranks, create=True)
             atexit.register(shutil.rmtree, made, ignore_errors=True)
-            atexit.register(remove_elsewhere)
         said = made
         for other in others:
             world.send(made, dest=other)
@@ -487,6 +487,8 @@ def main() -> None:
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"linkgauge worker: cannot read {sys.argv[1]}: {error}")
     arm_evidence(spec)
+    if spec.mode == "processes" and not Path(spec.heartbeat).exists():  # on another node than the parent's
+        node_survivor.claim(Path(os.environ.get("TMPDIR", "")), os.environ.get(processes.MARK, ""))
     if spec.mode == "threads":
         run_threads(spec)
     else:

@@ -235,6 +235,38 @@ def told_rank(output: list[str], ranks: Sequence[Mapping[str, Any]]) -> int | No
     return next((int(rank["rank"]) for rank in ranks if pid and rank["pid"] == pid), None)
 
 
+_DOES = {"prepare": "preparing", "check": "checking", "warm up": "warming up", "align": "meeting the others",
+         "time": "measuring", "record": "recording", "verify": "verifying", "release": "releasing buffers",
+         "compile": "compiling kernels"}  # fmt: skip
+
+
+def named_rank(rank: int, record: Mapping[str, Any] | None, noun: str) -> str:
+    """A rank with its node and device, as the launch's record has them: `rank 3 on n2 (GPU 1)`."""
+    told = next((one for one in (record or {}).get("ranks", ()) if one.get("rank") == rank), None)
+    if told is None:
+        return f"rank {rank}"
+    return f"rank {rank} on {told['host']} ({noun} {told['device']['ordinal']})"
+
+
+def rank_told_of(output: Sequence[str], record: Mapping[str, Any] | None) -> int | None:
+    """The rank of whose end a launcher tells by its number, or by node and process id; None where it tells of none."""
+    from linkgauge.run.launchers import FAMILIES
+
+    text = "\n".join(output)
+    for pattern in (one.rank_pattern for one in FAMILIES if one.rank_pattern):
+        if match := re.search(pattern, text):
+            return int(match[1])
+    pids = [(int(pid), host) for pid, host in re.findall(r"PID (\d+) RUNNING AT (\S+)", text)]
+    ranks = (record or {}).get("ranks", ())
+    found = [int(one["rank"]) for one in ranks for pid, host in pids if one["pid"] == pid and one["host"] == host]
+    return found[0] if len(found) == 1 else None
+
+
+def doing(phase: str) -> str:
+    """What a rank was at, as the end of a sentence; empty where it was between cases."""
+    return f" while {_DOES[phase]}" if phase in _DOES else ""
+
+
 def signal_name(number: int) -> str:
     """SIGSEGV for 11, and so on."""
     try:

@@ -1,0 +1,335 @@
+"""A look at each node by itself before a launcher is to start ranks there: by ssh, all at once, 10 s for 100 nodes.
+
+A launcher that cannot start one of its ranks says so of the whole launch, often without the node and the reason, and
+waits for a silent ssh for minutes. Here each node that cannot be used is named with its own words, all in one go. In a
+batch system's job its own daemons start the ranks, and the look is left out (Launcher.remote_shell).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import re
+import secrets
+import selectors
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from linkgauge.files import temporary_folder
+from linkgauge.model.shape import MisshapenError, as_it_is, each, label, mapping, number, parsed, table, text, whole
+from linkgauge.run.machine.environment import package_environment
+from linkgauge.run.machine.interfaces import named_interfaces
+from linkgauge.run.parent import node_probe
+from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.wire.evidence import last_words
+from linkgauge.run.wire.node_beats import addresses_for, new_server
+
+_PATIENCE_S = 7.0  # of the first answers
+_NOBODY_S = 14.0  # while no node at all has answered: logins are slow there
+_SLOW_LOGIN = 1.5  # times as long as the slowest that answered, up to
+_MOST_S = 30.0
+_REACH_S = 5.5
+_AT_ONCE = 128  # processes of ssh, 5 MB each
+_ALL_PAIRS = 8  # nodes, of which each tries all others; of more each tries the next ones
+_PARENT = ""
+_CLOCK_S = 1.0
+_SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=6", "-o", "ConnectionAttempts=1")
+_PROXIES = ("hydra_pmi_proxy", "prted", "orted")
+_BOOT = (
+    "import sys; n = int(sys.stdin.buffer.readline()); exec(compile(sys.stdin.buffer.read(n), 'node_probe', 'exec'))"
+)
+_HELLO = {"problems": each(text), "warnings": each(text), "time": number(), "host": label,
+          "addresses": mapping(as_it_is), "port": whole(1, 65535)}  # fmt: skip
+
+
+@dataclasses.dataclass
+class Found:
+    """What is wrong with a node: `problems` with which no rank can be started, and `warnings`."""
+
+    problems: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class _Asked:
+    """One node that is asked: its process, and what it has said."""
+
+    host: str
+    process: subprocess.Popen[bytes]
+    at: float
+    found: Found
+    out: bytearray = dataclasses.field(default_factory=bytearray)
+    error: bytearray = dataclasses.field(default_factory=bytearray)
+    open_pipes: int = 2
+    answered_at: float = 0.0
+
+    @property
+    def said(self) -> list[str]:
+        """The whole lines that are the probe's: a login may print others."""
+        lines = self.out.decode(errors="replace").split("\n")[:-1]
+        word = node_probe.WORD
+        return [line[line.index(word) + len(word) :] for line in lines if word in line]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes from it."""
+        return self.open_pipes == 0
+
+    def tell(self, line: bytes) -> None:
+        """Write to it, if it still reads."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(line)
+            self.process.stdin.flush()
+
+
+def expected(mpi: MpiInstallation, environment: Mapping[str, str], folder: Path | None) -> dict[str, Any]:
+    """What each node is to have: this Python, its packages, the library and the starter of ranks, room, the folder."""
+    path = package_environment().get("PYTHONPATH", "")
+    folders = [one for one in path.split(os.pathsep) if one]
+    there = folder.absolute() if folder is not None else None
+    while there is not None and not there.exists():
+        there = there.parent
+    starters = [] if mpi.launcher is None else [mpi.launcher.parent / name for name in _PROXIES]
+    return {
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "versions": {name: node_probe.version_of(name, folders) for name in node_probe.PACKAGES},
+        "path": folders,
+        "files": [str(mpi.library), *(str(one) for one in starters if one.exists())],
+        "temporary": temporary_folder(),
+        "folder": "" if there is None else str(there),
+        "writes": False,
+        "interfaces": named_interfaces(environment),
+        "lock_limit": node_probe.lock_limit(),
+        "token": secrets.token_hex(8),
+    }
+
+
+def look(shell: Sequence[str], hosts: Sequence[str], wanted: Mapping[str, Any]) -> dict[str, Found]:
+    """What is wrong with each of these hosts, in their order; `shell` as Launcher.remote_shell gives it."""
+    found: dict[str, Found] = {}
+    with _shared_file(wanted["folder"]) as shared:
+        for first in range(0, len(hosts), _AT_ONCE):
+            found |= _looked(shell, hosts[first : first + _AT_ONCE], {**wanted, "shared": shared}, writer=hosts[0])
+    return found
+
+
+@contextlib.contextmanager
+def _shared_file(folder: str) -> Iterator[str]:
+    """A file in the run's folder while nodes are looked at, that they see where they share it; empty: none."""
+    with contextlib.ExitStack() as held:
+        name = ""
+        with contextlib.suppress(OSError):  # who makes the run folder says so
+            if folder:
+                name = held.enter_context(tempfile.NamedTemporaryFile(prefix=".linkgauge-look-", dir=folder)).name
+        yield name
+
+
+def is_this_node(host: str) -> bool:
+    """Whether a host is the node of this process, where launchers take no ssh."""
+    with contextlib.suppress(OSError):
+        for family, kind, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind) as tried:
+                tried.bind(address)
+                return True
+    return False
+
+
+def _looked(shell: Sequence[str], hosts: Sequence[str], wanted: Mapping[str, Any], writer: str) -> dict[str, Found]:
+    asked = [_start(shell, host, {**wanted, "writes": host == writer}) for host in hosts]
+    try:
+        with selectors.DefaultSelector() as pipes:
+            for one in asked:
+                for pipe in (one.process.stdout, one.process.stderr):
+                    assert pipe is not None
+                    pipes.register(pipe, selectors.EVENT_READ, one)
+            _listen(pipes, asked, 1)
+            hellos = {one.host: hello for one in asked if (hello := _hello(one)) is not None}
+            _reach(pipes, asked, hellos, str(wanted["token"]))
+    finally:
+        _end(asked)
+    return {one.host: one.found for one in asked}
+
+
+def _start(shell: Sequence[str], host: str, wanted: Mapping[str, Any]) -> _Asked:
+    python = f"exec {shlex.quote(sys.executable)} -B -c {shlex.quote(_BOOT)}"
+    script = f"exec sh -c {shlex.quote(python)}"  # the login's own shell may be any
+    options = _SSH if Path(shell[0]).name == "ssh" else ()
+    words = ["sh", "-c", script] if is_this_node(host) else [*shell, *options, host, script]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=package_environment(), cwd="/",
+                               start_new_session=True)  # fmt: skip
+    one = _Asked(host, process, time.time(), Found())
+    source = Path(node_probe.__file__).read_bytes()
+    one.tell(b"%d\n%s%s\n" % (len(source), source, json.dumps(wanted).encode()))
+    return one
+
+
+def _listen(pipes: selectors.BaseSelector, asked: Sequence[_Asked], lines: int) -> None:
+    """Read until each node has said so many lines, or will say no more, or time is over."""
+    began = time.monotonic()
+    while waiting := [one for one in asked if not one.is_over and len(one.said) < lines]:
+        passed = time.monotonic() - began
+        if passed > _longest_s(asked, waiting, lines):
+            return
+        for key, _ in pipes.select(0.1):
+            one: _Asked = key.data
+            more = os.read(key.fd, 1 << 16)
+            (one.out if key.fileobj is one.process.stdout else one.error).extend(more)
+            if not more:
+                pipes.unregister(key.fileobj)
+                one.open_pipes -= 1
+            if one.said and not one.answered_at:
+                one.answered_at = time.time()
+
+
+def _longest_s(asked: Sequence[_Asked], waiting: Sequence[_Asked], lines: int) -> float:
+    if lines > 1:
+        return _REACH_S
+    took = [one.answered_at - one.at for one in asked if one.answered_at]
+    if took:
+        return max(_PATIENCE_S, min(_MOST_S, _SLOW_LOGIN * max(took)))
+    return _NOBODY_S if len(asked) > len(waiting) or len(asked) > 1 else _PATIENCE_S
+
+
+def _hello(one: _Asked) -> dict[str, Any] | None:
+    """A node's first line, what is wrong taken in; None where it did not answer."""
+    problems = one.found.problems
+    if one.said:
+        try:
+            hello: dict[str, Any] = parsed(one.said[0], table(_HELLO, needed=_HELLO), "what a node says")
+        except MisshapenError as wrong:
+            problems.append(str(wrong))
+            return None
+        problems += hello["problems"]
+        one.found.warnings += hello["warnings"]
+        ahead = max(hello["time"] - one.answered_at, 0.0) or min(hello["time"] - one.at, 0.0)
+        if abs(ahead) > _CLOCK_S:
+            side = "ahead of" if ahead > 0 else "behind"
+            one.found.warnings.append(f"its clock is {abs(ahead):.0f} s {side} this node's")
+        return hello
+    if not one.is_over:
+        problems.append(f"ssh has said nothing for {time.time() - one.at:.0f} s")
+        return None
+    status = one.process.wait()
+    words = [_without_prefix(line, one.host) for line in one.error.decode(errors="replace").splitlines()]
+    if status in (126, 127):
+        problems.append(f"there is no {sys.executable}, or it cannot be started")
+    else:
+        problems.append(last_words(words) or f"ssh ended with {status} and no word")
+    return None
+
+
+def _without_prefix(line: str, host: str) -> str:
+    """What ssh says without what a reader is told anyway: itself and the host."""
+    return re.sub(rf"^(?:ssh: )?(?:connect to host {re.escape(host)} port (\d+): )?", "", line.strip())
+
+
+def _reach(
+    pipes: selectors.BaseSelector, asked: Sequence[_Asked], hellos: Mapping[str, Mapping[str, Any]], token: str
+) -> None:
+    """Have the nodes that can be used try to reach each other and this one, and take in what does not go."""
+    there = [one for one in asked if one.host in hellos and not one.found.problems]
+    if not there:
+        return
+    _tell_of_mtus({one.host: hellos[one.host]["addresses"] for one in there}, there)
+    mine = addresses_for(one.host for one in there)
+    ports = any("PORT_RANGE" in name or ("MCA" in name and "port" in name) for name in os.environ)
+    with new_server() as server:
+        node_probe.serve(server, token.encode())
+        wanted = {} if ports else _peers({one.host: hellos[one.host] for one in there})
+        for one in there:
+            peers = {name: ([name, *_own_addresses(hellos[name])[:1]], hellos[name]["port"])
+                     for name in wanted.get(one.host, ())}  # fmt: skip
+            if not ports:
+                peers[_PARENT] = (mine[:2], server.getsockname()[1])
+            one.tell(json.dumps(peers).encode() + b"\n")
+        _listen(pipes, there, 2)
+    failed: dict[tuple[str, str], str] = {}
+    for one in there:
+        if len(one.said) > 1:
+            with contextlib.suppress(MisshapenError):
+                why = parsed(one.said[1], mapping(text), "what a node reaches")
+                failed |= {(one.host, name): words for name, words in why.items() if words}
+    for one in there:
+        if words := failed.pop((one.host, _PARENT), ""):
+            one.found.problems.append(f"it does not reach this node: {words}")
+    by_host = {one.host: one for one in there}
+    failed = {pair: why for pair, why in failed.items() if not by_host[pair[0]].found.problems}
+    while failed:  # the least set of nodes that explains what does not go, later ones first
+        counts = Counter(host for pair in failed for host in pair)
+        worst = max(counts, key=lambda host: (counts[host], list(by_host).index(host)))
+        (source, target), why = next((pair, why) for pair, why in failed.items() if worst in pair)
+        one = by_host[worst]
+        one.found.problems.append(f"{source} does not reach it: {why}" if target == worst
+                                  else f"it does not reach {target}: {why}")  # fmt: skip
+        failed = {pair: words for pair, words in failed.items() if worst not in pair}
+
+
+def _own_addresses(hello: Mapping[str, Any]) -> list[str]:
+    return [str(address) for address, _ in hello["addresses"].values()]
+
+
+def _mtus(addresses: Mapping[str, Sequence[Any]]) -> tuple[int, ...]:
+    return tuple(sorted({int(mtu) for _, mtu in addresses.values()}))
+
+
+def _tell_of_mtus(addresses: Mapping[str, Mapping[str, Sequence[Any]]], there: Sequence[_Asked]) -> None:
+    """A warning to each node one of whose interfaces has another MTU than on most nodes, the least of as many."""
+    usual: dict[str, Counter[int]] = {}
+    for interfaces in addresses.values():
+        for name, (_, mtu) in interfaces.items():
+            usual.setdefault(name, Counter())[int(mtu)] += 1
+    for one in there:
+        for name, (_, mtu) in addresses[one.host].items():
+            counts = usual[name]
+            most = max(counts, key=lambda value: (counts[value], -value))
+            if int(mtu) != most:
+                one.found.warnings.append(f"{name} has an MTU of {mtu}, on most nodes it has {most}")
+
+
+def _peers(hellos: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Whom each node tries to reach: all others, or of many the next one, and the next one of its own MTUs.
+
+    Two nodes of large MTUs lose packets over a switch of a smaller one, and neither does with a node of that one.
+    """
+    names = list(hellos)
+    if len(names) <= _ALL_PAIRS:
+        return {name: [other for other in names if other != name] for name in names}
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name in names:
+        alike.setdefault(_mtus(hellos[name]["addresses"]), []).append(name)
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for ring in (names, *alike.values()):
+        for one, other in zip(ring, itertools.islice(itertools.cycle(ring), 1, None), strict=False):
+            if one != other and other not in found[one]:
+                found[one].append(other)
+    return found
+
+
+def _end(asked: Sequence[_Asked]) -> None:
+    """Let the probes end, and end what does not."""
+    for one in asked:
+        assert one.process.stdin is not None
+        with contextlib.suppress(OSError):
+            one.process.stdin.close()
+    until = time.monotonic() + 1.0
+    for one in asked:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            one.process.wait(max(0.0, until - time.monotonic()))
+        one.process.kill()
+        one.process.wait()
+        for pipe in (one.process.stdout, one.process.stderr):
+            assert pipe is not None
+            pipe.close()

@@ -79,7 +79,10 @@ def slow_elements(facts: Facts) -> Iterable[Finding]:
     tested: dict[tuple[str, tuple[int | str, ...]], int] = {}
     for pairs in _sets(facts):
         found, candidates = _solve_set(facts, pairs)
-        for element in candidates:
+        # An uplink counts once a set of cases, whichever direction is slow: the other kinds' confidence was calibrated
+        # with each direction counted.
+        uplinks = {("uplink", e.ends): e for e in candidates if e.kind == "uplink"}.values()
+        for element in (*uplinks, *(e for e in candidates if e.kind != "uplink")):
             tested[(element.kind, element.ends)] = tested.get((element.kind, element.ends), 0) + 1
         for item in found:
             seen.setdefault((item.element.kind, item.element.ends), []).append(item)

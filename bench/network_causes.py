@@ -133,7 +133,8 @@ def measured(one: Planted) -> list[dict[str, Any]]:
     words += ["--fabric", "fabric"] if one.fabric else []
     environment = {"PYTHONPATH": str(ROOT / "src")}
     with Cluster(one.layout) as cluster:  # whose folder all nodes see
-        (cluster.folder / "plan.toml").write_text(PLAN)
+        plan = PLAN.replace('size = "256KiB"', 'size = "1MiB"\nwindow = 4') if one.layout.rails > 1 else PLAN
+        (cluster.folder / "plan.toml").write_text(plan)
         (cluster.folder / "fabric").write_text(dataclasses.replace(one.layout, slow={}).fabric_file())
         one.begin(cluster)
         if one.meanwhile is not None:

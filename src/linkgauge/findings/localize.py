@@ -173,7 +173,13 @@ def _widest(measures: list[Measure], classes: list[Hashable]) -> Hashable:
 
 def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
     if _between(facts, pair):
-        level = facts.network.level(*map(facts.host_of, pair)) if facts.network else ""
+        if facts.network is None:
+            return _BETWEEN, ""
+        hosts = [facts.host_of(device) for device in pair]
+        parts = facts.network.way(*hosts) or ()
+        rates = facts.network.rates(parts)
+        # Where all rates are stated, pairs of one narrowest rate ought to be equal, however far they are.
+        level = f"{min(rates.values()):.4g} B/s" if parts and len(rates) == len(parts) else facts.network.level(*hosts)
         return _BETWEEN, level
     return "unknown" if way is None else way.shape
 

@@ -20,6 +20,7 @@ from linkgauge.run.wire.spec import CaseEntry
 
 _SHARE = 3  # so many operations fit into a case's time: with warm-up and checks ten or so take four times as long
 _LEAST = 4096  # bytes: below, an operation is of latency
+_NEAR = 8  # so many times a measured size its own curve tells
 TELLING = 16 << 10  # from here on a time tells a rate
 
 
@@ -41,7 +42,7 @@ class Fitting:
             if entry.fits:
                 self._sizes[curve_id(entry.case)].append(entry.case.size_requested)
         self._known: dict[str, dict[int, float]] = defaultdict(dict)  # by family and size: ns
-        self._rates: dict[str, float] = {}  # by transport: bytes/ns
+        self._rates: dict[str, tuple[float, float]] = {}  # by transport: bytes of the largest operation, and bytes/ns
 
     def knows(self, transport: str) -> bool:
         """Whether the rate of a transport is known."""
@@ -53,12 +54,13 @@ class Fitting:
         of_family[case.size_requested] = max(point.time_ns, of_family.get(case.size_requested, 0.0))
         amount = moved(case, case.size)
         if amount >= TELLING and point.time_ns > 0:
-            rate = amount / point.time_ns
-            # Time that is not the wire's makes a rate lower: the highest is nearest to the wire's.
-            self._rates[case.transport] = max(rate, self._rates.get(case.transport, 0.0))
+            # Queues and shapers let a small operation through at once: the largest one tells what a link sustains.
+            self._rates[case.transport] = max((amount, amount / point.time_ns), self._rates.get(case.transport, (0, 0)))
 
     def expected_ns(self, case: Case, size: int) -> float:
-        """What an operation of `size` takes, by smaller ones of its family or by the transport's rate; 0: unknown."""
+        """What an operation of `size` takes, by smaller ones of its family and the transport's rate; 0: unknown."""
+        rate = self._rates.get(case.transport, (0.0, 0.0))[1]
+        by_rate = moved(case, size) / rate if rate else 0.0
         known = self._known.get(family(case), {})
         below = sorted(other for other in known if other <= size)
         if below and below[-1] >= TELLING:
@@ -66,9 +68,9 @@ class Fitting:
             slope = known[last] / last
             for a, b in itertools.pairwise(below):
                 slope = max(0.0, (known[b] - known[a]) / (b - a)) if b == last else slope
-            return known[last] + slope * (size - last)
-        rate = self._rates.get(case.transport, 0.0)
-        return moved(case, size) / rate if rate else 0.0
+            own = known[last] + slope * (size - last)
+            return own if size <= _NEAR * last else max(own, by_rate)
+        return by_rate
 
     def fitting(self, case: Case) -> tuple[int, LeftOut | None]:
         """The size at which a case is measured, or why it is not: a smaller one of its curve is."""

@@ -138,8 +138,9 @@ def make(layout: Layout, folder: Path) -> None:
         if one.delay:  # two wires with a relay between them
             ends = tuple(f"{one.name}{end}{one.rail}" for end in "ab")
             relayed += [str(one.delay), *ends]
-            ip += "".join(f"link add {wire} type veth peer name {end}\nlink set {end} up\n"
-                          for wire, end in zip((upper, lower), ends, strict=True))  # fmt: skip
+            ip += "".join(f"link add {end} type veth peer name {wire}\nlink set {end} up\n"
+                          for wire, end in zip((upper, f"{lower}{f' netns {pids[one.name]}' if node else ''}"), ends,
+                                               strict=True))  # fmt: skip
         else:
             ip += f"link add {upper} type veth peer name {lower}{f' netns {pids[one.name]}' if node else ''}\n"
         ip += f"link set {upper} master {switch(one.above, one.rail)} up\n"

@@ -81,7 +81,8 @@ class Layout:
     `weights`: of service classes, by which links between switches are shared; `classes`: by node which of them what it
     sends is of, the first where it is not said. For a lossless one.
 
-    `switch_delay`, `group_delay`: seconds that a link upwards of a switch and of a group takes, one way.
+    `switch_delay`, `group_delay`: seconds that a link upwards of a switch and of a group takes, one way; `delays`: of
+    links by name, of nodes too, in place of these.
     """
 
     groups: tuple[tuple[int, ...], ...] = ((2,),)
@@ -96,6 +97,7 @@ class Layout:
     weights: Sequence[float] = ()
     switch_delay: float = 0.0
     group_delay: float = 0.0
+    delays: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check what would else be left out without a word."""
@@ -169,7 +171,7 @@ class Layout:
 
     def _link(self, name: str, above: str, rail: int, rate: float, delay: float = 0.0) -> Link:
         share = self.slow.get(f"{name}.{rail}", self.slow.get(name, 1.0))
-        return Link(name, above, rail, rate * share, delay)
+        return Link(name, above, rail, rate * share, self.delays.get(name, delay))
 
     def distance(self, a: str, b: str) -> str:
         """The distance class of two nodes: node, switch, group or other group."""

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one"),
 ]
 RATE = 100 * MBIT
+IPTABLES = shutil.which("iptables", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 COUNTED = ["--stop-rule", "count", "--stop-samples", "8", "--warmup", "1", "--max-time", "60s", "--transport",
            "mpi"]  # fmt: skip
 
@@ -493,3 +495,22 @@ def test_a_figure_of_two_nodes_is_measured_and_drawn(cluster: Cluster) -> None:
     rows = [row for row in load(cluster.folder / "figure").rows() if row.status == "ok"]
     assert {(row.case.pattern, row.case.size, row.case.nodes) for row in rows} == {("pingpong", 1, (0, 1))}
     assert "sc24-8-latency.svg" in {path.name for path in (cluster.folder / "figure").glob("*.svg")}
+
+
+@pytest.mark.skipif(IPTABLES is None, reason="loss needs iptables (Debian: iptables)")
+def test_why_a_network_is_slow_is_told_with_node_and_interface() -> None:
+    """A node loses packets, and another is far."""
+    with Cluster(Layout.of(3, rate=RATE, delays={"n1": 0.004})) as cluster:
+        drop = "-A INPUT -i eth0 -m statistic --mode random --probability 0.06 -j DROP"
+        assert cluster.run("n2", [str(IPTABLES), *drop.split()]).returncode == 0
+        for size, pattern in (("8", "pingpong"), ("64KiB", "unidirectional")):
+            measured(cluster, f"run-{pattern}", "--hosts", "n[0-2]", "--devices", "host:1", *COUNTED,
+                     "--pairs", "ordered", "--pattern", pattern, "--size", size)  # fmt: skip
+
+        def faults(run: str) -> dict[str, str]:
+            told = json.loads(linkgauge(cluster, "findings", run, "--json").stdout)
+            listed = told["findings"] if isinstance(told, dict) else told
+            return {one["rule"]: one["subject"] for one in listed if one["severity"] == "fault"}
+
+        assert faults("run-pingpong")["high_latency"] == "node n1"
+        assert faults("run-unidirectional") == {"lossy_link": "eth0 of n2"}

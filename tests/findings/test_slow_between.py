@@ -110,3 +110,23 @@ def test_what_is_slow_between_nodes_is_named(kind: str) -> None:
 
 def test_sound_networks_are_not_accused() -> None:
     assert sum(bool(found(seed, "")[0]) for seed in range(SEEDS)) <= 0.02 * SEEDS
+
+
+def test_rates_of_a_fabric_file_set_limits_between_nodes() -> None:
+    """A pair is bound by the narrowest link on its way; an incast by the port into which all send."""
+    above = {f"n{number}": (f"s{number // 2}", "core") for number in range(4)}
+    launches = launches_of(World(catalog.load("alps"), np.random.default_rng(1), hosts=tuple(above)).launches())
+    rates = {**dict.fromkeys(above, 4e9), "s0": 1e9, "s1": 3e9}
+    network = Network(Switches(above, "made up", rates), Places(launches))
+    each = len(launches[0].ranks) // 4
+    n = [number * each for number in range(4)]
+
+    def bound(pattern: str, *devices: int) -> float | None:
+        found = network.limit(Case("mpi", pattern, MIB, MIB, devices), launches[0].launch)
+        return None if found is None else found.value_bytes_per_s
+
+    assert bound("unidirectional", n[0], n[1]) == 4e9
+    assert bound("unidirectional", n[0], n[3]) == 1e9
+    assert bound("all_to_one", n[2], n[0], n[1]) is not None
+    assert bound("unidirectional", n[0], n[0] + 1) is None  # inside a node
+    assert bound("allreduce", *n) is None

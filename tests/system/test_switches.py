@@ -314,3 +314,13 @@ def test_slurms_topology_yaml_gives_the_layout() -> None:
 def test_what_tells_of_no_network_is_named(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"net.txt: this is .*{words}.*; expected topology.conf"):
         of_text(text, "net.txt")
+
+
+def test_a_file_that_lacks_a_host_of_the_run_is_refused_in_one_line() -> None:
+    known = of_text("n0 s0\nn1 s0\nn2 s1\n", "fabric.txt")
+    known.check(["n0", "n2"])
+    known.check([])
+    with pytest.raises(UsageError, match=r"fabric.txt: has no n7: expected a line for each of n0, n7"):
+        known.check(["n0", "n7"])
+    with pytest.raises(UsageError, match=r"fabric.txt: has none of the hosts"):
+        known.check(["a", "b"])

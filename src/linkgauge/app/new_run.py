@@ -61,7 +61,7 @@ def new_run(request: Request) -> int:
     reporter = reporter_for()
     if devices.hidden:
         reporter.note(devices.hidden)
-    switches = _switches(allocation.fabric)
+    switches = _switches(allocation.fabric, allocation.names())
     nodes = Nodes(
         devices, reporter.note, switches=switches, look=not shown.dry_run, keep_going=bool(execution.keep_going),
         folder=execution.out or Path("runs"),
@@ -163,12 +163,14 @@ def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> tuple[dict
     return crowded, list(said)
 
 
-def _switches(path: Path | None) -> Switches | None:
-    """What `--fabric` says of which node hangs on which switch."""
+def _switches(path: Path | None, hosts: Sequence[str]) -> Switches | None:
+    """What `--fabric` says of which node hangs on which switch. UsageError where it lacks one of the run's hosts."""
     if path is None:
         return None
     text = read_file(path, _MOST_FABRIC_BYTES, "a network's switches")
-    return of_text(text.decode(errors="replace"), str(path))
+    found = of_text(text.decode(errors="replace"), str(path))
+    found.check(hosts)
+    return found
 
 
 def warn(machine: Machine, devices: DeviceSet, prepared: Prepared, reporter: Any) -> list[str]:

@@ -12,8 +12,10 @@ from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.stats.distance import stored_switches
 from linkgauge.stats.launches import Places
 from linkgauge.system.switches import Switches
+from linkgauge.system.units import show_rate
 
 if TYPE_CHECKING:
+    from linkgauge.expect.rules import Limit
     from linkgauge.store.run import Run
 
 Part = tuple[str, str]
@@ -77,6 +79,22 @@ class Network:
                 for part in way:
                     found[part] = found.get(part, 0.0) + float(moved) * (case.window if traits.windowed else 1)
         return found
+
+    def limit(self, case: Case, launch: int) -> Limit | None:
+        """The limit that stated rates set a case's goodput, of one lane; None where none is known."""
+        from linkgauge.expect.rules import limit
+
+        if PATTERNS[case.pattern].latency_only:
+            return None
+        taken = {part: moved for part, moved in (self.taken(case, launch) or {}).items() if moved > 0}
+        rates = self.rates(taken)
+        if not rates:
+            return None
+        fullest = max(rates, key=lambda part: taken[part] / rates[part])
+        traits = PATTERNS[case.pattern]
+        payload = float(traits.payload_bytes(case.size, case.group_ranks, case.window, case.distribution))
+        words = f"{fullest[0]} to {fullest[1]}: {show_rate(rates[fullest])}"
+        return limit("fabric_links", payload * rates[fullest] / taken[fullest], words)
 
     def rates(self, parts: Iterable[Part]) -> dict[Part, float]:
         """What each of these links carries, in bytes per second; none of those that no one stated."""

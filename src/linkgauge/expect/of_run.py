@@ -13,6 +13,7 @@ from linkgauge.system.form import read
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
+    from linkgauge.expect.network import Network
     from linkgauge.expect.of_places import Placed
     from linkgauge.expect.rules import Limit
     from linkgauge.store.run import Run
@@ -55,13 +56,22 @@ class RunLimits:
 
         case = self.placed(row)
         found = limits_there(self._system, case)
-        return [*found, *self._achieved(case.cases[0])] if case.nodes == 1 else found
+        if case.nodes == 1:
+            return [*found, *self._achieved(case.cases[0])]
+        stated = None if self._network is None else self._network.limit(row.case, row.launch)
+        return found if stated is None else [*found, stated]
+
+    @functools.cached_property
+    def _network(self) -> Network | None:
+        from linkgauge.expect.network import Network
+
+        return Network.of_run(self._run)
 
     def _problem(self, row: Row) -> str:
-        from linkgauge.expect.of_places import limits_there
-
         case = self.placed(row)
-        if case.problem or case.nodes == 1 or limits_there(self._system, case):
+        if case.nodes == 1 or self.of(row):
+            return "" if case.nodes != 1 else case.problem
+        if case.problem:
             return case.problem
         return f"no rule or figure is of {row.pattern} there"
 

@@ -354,6 +354,14 @@ _TABLE = (
         "Shards go out by all NICs, as much of each rank's.",
     ),
     Rule(
+        "fabric_links",
+        "upper bound",
+        "messages between named ranks, several nodes",
+        "the payload over the time that the fullest link between the nodes takes for its bytes",
+        "rates stated by --fabric, Slurm's LinkSpeed or ibnetdiscover",
+        "Of links whose rate is stated. Of collectives that repeat or add up, the library's algorithm is not known.",
+    ),
+    Rule(
         "network_global",
         "upper bound",
         "alltoall, several nodes",

@@ -394,6 +394,16 @@ class Facts(Remembering):
 
     def limits(self, measure: Measure, **others: object) -> list[Limit]:
         """Return all limits that the links set a measure, of one lane; `others` are dimensions in place of its own."""
+        if not self.on_one_node(measure):
+            return [*self._rule_limits(measure, **others), *self._stated_limits(measure)]
+        return self._rule_limits(measure, **others)
+
+    def _stated_limits(self, measure: Measure) -> list[Limit]:
+        """What stated rates of links between nodes allow."""
+        stated = None if self.network is None else self.network.limit(measure.case, measure.identities[0][1])
+        return [] if stated is None else [stated]
+
+    def _rule_limits(self, measure: Measure, **others: object) -> list[Limit]:
         if self.system is None:
             return []
         from linkgauge.expect.of_places import limits_there, placed
@@ -409,7 +419,7 @@ class Facts(Remembering):
         On several nodes that of the network. Where goodput is a sum of lanes, so is the bound. Solved once for all
         sizes beyond 16 MiB, where no cache lifts a memory's bound.
         """
-        if self.system is None or measure.size < 16 << 20:
+        if (self.system is None and self.network is None) or measure.size < 16 << 20:
             return None
         places = self.places(measure)
         key = (*values_of(measure.case, _BOUND_BY), measure.devices, places)

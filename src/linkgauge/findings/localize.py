@@ -79,7 +79,10 @@ def slow_elements(facts: Facts) -> Iterable[Finding]:
     tested: dict[tuple[str, tuple[int | str, ...]], int] = {}
     for pairs in _sets(facts):
         found, candidates = _solve_set(facts, pairs)
-        for element in candidates:
+        # An uplink counts once a set of cases, whichever direction is slow: the other kinds' confidence was calibrated
+        # with each direction counted.
+        uplinks = {("uplink", e.ends): e for e in candidates if e.kind == "uplink"}.values()
+        for element in (*uplinks, *(e for e in candidates if e.kind != "uplink")):
             tested[(element.kind, element.ends)] = tested.get((element.kind, element.ends), 0) + 1
         for item in found:
             seen.setdefault((item.element.kind, item.element.ends), []).append(item)
@@ -170,7 +173,13 @@ def _widest(measures: list[Measure], classes: list[Hashable]) -> Hashable:
 
 def _class(facts: Facts, pair: tuple[int, int], way: Way | None) -> Hashable:
     if _between(facts, pair):
-        level = facts.network.level(*map(facts.host_of, pair)) if facts.network else ""
+        if facts.network is None:
+            return _BETWEEN, ""
+        hosts = [facts.host_of(device) for device in pair]
+        parts = facts.network.way(*hosts) or ()
+        rates = facts.network.rates(parts)
+        # Where all rates are stated, pairs of one narrowest rate ought to be equal, however far they are.
+        level = f"{min(rates.values()):.4g} B/s" if parts and len(rates) == len(parts) else facts.network.level(*hosts)
         return _BETWEEN, level
     return "unknown" if way is None else way.shape
 

@@ -20,6 +20,7 @@ from linkgauge.stats.node_counts import of_cards, packets_sent
 _LEAST_LOSS = 0.002  # of the packets: TCP's own full queues lose less in most cases
 _TIMES_USUAL = 4.0  # as much as between the better pairs
 _LEAST_LOST = 8  # packets of one way: fewer are chance
+_PAIR_TIMES = 5  # as much must be lost where one pair alone shows it
 _AGREE = 0.75
 Way = tuple[str, str]
 """From a node to another."""
@@ -51,7 +52,8 @@ def lossy_link(facts: Facts) -> Iterable[Finding]:
     shares = sorted(one.share for one in ways.values())
     limit = max(_LEAST_LOSS, _TIMES_USUAL * shares[len(shares) // 4])
     bad = {way for way, one in ways.items() if one.is_high(limit)}
-    for what, node, explained in _least_set(bad, set(ways)):
+    explaining, left = _least_set(bad, set(ways))
+    for what, node, explained in [*explaining, *_pairs_alone(left, ways, limit)]:
         own = [ways[way] for way in explained]
         share = sum(one.lost for one in own) / sum(one.sent for one in own)
         sent_again, out_of_order = (sum(getattr(one, name) for one in own) for name in ("lost", "out_of_order"))
@@ -108,8 +110,8 @@ def _losses(facts: Facts) -> tuple[dict[Way, _Loss], dict[Way, list[Measure]]]:
     return dict(found), dict(cases)
 
 
-def _least_set(bad: set[Way], every: set[Way]) -> list[tuple[str, str, list[Way]]]:
-    """Nodes' directions that explain the bad ways: `(in, out, both or the other node, node, ways)`, the largest first.
+def _least_set(bad: set[Way], every: set[Way]) -> tuple[list[tuple[str, str, list[Way]]], set[Way]]:
+    """Nodes' directions that explain the bad ways, `(in, out or both, node, ways)`, and what is left.
 
     A node's direction is taken if three quarters of its ways are bad, and no other explains more of what is left.
     """
@@ -129,6 +131,15 @@ def _least_set(bad: set[Way], every: set[Way]) -> list[tuple[str, str, list[Way]
         found.append((*key, sorted(able[key] & bad)))
         left -= able[key]
         del candidates[key]
+    return found, left
+
+
+def _pairs_alone(left: set[Way], ways: Mapping[Way, _Loss], limit: float) -> list[tuple[str, str, list[Way]]]:
+    """Pairs that no node's direction explains: told only where far more is lost, since full queues drop in bursts."""
+    found = []
+    left = {
+        way for way in left if ways[way].share >= _PAIR_TIMES * limit and ways[way].lost >= _PAIR_TIMES * _LEAST_LOST
+    }
     while left:
         a, b = min(left)
         own = sorted({(a, b), (b, a)} & left)

@@ -51,6 +51,7 @@ class PlannedCase:
     launch: tuple[str, ...] = ()
     skip: str = ""
     step: Step | None = None
+    fits: bool = False  # its size may shrink where a link is slow
 
 
 @dataclasses.dataclass
@@ -240,7 +241,8 @@ def _cases_of(
                 step = _step_of(case, table.until, reason, no_room, ladders)
             if step is None or not step.no_room:
                 reason = reason or no_room
-            yield PlannedCase(case, table.launch, reason, step)
+            fits = table.fit_size and step is None and len(case.nodes) > 1 and not case.background
+            yield PlannedCase(case, table.launch, reason, step, fits)
             if table.swap_roles and not reason:
                 for other, lost in swapped_roles(case):
                     other_reason = lost or over_limit(other, machine, plan.memory_limit)

@@ -111,6 +111,7 @@ class PlannedLaunch:
     skipped: tuple[tuple[Case, str], ...] = ()
     later: tuple[Case, ...] = ()  # beyond the time limit by the estimates, in the order of their value
     steps: Mapping[str, Step] = dataclasses.field(default_factory=dict)  # by case_key, of those that are of a curve
+    fits: frozenset[str] = frozenset()  # case_keys of those whose size may shrink where a link is slow
     first: bool = False  # with a time limit: the first round of one of several kinds of launches, before what is left
 
 
@@ -263,6 +264,7 @@ def plan_run(
     """
     groups = [found for found in group(plan, planned, machine, dialect_of) if found[1] or found[2]]
     steps = {one.case.case_key: one.step for one in planned if one.step is not None}
+    fits = {one.case.case_key for one in planned if one.fits}
     kept = _within_time(groups, plan, machine)
     launches: list[PlannedLaunch] = []
     for repeat in range(plan.repeat):
@@ -272,7 +274,8 @@ def plan_run(
             skips = tuple(part.skips) if repeat == 0 else ()
             later = tuple(part.later)
             own = {case.case_key: steps[case.case_key] for case in (*ordered, *later) if case.case_key in steps}
-            launches.append(PlannedLaunch(number, repeat, settings, ordered, skips, later, own, part.first))
+            fitting = frozenset(fits.intersection(case.case_key for case in (*ordered, *later)))
+            launches.append(PlannedLaunch(number, repeat, settings, ordered, skips, later, own, fitting, part.first))
     return tuple(launches)
 
 

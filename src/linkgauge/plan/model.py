@@ -40,6 +40,7 @@ class CaseTable:
     pairs: str = "all"
     launch: tuple[str, ...] = ()
     until: Until | None = None
+    fit_size: bool = False  # between nodes sizes shrink where links are slow
     swap_roles: bool = False  # each load of a case also as the measured job, beside the others and the case
     on: str = "all"  # kind of devices that it is measured on
     where: str = "the plan"  # for messages: file and table
@@ -107,7 +108,8 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
                 values[name] = wanted
         if values["transport"] and values["pattern"]:
             until = None if "size" in chosen else table.until
-            kept.append(dataclasses.replace(table, values=values, until=until))
+            fits = table.fit_size and not {"size", "window"} & chosen.keys()
+            kept.append(dataclasses.replace(table, values=values, until=until, fit_size=fits))
     missing = [] if not kept else _not_in(kept, chosen)
     if replace and (not kept or missing):
         first = plan.cases[0]

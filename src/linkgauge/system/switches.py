@@ -90,6 +90,15 @@ class Switches:
         found = [self.distance(a, b) for a, b in itertools.combinations(distinct, 2)] or [NODE]
         return "" if "" in found else max(found, key=CLASSES.index)
 
+    def check(self, hosts: Sequence[str]) -> None:
+        """UsageError where not every one of these hosts is a node here."""
+        missing = [host for host in hosts if host not in self.above]
+        if missing:
+            what = "none of the hosts" if len(missing) == len(hosts) else f"no {', '.join(missing[:8])}"
+            known = ", ".join(list(self.above)[:4]) + (", ..." if len(self.above) > 4 else "")
+            raise UsageError(f"{self.source}: has {what}: expected a line for each of {', '.join(hosts[:8])} (it has "
+                             f"{known})")  # fmt: skip
+
     def plain(self) -> dict[str, object]:
         """As JSON values."""
         rates = {"rates": dict(self.rates)} if self.rates else {}

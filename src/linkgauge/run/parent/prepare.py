@@ -27,7 +27,7 @@ from linkgauge.run.parent.mpi_library import MpiInstallation, by_name, default_i
 from linkgauge.run.parent.nodes import Nodes, least
 from linkgauge.run.parent.prepared import Pending, Prepared
 from linkgauge.run.parent.runner import FAILED
-from linkgauge.run.wire.spec import AFTER_FAILURES, NODE_LEFT_OUT, CaseEntry
+from linkgauge.run.wire.spec import AFTER_FAILURES, FITTED, NODE_LEFT_OUT, CaseEntry
 from linkgauge.system import System, load
 from linkgauge.system.affinity import one_a_nic
 from linkgauge.system.allowance import available_cores, free_host_memory
@@ -230,7 +230,7 @@ def new_pending(launches: Sequence[PlannedLaunch]) -> list[Pending]:
         Pending.of(
             launch,
             [
-                CaseEntry(case, 0, index, launch.steps.get(case.case_key))
+                CaseEntry(case, 0, index, launch.steps.get(case.case_key), fits=case.case_key in launch.fits)
                 for index, case in enumerate((*launch.cases, *launch.later))
             ],
             launch.number,
@@ -262,7 +262,8 @@ def resumed_pending(
             attempt, stands = last.get(key, (-1, False))
             if not stands:
                 step = launch.steps.get(case.case_key)
-                entries.append(CaseEntry(case, attempt + 1, len(entries), step))
+                fits = case.case_key in launch.fits
+                entries.append(CaseEntry(case, attempt + 1, len(entries), step, fits=fits))
         if entries:
             pending.append(Pending.of(launch, entries, number))
             number += 1
@@ -270,7 +271,12 @@ def resumed_pending(
 
 
 def _planned_key(row: Row) -> str:
-    """What a row's case is known by in the plan: where it was measured at a full curve, all but its size."""
+    """What a row's case is known by in the plan: where it was measured at a full curve, all but its size.
+
+    Of one that was measured at a smaller size than was asked for, its key there.
+    """
+    if FITTED in row.evidence:
+        return str(row.evidence[FITTED])
     at_full = row.case.size_requested == FULL or "at_full" in row.evidence
     return curve_id(row.case) if at_full else row.case_key
 

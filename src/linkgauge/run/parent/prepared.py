@@ -208,6 +208,7 @@ def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
             "cases": [case.dimensions() for case in launch.cases],
             "later": [case.dimensions() for case in launch.later],
             "steps": {key: step.to_plain() for key, step in launch.steps.items()},
+            "fits": sorted(launch.fits),
         }
         for launch in launches
     ]
@@ -284,6 +285,7 @@ _LAUNCH = {
     "number": _NUMBER, "repeat": _NUMBER,
     "settings": table(_SETTINGS, needed=_SETTINGS.keys() - _LATER_SETTINGS.keys()),
     "cases": each(_stored_case), "later": each(_stored_case), "steps": mapping(maybe(_STEP)),
+    "fits": each(text),
 }  # fmt: skip
 _STORED = table(
     {
@@ -308,6 +310,7 @@ def _stored_launch(plain: dict[str, Any]) -> PlannedLaunch:
         tuple(plain["cases"]),
         later=tuple(plain.get("later", ())),
         steps={key: step for key, step in steps.items() if step is not None},
+        fits=frozenset(plain.get("fits", ())),
     )
 
 

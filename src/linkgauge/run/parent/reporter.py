@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from linkgauge.model.background import beside_text
@@ -39,9 +39,7 @@ class RunState:
 
     cases_total: int
     cases_done: int = 0
-    estimated_done_s: float = 0.0
-    estimated_total_s: float = 0.0
-    started_at: float = 0.0
+    left_s: Callable[[], float] = lambda: 0.0  # of the cases left, by what such cases have taken so far
     ends_at: float | None = None  # of a time limit
     best: str = "-"
     best_goodput: float = 0.0
@@ -51,12 +49,8 @@ class RunState:
     noun: str = "device"
 
     def time_left_s(self, now: float) -> float:
-        """What is left, the estimate corrected by how long the cases so far have really taken; within the limit."""
-        left = self.estimated_total_s - self.estimated_done_s
-        left = left if left > 1e-3 else 0.0  # what sums of estimates leave over
-        elapsed = now - self.started_at
-        if self.estimated_done_s >= 1 and elapsed >= 1:
-            left *= elapsed / self.estimated_done_s
+        """What is left, the estimates corrected by how long such cases have really taken; within the limit."""
+        left = self.left_s()
         return left if self.ends_at is None else min(left, max(self.ends_at - now, 0.0))
 
 

@@ -36,6 +36,7 @@ from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.nodes import Node, Nodes, cores_there
 from linkgauge.run.parent.prepared import SHORTEST_TURN_S, WORKER, Pending, Prepared, TimeLimit
 from linkgauge.run.parent.reporter import Reporter, RunState
+from linkgauge.run.parent.time_left import TimeLeft
 from linkgauge.run.parent.watch import LaunchWatch
 from linkgauge.run.wire.kept_samples import forget, load_to_blame, told_as_the_loads
 from linkgauge.run.wire.outcome import point_of
@@ -96,6 +97,9 @@ class Runner:
         self._curves = dict(prepared.curves)  # of each kind of launch
         self._turn_ends = 0.0  # with a time limit: when the launch in hand has to end
         self._measured: dict[LaunchSettings, set[str]] = {}  # planned keys of cases that a launch has measured
+        self._time_left = TimeLeft(
+            lambda: (entry.case for one in self._pending for entry in one.entries.values()), self._machine
+        )
         self.counts: dict[str, int] = {}
         self.launches_started = 0
         self.last_start_problem = ""
@@ -120,12 +124,11 @@ class Runner:
 
     def run(self) -> None:
         """Measure until all is done, the time is up, or a signal came. Raises where the folder cannot be written."""
-        estimated = sum(case_s(entry.case, self._machine) for one in self._pending for entry in one.entries.values())
         limit = self._prepared.time_limit
         ends_at = None if limit is None else limit.last_end
         kinds = {self._devices.kind}
         state = RunState(
-            self.left, estimated_total_s=estimated, started_at=time.monotonic(), ends_at=ends_at,
+            self.left, left_s=self._time_left, ends_at=ends_at,
             shown=shown_names(kinds), noun=device_noun(kinds),
         )  # fmt: skip
         self._reporter.start(state)
@@ -566,6 +569,7 @@ class Runner:
             entry = entry_of(one.entries, record.header)
             if entry is not None:
                 self._reporter.begin(entry.case)
+                self._time_left.begin()
                 if loads is not None:
                     loads.begin(entry.case)
         elif record.kind == "left_out":
@@ -605,7 +609,7 @@ class Runner:
                 self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch continues")
             return
         if one.entries.pop(end.blamed.key, None) is not None:
-            evidence = {**end.evidence, **({} if end.blamed.step is None else end.blamed.step.evidence(None))}
+            evidence = {**end.evidence, **end.blamed.evidence(None)}
             self._status(end.blamed, one.planned, one.number, end.status, end.reason, evidence)
 
     def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
@@ -662,7 +666,8 @@ class Runner:
             self.first_skipped = self.first_skipped or reason
         if status in BROKEN and not of_launch:
             self._failures[entry.case.transport] = self._failures.get(entry.case.transport, 0) + 1
-        self._reporter.state.estimated_done_s += case_s(entry.case, self._machine)
+        if not of_launch and status != "skipped":
+            self._time_left.ended(entry.case)
         if of_launch:
             self._reporter.state.cases_done += 1
             self._reporter.state.failed += 1

@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 from linkgauge.plan.curves import FULL, Curves, LeftOut, Point
 from linkgauge.plan.pace import Pace
+from linkgauge.run.rank.fitting import TELLING, Fitting, in_order, moved
 from linkgauge.run.wire.spec import CaseEntry, WorkerSpec
 
+_UNTOLD = 64 << 10  # bytes: what is tried though no rate is known
 _MOST_PASSED_OVER = 1000  # for want of time: looking further would take what time is left
 
 
@@ -23,7 +25,8 @@ class Schedule:
         """All of the spec's cases, in its order."""
         self._spec = spec
         self._clock = clock
-        self._left = list(spec.cases)
+        self._left = in_order(spec.cases)
+        self._fitting = Fitting(spec.cases)
         self._explicit = {entry.case.case_key for entry in spec.cases if entry.case.size_requested != FULL}
         self._curves = Curves(spec.curves)
         self._pace = Pace()
@@ -49,8 +52,17 @@ class Schedule:
             if not self._has_time(entry):
                 place += 1
                 continue
+            if entry.fits and (first := self._telling(entry)) is not None:
+                place, entry = first
             del self._left[place]
             step = entry.step
+            if entry.fits:
+                size, why = self._fitting.fitting(entry.case)
+                found_at = entry if size == entry.case.size_requested else entry.resolved(size)
+                if why is None and (found_at is entry or found_at.case.case_key not in self._explicit):
+                    return found_at
+                leave_out(entry, why)
+                continue
             if step is None:
                 return entry
             if step.until is not None:
@@ -65,6 +77,16 @@ class Schedule:
             leave_out(entry, None)
         return None
 
+    def _telling(self, entry: CaseEntry) -> tuple[int, CaseEntry] | None:
+        """Which case of the transport to measure before a large one, so that its rate is known; None: it is known."""
+        case = entry.case
+        if moved(case, case.size) <= _UNTOLD or self._fitting.knows(case.transport):
+            return None
+        able = [(moved(one.case, one.case.size), place) for place, one in enumerate(self._left)
+                if one.fits and one.case.transport == case.transport and self._has_time(one)]  # fmt: skip
+        telling = min((some for some in able if some[0] >= TELLING), default=None)
+        return None if telling is None else (telling[1], self._left[telling[1]])
+
     @property
     def left(self) -> int:
         """How many cases are left."""
@@ -75,6 +97,8 @@ class Schedule:
         if self._spec.end_by is not None:
             planned = self._spec.cases[entry.index].case
             self._pace.note(planned, self._spec.estimates_s[entry.index], self._clock() - self._began)
+        if entry.fits and point is not None:
+            self._fitting.note(entry.case, point)
         if entry.step is None:
             return
         if entry.step.until is None:

@@ -174,7 +174,8 @@ class CoreSession:
         elif result["stopped_by"] == "timeout":
             status = "timeout"
             times = self._core.FEW_SAMPLES
-            reason = f"only {self._counted(samples)} samples in {times} times the case's --max-time"
+            reason = (f"only {self._counted(samples)} samples in {times} times the case's --max-time; fix: a smaller "
+                      "--max-size, or a longer --max-time")  # fmt: skip
         rows = clock_rows(result["clocks"], place)
         if case.app:
             rows += step_rows(case, place, result["step_times"], result["step_spans"])

@@ -111,7 +111,7 @@ class Recorder:
     def case(self, entry: CaseEntry, outcomes: list[RankOutcome], fetch: Callable[[bool], Rest]) -> Point | None:
         """A case has ended: durable before the next begins. Returns its time and goodput, where it has them."""
         oversubscribed = is_oversubscribed(self._spec, entry.case)
-        of_curve = None if entry.step is None else entry.step.evidence
+        of_curve = entry.evidence if entry.step is not None or entry.fits else None
         status, point = record_case(
             self._journal, self._spec.identity(entry), entry.case, outcomes, oversubscribed, of_curve, fetch
         )

@@ -18,7 +18,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import CORE_NAMES, NAMING_DEVICES, Case
 from linkgauge.model.patterns import PATTERNS, restated_size
 from linkgauge.model.transports import TRANSPORTS
-from linkgauge.plan.curves import Step
+from linkgauge.plan.curves import Point, Step
 from linkgauge.run.machine.binding import with_own_core
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,13 +28,15 @@ ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have be
 # Evidence of skipped cases that resume measures: so many of its transport had failed, or a node of it did not answer.
 AFTER_FAILURES = "after_failures"
 NODE_LEFT_OUT = "node_left_out"
+FITTED = "fitted"  # evidence: the case_key as planned, of a case that was measured at a smaller size
 
 
 @dataclasses.dataclass(frozen=True)
 class CaseEntry:
     """A case to measure, its attempt, its index in the launch, and what it is to a curve.
 
-    `planned_key`: its case_key before its size was known, of a case at a full curve; empty: the case's own.
+    `planned_key`: its case_key before its size was known, of a case at a full curve, or one that was too large for a
+    slow link; empty: the case's own. `fits`: its size may shrink where a link is slow.
     """
 
     case: Case
@@ -42,6 +44,13 @@ class CaseEntry:
     index: int
     step: Step | None = None
     planned_key: str = ""
+    fits: bool = False
+
+    def evidence(self, point: Point | None) -> dict[str, Any]:
+        """What the row of the measured case says of its curve, or of the planned case where its size is another."""
+        if self.step is not None:
+            return self.step.evidence(point)
+        return {FITTED: self.planned_key} if self.fits and self.planned_key else {}
 
     @property
     def key(self) -> tuple[str, int]:
@@ -132,7 +141,8 @@ class WorkerSpec:
         plain["cases"] = [
             {"case": {**entry.case.dimensions(), "devices": sets.setdefault(entry.case.devices, len(sets))},
              "attempt": entry.attempt, "index": entry.index,
-             **({} if entry.step is None else {"step": entry.step.to_plain()})} for entry in self.cases
+             **({} if entry.step is None else {"step": entry.step.to_plain()}),
+             **({"fits": True} if entry.fits else {})} for entry in self.cases
         ]  # fmt: skip
         plain["device_sets"] = list(sets)
         with open(os.open(path, _NEW_FILE, 0o600), "w", encoding="ascii") as file:
@@ -145,7 +155,8 @@ class WorkerSpec:
         sets = [tuple(devices) for devices in plain.pop("device_sets")]
         cases = tuple(
             CaseEntry(Case.from_dimensions({**entry["case"], "devices": sets[entry["case"]["devices"]]}),
-                      entry["attempt"], entry["index"], Step.of_plain(entry.get("step"))) for entry in plain["cases"]
+                      entry["attempt"], entry["index"], Step.of_plain(entry.get("step")),
+                      fits=bool(entry.get("fits"))) for entry in plain["cases"]
         )  # fmt: skip
         values = {**plain, "cases": cases, "devices": tuple(plain["devices"]), "ordinals": tuple(plain["ordinals"]),
                   "estimates_s": tuple(plain["estimates_s"]), "node_of": tuple(plain["node_of"]),

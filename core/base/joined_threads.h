@@ -11,15 +11,13 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 
 namespace linkgauge {
 
-class JoinedThreads {
+class JoinedThreads : NotCopied {
  public:
-  JoinedThreads() = default;
   ~JoinedThreads() { join(); }
-  JoinedThreads(const JoinedThreads&) = delete;
-  JoinedThreads& operator=(const JoinedThreads&) = delete;
 
   // Whether the machine gave a thread. MemoryError says what it lacks where the caller cannot do without.
   template <typename Body>

@@ -13,8 +13,6 @@ class CudaRuntime final : public GpuCalls<CudaVendor> {
   // Throws Unsupported with the reason: no driver, driver too old, no device, no permission.
   explicit CudaRuntime(const RuntimeRequest& request);
   ~CudaRuntime() override;
-  CudaRuntime(const CudaRuntime&) = delete;
-  CudaRuntime& operator=(const CudaRuntime&) = delete;
 
   std::string version() const override;
   std::uintptr_t enter(int device) const override;

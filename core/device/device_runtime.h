@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/memory_kind.h"
+#include "base/not_copied.h"
 #include "base/runtime_kind.h"
 
 namespace linkgauge {
@@ -63,7 +64,7 @@ struct SharedHandle {
   std::vector<std::byte> bytes;
 };
 
-class DeviceRuntime {
+class DeviceRuntime : NotCopied {
  public:
   virtual ~DeviceRuntime() = default;
 
@@ -226,12 +227,10 @@ class Stream : public Owned<&DeviceRuntime::destroy_stream> {
 
 // Makes a device current for a scope, where that is not the calling rank's own. The rank's own device is current
 // outside of it: some vendors launch kernels and record events on streams of the current device only.
-class OtherDevice {
+class OtherDevice : NotCopied {
  public:
   OtherDevice(DeviceRuntime& runtime, int device, int own);
   ~OtherDevice();
-  OtherDevice(const OtherDevice&) = delete;
-  OtherDevice& operator=(const OtherDevice&) = delete;
 
  private:
   DeviceRuntime* runtime_;  // nullptr: it is its own

@@ -91,8 +91,6 @@ class LoadedKernels final : public LinkedKernels {
       // The context is gone already, and the module with it.
     }
   }
-  LoadedKernels(const LoadedKernels&) = delete;
-  LoadedKernels& operator=(const LoadedKernels&) = delete;
 
   void* module() const override { return module_; }
   KernelHandle kernel(const char* name) const override {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "device/device_runtime.h"
 #include "device/kernel_cache.h"
 #include "device/kernel_compiler.h"
@@ -35,12 +36,10 @@ class GpuModules {
 };
 
 // Makes a device current for a scope and puts back what was.
-class CurrentDevice {
+class CurrentDevice : NotCopied {
  public:
   CurrentDevice(const GpuModules& driver, int device) : driver_(driver), previous_(driver.enter(device)) {}
   ~CurrentDevice() { driver_.leave(previous_); }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
 
  private:
   const GpuModules& driver_;

@@ -27,9 +27,6 @@ struct GpuIdentity {
 // device that enter() made current in this thread.
 class GpuRuntime : public DeviceRuntime, public GpuModules {
  public:
-  GpuRuntime(const GpuRuntime&) = delete;
-  GpuRuntime& operator=(const GpuRuntime&) = delete;
-
   int count() const final { return static_cast<int>(infos_.size()); }
   DeviceInfo describe(int device) const final;
   void bind_thread(int device) final;

@@ -13,8 +13,6 @@ class HipRuntime final : public GpuCalls<HipVendor> {
   // Throws Unsupported with the reason: no runtime, runtime too old, no device, no permission.
   explicit HipRuntime(const RuntimeRequest& request);
   ~HipRuntime() override { unload_kernels(); }
-  HipRuntime(const HipRuntime&) = delete;
-  HipRuntime& operator=(const HipRuntime&) = delete;
 
   std::string version() const override;
   std::uintptr_t enter(int device) const override;

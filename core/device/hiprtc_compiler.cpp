@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/symbols.h"
 #include "base/waiting.h"
 
@@ -29,7 +30,7 @@ constexpr char kCall[] = "hiprtcCompileProgram";
 constexpr std::chrono::seconds kMostTime{300};
 
 // A folder of our own that goes with the scope.
-class ScratchFolder {
+class ScratchFolder : NotCopied {
  public:
   ScratchFolder() : path_((std::filesystem::temp_directory_path() / "linkgauge_hiprtc.XXXXXX").string()) {
     if (mkdtemp(path_.data()) == nullptr)
@@ -39,8 +40,6 @@ class ScratchFolder {
     std::error_code error;
     std::filesystem::remove_all(path_, error);
   }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
   std::string file(const char* name) const { return path_ + "/" + name; }
 
  private:

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/wire.h"
 #include "device/host_cpu.h"
 #include "device/host_placement.h"
@@ -59,14 +60,12 @@ struct HandleHead {
   std::uint64_t mapped_bytes;
 };
 
-class FileDescriptor {
+class FileDescriptor : NotCopied {
  public:
   explicit FileDescriptor(int fd) : fd_(fd) {}
   ~FileDescriptor() {
     if (fd_ >= 0) close(fd_);
   }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
   int get() const { return fd_; }
   int release() { return std::exchange(fd_, -1); }
 

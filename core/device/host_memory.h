@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/not_copied.h"
 #include "device/device_runtime.h"
 
 namespace linkgauge {
@@ -14,12 +15,10 @@ namespace linkgauge {
 // Shared memory is a memfd, opened by others as /proc/<pid>/fd/<fd>: it needs no name and goes with its process. Where
 // /proc does not serve, or LINKGAUGE_SHARE_DIR names a folder (a tmpfs that every rank sees: ranks in containers of
 // their own), it is a file there.
-class HostMemory {
+class HostMemory : NotCopied {
  public:
   HostMemory();
   ~HostMemory();
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
 
   // `node`: -1 for anywhere; `strict`: exactly there, else Unsupported. Pages are there, zeroed, when it returns.
   void* allocate(MemoryKind kind, std::size_t bytes, int node, bool strict, bool huge_pages);

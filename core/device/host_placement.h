@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string>
 
+#include "base/not_copied.h"
+
 namespace linkgauge {
 
 std::size_t page_bytes();  // of the smallest pages
@@ -16,12 +18,10 @@ void unmap_host_memory(void* memory, std::size_t bytes) noexcept;
 
 // While it lives, pages that this thread makes appear preferably on `numa_node`; -1: no change. What a driver
 // allocates on the thread's behalf follows it too.
-class PreferNode {
+class PreferNode : NotCopied {
  public:
   explicit PreferNode(int numa_node);
   ~PreferNode();
-  PreferNode(const PreferNode&) = delete;
-  PreferNode& operator=(const PreferNode&) = delete;
 
  private:
   bool active_ = false;

@@ -6,13 +6,14 @@
 #include <cstring>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/now.h"
 
 namespace linkgauge {
 namespace {
 
 // Signals are for the program's own threads: one that landed here would find Python's handlers on a foreign thread.
-class SignalsBlocked {
+class SignalsBlocked : NotCopied {
  public:
   SignalsBlocked() {
     sigset_t all;
@@ -20,8 +21,6 @@ class SignalsBlocked {
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
 
  private:
   sigset_t before_;

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "base/joined_threads.h"
+#include "base/not_copied.h"
 #include "base/waiting.h"
 #include "device/device_runtime.h"
 #include "device/host_kernels.h"
@@ -46,7 +47,7 @@ class HostEvent {
   std::atomic<std::int64_t> time_ns_{0};
 };
 
-class HostStream {
+class HostStream : NotCopied {
  public:
   static constexpr std::size_t kCapacity = 1024;  // commands under way, as of a CUDA stream; more wait for the oldest
   static constexpr std::size_t kMaxArguments = 12;
@@ -54,8 +55,6 @@ class HostStream {
 
   HostStream();
   ~HostStream();  // runs what is queued first
-  HostStream(const HostStream&) = delete;
-  HostStream& operator=(const HostStream&) = delete;
 
   void copy(void* target, const void* source, std::size_t bytes);
   void launch(const HostKernel& kernel, const LaunchShape& shape, void** arguments);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "device/device_runtime.h"
 
 namespace linkgauge {
@@ -20,12 +21,9 @@ struct LinkedCode {
 };
 
 // Such kernels on one device. Never outlives its runtime.
-class LinkedKernels {
+class LinkedKernels : NotCopied {
  public:
-  LinkedKernels() = default;
   virtual ~LinkedKernels() = default;
-  LinkedKernels(const LinkedKernels&) = delete;
-  LinkedKernels& operator=(const LinkedKernels&) = delete;
 
   virtual void* module() const = 0;                         // as the vendor's driver names it
   virtual KernelHandle kernel(const char* name) const = 0;  // throws RuntimeCallError where there is none

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "device/cuda_folders.h"
 
 namespace linkgauge::nvjitlink {
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostLog = 2000;  // of an error's one line
 
-class Linker {
+class Linker : NotCopied {
  public:
   Linker(const Api& api, const std::string& architecture) : api_(api) {
     const std::string option = "-arch=" + architecture;
@@ -21,8 +22,6 @@ class Linker {
   ~Linker() {
     if (handle_ != nullptr) (void)api_.nvJitLinkDestroy(&handle_);
   }
-  Linker(const Linker&) = delete;
-  Linker& operator=(const Linker&) = delete;
 
   std::string link(const std::string& cubin, const std::string& archive) {
     check(api_.nvJitLinkAddData(handle_, kCubin, cubin.data(), cubin.size(), "linkgauge_kernels"), "nvJitLinkAddData");

@@ -1,6 +1,7 @@
 #include "device/rtc_api.h"
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 
 namespace linkgauge::rtc {
 namespace {
@@ -27,13 +28,11 @@ std::string log_of(const Api& api, Program program) {
 }
 
 // Owns a program for a scope.
-struct ProgramScope {
+struct ProgramScope : NotCopied {
   explicit ProgramScope(const Api& of) : api(of) {}
   ~ProgramScope() {
     if (program != nullptr) (void)api.destroy_program(&program);
   }
-  ProgramScope(const ProgramScope&) = delete;
-  ProgramScope& operator=(const ProgramScope&) = delete;
 
   const Api& api;
   Program program = nullptr;

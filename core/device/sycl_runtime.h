@@ -20,8 +20,6 @@ class SyclRuntime final : public DeviceRuntime {
  public:
   explicit SyclRuntime(const RuntimeRequest& request);
   ~SyclRuntime() override;
-  SyclRuntime(const SyclRuntime&) = delete;
-  SyclRuntime& operator=(const SyclRuntime&) = delete;
 
   RuntimeKind kind() const override { return RuntimeKind::kSycl; }
   std::string version() const override;

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/waiting.h"
 #include "group/agreement.h"
 #include "group/group.h"
@@ -48,15 +49,13 @@ static_assert(sizeof(FileHead) <= kHeadBytes && sizeof(RegionHead) <= kHeadBytes
 
 std::size_t region_file_bytes(int size) { return whole_file_pages(kHeadBytes + RegionGroup::region_bytes(size)); }
 
-class SegmentFile {
+class SegmentFile : NotCopied {
  public:
   explicit SegmentFile(int fd) : fd_(fd) {}
   ~SegmentFile() {
     if (head_ != nullptr) munmap(head_, kPage);
     close(fd_);
   }
-  SegmentFile(const SegmentFile&) = delete;
-  SegmentFile& operator=(const SegmentFile&) = delete;
 
   int fd() const { return fd_; }
 
@@ -99,8 +98,6 @@ class FileRegion final : public Region {
     munmap(memory_, bytes_);
     if (last) file_->give_back(offset_, bytes_);
   }
-  FileRegion(const FileRegion&) = delete;
-  FileRegion& operator=(const FileRegion&) = delete;
 
   std::byte* base() const override { return static_cast<std::byte*>(memory_) + kHeadBytes; }
   void set_up(int size) const {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/joined_threads.h"
+#include "base/not_copied.h"
 #include "group/group.h"
 
 namespace linkgauge {
@@ -18,12 +19,10 @@ struct ProgressOfAnyThread {
 
 // As long as it lives a thread of its own drives `progress`, where that is one of any thread; it costs some 50 us then,
 // and nothing otherwise.
-class WhileHeldUp {
+class WhileHeldUp : NotCopied {
  public:
   explicit WhileHeldUp(const Progress& progress);
   ~WhileHeldUp() { over_.store(true, std::memory_order_release); }
-  WhileHeldUp(const WhileHeldUp&) = delete;
-  WhileHeldUp& operator=(const WhileHeldUp&) = delete;
 
  private:
   std::atomic<bool> over_{false};

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/wire.h"
 #include "group/group.h"
 
 namespace linkgauge {
 
 // Memory that the ranks of one group share; given back when the last of them lets go.
-class Region {
+class Region : NotCopied {
  public:
   virtual ~Region() = default;
   virtual std::byte* base() const = 0;

@@ -20,8 +20,6 @@ class ThreadRegion final : public Region {
     if (base_ == MAP_FAILED) throw MemoryError("no memory for a group of threads");
   }
   ~ThreadRegion() override { munmap(base_, bytes_); }
-  ThreadRegion(const ThreadRegion&) = delete;
-  ThreadRegion& operator=(const ThreadRegion&) = delete;
   std::byte* base() const override { return static_cast<std::byte*>(base_); }
 
  private:

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/case_spec.h"
+#include "base/not_copied.h"
 #include "group/group.h"
 #include "measure/sampler.h"
 #include "mpi/library.h"
@@ -22,12 +23,9 @@ inline constexpr std::int64_t kOver = INT64_MAX;
 
 // Between the first ranks of the measured job and of one load: the one says what it wants, the other what is so.
 // Neither waits.
-class JobLine {
+class JobLine : NotCopied {
  public:
-  JobLine() = default;
   virtual ~JobLine() = default;
-  JobLine(const JobLine&) = delete;
-  JobLine& operator=(const JobLine&) = delete;
 
   virtual void say(std::int64_t number) = 0;
   virtual std::int64_t heard() = 0;  // the last number that the other end said; -1: none yet

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "kernels/kernels.h"
 
 namespace linkgauge {
@@ -153,8 +154,6 @@ class GatedSection final : public TimedSection {
       }
     }
   }
-  GatedSection(const GatedSection&) = delete;
-  GatedSection& operator=(const GatedSection&) = delete;
 
   void take(Sample& sample) override {
     ++turn_;
@@ -179,12 +178,10 @@ class GatedSection final : public TimedSection {
     std::atomic<std::uint64_t> open{0};
     std::atomic<std::uint64_t> gave_up{0};
   };
-  class Opener {
+  class Opener : linkgauge::NotCopied {
    public:
     explicit Opener(GatedSection& section) : section_(section) {}
     ~Opener() { section_.open(); }
-    Opener(const Opener&) = delete;
-    Opener& operator=(const Opener&) = delete;
 
    private:
     GatedSection& section_;

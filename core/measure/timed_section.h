@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/not_copied.h"
 #include "measure/sampler.h"
 
 namespace linkgauge {
@@ -21,7 +22,7 @@ struct SectionContext {
   std::int64_t late = 0;     // samples whose common start had passed when this rank was ready
 };
 
-class TimedSection {
+class TimedSection : NotCopied {
  public:
   virtual ~TimedSection() = default;
   // Collective. Fills scheduled_ns, start_ns, ns and iterations. Between its two clock readings nothing is allocated

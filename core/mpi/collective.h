@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/case_spec.h"
+#include "base/not_copied.h"
 #include "mpi/library.h"
 #include "traffic/layout.h"
 
@@ -20,13 +21,11 @@ enum class AlltoallCall : std::uint8_t { kAlltoall, kAlltoallv, kAlltoallvOwn };
 // How MPI lays data out.
 LayoutRules mpi_layout_rules(const Traffic& traffic, AlltoallCall call = AlltoallCall::kAlltoall);
 
-class MpiCollectiveCall {
+class MpiCollectiveCall : NotCopied {
  public:
   // Collective over the communicator for a halo, whose neighbors MPI knows.
   MpiCollectiveCall(MpiLibrary& mpi, std::uint64_t communicator, const Traffic& traffic, int ranks, int rank,
                     AlltoallCall call = AlltoallCall::kAlltoall);
-  MpiCollectiveCall(const MpiCollectiveCall&) = delete;
-  MpiCollectiveCall& operator=(const MpiCollectiveCall&) = delete;
   ~MpiCollectiveCall();
   // Blocks until this rank's part is over; with `begun` it gives a request instead (MpiLibrary). A buffer that this
   // rank does not have may be nullptr.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/case_spec.h"
+#include "base/not_copied.h"
 #include "mpi/abi.h"
 #include "mpi/counts.h"
 #include "traffic/halo.h"
@@ -25,7 +26,7 @@ namespace linkgauge {
 enum class RequestKind : std::uint8_t { kReceives, kPersistent, kOthers };
 
 // A fixed number of places for requests under way. Not thread-safe.
-class MpiRequests {
+class MpiRequests : NotCopied {
  public:
   virtual ~MpiRequests() = default;
   // The caller keeps count below the capacity.

@@ -69,8 +69,6 @@ class RequestsOf final : public MpiRequests {
  public:
   RequestsOf(const MpiCalls<Handle>& calls, int capacity, RequestKind kind)
       : calls_(calls), places_(static_cast<std::size_t>(capacity)), kind_(kind) {}
-  RequestsOf(const RequestsOf&) = delete;
-  RequestsOf& operator=(const RequestsOf&) = delete;
   ~RequestsOf() override {
     if (kind_ == RequestKind::kReceives) cancel_receives();
     for (int i = 0; persistent() && i < count_; ++i) {

@@ -93,8 +93,6 @@ class CpuStream final : public DevicePattern {
  public:
   using DevicePattern::DevicePattern;
   ~CpuStream() override { end_threads(); }
-  CpuStream(const CpuStream&) = delete;
-  CpuStream& operator=(const CpuStream&) = delete;
 
   void fill(std::uint64_t seed) override {
     const Piece piece{0, size(), rank(), 0, false};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/words.h"
 #include "group/region_group.h"
 #include "measure/block_placement.h"
@@ -309,7 +310,7 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
   options_.heartbeat.enter(Moment::kPrepare);
   const std::unique_ptr<Operation> operation = make_operation(transport, context, part.spec);
   // Gives everything back also when a rank failed: the group then knows, and no wait of release() lasts.
-  struct Release {
+  struct Release : NotCopied {
     Release(Operation& of, const Heartbeat& beats, CaseHook* seen_by)
         : operation(of), heartbeat(beats), hook(seen_by) {}
     ~Release() {
@@ -317,8 +318,6 @@ CaseResult Session::run_operation(Transport& transport, const RankContext& conte
       if (hook != nullptr) hook->at(Moment::kRelease, -1, false);
       operation.release();
     }
-    Release(const Release&) = delete;
-    Release& operator=(const Release&) = delete;
 
     Operation& operation;
     const Heartbeat& heartbeat;

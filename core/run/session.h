@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/case_spec.h"
+#include "base/not_copied.h"
 #include "device/device_runtime.h"
 #include "group/group.h"
 #include "measure/load.h"
@@ -58,12 +59,10 @@ class CaseHook {
 };
 using MakeHook = std::function<std::shared_ptr<CaseHook>(int launch_rank, DeviceRuntime& runtime)>;
 
-class Session {
+class Session : NotCopied {
  public:
   explicit Session(SessionOptions options);
   ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
 
   // Collective over the launch's ranks, in the thread that plays this rank: those of spec.places.rank_list measure,
   // those of its loads keep on beside them, the others sleep until all are done and get nothing. Returns or throws on

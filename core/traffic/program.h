@@ -11,7 +11,7 @@
 
 namespace linkgauge {
 
-// In the order of their numbers in src/linkgauge/apps/program.py.
+// In the order of their numbers in src/linkgauge/apps/rows.py.
 enum class ProgramKind : std::uint8_t {
   kCompute,     // without a queue: `amount` ns of the host's thread; in one: `amount` bytes copied within the device
   kCopy,        // by the copy engine; `which` is a CopyDirection; without a queue the host waits for it

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/not_copied.h"
 #include "device/kernel_tuning.h"
 #include "transport/peer_memory.h"
 
@@ -41,13 +42,11 @@ class CopyStream {
   std::shared_ptr<Stream> stream_;
 };
 
-class CopyLeg {
+class CopyLeg : NotCopied {
  public:
   CopyLeg(const RankContext& context, int device)
       : runtime_(context.runtime), device_(device), stream_(context, device) {}
   virtual ~CopyLeg() = default;
-  CopyLeg(const CopyLeg&) = delete;
-  CopyLeg& operator=(const CopyLeg&) = delete;
 
   // Queues a copy between places of the two buffers that the leg was made for. Its device must be current.
   virtual void copy(void* target, const void* source, std::size_t bytes) = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/case_spec.h"
+#include "base/not_copied.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
@@ -42,7 +43,7 @@ struct StepReport {
   std::vector<StepSpan> spans;  // the first so many
 };
 
-class Operation {
+class Operation : NotCopied {
  public:
   virtual ~Operation() = default;
 

@@ -1,66 +1,30 @@
 #include "transport/peer_memory.h"
 
-#include <cstring>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/patterns.h"
+#include "base/wire.h"
 #include "traffic/layout.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {
 namespace {
 
-// The messages of the exchange: integers and byte strings one after the other.
-class Writer {
- public:
-  void number(std::uint64_t value) { append(&value, sizeof value); }
-  void text(const std::vector<std::byte>& value) {
-    number(value.size());
-    append(value.data(), value.size());
-  }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
-
- private:
-  void append(const void* data, std::size_t size) {
-    const std::size_t place = bytes_.size();
-    bytes_.resize(place + size);
-    if (size > 0) std::memcpy(&bytes_[place], data, size);
-  }
-  std::vector<std::byte> bytes_;
-};
-
-class Reader {
- public:
-  explicit Reader(const std::vector<std::byte>& bytes) : bytes_(bytes) {}
-  std::uint64_t number() {
-    std::uint64_t value = 0;
-    std::memcpy(&value, take(sizeof value), sizeof value);
-    return value;
-  }
-  std::vector<std::byte> text() {
-    const std::uint64_t size = number();
-    const std::byte* begin = take(size);
-    return {begin, begin + size};
-  }
-
- private:
-  const std::byte* take(std::size_t size) {
-    if (size > bytes_.size() - place_) throw PeerError("a peer's handle message is too short");
-    place_ += size;
-    return bytes_.data() + place_ - size;
-  }
-  const std::vector<std::byte>& bytes_;
-  std::size_t place_ = 0;
-};
-
+// A buffer that a rank shares, behind which comes its handle.
 struct Exposed {
   std::uint64_t pointer = 0;
   std::uint64_t bytes = 0;
-  int copy_device = -1;
-  SharedHandle handle;
+  std::int64_t copy_device = -1;
+};
+// Which flow is served by which of a rank's buffers.
+struct Use {
+  std::int32_t user = 0;
+  std::int32_t ordinal = 0;
+  std::uint64_t buffer = 0;
 };
 
 }  // namespace
@@ -101,15 +65,13 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const Flows& flow
   // rank gets all ranks' words.
   std::string reason;
   std::map<const Buffer*, std::uint64_t> numbers;
-  Writer exposed;
-  Writer of_flow;
+  WireWriter exposed;
+  std::vector<Use> uses;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     if (owner_of(flows[i]) != me || user_of(flows[i]) == me) continue;
     const Buffer* buffer = buffer_of(flows[i]);
     const auto [place, is_new] = numbers.emplace(buffer, numbers.size());
-    of_flow.number(static_cast<std::uint64_t>(user_of(flows[i])));
-    of_flow.number(static_cast<std::uint64_t>(flows[i].ordinal));
-    of_flow.number(place->second);
+    uses.push_back({user_of(flows[i]), flows[i].ordinal, place->second});
     if (!is_new) continue;
     SharedHandle handle;
     if (!group.one_process() && reason.empty()) {
@@ -119,43 +81,36 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const Flows& flow
         reason = error.what();
       }
     }
-    exposed.number(reinterpret_cast<std::uintptr_t>(buffer->data()));
-    exposed.number(buffer->size());
-    exposed.number(static_cast<std::uint64_t>(buffer->copy_device()) + 1);
-    exposed.text(handle.bytes);
+    exposed.value(Exposed{reinterpret_cast<std::uintptr_t>(buffer->data()), buffer->size(), buffer->copy_device()});
+    exposed.bytes(handle.bytes);
   }
-  Writer message;
-  message.number(numbers.size());
-  message.text(exposed.bytes());
-  message.text(numbers.size() > 1 ? of_flow.bytes() : std::vector<std::byte>());
-  const std::vector<std::vector<std::byte>> all = group.exchange(message.bytes(), {});
+  if (numbers.size() < 2) uses.clear();
+  const std::vector<Bytes> all = group.exchange(WireWriter()
+                                                    .value(std::uint64_t{numbers.size()})
+                                                    .rest(exposed.message())
+                                                    .rest(std::as_bytes(std::span(uses)))
+                                                    .message(),
+                                                {});
   agree_or_throw(group, reason);
 
   std::vector<PeerBuffer> result(flows.size());
   std::map<std::pair<int, std::uint64_t>, PeerBuffer> opened;
   for (int rank = 0; rank < group.size(); ++rank) {
-    Reader reader(all[static_cast<std::size_t>(rank)]);
-    std::vector<Exposed> buffers(reader.number());
-    const std::vector<std::byte> exposed_bytes = reader.text();
-    const std::vector<std::byte> flow_bytes = reader.text();
-    Reader exposed_reader(exposed_bytes);
-    for (Exposed& buffer : buffers) {
-      buffer.pointer = exposed_reader.number();
-      buffer.bytes = exposed_reader.number();
-      buffer.copy_device = static_cast<int>(exposed_reader.number() - 1);
-      buffer.handle.bytes = exposed_reader.text();
-    }
+    WireReader reader(all[static_cast<std::size_t>(rank)]);
+    std::vector<std::pair<Exposed, SharedHandle>> buffers;
+    for (auto count = reader.value<std::uint64_t>(); count > 0; --count)
+      buffers.push_back({reader.value<Exposed>(), SharedHandle{reader.bytes()}});
     const auto use = [&](std::size_t flow, std::uint64_t number) {
       const auto [place, is_new] = opened.emplace(std::make_pair(rank, number), PeerBuffer{});
       if (is_new && reason.empty()) {
-        const Exposed& buffer = buffers[number];
-        place->second.copy_device = buffer.copy_device;
+        const auto& [buffer, handle] = buffers[number];
+        place->second.copy_device = static_cast<int>(buffer.copy_device);
         place->second.bytes = buffer.bytes;
         if (group.one_process()) {
           place->second.data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(buffer.pointer));
         } else {
           try {
-            void* data = context.runtime->open_shared(device, buffer.handle);
+            void* data = context.runtime->open_shared(device, handle);
             place->second.data = data;
             place->second.opened = std::shared_ptr<void>(
                 data, [runtime = context.runtime](void* memory) { runtime->close_shared(memory); });
@@ -170,15 +125,11 @@ std::vector<PeerBuffer> open_peers(const RankContext& context, const Flows& flow
       for (auto flow = used.lower_bound({rank, 0}); flow != used.end() && flow->first.first == rank; ++flow)
         use(flow->second, 0);
     }
-    Reader flow_reader(flow_bytes);
-    for (std::size_t count = flow_bytes.size() / (3 * sizeof(std::uint64_t)); count > 0; --count) {
-      const auto user = static_cast<int>(flow_reader.number());
-      const auto ordinal = static_cast<int>(flow_reader.number());
-      const std::uint64_t number = flow_reader.number();
-      if (user != me) continue;
-      const auto flow = used.find({rank, ordinal});
+    for (const Use& theirs : values_of<Use>(reader.rest())) {
+      if (theirs.user != me) continue;
+      const auto flow = used.find({rank, theirs.ordinal});
       if (flow == used.end()) throw PeerError("a peer shares memory for a flow that this rank does not have");
-      use(flow->second, number);
+      use(flow->second, theirs.buffer);
     }
   }
   for (std::size_t i = 0; i < flows.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/case_spec.h"
+#include "base/not_copied.h"
 #include "device/device_runtime.h"
 #include "group/group.h"
 
@@ -100,7 +101,7 @@ struct DeviceQueue {
 
 // One directed flow of messages from a buffer of rank `source` to a buffer of rank `target`. Both ends call in the same
 // order with the same offsets and sizes. Where one rank is both ends it calls put, then get, then complete once.
-class Channel {
+class Channel : NotCopied {
  public:
   virtual ~Channel() = default;
   // At the source: queue one message. Returns at once where the mechanism can.

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from linkgauge.app.cli import run_command
 from linkgauge.apps import catalog, matching, step_file
 from linkgauge.apps.formula import Formula
-from linkgauge.apps.program import COMPUTE, COPY, program_of
+from linkgauge.apps.program import program_of
+from linkgauge.apps.rows import COMPUTE, COPY
 from linkgauge.apps.step_file import StepFile, step_file_of
 from linkgauge.errors import UsageError
 from linkgauge.model.worded import App

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from tests.apps.drawn_steps import Drawn, told
 
-from linkgauge.apps import program
+from linkgauge.apps import expansion
 
 KEPT = Path(__file__).parent / "drawn_steps.json"  # a text a file, as they were when steps were read one by one
 
 
-@pytest.mark.parametrize("few", [1, program._FEW, 1 << 20], ids=["by the column", "as it is", "one by one"])
+@pytest.mark.parametrize("few", [1, expansion._FEW, 1 << 20], ids=["by the column", "as it is", "one by one"])
 def test_drawn_files_become_what_they_did(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "_FEW", few)
+    monkeypatch.setattr(expansion, "_FEW", few)
     kept = json.loads(KEPT.read_text())
     for number, expected in enumerate(kept):
         assert told(Drawn(number).document(), 1 + number % 4) == expected, number

@@ -238,9 +238,7 @@ TEST(SideBySide, EventsAreOfTheEndThatQueues) {
 
 TEST(KernelAllreduce, OneShotAndTwoShotAreRight) {
   const std::pair<const char*, std::vector<const char*>> words[] = {
-      {"one_shot",
-       {"", "pull", "push", "pull+host_barrier", "device_barrier+pull", "flag_completion", "push+driver_completion",
-        "resident"}},
+      {"one_shot", {"", "pull", "push", "pull+host_barrier", "device_barrier+pull", "resident"}},
       {"two_shot", {"pull", "push", "pull+host_barrier", "device_barrier+pull", "push+device_barrier"}}};
   for (const auto& [algorithm, variants] : words) {
     for (const char* variant : variants) {
@@ -300,12 +298,8 @@ TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   EXPECT_EQ(why_not(spec), "");
   spec.mechanism.variant = "push+device_barrier";
   EXPECT_NE(why_not(spec).find("one_shot with push has no meetings; leave out device_barrier"), std::string::npos);
-  spec.mechanism.variant = "pull+flag_completion";
-  EXPECT_NE(why_not(spec).find("flag_completion is of --algorithm one_shot with push only"), std::string::npos);
   spec.mechanism.variant = "pull+resident";
   EXPECT_NE(why_not(spec).find("resident is of --algorithm one_shot with push only"), std::string::npos);
-  spec.mechanism.variant = "resident+driver_completion";
-  EXPECT_NE(why_not(spec).find("leave out driver_completion"), std::string::npos);
   spec.mechanism.variant = "push";
   spec.traffic.size_bytes = (1 << 20) + 4;
   EXPECT_NE(why_not(spec).find("at most 1048576 bytes, the case has 1048580; use --variant pull"), std::string::npos);
@@ -325,8 +319,7 @@ TEST(KernelAllreduce, WhatCannotMeetOnTheDeviceSaysWhy) {
   EXPECT_NE(why_not(spec).find("two ranks on one device"), std::string::npos);
   spec.mechanism.variant = "";
   EXPECT_EQ(why_not(spec), "");
-  for (const char* word :
-       {"pull+push", "barrier", "+", "device_barrier+host_barrier", "flag_completion+driver_completion"}) {
+  for (const char* word : {"pull+push", "barrier", "+", "device_barrier+host_barrier", "flag_completion"}) {
     spec.mechanism.variant = word;
     EXPECT_NE(why_not(spec).find("kernel has no variant"), std::string::npos) << word;
   }

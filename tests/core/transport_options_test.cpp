@@ -25,7 +25,7 @@ TEST(Options, WordsJoinedSayEachTheirPart) {
   EXPECT_EQ(options.direction, PullOrPush::kPull);
   EXPECT_EQ(options.meeting, Meeting::kHost);
   EXPECT_FALSE(options.resident);
-  EXPECT_EQ(kKernel.read("push+driver_completion+resident").value().end_seen, EndSeen::kByDriver);
+  EXPECT_TRUE(kKernel.read("push+resident").value().resident);
 }
 
 TEST(Options, WordsThatDisagreeOrAreUnknownAreNone) {

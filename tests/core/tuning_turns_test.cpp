@@ -139,7 +139,6 @@ TEST(PartsTakeTurns, AnAllreduceIsTriedOutByOnePartAtATime) {
       ASSERT_TRUE(result.has_value());
       EXPECT_TRUE(result->measurement.verified);
       EXPECT_NE(result->chosen.at("grid").find(" x "), std::string::npos);
-      EXPECT_EQ(result->chosen.count("completion"), pushed ? 1U : 0U);
     });
     EXPECT_EQ(trials.order(), (std::vector<int>{0, 1}));
   }
@@ -147,11 +146,9 @@ TEST(PartsTakeTurns, AnAllreduceIsTriedOutByOnePartAtATime) {
 
 TEST(PartsTakeTurns, WhereNothingIsTriedNothingIsSaidToBeChosen) {
   with_sessions(host_devices(4), 4, [&](Session& session, Group&) {
-    for (const std::string variant : {"push", "push+flag_completion"}) {
-      const auto result = session.measure(allreduce_in_two_groups("one_shot", variant));
-      ASSERT_TRUE(result.has_value());
-      EXPECT_EQ(result->chosen.count("grid") + result->chosen.count("completion"), 0U);
-    }
+    const auto result = session.measure(allreduce_in_two_groups("one_shot", "push"));
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->chosen.count("grid"), 0U);
   });
 }
 

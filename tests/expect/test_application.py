@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.apps import catalog as applications
-from linkgauge.apps.program import Collective, program_of
+from linkgauge.apps.program import program_of
+from linkgauge.apps.rows import Collective
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import Mechanism, Predicted, known_transports, predict
 from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfSystem, Faster

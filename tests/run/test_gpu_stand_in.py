@@ -405,8 +405,6 @@ def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool) -> 
     # What was chosen by measuring is stored with the case, and nothing where there was no choice.
     for row in rows:
         chosen = row.evidence.get("chosen", {})
-        pushed = row.case.algorithm == "one_shot" and row.case.variant == "" and row.case.size <= 64 << 10
-        assert (chosen.get("completion") in ("flag", "driver")) == pushed, (row.case, chosen)
         grids = row.case.size > 64 << 10 and (row.case.algorithm, row.case.variant) in (
             ("two_shot", ""), ("one_shot", "pull+device_barrier"), ("two_shot", "pull+device_barrier"))  # fmt: skip
         if grids or row.case.variant == "pull+host_barrier":

@@ -55,8 +55,6 @@ class RoutedChannel final : public OneSidedChannel {
     for (const EventHandle event : filled_) runtime_->destroy_event(event);
     for (const EventHandle event : emptied_) runtime_->destroy_event(event);
   }
-  RoutedChannel(const RoutedChannel&) = delete;
-  RoutedChannel& operator=(const RoutedChannel&) = delete;
 
   void set_legs(std::unique_ptr<CopyLeg> first, std::unique_ptr<CopyLeg> second) {
     first_ = std::move(first);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "transport/agreement.h"
 #include "transport/peer_memory.h"
 
@@ -20,7 +21,7 @@ std::size_t place_of(int peer, bool source, int ordinal) {
 }
 
 // What a rank tells on all of its flows is on its way on one stream, from words in memory that the device reads.
-class Telling {
+class Telling : NotCopied {
  public:
   explicit Telling(const RankContext& context)
       : runtime_(*context.runtime),
@@ -33,8 +34,6 @@ class Telling {
     } catch (const Error&) {  // the device is lost, and what ran on it
     }
   }
-  Telling(const Telling&) = delete;
-  Telling& operator=(const Telling&) = delete;
 
   // Queued and not waited for, as it lies within what is timed.
   void tell(std::byte* place, std::uint64_t messages) {
@@ -91,25 +90,19 @@ class FarCounters final : public Counters {
 
 std::vector<std::unique_ptr<Counters>> connect_far_counters(const RankContext& context, const Flows& flows) {
   const int me = context.rank();
-  std::string reason;
-  for (const Flow& flow : flows) {
-    if (flow.ordinal >= kMostFlows)
-      reason = "more than " + std::to_string(kMostFlows) + " flows from one rank to another";
-  }
   std::shared_ptr<Buffer> words;
   std::shared_ptr<Telling> telling;
-  try {
+  agreeing(*context.group, {}, [&] {
+    for (const Flow& flow : flows) {
+      if (flow.ordinal < kMostFlows) continue;
+      throw Unsupported("more than " + std::to_string(kMostFlows) + " flows from one rank to another");
+    }
     telling = std::make_shared<Telling>(context);
     const std::vector<std::byte> zeros(place_of(context.size(), false, 0));
     words = std::make_shared<Buffer>(*context.runtime, context.device(), MemoryKind::kDevice, zeros.size(),
                                      AllocateOptions{.fabric_handle = true});
     context.runtime->copy_now(words->data(), context.device(), zeros.data(), -1, zeros.size());
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  } catch (const Unsupported& error) {
-    reason = error.what();
-  }
-  agree_or_throw(*context.group, reason);
+  });
   Flows between;
   for (const Flow& flow : flows) {
     between.add({flow.source, flow.target, flow.source == me ? words.get() : nullptr,

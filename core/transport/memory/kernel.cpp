@@ -45,8 +45,7 @@ class KernelLeg final : public CopyLeg {
 constexpr Variants<KernelOptions> kKernelVariants{
     "kernel", kKernelWords,
     "; host_barrier and device_barrier are of --algorithm one_shot and two_shot, as in pull+host_barrier, "
-    "flag_completion, driver_completion and resident of one_shot with push, store_and_forward and pipelined of a "
-    "device that --via names"};
+    "resident of one_shot with push, store_and_forward and pipelined of a device that --via names"};
 
 class KernelTransport final : public Transport {
  public:

@@ -63,7 +63,7 @@ AllreduceWay allreduce_way(const RankContext& context, const CaseSpec& spec, con
   if (is_one_shot(spec.mechanism)) {
     if (options.direction == PullOrPush::kPull)
       return AllreduceWay::kHostMet;  // quicker than on the device, as measured
-    if (options.end_seen != EndSeen::kEither || options.resident) return AllreduceWay::kPushed;
+    if (options.resident) return AllreduceWay::kPushed;
     const bool quickest =
         spec.traffic.size_bytes <= kQuickestPushedBytes || spec.traffic.in_place;  // only what is pushed is in place
     return cuda && quickest && why_not_pushed(context, spec).empty() ? AllreduceWay::kPushed : AllreduceWay::kHostMet;
@@ -78,15 +78,8 @@ std::string why_not_kernel_allreduce(const RankContext& context, const CaseSpec&
   }
   if (spec.traffic.pattern != Pattern::kAllreduce) return by.algorithm + " is an algorithm of allreduce only";
   const AllreduceWay way = allreduce_way(context, spec, options);
-  if (way != AllreduceWay::kPushed && (options.end_seen != EndSeen::kEither || options.resident)) {
-    const std::string_view of_push = options.end_seen == EndSeen::kByFlag     ? kFlagCompletion
-                                     : options.end_seen == EndSeen::kByDriver ? kDriverCompletion
-                                                                              : kResident;
-    return std::string(of_push) + " is of --algorithm one_shot with push only; leave it out";
-  }
-  if (options.resident && options.end_seen == EndSeen::kByDriver) {
-    return "a resident kernel does not end with an operation; leave out driver_completion";
-  }
+  if (way != AllreduceWay::kPushed && options.resident)
+    return std::string(kResident) + " is of --algorithm one_shot with push only; leave it out";
   if (way == AllreduceWay::kPushed) {
     if (options.meeting != Meeting::kAnywhere) {
       const std::string_view meeting = options.meets_on_device() ? kDeviceBarrier : kHostBarrier;

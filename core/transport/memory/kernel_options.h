@@ -1,6 +1,5 @@
 // The options of transport kernel, which NCCL's variant device takes too: who moves the bytes; of allreduce's
-// algorithms where the ranks meet; and of one_shot that pushes how the host learns of its end, and whether its kernel
-// stays from one operation to the next.
+// algorithms where the ranks meet; and of one_shot that pushes whether its kernel stays from one operation to the next.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +13,10 @@ namespace linkgauge {
 // The first of each: the variant does not say.
 enum class PullOrPush : std::uint8_t { kEither, kPull, kPush };
 enum class Meeting : std::uint8_t { kAnywhere, kHost, kDevice, kLsa };  // kLsa: on the device by NCCL's barriers
-enum class EndSeen : std::uint8_t { kEither, kByFlag, kByDriver };  // by the host: in memory, or by asking the driver
 
 struct KernelOptions {
   PullOrPush direction = PullOrPush::kEither;
   Meeting meeting = Meeting::kAnywhere;
-  EndSeen end_seen = EndSeen::kEither;
   bool resident = false;
   Routing routing = Routing::kNone;
 
@@ -32,11 +29,11 @@ struct KernelOptions {
       if (theirs != none) mine = theirs;
       return true;
     };
-    return add_one(direction, more.direction) && add_one(meeting, more.meeting) && add_one(end_seen, more.end_seen) &&
-           add_one(resident, more.resident) && add_one(routing, more.routing);
+    return add_one(direction, more.direction) && add_one(meeting, more.meeting) && add_one(resident, more.resident) &&
+           add_one(routing, more.routing);
   }
   // Of allreduces alone.
-  bool of_allreduce() const { return meeting != Meeting::kAnywhere || end_seen != EndSeen::kEither || resident; }
+  bool of_allreduce() const { return meeting != Meeting::kAnywhere || resident; }
   // Which side's rank launches a copy: as the variant says, else the initiator. Of two_shot: whether its results are
   // written into the peers' buffers, not read from them.
   bool pushes(Initiator initiator) const {
@@ -46,8 +43,6 @@ struct KernelOptions {
 
 inline constexpr std::string_view kHostBarrier = "host_barrier";
 inline constexpr std::string_view kDeviceBarrier = "device_barrier";
-inline constexpr std::string_view kFlagCompletion = "flag_completion";
-inline constexpr std::string_view kDriverCompletion = "driver_completion";
 inline constexpr std::string_view kResident = "resident";
 
 // Routing's two are last.
@@ -56,8 +51,6 @@ inline constexpr VariantWord<KernelOptions> kKernelWords[] = {
     {"push", {.direction = PullOrPush::kPush}},
     {kHostBarrier, {.meeting = Meeting::kHost}},
     {kDeviceBarrier, {.meeting = Meeting::kDevice}},
-    {kFlagCompletion, {.end_seen = EndSeen::kByFlag}},
-    {kDriverCompletion, {.end_seen = EndSeen::kByDriver}},
     {kResident, {.resident = true}},
     {kRoutingWords[0].word, {.routing = kRoutingWords[0].options}},
     {kRoutingWords[1].word, {.routing = kRoutingWords[1].options}},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/now.h"
 #include "base/patterns.h"
 #include "mpi/collective.h"
@@ -167,14 +168,12 @@ class TwoSidedChannel final : public Channel {
 };
 
 // One window for all flows of an operation: each rank's target buffer (put) or source buffer (get).
-class Window {
+class Window : NotCopied {
  public:
   Window(MpiLibrary& mpi, std::uint64_t communicator, const Buffer* buffer)
       : mpi_(&mpi),
         bits_(mpi.win_create(buffer == nullptr ? nullptr : buffer->data(), buffer == nullptr ? 0 : buffer->size(),
                              communicator)) {}
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
   ~Window() {
     try {
       mpi_->win_free(bits_);

@@ -5,21 +5,20 @@
 #include <string>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "transport/nccl/api.h"
 #include "transport/nccl/config.h"
 #include "transport/transport.h"
 
 namespace linkgauge {
 
-class CclCommunicator {
+class CclCommunicator : NotCopied {
  public:
   // Collective. The one of these ranks, made where they have none that is whole and then kept from case to case; where
   // the case's settings, if it has any, say something of a communicator, one of its own.
   static std::shared_ptr<CclCommunicator> of(const ccl::Library& library, const RankContext& context,
                                              const ccl::Configuration* settings = nullptr);
   CclCommunicator(const ccl::Library& library, const RankContext& context, const ccl::Configuration* own);
-  CclCommunicator(const CclCommunicator&) = delete;
-  CclCommunicator& operator=(const CclCommunicator&) = delete;
   ~CclCommunicator();
 
   const ccl::Library& library() const { return *library_; }
@@ -41,12 +40,10 @@ class CclCommunicator {
 };
 
 // One buffer of each rank, all of one size and of the library's own memory, in a symmetric window.
-class CclWindow {
+class CclWindow : NotCopied {
  public:
   // Collective. Throws Unsupported on every rank where the library makes none.
   CclWindow(const RankContext& context, std::shared_ptr<CclCommunicator> communicator, const Buffer& buffer);
-  CclWindow(const CclWindow&) = delete;
-  CclWindow& operator=(const CclWindow&) = delete;
   ~CclWindow();
 
   // Where a kernel of this rank's device finds the buffer of rank `peer`. Throws Unsupported where it reaches none.

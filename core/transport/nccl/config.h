@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "transport/nccl/api.h"
 
 namespace linkgauge::ccl {
@@ -66,14 +67,12 @@ std::vector<std::pair<std::string, int>> config_variables();
 // left.
 std::string selection_of(const std::string& algorithms, const std::string& protocols);
 
-class Configuration {
+class Configuration : NotCopied {
  public:
   // `settings`: "NAME=VALUE NAME=VALUE", a name being NCCL's variable or its field of the structures, the value a whole
   // number (netName, algSelection, NCCL_ALGO, NCCL_PROTO: words), or "default". Throws Unsupported with the reason
   // where the library has none of it, or its environment says something, which would win.
   Configuration(const Library& library, const std::string& settings);
-  Configuration(const Configuration&) = delete;
-  Configuration& operator=(const Configuration&) = delete;
 
   const std::string& text() const { return text_; }
   // nullptr: they say nothing of a communicator, or of a call.

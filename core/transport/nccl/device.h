@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "device/linked_kernels.h"
 #include "transport/nccl/communicator.h"
 #include "transport/operation.h"
@@ -76,13 +77,11 @@ inline constexpr int kDeviceVersion = 23200;  // of the structures above
 // "" or why no kernel here meets by NCCL's barriers.
 std::string why_not_lsa(const RankContext& context, const ccl::Library& library);
 
-class CclDevice {
+class CclDevice : NotCopied {
  public:
   // Collective over the case's ranks: `barriers` barriers among all of them, a block each, and the kernels, which the
   // first of a node makes alone (some seconds, once): others find them. Throws Unsupported on all with what is missing.
   CclDevice(const RankContext& context, std::shared_ptr<CclCommunicator> communicator, int barriers);
-  CclDevice(const CclDevice&) = delete;
-  CclDevice& operator=(const CclDevice&) = delete;
   ~CclDevice();
 
   KernelHandle kernel(const char* name) const { return linked_->kernel(name); }

@@ -6,18 +6,17 @@
 #include <memory>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "transport/net/worker.h"
 #include "transport/transport.h"
 
 namespace linkgauge::nic {
 
 // What the channels of one operation on this rank share. When the last of them goes, it notes which ways were taken.
-class Connections {
+class Connections : NotCopied {
  public:
   // Collective over the context's group. `ahead`: every buffer is registered before messages take it.
   Connections(const RankContext& context, std::shared_ptr<Worker> worker, const Flows& flows, bool ahead);
-  Connections(const Connections&) = delete;
-  Connections& operator=(const Connections&) = delete;
   ~Connections();
 
   Worker& worker() const { return *worker_; }

@@ -1,13 +1,14 @@
 // Puts and gets into the other rank's registered memory. Who starts them tells the other by a put of a counter behind
 // them, ordered after them, so that this works between nodes too.
 #include <atomic>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
+#include "base/wire.h"
 #include "group/progress.h"
 #include "transport/agreement.h"
 #include "transport/net/channels.h"
@@ -31,13 +32,10 @@ struct Counters {
 };
 
 // What the channels of one operation on this rank have registered.
-struct Exposed {
+struct Exposed : NotCopied {
   std::shared_ptr<Connections> connections;
   std::shared_ptr<Counters> counters;
 
-  Exposed() = default;
-  Exposed(const Exposed&) = delete;
-  Exposed& operator=(const Exposed&) = delete;
   // A peer that has not heard that all is over may still write its counter.
   ~Exposed() { connections->worker().retire(std::move(counters)); }
 };
@@ -49,8 +47,6 @@ class RemoteChannel final : public OneSidedChannel {
       : RemoteChannel(context, flow, ends, std::move(exposed), place,
                       ends.source && (ends.sender_starts || !ends.target) ? *flow.source_buffer : *flow.target_buffer) {
   }
-  RemoteChannel(const RemoteChannel&) = delete;
-  RemoteChannel& operator=(const RemoteChannel&) = delete;
   // What this rank told last must have come before the operation's ranks meet to give their memory back.
   ~RemoteChannel() override {
     try {
@@ -124,31 +120,18 @@ struct Said {
   std::int64_t ordinal = 0;
   std::uint64_t buffer = 0;  // addresses, as the other rank names them
   std::uint64_t counter = 0;
-  std::uint64_t key_bytes = 0;
-  std::uint64_t counter_key_bytes = 0;
 };
-
-void append(std::vector<std::byte>& bytes, const void* data, std::size_t count) {
-  const auto* const begin = static_cast<const std::byte*>(data);
-  bytes.insert(bytes.end(), begin, begin + count);
-}
 
 // One rank's word of its end of a flow, in what that rank exchanged.
 struct Heard {
   Said said;
-  const std::byte* key = nullptr;
-  const std::byte* counter_key = nullptr;
+  Bytes key;
+  Bytes counter_key;
 };
-std::vector<Heard> read(const std::vector<std::byte>& bytes) {
+std::vector<Heard> read(const Bytes& message) {
   std::vector<Heard> heard;
-  for (std::size_t at = 0; at < bytes.size();) {
-    Heard one;
-    std::memcpy(&one.said, &bytes[at], sizeof one.said);
-    one.key = &bytes[at] + sizeof one.said;
-    one.counter_key = one.key + one.said.key_bytes;
-    at += sizeof one.said + one.said.key_bytes + one.said.counter_key_bytes;
-    heard.push_back(one);
-  }
+  WireReader reader(message);
+  while (!reader.done()) heard.push_back({reader.value<Said>(), reader.bytes(), reader.bytes()});
   return heard;
 }
 
@@ -161,27 +144,19 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
   Worker& worker = connections->worker();
   const auto exposed = std::make_shared<Exposed>();
   exposed->connections = connections;
-  std::vector<std::byte> mine;
+  WireWriter mine;
   std::string reason;
   try {
     exposed->counters = std::make_shared<Counters>(worker, flows.size());
     const Memory& counters = *exposed->counters->memory;
-    const std::vector<std::byte> counter_key = counters.key();
+    const Bytes counter_key = counters.key();
     for (std::size_t i = 0; i < flows.size(); ++i) {
       const Flow& flow = flows[i];
       const Buffer* const buffer = puts ? flow.target_buffer : flow.source_buffer;
       const Memory* const memory = buffer == nullptr ? nullptr : &connections->registered(*buffer);
-      const std::vector<std::byte> key = memory == nullptr ? std::vector<std::byte>{} : memory->key();
-      const Said said{flow.source,
-                      flow.target,
-                      flow.ordinal,
-                      memory == nullptr ? 0 : memory->address(),
-                      counters.address() + Counters::heard(i) * sizeof(std::uint64_t),
-                      key.size(),
-                      counter_key.size()};
-      append(mine, &said, sizeof said);
-      append(mine, key.data(), key.size());
-      append(mine, counter_key.data(), counter_key.size());
+      const Said said{flow.source, flow.target, flow.ordinal, memory == nullptr ? 0 : memory->address(),
+                      counters.address() + Counters::heard(i) * sizeof(std::uint64_t)};
+      mine.value(said).bytes(memory == nullptr ? Bytes{} : memory->key()).bytes(counter_key);
       // The other end's buffer, where messages need it registered here too.
       const Buffer* const other = puts ? flow.source_buffer : flow.target_buffer;
       if (other != nullptr) (void)connections->memory_of(*other);
@@ -191,7 +166,7 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
   }
   const Progress progress = ProgressOfAnyThread{[] {}, [&worker] { (void)worker.progress(); }};
   agree_or_throw(*context.group, reason, progress);
-  const auto all = context.group->exchange(mine, progress);
+  const auto all = context.group->exchange(mine.message(), progress);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
@@ -203,10 +178,8 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
       if (said.source != flow.source || said.target != flow.target || said.ordinal != flow.ordinal) continue;
       const bool starts = ends.starts();
       const Peer peer = connections->peer(rank);
-      channel->reach(starts ? worker.reach(peer, said.buffer, heard.key, said.key_bytes) : nullptr,
-                     rank == context.rank()
-                         ? nullptr
-                         : worker.reach(peer, said.counter, heard.counter_key, said.counter_key_bytes));
+      channel->reach(starts ? worker.reach(peer, said.buffer, heard.key) : nullptr,
+                     rank == context.rank() ? nullptr : worker.reach(peer, said.counter, heard.counter_key));
       break;
     }
     channels[i] = std::move(channel);

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/not_copied.h"
+#include "base/wire.h"
 #include "group/group.h"
 #include "transport/idling.h"
 #include "transport/transport.h"
@@ -40,11 +42,8 @@ struct Region {
 MemoryType memory_type_of(const DeviceRuntime& runtime, MemoryKind kind);
 
 // Memory of this rank that the library has registered. Goes before its worker.
-class Memory {
+class Memory : NotCopied {
  public:
-  Memory() = default;
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
   virtual ~Memory() = default;
   // What another rank needs to reach it, and how that names its first byte.
   virtual std::vector<std::byte> key() const = 0;
@@ -52,11 +51,9 @@ class Memory {
 };
 
 // Another rank's registered memory, through a connection.
-class Remote {
+class Remote : NotCopied {
  public:
   explicit Remote(std::uint64_t address) : address_(address) {}
-  Remote(const Remote&) = delete;
-  Remote& operator=(const Remote&) = delete;
   virtual ~Remote() = default;
   std::uint64_t at(std::size_t offset) const { return address_ + offset; }
 
@@ -68,11 +65,9 @@ class Worker;
 
 // One flow's use of a connection. Each call begins an operation, which wait() ends; all throw RuntimeCallError where
 // the library refuses, and PeerError where a rank of the group has given up.
-class Link {
+class Link : NotCopied {
  public:
   Link(Worker& worker, const Group& group);
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
   // What is under way then makes the worker unfit for a further case.
   virtual ~Link();
 
@@ -100,11 +95,8 @@ class Link {
   Tally* tally_;
 };
 
-class Worker {
+class Worker : NotCopied {
  public:
-  Worker() = default;
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
   virtual ~Worker() = default;
 
   // "ucx", "ofi": by which its facts are stored with a case.
@@ -113,7 +105,7 @@ class Worker {
   // Drives what is under way; how much of it moved.
   virtual unsigned progress() = 0;
   virtual std::unique_ptr<Memory> registered(const Region& region) = 0;
-  virtual std::unique_ptr<Remote> reach(Peer peer, std::uint64_t address, const std::byte* key, std::size_t bytes) = 0;
+  virtual std::unique_ptr<Remote> reach(Peer peer, std::uint64_t address, const Bytes& key) = 0;
   // `own`: the flow's memory at this end where it is registered, else nullptr.
   virtual std::unique_ptr<Link> link(const Group& group, Peer peer, const Region& region, const Memory* own) = 0;
   // Whether messages need their memory registered, whoever reaches into it.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "group/group.h"
 #include "transport/idling.h"
 #include "transport/nixl/api.h"
@@ -25,12 +26,10 @@ struct Notice {
   std::uint64_t messages = 0;
 };
 
-class RankAgent {
+class RankAgent : NotCopied {
  public:
   // An agent with a backend, without threads of its own: whoever waits drives it. Throws RuntimeCallError.
   explicit RankAgent(const Library& library);
-  RankAgent(const RankAgent&) = delete;
-  RankAgent& operator=(const RankAgent&) = delete;
   ~RankAgent();
 
   const Library& library() const { return *library_; }

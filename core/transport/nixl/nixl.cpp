@@ -2,15 +2,17 @@
 // for it, then notifies the other end through NIXL, so that this works between nodes too. One agent a rank for the
 // whole session.
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/not_copied.h"
+#include "base/wire.h"
 #include "group/progress.h"
 #include "transport/agreement.h"
 #include "transport/nixl/agent.h"
@@ -29,7 +31,7 @@ MemoryType memory_type_of(const DeviceRuntime& runtime, MemoryKind kind) {
 std::uint64_t device_of(MemoryType type, int device) { return type == kVram ? static_cast<std::uint64_t>(device) : 0; }
 
 // A buffer that transfers may begin or end in.
-class Registered {
+class Registered : NotCopied {
  public:
   // Throws RuntimeCallError where NIXL cannot register the memory.
   Registered(const RankAgent& agent, const Buffer& buffer, MemoryType type, std::uint64_t device) : agent_(&agent) {
@@ -42,8 +44,6 @@ class Registered {
     (void)calls.nixl_capi_destroy_reg_dlist(regions_);
     agent.library().fail(status, "nixl_capi_register_mem");
   }
-  Registered(const Registered&) = delete;
-  Registered& operator=(const Registered&) = delete;
   ~Registered() {
     (void)agent_->calls().nixl_capi_deregister_mem(agent_->get(), regions_, agent_->options());
     (void)agent_->calls().nixl_capi_destroy_reg_dlist(regions_);
@@ -66,16 +66,13 @@ struct RemotePlace {
 };
 
 // What the channels of one connection on this rank share.
-struct Shared {
+struct Shared : NotCopied {
   RankContext context;
   std::shared_ptr<RankAgent> agent;
   std::uint32_t turn = 0;
   const RankAgent::Heard* heard = nullptr;
   std::map<const Buffer*, std::unique_ptr<Registered>> buffers;
 
-  Shared() = default;
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
   ~Shared() {
     if (context.group->aborted()) agent->mark_broken();
     agent->end(turn);
@@ -101,8 +98,6 @@ class TransferChannel final : public OneSidedChannel {
       remote_ = reach(*flow.source_buffer);
     }
   }
-  TransferChannel(const TransferChannel&) = delete;
-  TransferChannel& operator=(const TransferChannel&) = delete;
   ~TransferChannel() override {
     if (!under_way_.empty()) agent_->mark_broken();
     for (const Posted& posted : under_way_) end(posted.request);
@@ -220,26 +215,18 @@ struct Said {
   std::string metadata;
   std::vector<RemotePlace> places;
 
-  std::vector<std::byte> packed() const {
-    const std::uint64_t sizes[] = {turn, name.size(), metadata.size(), places.size()};
-    std::vector<std::byte> bytes;
-    const auto append = [&bytes](const void* data, std::size_t count) {
-      const auto* const begin = static_cast<const std::byte*>(data);
-      bytes.insert(bytes.end(), begin, begin + count);
-    };
-    append(sizes, sizeof sizes);
-    append(name.data(), name.size());
-    append(metadata.data(), metadata.size());
-    append(places.data(), places.size() * sizeof(RemotePlace));
-    return bytes;
+  Bytes packed() const {
+    WireWriter writer;
+    writer.value(turn).bytes(bytes_of(name)).bytes(bytes_of(metadata)).rest(std::as_bytes(std::span(places)));
+    return writer.message();
   }
-  static Said of(const std::vector<std::byte>& bytes) {
-    std::uint64_t sizes[4];
-    std::memcpy(sizes, bytes.data(), sizeof sizes);
-    const auto* const text = reinterpret_cast<const char*>(bytes.data()) + sizeof sizes;
-    Said said{static_cast<std::uint32_t>(sizes[0]), {text, sizes[1]}, {text + sizes[1], sizes[2]}, {}};
-    said.places.resize(sizes[3]);
-    std::memcpy(said.places.data(), text + sizes[1] + sizes[2], sizes[3] * sizeof(RemotePlace));
+  static Said of(const Bytes& message) {
+    WireReader reader(message);
+    Said said;
+    said.turn = reader.value<std::uint32_t>();
+    said.name = text_of(reader.bytes());
+    said.metadata = text_of(reader.bytes());
+    said.places = values_of<RemotePlace>(reader.rest());
     return said;
   }
 };

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/not_copied.h"
 #include "device/linked_kernels.h"
 #include "transport/nvshmem/api.h"
 #include "transport/nvshmem/options.h"
@@ -14,13 +15,11 @@
 namespace linkgauge::nvshmem {
 
 // Code that calls NVSHMEM, of which NVSHMEM knows, on one device.
-class LinkedModule {
+class LinkedModule : NotCopied {
  public:
   // Throws Unsupported with what is missing to make it.
   LinkedModule(DeviceRuntime& runtime, int device, const Library& library, const std::string& text);
   ~LinkedModule();
-  LinkedModule(const LinkedModule&) = delete;
-  LinkedModule& operator=(const LinkedModule&) = delete;
   KernelHandle kernel(const std::string& name) const { return linked_->kernel(name.c_str()); }
 
  private:

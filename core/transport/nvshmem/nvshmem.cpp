@@ -104,8 +104,6 @@ class SignalChannel : public Channel {
         own_(own),
         other_(other),
         stream_(*context.runtime, context.device()) {}
-  SignalChannel(const SignalChannel&) = delete;
-  SignalChannel& operator=(const SignalChannel&) = delete;
   // No signal of this operation may come to the words of the next.
   ~SignalChannel() override {
     if (context_.group->aborted()) {
@@ -247,17 +245,13 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
   const bool signals = options.signals();
   if (device) pe->load_kernels(context);
   std::shared_ptr<Buffer> words;
-  std::string reason;
-  try {
+  agreeing(*context.group, {}, [&] {
+    if (!signals || flows.empty()) return;
     const std::vector<Signal> zeros(2 * flows.size());
-    if (signals && !flows.empty()) {
-      const std::size_t bytes = zeros.size() * sizeof(Signal);
-      words = std::make_shared<Buffer>(pe->take(bytes));
-      context.runtime->copy_now(words->data(), context.device(), zeros.data(), -1, bytes);
-    }
-  } catch (const MemoryError& error) {
-    reason = error.what();
-  }
+    const std::size_t bytes = zeros.size() * sizeof(Signal);
+    words = std::make_shared<Buffer>(pe->take(bytes));
+    context.runtime->copy_now(words->data(), context.device(), zeros.data(), -1, bytes);
+  });
   std::vector<FlowEnd> mine;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     for (const bool at_target : {false, true}) {
@@ -269,7 +263,6 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
                       pe->offset_of(buffer.data()), words ? pe->offset_of(words->at(word)) : 0});
     }
   }
-  agree_or_throw(*context.group, reason);
   std::map<Key, FlowEnd> ends_of;
   for (const std::vector<std::byte>& bytes : context.group->exchange(to_bytes(mine.data(), mine.size()), {})) {
     for (const FlowEnd& end : values_of<FlowEnd>(bytes)) {
@@ -278,6 +271,7 @@ std::vector<std::unique_ptr<Channel>> stream_channels(const RankContext& context
   }
   const std::vector<FlowFlags> flags = signals ? std::vector<FlowFlags>(flows.size()) : connect_flags(context, flows);
   std::vector<std::unique_ptr<Channel>> channels;
+  std::string reason;
   for (std::size_t i = 0; i < flows.size(); ++i) {
     const Flow& flow = flows[i];
     const OneSidedChannel::Ends ends(context, spec, flow, puts);

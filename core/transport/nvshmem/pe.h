@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/not_copied.h"
 #include "device/device_runtime.h"
 #include "transport/nvshmem/api.h"
 #include "transport/nvshmem/kernels.h"
@@ -30,11 +31,8 @@ struct PeRange {
 // Of ranks of a launch in the order of a case; of size 0 where they are no such range.
 PeRange range_of(const std::vector<int>& ranks);
 
-class Pe {
+class Pe : NotCopied {
  public:
-  Pe() = default;
-  Pe(const Pe&) = delete;
-  Pe& operator=(const Pe&) = delete;
   // Where NVSHMEM had begun: collective over the launch's ranks.
   ~Pe();
 

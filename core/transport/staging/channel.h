@@ -39,8 +39,6 @@ class StagingChannel final : public Channel {
   };
   StagingChannel(const RankContext& context, const Flow& flow, const StagingShape& shape, const Slots& slots,
                  std::shared_ptr<StagingEngine> engine);
-  StagingChannel(const StagingChannel&) = delete;
-  StagingChannel& operator=(const StagingChannel&) = delete;
   ~StagingChannel() override;
   void set_leg(std::unique_ptr<HostLeg> leg) { leg_ = std::move(leg); }
   void keep(std::shared_ptr<void> opened) { peer_slots_ = std::move(opened); }  // what the leg reads

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from linkgauge.apps import matching
-from linkgauge.apps.program import Program, parameters_of, program_of, why_not
+from linkgauge.apps.program import Program, program_of, why_not
+from linkgauge.apps.rows import parameters_of
 from linkgauge.apps.step_file import StepFile, step_file_of, written
 from linkgauge.collector import uncollected
 from linkgauge.errors import UsageError, nearest

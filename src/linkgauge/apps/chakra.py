@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from linkgauge.apps.program import (
+from linkgauge.apps.program import Program
+from linkgauge.apps.rows import (
     AFTER,
     COLLECTIVE,
     COMPUTE,
@@ -25,7 +26,6 @@ from linkgauge.apps.program import (
     SYNC,
     WAIT,
     Collective,
-    Program,
     RankProgram,
     Row,
 )

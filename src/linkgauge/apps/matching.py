@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from linkgauge.apps.program import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, Program, weighted
+from linkgauge.apps.program import Program
+from linkgauge.apps.rows import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, weighted
 from linkgauge.errors import UsageError
 
 MOST_FOLLOWED = 200_000

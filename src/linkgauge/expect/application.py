@@ -33,7 +33,8 @@ from typing import Protocol
 
 import numpy as np
 
-from linkgauge.apps.program import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective, Program
+from linkgauge.apps.program import Program
+from linkgauge.apps.rows import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
 from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_blocks

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from linkgauge.apps.program import SEND, WAIT, Collective, Program
+from linkgauge.apps.program import Program
+from linkgauge.apps.rows import SEND, WAIT, Collective
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS, pair_bytes
 from linkgauge.simulate.answer import laid_out, of_stages

@@ -16,7 +16,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from linkgauge.apps.program import Collective
+from linkgauge.apps.rows import Collective
 from linkgauge.expect.slow_downs import Share, SlowDown
 
 ALONE = SlowDown(1.0, 1.0, "")

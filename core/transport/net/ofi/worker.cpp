@@ -250,9 +250,8 @@ std::unique_ptr<nic::Memory> RankWorker::registered(const nic::Region& region) {
   return std::make_unique<Registered>(*this, region);
 }
 
-std::unique_ptr<nic::Remote> RankWorker::reach(nic::Peer /*peer*/, std::uint64_t address, const std::byte* key,
-                                               std::size_t /*bytes*/) {
-  return std::make_unique<Reached>(address, key);
+std::unique_ptr<nic::Remote> RankWorker::reach(nic::Peer /*peer*/, std::uint64_t address, const Bytes& key) {
+  return std::make_unique<Reached>(address, key.data());
 }
 
 std::unique_ptr<nic::Link> RankWorker::link(const Group& group, nic::Peer peer, const nic::Region& /*region*/,

@@ -39,8 +39,7 @@ class RankWorker final : public nic::Worker {
   std::string version() const override { return library_->version(); }
   unsigned progress() override;
   std::unique_ptr<nic::Memory> registered(const nic::Region& region) override;
-  std::unique_ptr<nic::Remote> reach(nic::Peer peer, std::uint64_t address, const std::byte* key,
-                                     std::size_t bytes) override;
+  std::unique_ptr<nic::Remote> reach(nic::Peer peer, std::uint64_t address, const Bytes& key) override;
   std::unique_ptr<nic::Link> link(const Group& group, nic::Peer peer, const nic::Region& region,
                                   const nic::Memory* own) override;
   // Some providers write what arrives by a thread of their own: the endpoint is closed.

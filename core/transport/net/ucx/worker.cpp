@@ -6,6 +6,7 @@
 
 #include "base/case_spec.h"
 #include "base/errors.h"
+#include "base/not_copied.h"
 #include "base/now.h"
 
 namespace linkgauge::ucx {
@@ -143,7 +144,7 @@ class UcxLink final : public nic::Link {
 };
 
 // What a context is made by: the environment's variables with a case's own in their place; nullptr where it has none.
-class Configuration {
+class Configuration : NotCopied {
  public:
   Configuration(const Library& library, const std::string& settings) : calls_(&library.calls()) {
     if (settings.empty()) return;
@@ -160,8 +161,6 @@ class Configuration {
                         calls_->ucs_status_string(status));
     }
   }
-  Configuration(const Configuration&) = delete;
-  Configuration& operator=(const Configuration&) = delete;
   ~Configuration() { release(); }
   const void* get() const { return configuration_; }
 
@@ -269,9 +268,8 @@ std::unique_ptr<nic::Memory> RankWorker::registered(const nic::Region& region) {
   return std::make_unique<Registered>(*this, region);
 }
 
-std::unique_ptr<nic::Remote> RankWorker::reach(nic::Peer peer, std::uint64_t address, const std::byte* key,
-                                               std::size_t /*bytes*/) {
-  return std::make_unique<Reached>(*this, endpoint_of(peer), address, key);
+std::unique_ptr<nic::Remote> RankWorker::reach(nic::Peer peer, std::uint64_t address, const Bytes& key) {
+  return std::make_unique<Reached>(*this, endpoint_of(peer), address, key.data());
 }
 
 std::unique_ptr<nic::Link> RankWorker::link(const Group& group, nic::Peer peer, const nic::Region& region,

@@ -13,6 +13,8 @@ import functools
 import itertools
 import json
 import os
+import pickle
+import random
 import re
 import shutil
 import struct
@@ -26,6 +28,7 @@ from unittest import mock
 import tool_traces
 from bar_samples import SAMPLES
 from cluster.layout import Layout
+from exchange import drawn_logs
 from linkgauge.apps import catalog as applications
 from linkgauge.apps import matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
@@ -240,7 +243,7 @@ def read_everything(path: Path) -> None:
 
 def imported_log(data: bytes) -> None:
     """Another tool's log: imported with and without hints, and the run folder that it makes is read."""
-    path = _file("log", data)
+    path = _file("log_0", data)
     hints = Hints(ranks=4, pattern="allreduce", transport="mpi", size_bytes=1024)
     for given in (Hints(), hints):
         target = _empty("imported")
@@ -448,6 +451,20 @@ def _texts(folder: Path) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
+def _drawn_logs() -> Iterator[bytes]:
+    """Of each tool that is not in store/logs one that its own generator draws, and a dump of PyTorch's."""
+    for name, draw in drawn_logs.FORMATS.items():
+        drawn = (draw(random.Random(f"{name} {seed}")) for seed in range(100))
+        # With several cases, and of 4 ranks, as the hints have it.
+        yield next(text for text, _, cases in drawn if len(cases) > 1 and {len(c.devices) for c in cases} <= {1, 2, 4}
+                   and {len(c.devices) for c in cases if "all" in c.pattern} <= {4}).encode()  # fmt: skip
+    entry = {"process_group": ["0", "default_pg"], "collective_seq_id": 1, "profiling_name": "nccl:all_reduce",
+             "input_sizes": [[3, 4]], "input_dtypes": ["Float"], "state": "completed", "duration_ms": 0.25}  # fmt: skip
+    dump = {"version": "2.9", "pg_config": {"0": {"ranks": "[0, 1]"}}, "entries": [entry]}
+    yield json.dumps(dump).encode()
+    yield pickle.dumps(dump, 2)
+
+
 def _plan_seeds() -> Iterator[bytes]:
     for content in _texts(PACKAGE / "plans"):
         whole, *figures = re.split(r"(?m)^\[figure\..+\]\n", content.decode())
@@ -546,5 +563,5 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "search": lambda: iter([json.dumps({"subject": "mpi allreduce", "confirmed": [_PROVED] * 2}).encode()]),
     "node_answers": _answers,
     "bars": lambda: (text.encode() for text in SAMPLES),
-    "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
+    "imported_log": lambda: itertools.chain(_texts(HERE.parent / "store" / "logs"), _drawn_logs()),
 }

@@ -124,7 +124,7 @@ class Imported:
 @argument("files", metavar="FILE...", type=PATH, nargs=-1, help="Logs of other tools.")
 @takes(Imported)
 def import_command(asked: Imported, files: tuple[Path, ...]) -> None:
-    """Import logs of nccl-tests, rccl-tests, OSU, nvbandwidth or blink as a run folder."""
+    """Import other tools' logs, or records of a running job, as a run folder; --list names the tools."""
     from linkgauge.exchange.importers import Hints, explain, import_files, known_tools
     from linkgauge.model.quantity import parse_size
 

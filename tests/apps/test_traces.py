@@ -358,3 +358,11 @@ def test_archives_damaged_and_empty_ones_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"\0" * 20)
     with pytest.raises(UsageError, match="a damaged zstd file"):
         convert([tmp_path / "a.json.zst"])
+
+
+def test_collectives_without_a_size_are_said(tmp_path: Path) -> None:
+    one = {"comms": "all_reduce", "in_msg_size": 1024, "out_msg_size": 1024, "dtype": "float", "world_size": 2}
+    (tmp_path / "a.json").write_text(json.dumps([one, one | {"in_msg_size": 0, "out_msg_size": 0}]))
+    document, lost = convert([tmp_path / "a.json"])
+    assert document["step"] == [{"collective": "allreduce", "bytes": 4096}]
+    assert lost["collectives whose size is 0 or not recorded: left out"] == 1

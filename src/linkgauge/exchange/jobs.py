@@ -58,7 +58,7 @@ def _kind(
     if len(seen) < ranks:
         evidence["estimator"] = f"of each call the least of {len(seen)} of {ranks} ranks: waiting may be in it"
         log.note(
-            calls[0].line, f"{what}: records of {len(seen)} ranks alone: give those of all to have no waiting in it"
+            calls[0].line, f"{what}: records of {len(seen)} of them alone: give those of all to have no waiting in it"
         )
     else:
         evidence |= _late(log, what, used, times)

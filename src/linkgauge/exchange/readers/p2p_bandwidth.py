@@ -43,6 +43,8 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
             number, name, bus, device, domain = match.groups()
             if all(rank["rank"] != int(number) for rank in into.ranks):
                 into.ranks.append(gpu(int(number), name, f"{domain:0>4}:{bus:0>2}:{device:0>2}"))
+        elif line.head == "P2P Connectivity Matrix":
+            _, at = matrix(lines, at, _CORNER, log, line.head)
         elif match := _CANNOT.match(line.head):
             without.add((match[1], match[2]))
         elif match := _TITLE.match(line.head):

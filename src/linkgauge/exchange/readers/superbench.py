@@ -6,6 +6,8 @@ rates in GB/s. How many GPUs a collective was of it does not say: it follows fro
 
 from __future__ import annotations
 
+import bisect
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Mapping
@@ -80,12 +82,19 @@ def _ranks_of(pattern: str, rows: list[Mapping[str, float]]) -> int:
         return 0
     # Small rates are printed with few digits: the largest tells best.
     factor = factors[-1]
+    # A file may have thousands of collectives: factors are found once, and rise with the ranks.
+    known = _factors(pattern)
+    low = bisect.bisect_left(known, factor * (1 - _SHARE))
+    high = bisect.bisect_right(known, factor * (1 + _SHARE))
+    return low + 2 if high - low == 1 else 0
+
+
+@functools.cache
+def _factors(pattern: str) -> list[float]:
+    """Bus over algorithm bandwidth of 2 ranks and more."""
     info = PATTERNS[pattern]
-    fitting = [
-        n for n in range(2, _MOST_RANKS)
-        if info.algorithm_factor and abs(info.bus_factor(n) / info.algorithm_factor(n) - factor) <= _SHARE * factor
-    ]  # fmt: skip
-    return fitting[0] if len(fitting) == 1 else 0
+    counts = range(2, _MOST_RANKS)
+    return [float(info.bus_factor(n) / info.algorithm_factor(n)) for n in counts] if info.algorithm_factor else []
 
 
 def _copies(line: int, found: list[tuple[re.Match[str], float]], log: ImportedLog, hints: Hints) -> None:

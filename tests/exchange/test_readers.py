@@ -212,6 +212,15 @@ def test_entries_that_say_too_little_are_left_out(tmp_path: Path, changes: dict[
     assert why in log.problems[0]
 
 
+@pytest.mark.parametrize("ranks", ["[0" + "9" * 5000 + "]", "[0, 1", "0, 1", "[,]", 7, None])
+def test_ranks_of_a_group_that_are_no_list_are_none(tmp_path: Path, ranks: Any) -> None:
+    data = dump()
+    data["pg_config"]["0"]["ranks"] = ranks
+    log = read(tmp_path, json.dumps(data), "nccl_trace_rank_1")
+    assert log.calls == []
+    assert "no ranks of group '0'" in log.problems[0]
+
+
 class _Calls:
     def __reduce__(self) -> Any:
         return (Path.touch, (Path("called"),))

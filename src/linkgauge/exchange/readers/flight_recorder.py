@@ -7,7 +7,6 @@ name alone. A pickle is read for plain values only; anything else in it is refus
 
 from __future__ import annotations
 
-import ast
 import io
 import math
 import pickle
@@ -124,8 +123,8 @@ def _groups(config: Any) -> dict[str, list[int]]:
     found = {}
     for name, told in config.items() if isinstance(config, Mapping) and len(config) < 1 << 16 else ():
         ranks = told.get("ranks") if isinstance(told, Mapping) else None
-        if isinstance(ranks, str) and re.fullmatch(r"\[[\d, ]{0,1000000}\]", ranks):
-            ranks = ast.literal_eval(ranks)
+        if isinstance(ranks, str) and re.fullmatch(r"\[\d{1,7}(?:, ?\d{1,7})*\]", ranks, re.ASCII):
+            ranks = [int(one) for one in re.findall(r"\d+", ranks)]
         if isinstance(ranks, list | tuple) and 0 < len(ranks) <= MOST_RANKS and all(type(one) is int for one in ranks):
             found[str(name)[:100]] = list(ranks)
     return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import as_toml, step_file_of
 from linkgauge.apps.trace_steps import Steps, looped
 from linkgauge.apps.traces import convert
+from linkgauge.errors import UsageError
 from linkgauge.model.shape import parsed_toml
 from linkgauge.model.worded import App
 from tool_traces import PARAM, chakra, chakra_node, execution_nodes, kernel
@@ -328,3 +331,38 @@ def test_what_chakra_has_no_node_for_is_refused(tmp_path: Path, capsys: pytest.C
     ):
         assert run_command(["convert", *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_folder_of_packed_traces_is_what_its_files_are(tmp_path: Path) -> None:
+    entry = [{"comms": "all_reduce", "in_msg_size": 1024, "out_msg_size": 1024, "dtype": "float", "world_size": 2}]
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("not a trace")
+    for rank, (codec, suffix) in enumerate((("gzip", ".gz"), ("zstd", ".zst"))):
+        with pa.CompressedOutputStream(str(folder / f"rank{rank}.json{suffix}"), codec) as stream:
+            stream.write(json.dumps(entry).encode())
+    document, _ = convert([folder])
+    assert document["needs"] == {"ranks == 2": "2 ranks, as the traces have"}
+    assert document["step"] == [{"collective": "allreduce", "bytes": 4096}]
+
+
+def test_archives_damaged_and_empty_ones_are_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="no trace in this folder"):
+        convert([tmp_path / "empty"])
+    packed = tmp_path / "t.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(__file__, "a.json")
+    with pytest.raises(UsageError, match="a tar archive: unpack it"):
+        convert([packed])
+    (tmp_path / "a.json.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"\0" * 20)
+    with pytest.raises(UsageError, match="a damaged zstd file"):
+        convert([tmp_path / "a.json.zst"])
+
+
+def test_collectives_without_a_size_are_said(tmp_path: Path) -> None:
+    one = {"comms": "all_reduce", "in_msg_size": 1024, "out_msg_size": 1024, "dtype": "float", "world_size": 2}
+    (tmp_path / "a.json").write_text(json.dumps([one, one | {"in_msg_size": 0, "out_msg_size": 0}]))
+    document, lost = convert([tmp_path / "a.json"])
+    assert document["step"] == [{"collective": "allreduce", "bytes": 4096}]
+    assert lost["collectives whose size is 0 or not recorded: left out"] == 1

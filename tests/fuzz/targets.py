@@ -13,6 +13,8 @@ import functools
 import itertools
 import json
 import os
+import pickle
+import random
 import re
 import shutil
 import struct
@@ -26,6 +28,7 @@ from unittest import mock
 import tool_traces
 from bar_samples import SAMPLES
 from cluster.layout import Layout
+from exchange import drawn_logs
 from linkgauge.apps import catalog as applications
 from linkgauge.apps import matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
@@ -132,7 +135,8 @@ def _combinations(read: object) -> Iterator[object]:
 def system(data: bytes) -> None:
     """A system file, TOML or JSON; what is read must survive being dumped and read again."""
     with refusing():
-        name = "system.json" if data.lstrip()[:1] == b"{" else "system.toml"
+        printed = data.lstrip()[:1] == b"<" or b"GPU0" in data
+        name = "system.json" if data.lstrip()[:1] == b"{" else "system.printed" if printed else "system.toml"
         read = catalog.load(_file(name, data))
         again = from_json(json.dumps(dump.to_data(read)), "again")
         assert again == read, "dumped and read again it is another system"
@@ -244,7 +248,7 @@ def read_everything(path: Path) -> None:
 
 def imported_log(data: bytes) -> None:
     """Another tool's log: imported with and without hints, and the run folder that it makes is read."""
-    path = _file("log", data)
+    path = _file("log_0", data)
     hints = Hints(ranks=4, pattern="allreduce", transport="mpi", size_bytes=1024)
     for given in (Hints(), hints):
         target = _empty("imported")
@@ -476,6 +480,20 @@ def _texts(folder: Path) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
+def _drawn_logs() -> Iterator[bytes]:
+    """Of each tool that is not in store/logs one that its own generator draws, and a dump of PyTorch's."""
+    for name, draw in drawn_logs.FORMATS.items():
+        drawn = (draw(random.Random(f"{name} {seed}")) for seed in range(100))
+        # With several cases, and of 4 ranks, as the hints have it.
+        yield next(text for text, _, cases in drawn if len(cases) > 1 and {len(c.devices) for c in cases} <= {1, 2, 4}
+                   and {len(c.devices) for c in cases if "all" in c.pattern} <= {4}).encode()  # fmt: skip
+    entry = {"process_group": ["0", "default_pg"], "collective_seq_id": 1, "profiling_name": "nccl:all_reduce",
+             "input_sizes": [[3, 4]], "input_dtypes": ["Float"], "state": "completed", "duration_ms": 0.25}  # fmt: skip
+    dump = {"version": "2.9", "pg_config": {"0": {"ranks": "[0, 1]"}}, "entries": [entry]}
+    yield json.dumps(dump).encode()
+    yield pickle.dumps(dump, 2)
+
+
 def _plan_seeds() -> Iterator[bytes]:
     for content in _texts(PACKAGE / "plans"):
         whole, *figures = re.split(r"(?m)^\[figure\..+\]\n", content.decode())
@@ -582,5 +600,5 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "recording": lambda: iter([_recorded()]),
     "counters": lambda: iter([since.snapshot({"a": {"boot_s": 9, "counters": {"GPU 0": {"replays": 12}}}}).encode()]),
     "bars": lambda: (text.encode() for text in SAMPLES),
-    "imported_log": lambda: _texts(HERE.parent / "store" / "logs"),
+    "imported_log": lambda: itertools.chain(_texts(HERE.parent / "store" / "logs"), _drawn_logs()),
 }

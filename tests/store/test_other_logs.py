@@ -239,13 +239,37 @@ def test_osu_tables_share_nothing(tmp_path: Path) -> None:
     log = read(tmp_path, lines)
     assert [(c.case.pattern, c.case.source_memory, c.intervals[0][0]) for c in log.cases] == [
         ("unidirectional", "device", pytest.approx(64 * (1 << 20) / 12e9 * 1e9)),
+        ("unidirectional", "pageable", pytest.approx(64 * (1 << 20) / 3e9 * 1e9)),
         ("unidirectional", "pageable", pytest.approx(64 * (1 << 20) / 9e9 * 1e9)),
         ("pingpong", "pageable", 4000),
     ]
+    assert [c.case.variant for c in log.cases] == ["", "put", "", ""]
     assert [re.sub(r"^\S+ ", "", why)[:52] for why in log.problems] == [
-        "table of 'OSU MPI_Put Bandwidth Test', 1 row left ou", "table of 'OSU NCCL Allgather Latency Test', 1 row le",
-        "table of 'OSU MPI Multi Latency Test', 1 row left ou",
+        "table of 'OSU NCCL Allgather Latency Test', 1 row le", "table of 'OSU MPI Multi Latency Test', 1 row left ou",
     ]  # fmt: skip
+
+
+def test_osus_tests_that_are_named_for_their_calls_or_begun_before_they_are_waited_for(tmp_path: Path) -> None:
+    lines = [
+        *osu("MPI_Put Latency Test", "Synchronization: MPI_Win_flush", "Size          Latency (us)", "8  1.50"),
+        *osu("MPI_Get-CUDA Bandwidth Test", "Size      Bandwidth (MB/s)", "1048576  3000.00"),
+        *osu("MPI_Put Bi-directional Bandwidth Test", "Size      Bandwidth (MB/s)", "1048576  3000.00"),
+        *osu("MPI_Accumulate Latency Test", "Size          Latency (us)", "8  1.50"),
+        *osu("MPI Non-blocking Allreduce Latency Test",
+             "Size           Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)",
+             "8  9.00  5.00  4.50  11.11"),
+        *osu("MPI Multi Latency Test", "Size          Latency (us)", "8  2.00"),
+    ]  # fmt: skip
+    log = read(tmp_path, lines, ranks=4)
+    seen = [(c.case.pattern, c.case.variant, c.case.window, round(c.intervals[0][0])) for c in log.cases]
+    assert seen == [
+        ("unidirectional", "put", 1, 1500), ("unidirectional", "get", 64, round(64 * (1 << 20) / 3)),
+        ("bidirectional", "put", 64, round(2 * 64 * (1 << 20) / 3)), ("allreduce", "overlapped", 1, 9000),
+        ("pairs_pingpong", "", 1, 4000),
+    ]  # fmt: skip
+    assert log.cases[0].evidence["synchronization"] == "MPI_Win_flush"
+    (why,) = log.problems
+    assert "OSU MPI_Accumulate Latency Test', 1 row left out: no pattern measures what it does" in why
 
 
 @pytest.mark.parametrize(
@@ -370,19 +394,16 @@ def test_one_log_may_hold_several_tools_output(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
-        ("[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\nUnidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n",
-         "p2pBandwidthLatencyTest"),
         ("                    RDMA_Write BW Test\n Dual-port       : OFF\n", "perftest"),
         ("                    Send Latency Test\n Dual-port       : OFF\n", "perftest"),
-        ("Test,SRC mem,Executor,DST mem,CUs,GB/s,Time(ms),Bytes\n1,G0,G0,G1,4,46.1,1.456,67108864\n", "TransferBench"),
-        ("+---+---+\n|    Stage     | # iterations | 50.0%ile | average | overall |\n", "ucx_perftest"),
+        ("       Count        Size                Time, us\n", "UCC's perftest"),
         ("# OSU OpenSHMEM Put Test v7.4\n# Size Latency (us)\n8 95.10\n", "the OSU suite for OpenSHMEM"),
-        ("#    Intel(R) MPI Benchmarks 2021.7, MPI-1 part\n", "Intel MPI Benchmarks"),
+        ("Network Tests v1.3\n  Test with 512 MPI ranks (16 nodes)\n", "GPCNeT"),
         ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\n", "nvidia-smi topo"),
     ],
 )  # fmt: skip
 def test_tools_that_are_not_read_are_refused_by_name(tmp_path: Path, text: str, tool: str) -> None:
-    with pytest.raises(UsageError, match=rf"this is {tool}.*'s output, which [^;]+; expected a log"):
+    with pytest.raises(UsageError, match=rf"this is {tool}.*output, which [^;]+; expected a log"):
         read(tmp_path, text)
 
 
@@ -396,18 +417,22 @@ def test_what_describes_a_machine_or_a_network_is_told_where_to_go(tmp_path: Pat
 def test_the_nccl_suite_of_osu_is_of_transport_ccl_where_its_sizes_are_those_of_mpi(tmp_path: Path) -> None:
     lines = ["#Using NCCL", *osu("NCCL-CUDA Allreduce Latency Test", "Size      Avg Latency(us)", "1048576  95.10"),
              *osu("NCCL-CUDA All-to-All Personalized Exchange Latency Test", "Size    Avg Latency(us)", "8  189.24"),
-             *osu("NCCL-CUDA Bandwidth Test", "Size      Bandwidth (MB/s)", "8  12.00")]  # fmt: skip
+             *osu("NCCL-CUDA Bandwidth Test", "Datatype: ncclBfloat16.", "Size      Bandwidth (MB/s)", "8  12.00"),
+             *osu("NCCL-CUDA Allgather Latency Test", "Size    Avg Latency(us)", "8  12.00")]  # fmt: skip
     log = read(tmp_path, lines, ranks=8)
     seen = [(c.case.transport, c.case.pattern, c.case.size, c.case.source_memory, c.case.datatype) for c in log.cases]
-    assert seen == [("ccl", "allreduce", 1 << 20, "device", "float32"), ("ccl", "alltoall", 8, "device", "int8")]
+    assert seen == [("ccl", "allreduce", 1 << 20, "device", "float32"), ("ccl", "alltoall", 8, "device", "int8"),
+                    ("ccl", "unidirectional", 8, "device", "bfloat16")]  # fmt: skip
     (why,) = log.problems
-    assert "of the NCCL suite only allreduce, reduce, broadcast and alltoall are read" in why
+    assert "of the NCCL suite only messages, allreduce, reduce, broadcast and alltoall are read" in why
 
 
 def test_the_list_of_tools_and_what_a_log_is_taken_as(tmp_path: Path) -> None:
     known = dict(known_tools())
     assert known["nccl-tests"] == "text, JSON"
-    assert known["ucx_perftest"] == "not read"
+    assert known["ucx_perftest"] == "text"
+    assert known["rccl-tests"] == "text, JSON"
+    assert known["iperf3"] == "not read"
     lines = ["[1,0]<stdout>:" + line for line in ["hello", *nccl_log(), "RDMA_Write BW Test"]]
     assert explain(written(tmp_path, lines)) == [
         "log.txt: mpirun's tag of a rank ('[1,0]<stdout>:') was taken off 20 lines",

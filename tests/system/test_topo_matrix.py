@@ -139,9 +139,9 @@ def test_what_is_given_for_a_system_and_is_none_is_named(tmp_path: Path) -> None
     for text, words in (
         ('Switch\t36 "S-0002c90000000001"\t# "a"\n', "a network's switches: give it to --fabric"),
         ("SwitchName=s0 Nodes=n[0-3]\n", "give it to --fabric"),
-        ("=== ROCm System Management Interface ===\n", "rocm-smi's matrix"),
-        ('<?xml version="1.0"?>\n<topology version="2.0">\n', "hwloc's XML"),
-        ('<system version="1">\n', "NCCL's topology"),
+        ("=== ROCm System Management Interface ===\n", "rocm-smi's output without its link types"),
+        ('<?xml version="1.0"?>\n<topology version="2.0">\n', "damaged XML"),
+        ('<system version="1">\n', "damaged XML"),
         ('<graphs version="1">\n', "NCCL's graphs"),
         ("\tGPU0\tGPU1\nGPU0\tX\tOK\nGPU1\tOK\tX\n", r"(not that of|which is no way)"),
         ("# nThread 1 nGpus 8 minBytes 8\n", "give it to 'linkgauge import'"),

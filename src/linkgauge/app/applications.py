@@ -56,7 +56,11 @@ def _settings(file: StepFile) -> str:
 
 @command("convert", epilog="Example: linkgauge convert trace.*.json -o mine.toml && linkgauge run --app mine.toml")
 @argument(
-    "traces", metavar="TRACE...|APP", nargs=-1, required=True, help="Traces: a file for each rank, or one for all."
+    "traces",
+    metavar="TRACE...|APP",
+    nargs=-1,
+    required=True,
+    help="Traces: a file for each rank, a folder of them, or one for all.",
 )
 @option("-o", "--output", type=PATH, metavar="FILE", help="Step file to write; printed by default.")
 @option("--chakra", type=PATH, metavar="FOLDER", help="Folder to write an application to, as Chakra traces.")

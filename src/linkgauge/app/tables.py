@@ -72,7 +72,12 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
 
 @command("export", epilog="Example: linkgauge export RUN --tidy -o results.parquet")
 @run_argument
-@option("--format", "form", metavar="NAME", help="Format: csv, parquet, json, nccl-tests, osu; else by -o's ending.")
+@option(
+    "--format",
+    "form",
+    metavar="NAME",
+    help="Format: csv, parquet, json, nccl-tests, osu, openmetrics; else by -o's ending.",
+)
 @flag("--tidy", help="One row a case, 16 columns, in microseconds and GB/s: csv or parquet.")
 @flag("--anonymous", help="Leave out hosts, device identities, paths and the command line.")
 @option("-o", "--output", type=PATH, metavar="FILE", help="File to write; printed by default.")
@@ -124,7 +129,7 @@ class Imported:
 @argument("files", metavar="FILE...", type=PATH, nargs=-1, help="Logs of other tools.")
 @takes(Imported)
 def import_command(asked: Imported, files: tuple[Path, ...]) -> None:
-    """Import logs of nccl-tests, rccl-tests, OSU, nvbandwidth or blink as a run folder."""
+    """Import other tools' logs, or records of a running job, as a run folder; --list names the tools."""
     from linkgauge.exchange.importers import Hints, explain, import_files, known_tools
     from linkgauge.model.quantity import parse_size
 

@@ -24,6 +24,7 @@ from linkgauge.model.shape import DEEPEST, as_it_is, parsed
 MOST_BYTES = 1 << 30  # of a trace, unpacked
 # Real traces unpack to some 30 times their size. A small file that unpacks to more would take gigabytes to parse.
 _FREE_BYTES, _MOST_RATIO = 16 << 20, 100
+_ZSTD, _USTAR = b"\x28\xb5\x2f\xfd", range(257, 262)  # how zstd begins, and where tar says what it is
 _MOST_VALUES = 1 << 25  # of JSON: each takes 60 B and more of memory, two of the file
 _LATEST_US = 1e17  # profiles count from 1970 or later
 _ELEMENT_BYTES = {
@@ -54,6 +55,10 @@ def read(path: Path, rank: RankSteps) -> str:
     content = read_file(path, MOST_BYTES, "a trace: PARAM's or PyTorch's JSON, or Chakra's protobuf")
     if content[:2] == b"\x1f\x8b":
         content = _unpacked(content, path)
+    elif content[:4] == _ZSTD:
+        content = _unpacked_zstd(content, path)
+    if content[_USTAR.start : _USTAR.stop] == b"ustar":
+        raise UsageError(f"{path}: a tar archive: unpack it, and give its folder")
     if content.lstrip()[:1] not in (b"[", b"{"):
         _of_chakra(_messages(content, path), rank)
         return "Chakra"
@@ -86,6 +91,21 @@ def _unpacked(content: bytes, path: Path) -> bytes:
             f"{path}: more than {most >> 20} MiB unpacked, of {len(content) >> 10} KiB packed: expected a trace; "
             "gunzip one that is so repetitive"
         )
+    return found
+
+
+def _unpacked_zstd(content: bytes, path: Path) -> bytes:
+    import pyarrow as pa
+
+    most = min(MOST_BYTES, max(_FREE_BYTES, _MOST_RATIO * len(content)))
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
+            found = bytes(stream.read(most + 1))
+    except (OSError, pa.ArrowException):
+        raise UsageError(f"{path}: a damaged zstd file: expected a trace") from None
+    if len(found) > most:
+        raise UsageError(f"{path}: more than {most >> 20} MiB unpacked, of {len(content) >> 10} KiB packed: expected a "
+                         "trace; unzstd one that is so repetitive")  # fmt: skip
     return found
 
 

@@ -122,6 +122,7 @@ class RankSteps:
             pattern, side = _PATTERNS[plain]
             size = sizes[side] or max(sizes.values())
             if size == 0:
+                self.lost["collectives whose size is 0 or not recorded: left out"] += 1
                 return
             step = {"collective": pattern, "bytes": self._bytes(pattern, size, group)}
             if len(set(shares)) > 1:

@@ -28,6 +28,7 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
     Raises:
         UsageError: a file cannot be read or is no trace, or one file names ranks that it cannot speak for.
     """
+    paths = [file for path in paths for file in _files_of(path)]
     if len(paths) > MOST_RANKS:
         raise UsageError(f"{len(paths)} traces: expected at most {MOST_RANKS}")
     document, lost = _converted(paths, eager=False)
@@ -38,6 +39,24 @@ def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
             told["waits for messages that were sent: a step file's wait needs their receivers, which came later"] += 1
             return freed, told
     return document, lost
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The traces in a folder, as profilers write one for each rank; else the path itself."""
+    if not path.is_dir():
+        return [path]
+    try:
+        found = sorted(one for one in path.iterdir() if one.is_file() and _TRACE.search(one.name))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    if not found:
+        raise UsageError(
+            f"{path}: no trace in this folder: expected files that end in .json, .json.gz, .json.zst or .et"
+        )
+    return found
+
+
+_TRACE = re.compile(r"\.(?:json|et)(?:\.gz|\.zst)?$")
 
 
 def _deadlocks(document: dict[str, Any], traces: int) -> bool:

@@ -18,6 +18,7 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 
 MOST_RANKS = 1 << 20
+_LONGEST = 600  # characters of what is said of a line, which may quote it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,11 +76,30 @@ class ImportedTable:
             self.cases.append(one)
 
 
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A collective as one rank of a running job recorded it. `size`: our m; `group`: what its ranks share."""
+
+    line: int
+    tool: str
+    group: str
+    number: int  # which of the group's
+    rank: int
+    ranks: int
+    pattern: str
+    size: int
+    ns: float
+    host: str = ""
+    pid: int = 0
+    datatype: str = ""
+
+
 @dataclasses.dataclass
 class ImportedLog:
     """All that was understood of one log, a table each, and each line that was not.
 
-    `left_out` counts the lines, cells or results that `problems` are about; `notes` say what was taken as what.
+    `left_out` counts the lines, cells or results that `problems` are about; `notes` say what was taken as what. `calls`
+    are one rank's records of a job, which become cases together with the other ranks' (`jobs.join`).
     """
 
     file: str
@@ -89,6 +109,7 @@ class ImportedLog:
     found_wrong: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     left_out: int = 0
+    calls: list[Call] = dataclasses.field(default_factory=list)
 
     def table(
         self, tool: str, versions: Mapping[str, str] | None = None, ranks: Sequence[Mapping[str, Any]] = ()
@@ -113,7 +134,7 @@ class ImportedLog:
     def problem(self, line: int, what: str, lines: int = 1) -> None:
         """Note that something of the log, so many lines, was left out, and why."""
         self.left_out += lines
-        self.found_wrong.append((line, what))
+        self.found_wrong.append((line, what[:_LONGEST]))
 
     @property
     def problems(self) -> list[str]:
@@ -122,7 +143,7 @@ class ImportedLog:
 
     def note(self, line: int, what: str) -> None:
         """Note how something of the log was taken, which is in the run all the same."""
-        self.notes.append(f"{self.file}:{line}: {what}")
+        self.notes.append(f"{self.file}:{line}: {what[:_LONGEST]}")
 
 
 def restated(pattern_name: str, total_bytes: int, ranks: int) -> int | None:

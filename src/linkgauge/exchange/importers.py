@@ -11,7 +11,9 @@ from typing import Any
 
 from linkgauge.errors import LinkgaugeError, UsageError
 from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog, write_run
+from linkgauge.exchange.jobs import join
 from linkgauge.exchange.readers import JSON_FORMS, READERS, Reader, parts
+from linkgauge.exchange.readers.flight_recorder import is_pickle, unpickled
 from linkgauge.files import read_file
 from linkgauge.model.log_text import Line, lines_of, log_text
 from linkgauge.model.patterns import PATTERNS
@@ -26,7 +28,7 @@ __all__ = ["Hints", "Imported", "explain", "import_files", "known_tools", "read_
 MAX_BYTES = 1 << 30
 _HINTS = {"--ranks": whole(1, MOST_RANKS), "--window": whole(1, MOST_RANKS), "--pattern": one_of(PATTERNS),
           "--transport": one_of(TRANSPORTS)}  # fmt: skip
-READ = "nccl-tests, rccl-tests, OSU's MPI and NCCL tests, nvbandwidth and blink"
+READ = "a tool that 'linkgauge import --list' has as read"
 _OPENS = re.compile(r"\s*(?:\{|\[\s*(?:[\[{\"\]]|$))")
 
 
@@ -56,6 +58,7 @@ def import_files(
     if output.exists():
         raise UsageError(f"{output} exists already: give --out a folder that does not")
     logs = [read_log(file, hints) for file in files]
+    join(logs)
     problems = [problem for log in logs for problem in log.problems]
     if not any(log.cases for log in logs):
         raise UsageError(f"nothing was understood: {problems[0] if problems else 'the logs hold no results'}")
@@ -91,7 +94,10 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
 
     `own`: Linkgauge started the program itself, so that nobody needs to find out of which ranks its figures are.
     """
-    cleaned = log_text(read_file(file, MAX_BYTES, "a log of one of these tools"))
+    content = read_file(file, MAX_BYTES, "a log of one of these tools")
+    if is_pickle(content):
+        return _of_data(file, unpickled(content, str(file)), ImportedLog(file.name, own=own), hints)
+    cleaned = log_text(content)
     log = ImportedLog(file.name, own=own, notes=[f"{file.name}: {note}" for note in cleaned.notes])
     found: list[Reader] = []
     others: list[Line] = []
@@ -105,7 +111,7 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
             log.note(others[0].number, f"{lines_of(len(others))} of processes that printed no table, {example}")
         return log
     if (json := _json_in(cleaned.lines)) is not None:
-        return _json_log(file, json, log, hints)
+        return _of_data(file, _parsed(file, json), log, hints)
     if found:
         raise UsageError(f"{file}: this is {found[0].refusal}; expected a log of {READ}")
     raise UsageError(f"{file}: not a log of {READ}")
@@ -137,8 +143,8 @@ def explain(file: Path) -> list[str]:
             begins = lines[0].text.strip()[:60]
             said.append(f"{file.name}:{lines[0].number}: {lines_of(len(lines))} from {begins!r} on: {what}")
     if not known and (text := _json_in(cleaned.lines)) is not None:
-        data = parsed(text, as_it_is, str(file))
-        tool = next((form.tool for form in JSON_FORMS if form.accepts(data)), "")
+        data = _parsed(file, text)
+        tool = next((form.tool for one in (data, [data]) for form in JSON_FORMS if form.accepts(one)), "")
         said.append(f"{file.name}: {f'JSON of {tool}, read' if tool else 'JSON of no tool that Linkgauge reads'}")
     return said
 
@@ -173,11 +179,35 @@ def _json_in(lines: Sequence[Line]) -> str | None:
     return "\n".join(texts.get(number, "") for number in range(1, lines[last].number + 1))
 
 
-def _json_log(file: Path, text: str, log: ImportedLog, hints: Hints) -> ImportedLog:
-    data: Any = parsed(text, as_it_is, str(file))
-    for form in JSON_FORMS:
-        if form.accepts(data):
-            form.read(checked(data, form.shape, f"{file}: not as {form.tool} writes it"), log, hints)
-            return log
+def _parsed(file: Path, text: str) -> Any:
+    """The JSON in a text: one value, or an object a line, which are then a list."""
+    try:
+        return parsed(text, as_it_is, str(file))
+    except UsageError:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) < 2 or not all(line.lstrip()[:1] == "{" for line in lines[:2]):
+            raise
+        # The one that a job was writing when it ended may be cut.
+        whole = lines if lines[-1].rstrip()[-1:] == "}" else lines[:-1]
+        return [parsed(line, as_it_is, f"{file}: object {at}") for at, line in enumerate(whole, start=1)]
+
+
+def _of_data(file: Path, data: Any, log: ImportedLog, hints: Hints) -> ImportedLog:
+    for one in (data, [data]):  # a file of records may have a single one
+        for form in JSON_FORMS:
+            if form.accepts(one):
+                form.read(checked(one, form.shape, f"{file}: not as {form.tool} writes it"), log, hints)
+                return log
+    if unread := next((what for keys, what in _UNREAD_JSON if isinstance(data, dict) and keys <= data.keys()), ""):
+        raise UsageError(f"{file}: this is {unread}")
     tools = ", ".join(sorted({form.tool for form in JSON_FORMS}))
     raise UsageError(f"{file}: not JSON of a tool that Linkgauge reads: expected {tools}")
+
+
+_UNREAD_JSON = (
+    ({"nccl_version", "communicators"}, "NCCL RAS's JSON, which counts operations and has no times: nothing to import"),
+    ({"traceEvents"}, "a profile: give it to 'linkgauge convert'"),
+    ({"nodes", "schema"}, "an execution trace: give it to 'linkgauge convert'"),
+    ({"intervals", "start"}, "iperf3's JSON, which Linkgauge does not read"),
+)
+"""By the keys of its outermost table what JSON is that has no results."""

@@ -26,6 +26,7 @@ _ROUNDING = 1e-3  # what a printed bus bandwidth may differ by, beside the last 
 # Versions before 2.12 print the largest error in place of the count of wrong values; up to these it is rounding
 # (DeltaMaxValue of their common.cu). What is not added up has none.
 _LARGEST_ERROR = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-12}
+_LEAST_US = 1e-6
 MIXED = "the output of several runs is mixed in it, as where mpirun starts a program that was built without MPI"
 
 
@@ -132,7 +133,7 @@ class NcclTable:
             return None
         op = of.row.get("redop") or "none"
         size = restated(info.name, total, self.ranks)
-        if datatype is None or op not in ("none", *OPS) or size is None or size <= 0 or not time_us > 0:
+        if datatype is None or op not in ("none", *OPS) or size is None or size <= 0 or not time_us > _LEAST_US:
             what = f"size {total}, type {of.row.get('type')}, operation {op}, time {time_us}"
             log.problem(of.line, f"no case: {what}")
             return None

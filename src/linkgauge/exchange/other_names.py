@@ -24,10 +24,28 @@ OSU_TESTS = {
 }  # fmt: skip
 OSU_OTHERS = {
     "Multiple Bandwidth / Message Rate Test": ("pairs_unidirectional", ""), "Barrier Latency Test": ("barrier", ""),
+    "Multi Latency Test": ("pairs_pingpong", ""), "Multi-threaded Latency Test": ("", ""),
     "All-to-Allv Personalized Exchange Latency Test": ("alltoall", "alltoallv_own"),
+    "Allgatherv Latency Test": ("allgather", ""), "Gatherv Latency Test": ("gather", ""),
+    "Scatterv Latency Test": ("scatter", ""),
     "Non-blocking All-to-All Latency Test": ("alltoall", "overlapped"),
+    "Non-blocking Allreduce Latency Test": ("allreduce", "overlapped"),
+    "Non-blocking Allgather Latency Test": ("allgather", "overlapped"),
+    "Non-blocking Broadcast Latency Test": ("broadcast", "overlapped"),
+    "Non-blocking Reduce Latency Test": ("reduce", "overlapped"),
+    "Non-blocking Gather Latency Test": ("gather", "overlapped"),
+    "Non-blocking Scatter Latency Test": ("scatter", "overlapped"),
+    "Non-blocking Barrier Latency Test": ("barrier", "overlapped"),
 }  # fmt: skip
 """Tests that are read alone: of each the pattern and our variant of mpi."""
+OSU_ONE_SIDED = {
+    "_Put Latency Test": ("unidirectional", "put"),
+    "_Get Latency Test": ("unidirectional", "get"),
+    "_Put Bandwidth Test": ("unidirectional", "put"),
+    "_Get Bandwidth Test": ("unidirectional", "get"),
+    "_Put Bi-directional Bandwidth Test": ("bidirectional", "put"),
+}
+"""Tests named for a call, which moves one message a time, or of bandwidths a window."""
 OSU_PER_BLOCK = ("allgather", "gather", "scatter")
 """Patterns of which OSU's size is that of one of n blocks; ours is of all."""
 OSU_TYPES = {

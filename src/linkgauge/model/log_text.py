@@ -94,6 +94,7 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DATE = rf"{_MONTH} [ \d]\d {_CLOCK}"
+_OWN = r"(?:Collective|Datatype|Device|Final|Inplace|Iterations|Reduction|Warmup)"  # what benchmarks say of themselves
 PREFIXES = (
     Prefix("a timestamp", re.compile(rf"\[?\d{{4}}([-/])\d\d\1\d\d[T ]{_CLOCK}(?: ?Z|[+-]\d\d:?\d\d)?\]?:?(?:\s|$)")),
     # Behind a clock without a day of the week, 2048 may be the size in a row.
@@ -114,7 +115,7 @@ PREFIXES = (
     Prefix("a service's name", re.compile(r"(?P<who>[A-Za-z][\w.-]* [\w./-]+\[\d+\]): ?"), sure=False),
     Prefix("a logger's level", re.compile(r"-? ?(?:[\w.]+ - )?\[?(?:INFO|DEBUG)\]?(?::[\w.]+:| - |: ?)"), sure=False),
     Prefix("a container's name", re.compile(r"(?P<who>[A-Za-z][\w.-]*) +\| ?"), sure=False),
-    Prefix("a host's name", re.compile(r"(?P<who>[A-Za-z][\w.-]*|\d+(?:\.\d+){3}): ?"), sure=False),
+    Prefix("a host's name", re.compile(rf"(?!{_OWN}:)(?P<who>[A-Za-z][\w.-]*|\d+(?:\.\d+){{3}}): ?"), sure=False),
     Prefix("a mark of quotation", re.compile(r"> ?"), sure=False),
 )
 """In the order in which they are looked for; several may stand before one line, in any order."""

@@ -11,9 +11,9 @@ from linkgauge.system.discovery import discover
 from linkgauge.system.fabric_forms import not_a_system
 from linkgauge.system.form import from_json, from_toml, refuse_twice
 from linkgauge.system.model import System
+from linkgauge.system.printed import printed
 from linkgauge.system.record import MOST_BYTES, is_recording, parsed_recording, unpacked
 from linkgauge.system.shipped import names, text_of
-from linkgauge.system.topo_matrix import is_matrix, of_matrix
 
 # What people write has some thousand bytes, and a MiB of TOML takes a second; a dumped system of thousands of devices
 # has a few MiB of JSON, which is read in a tenth of the time.
@@ -64,8 +64,9 @@ def _load_file(path: Path) -> System:
 def _printed(content: bytes, path: Path) -> System | None:
     """The system in what a tool printed; None where it may be JSON. UsageError where it tells of something else."""
     lines = log_text(content).lines
-    if is_matrix(lines):
-        return of_matrix(lines, path.name)
+    if (found := printed(lines, path.name)) is not None:
+        refuse_twice(found, path.name)
+        return found
     if what := not_a_system("\n".join(line.text for line in lines)):
         raise UsageError(f"{path}: this is {what}")
     return None

@@ -10,8 +10,9 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _HERE = "what joins the devices of a node is found by 'linkgauge topology --here'"
 _NOT_READ = {
     r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)": (
-        f"rocm-smi's matrix of one node (rocm-smi --showtopo): {_HERE}"
+        "rocm-smi's matrix of one node (rocm-smi --showtopo): give it to --system"
     ),
+    r"\s*(?:<\?xml[^>]*>\s*)?<(?:system|topology)\b": "a topology of one node (NCCL's or hwloc's): give it to --system",
     r"\s*GPU0\s+(?:GPU\d|NIC\d|CPU Affinity)|GPU\d+\s+(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX)\s": (
         "nvidia-smi's matrix of one node (nvidia-smi topo -m): give it to --system"
     ),
@@ -28,12 +29,10 @@ _NOT_READ = {
 _NETWORK = "a network's switches: give it to --fabric"
 _NOT_A_SYSTEM = {
     r"Switch\s+\d+\s+\"S-|\s*SwitchName=|\s*(?:-\s*)?(?:topology|tree|switches):": _NETWORK,
-    r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)": (
-        f"rocm-smi's matrix (rocm-smi --showtopo), which is not read: {_HERE}"
+    r".*(?:ROCm System Management|(?:Weight|Hops) between two GPUs)": (
+        "rocm-smi's output without its link types: give that of 'rocm-smi --showtopo'"
     ),
-    r"\s*<topology\b": f"hwloc's XML, which HWLOC_XMLFILE adds to what discovery finds: {_HERE}",
-    r"\s*<system\b": f"NCCL's topology (NCCL_TOPO_DUMP_FILE), which is not read: {_HERE}",
-    r"\s*<graphs\b": f"NCCL's graphs (NCCL_GRAPH_DUMP_FILE), which are not read: {_HERE}",
+    r"\s*<graphs\b": "NCCL's graphs, which name no machine: give the file of NCCL_TOPO_DUMP_FILE",
     r"\s*GPU0\s+(?:X|GPU\d)": "nvidia-smi's matrix, but not that of 'nvidia-smi topo -m' or '-mp', which are read",
     r"#?\s*(?:nThread \d|OSU |Collective test|nvbandwidth Version)": "a benchmark's log: give it to 'linkgauge import'",
 }

@@ -40,13 +40,17 @@ def pci(file: Path | None) -> dict[str, PciFacts]:
     """
     if file is None:
         return {}
-    found: dict[str, PciFacts] = {}
     try:
         root = ElementTree.fromstring(read_file(file, _MOST_BYTES, "hwloc's XML"))
-        if root.tag == "topology":
-            _walk(root, None, (), found)
+        return functions(root) if root.tag == "topology" else {}
     except (UsageError, ElementTree.ParseError, RecursionError):
         return {}
+
+
+def functions(root: ElementTree.Element) -> dict[str, PciFacts]:
+    """Return the PCI functions in a topology by address."""
+    found: dict[str, PciFacts] = {}
+    _walk(root, None, (), found)
     return found
 
 

@@ -1,17 +1,18 @@
-"""The JSON files of nccl-tests (-J) and of rccl-tests (-Z json)."""
+"""The JSON files of nccl-tests (-J) and of rccl-tests (-Z json), and the CSV of the latter (-Z csv)."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedLog
 from linkgauge.exchange.nccl_table import Figures, NcclTable
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, nccl_version
-from linkgauge.exchange.readers.base import JsonForm
+from linkgauge.exchange.readers.base import JsonForm, Reader
+from linkgauge.model.log_text import Line
 from linkgauge.model.shape import each, maybe, number, scalar, table, text, whole
 
 _DEVICE = {"rank": whole(0, MOST_RANKS), "device": whole(0, MOST_RANKS), "hostname": text, "pid": whole(),
@@ -69,19 +70,20 @@ def _nccl(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
 _NAMES = {program.removesuffix("_perf").replace("_", ""): program for program in NCCL_PROGRAMS.values()}
 """Programs by their names in rccl-tests' files, AllReduce, less the capitals."""
 _COUNTS = ("nodes", "ranks", "ranksPerNode", "gpusPerRank")
+_RESULT_NEEDED = ("name", "size", "type", "time", "ranks")
 _RESULT = table(
     dict.fromkeys(("name", "size", "type", "redop", "time", "busBw", "wrong"), scalar)
     | dict.fromkeys(_COUNTS, whole(0, MOST_RANKS))
     | {"inPlace": whole(0, 1)},
-    needed=("name", "size", "type", "time", "ranks"),
+    needed=_RESULT_NEEDED,
 )
 
 
-def _rccl(data: list[dict[str, Any]], log: ImportedLog, hints: Hints) -> None:
+def _rccl(data: list[dict[str, Any]], log: ImportedLog, hints: Hints, numbers: Sequence[int] = ()) -> None:
     def same(told: tuple[int, Mapping[str, Any]]) -> tuple[Any, ...]:
         return (told[1]["name"], *(told[1].get(name) for name in _COUNTS))
 
-    for _, some in itertools.groupby(enumerate(data, start=1), same):
+    for _, some in itertools.groupby(zip(numbers or range(1, len(data) + 1), data, strict=True), same):
         members = list(some)
         line, first = members[0]
         program = _NAMES.get(first["name"].lower(), first["name"])
@@ -95,9 +97,46 @@ def _rccl(data: list[dict[str, Any]], log: ImportedLog, hints: Hints) -> None:
         one.finish(log)
 
 
+_CSV = re.compile(r"numCycle,\s*name,|name,.*\bbusBw\b")
+_WHOLE = re.compile(r"\d{1,7}")
+
+
+def read_csv(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
+    """Take the rows of rccl-tests' CSV (-Z csv), whose columns are called as the members of its JSON."""
+    names: list[str] = []
+    rows: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for line in lines:
+        cells = [cell.strip() for cell in line.head.split(",")]
+        if _CSV.match(line.head):
+            names = cells
+            if absent := [name for name in _RESULT_NEEDED if name not in names]:
+                log.problem(line.number, f"its heading has no column {absent[0]}")
+                names = []
+        elif not line.head or not names:
+            continue
+        elif len(cells) != len(names):
+            log.problem(line.number, f"{len(cells)} cells where the heading has {len(names)}: {line.head[:60]!r}")
+        else:
+            row: dict[str, Any] = dict(zip(names, cells, strict=True))
+            whole_ones = [name for name in (*_COUNTS, "inPlace") if name in row]
+            if all(_WHOLE.fullmatch(row[name]) for name in whole_ones) and row.get("inPlace", "0") in ("0", "1"):
+                rows.append(row | {name: int(row[name]) for name in whole_ones})
+                numbers.append(line.number)
+            else:
+                log.problem(line.number, f"not a row of the table: {line.head[:60]!r}")
+    _rccl(rows, log, hints, numbers)
+
+
 def _is_rccl(data: Any) -> bool:
     return isinstance(data, list) and bool(data) and isinstance(data[0], dict) and "busBw" in data[0]
 
 
-JsonForm("nccl-tests", lambda data: isinstance(data, dict) and "nccl_version" in data, _NCCL, _nccl).register()
+JsonForm(
+    "nccl-tests",
+    lambda data: isinstance(data, dict) and "nccl_version" in data and "communicators" not in data,
+    _NCCL,
+    _nccl,
+).register()
 JsonForm("rccl-tests", _is_rccl, each(_RESULT), _rccl).register()
+Reader("rccl-tests", _CSV, read_csv).register()

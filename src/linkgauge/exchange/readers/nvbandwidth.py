@@ -120,7 +120,7 @@ _TESTCASE = {"name": text, "status": text, "error": scalar, "bandwidth_descripti
              "bandwidth_matrix": maybe(each(each(scalar)))}  # fmt: skip
 _VERSIONS = {"version": "nvbandwidth", "Driver Version": "driver", "CUDA Runtime Version": "CUDA runtime"}
 _OUTPUT = {"GPU Device list": maybe(each(text)), "testcases": maybe(each(table(_TESTCASE, needed=("name",))))}
-_SHAPE = table({"nvbandwidth": table(dict.fromkeys(_VERSIONS, scalar) | _OUTPUT)}, needed=("nvbandwidth",))
+SHAPE = table({"nvbandwidth": table(dict.fromkeys(_VERSIONS, scalar) | _OUTPUT)}, needed=("nvbandwidth",))
 
 
 def read_json(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
@@ -278,4 +278,4 @@ def _who(pattern: str, i: int, j: int, columns: int, size: int, *, reads: bool) 
 
 
 Reader("nvbandwidth", re.compile(rf"\s*(?:{_VERSION.pattern}|{_RUNNING_HERE.pattern})"), read_text).register()
-JsonForm("nvbandwidth", lambda data: isinstance(data, dict) and "nvbandwidth" in data, _SHAPE, read_json).register()
+JsonForm("nvbandwidth", lambda data: isinstance(data, dict) and "nvbandwidth" in data, SHAPE, read_json).register()

@@ -11,13 +11,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
-from linkgauge.exchange.other_names import OSU_OTHERS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
+from linkgauge.exchange.other_names import OSU_ONE_SIDED, OSU_OTHERS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line, number_of, whole_of
-from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.patterns import PATTERNS
 
 _PATTERNS = {test: (pattern, "") for pattern, test in OSU_TESTS.items()} | OSU_OTHERS
 _TYPES = {theirs: ours for ours, theirs in OSU_TYPES.items()} | {"MPI_SIGNED_CHAR": "int8"}
+_NCCL_TYPES = {
+    "char": "int8", "int8": "int8", "uint8": "uint8", "int": "int32", "int32": "int32", "int64": "int64",
+    "half": "float16", "float16": "float16", "float": "float32", "float32": "float32", "double": "float64",
+    "float64": "float64", "bfloat16": "bfloat16",
+}  # fmt: skip
 # Where a log was pasted, the # of its comments may be lost: no line is known by it.
 _TITLE = re.compile(
     r"#?\s*OSU (?P<suite>MPI|NCCL|RCCL)(?P<call>_\w+)?(?P<on>-[A-Z]+(?: MANAGED)?)? "
@@ -25,13 +30,14 @@ _TITLE = re.compile(
 )
 _BUFFERS = re.compile(r"#?\s*Send Buffer on (\w+) .*Receive Buffer on (\w+)")
 _DATATYPE = re.compile(r"#?\s*Datatype:\s*(\w+)")
+_SYNCHRONIZATION = re.compile(r"#?\s*Synchronization:\s*(\S+)")
 _PAIRS = re.compile(r"#?\s*\[ pairs: (\d{1,5}) \] \[ window size: (\d{1,9}) \]")
 _NAMES = re.compile(r"#?\s*(?:Size\b|Avg Latency ?\(us\)|Latency ?\(us\))")
 _COLUMN = re.compile(r"Size\b|(?:(?:Avg|Min|Max|Pure) )?[^\s(]+ ?\((?:MB/s|us|%)\)|\S+")
 _ROW = re.compile(r"\d+(?:\s+[\d.]+)+")
-_NCCL_UNREAD = "of the NCCL suite only allreduce, reduce, broadcast and alltoall are read"
+_NCCL_UNREAD = "of the NCCL suite only messages, allreduce, reduce, broadcast and alltoall are read"
 # Of the NCCL suite (osu_xccl_*) these mean by a size what the MPI tests mean.
-_OF_NCCL = ("allreduce", "reduce", "broadcast", "alltoall")
+_OF_NCCL = ("pingpong", "unidirectional", "bidirectional", "allreduce", "reduce", "broadcast", "alltoall")
 _MEMORY = {"DEVICE": "device", "HOST": "pageable", "MANAGED": "managed"}
 _ON_DEVICE = ("-CUDA", "-ROCM", "-OPENACC", "-SYCL")
 _DEFAULT_WINDOW = 64
@@ -47,7 +53,12 @@ class _Test:
         self.title = f"OSU {title['suite']}{title['call'] or ''} {title['name']}"
         self.transport = "mpi" if title["suite"] == "MPI" else "ccl"
         # A test named for its call (MPI_Put) is another than that of messages with the same words behind it.
-        self.pattern, self.variant = ("", "") if title["call"] else _PATTERNS.get(title["name"], ("", ""))
+        known = OSU_ONE_SIDED if title["call"] else _PATTERNS
+        words = " ".join(filter(None, (title["call"], title["name"])))
+        self.pattern, self.variant = known.get(words, ("", ""))
+        # A message that is put or got by itself has a time, a window of them a rate.
+        self.by_rate = bool(self.pattern) and PATTERNS[self.pattern].windowed and "Latency" not in title["name"]
+        self.synchronization = ""
         if self.transport == "ccl" and self.pattern not in _OF_NCCL:
             self.pattern = ""
         self.versions = {"OSU": title["version"]} if title["version"] else {}
@@ -70,9 +81,12 @@ class _Test:
             if not self.source or not self.target:
                 self.doubt = self.doubt or f"buffers on {match[1]} and {match[2]} are no kinds of memory that are known"
         elif match := _DATATYPE.match(text):
-            self.datatype = _TYPES.get(match[1], "")
+            name = match[1].removeprefix("nccl").lower() if match[1].startswith("nccl") else ""
+            self.datatype = _NCCL_TYPES.get(name, "") if name else _TYPES.get(match[1], "")
             if not self.datatype:
                 self.doubt = self.doubt or f"no datatype for {match[1]}"
+        elif match := _SYNCHRONIZATION.match(text):
+            self.synchronization = match[1]
         elif match := _PAIRS.match(text):
             self.ranks, self.window = 2 * int(match[1]), int(match[2])
             if self.ranks == 2 and self.pattern:
@@ -117,9 +131,9 @@ def _end(test: _Test | None, log: ImportedLog) -> None:
         log.problem(test.line, f"table of {test.title!r}, {rows} left out: {test.doubt}", test.rows)
 
 
-def _figure_column(test: _Test, info: PatternTraits) -> int | None:
+def _figure_column(test: _Test) -> int | None:
     """Where the figure stands that is taken: its name says what it is and its unit."""
-    wanted = _RATES if info.windowed else _LATENCIES
+    wanted = _RATES if test.by_rate else _LATENCIES
     return next((test.columns.index(name) for name in wanted if name in test.columns), None)
 
 
@@ -127,22 +141,22 @@ def _lacking(test: _Test, hints: Hints) -> str:
     """Why none of a table's rows can be taken; empty where they can."""
     info = PATTERNS[test.pattern]
     if test.ranks is None:
-        if info.side_by_side_of:
+        if test.by_rate and info.side_by_side_of:
             return "no line '[ pairs: N ] [ window size: N ]' says of how many ranks it is"
         test.ranks = 2 if info.pair else hints.ranks
     if test.ranks is None:
         return "OSU does not print the number of ranks, so --ranks must say it"
     if not info.takes(test.ranks):
         return f"no {info.name} is of {test.ranks} ranks"
-    if _figure_column(test, info) is None:
-        expected = "MB/s" if info.windowed else "us"
+    if _figure_column(test) is None:
+        expected = "MB/s" if test.by_rate else "us"
         return f"its columns are {', '.join(test.columns) or 'not named'}: expected one of figures in {expected}"
     return ""
 
 
 def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints) -> None:
     tokens, info, log = text.split(), PATTERNS[test.pattern], into.log
-    at, ranks = _figure_column(test, info), test.ranks
+    at, ranks = _figure_column(test), test.ranks
     assert at is not None
     assert ranks is not None
     if len(tokens) != len(test.columns):
@@ -160,18 +174,20 @@ def _row(number: int, text: str, test: _Test, into: ImportedTable, hints: Hints)
         return
     m = size * ranks if test.pattern in OSU_PER_BLOCK else size
     asked_window = test.window or hints.window
-    window = (asked_window or _DEFAULT_WINDOW) if info.windowed else 1
+    window = (asked_window or _DEFAULT_WINDOW) if test.by_rate else 1
     one_pair = info.pair or bool(info.side_by_side_of)
     evidence = {"size_printed": size, "estimator": "mean of a loop" if one_pair else "mean over ranks of means"}
-    if info.windowed and asked_window is None:
+    if test.synchronization:
+        evidence["synchronization"] = test.synchronization
+    if test.by_rate and asked_window is None:
         evidence["window"] = "OSU's default; the log does not say"
     if test.datatype is None:
         evidence["datatype"] = "OSU's default before 7.0; the log does not say"
-    if info.windowed:
+    if test.by_rate:
         # The rate is the sum of both ways, and of all pairs, each of which moves the window once in that time.
         time_ns = info.lanes(ranks) * window * m / (figure * 1e6) * 1e9
     else:
-        time_ns = figure * 1e3 * (2 if test.pattern == "pingpong" else 1)
+        time_ns = figure * 1e3 * (2 if info.half_round_trip else 1)
     half = ranks // 2  # of several pairs the first half sends
     places = [place for k in range(half) for place in (k, half + k)] if info.side_by_side_of else range(ranks)
     if "Overlap(%)" in test.columns:

@@ -7,33 +7,29 @@ import re
 from linkgauge.exchange.readers.base import Reader
 
 UNREAD = {
-    "p2pBandwidthLatencyTest": r"\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]|.*P2P=(?:En|Dis)abled .*Matrix",
     "the CUDA sample bandwidthTest": r"\[CUDA Bandwidth Test\]",
     "perftest": (
         r"\s*(?:RDMA_Write|RDMA_Read|Send|Atomic\w*|RawEthernet\w*|Write|Read)\s[\w ]*(?:BW|Latency) (?:Test|Post)"
         r"|\s*#bytes\s+#iterations\b"
     ),
-    "TransferBench": r"(?:TransferBench v|Test,SRC mem,|Test #?,.*Executor)|Test\s+\d+:\s*$",
-    "ucx_perftest": r"\|\s*(?:Stage|API:|Test:)\s|\[thread \d+\]\s|Final:\s+\d+\s",
-    "rocm_bandwidth_test": r"\s*(?:RocmBandwidthTest|rocm[_-]bandwidth[_-]test)\b.*[Vv]ersion",
-    "Intel MPI Benchmarks": r"#.*Intel\(R\) MPI Benchmarks|#\s*Benchmarking\s+\w+",
     "iperf3": r"\[ *(?:ID|\d+)\]\s+Interval\s+Transfer",
-    "fabtests": r"bytes\s+#sent\s+#ack\s+total\b|bytes\s+iters\s+total\s+time\s+MB/sec\b",
     "NVSHMEM's performance tests": r"#?\s*(?:shmem|nvshmem)\w*\s*\w*.*\b(?:bw|lat|latency|bandwidth)\b.*\bGB/sec\b",
     "the OSU suite for OpenSHMEM or UPC": r"\s*#?\s*OSU (?!MPI|[NR]CCL)[A-Z]",
     "nvidia-smi topo": r"\s*(?:GPU0\s+GPU1|GPU0\s+.*CPU Affinity)\b",
     "ibnetdiscover": r"Switch\s+\d+\s+\"S-|vendid=0x",
     "dcgmi": r"\|\s*(?:Diagnostic|Deployment)\s+\|",
     "rocm-smi": r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)",
-    "nixlbench": r"Block Size \(B\)\s+Batch Size\b",
+    "UCC's perftest": r"Collective:\s+[A-Z]\w+\s*$|\s*Count\s+Size\s+Time, us",
     "GPCNeT": r"(?:Network|Isolated Network|Congestion Impact) Tests\b|\|\s*Isolated Network Tests\s*\|",
 }
 """By the tool's name how a line of its own begins. What is read goes first: a row here may be loose."""
 
 INSTEAD = {
     "perftest": "which Linkgauge does not read, since none of its transports is RDMA verbs alone",
+    "UCC's perftest": "which Linkgauge does not read, since none of its transports is UCC",
+    "GPCNeT": "which Linkgauge does not read, since how its rings of random pairs lie is not printed",
     "nvidia-smi topo": "which describes a machine: give it to --system or to 'linkgauge topology'",
-    "rocm-smi": "which describes a machine: run 'linkgauge topology --here' there",
+    "rocm-smi": "which describes a machine: give it to --system or to 'linkgauge topology'",
     "ibnetdiscover": "which describes a network: give it to 'linkgauge run --fabric'",
 }
 """What is said of some of them in place of the usual words."""

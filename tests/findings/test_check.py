@@ -204,6 +204,22 @@ def test_a_systems_accepted_shares_judge_a_first_day(tmp_path: Path, capsys: pyt
     assert said["verdicts"][0]["required"] == pytest.approx(0.94 * 0.95 * 50e9)
 
 
+def test_a_path_that_reached_its_rate_at_another_size_is_unknown_at_the_slow_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen once of some runs of two H100: pinned copies of 256 MiB at half the rate of those of 32 MiB."""
+    sizes = (1 << 28, 1 << 29)
+    cases = [c for size in sizes for c in pair_cases("unidirectional", size, (0, 1)) if len(set(c.devices)) == 2]
+    make_run(
+        tmp_path / "odd", cases=cases, samples=30, noise=QUIET,
+        time_ns=lambda case: case.size / (50.0 * (0.45 if (case.size, case.devices) == (sizes[1], (0, 1)) else 0.93)),
+    )  # fmt: skip
+    status, said = verdicts(capsys, ["check", str(tmp_path / "odd"), "--against", "summit"])
+    assert (status, said["fail"], said["unknown"]) == (3, 0, 1)
+    (odd,) = [one for one in said["verdicts"] if one["outcome"] == "unknown"]
+    assert "the path reached 46." in odd["reason"] and "at 256 MiB: measure again" in odd["reason"]
+
+
 def test_a_system_without_accepted_shares_and_an_unknown_one_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,6 +84,16 @@ def test_single_cases_on_the_beat_of_the_kernels_timer_are_a_note(period_ns: flo
     assert (found.severity, "kernel's own timer" in found.sentence) == (severity, severity == "note")
 
 
+def test_host_copies_of_one_size_at_half_the_rate_are_no_narrow_link() -> None:
+    world = causes._new(1000, ("hgx-h100-8",))
+    world.slowness.append(lambda case: 2.0 if case.pattern == "host_to_device" and case.size > 64 << 20 else 1.0)
+    world.measure_all()
+    for size in (32 << 20, 256 << 20):
+        for device in sorted(world.names):
+            world.add("copy_engine", "host_to_device", size, (device,), source_memory="pinned")
+    assert [one for one in rules.apply(causes.facts_of(world)) if one.rule == "pcie_below_width"] == []
+
+
 def test_what_is_slow_on_host_devices_is_no_fault() -> None:
     planted = causes.slow_host_link(1000)
     facts = causes.facts_of(planted.world)

@@ -100,32 +100,6 @@ def test_other_processes_are_those_that_are_not_the_runs() -> None:
     assert "PID namespace" in NvmlReader("0000:1b:00.0", "cuda:0", driver).refused()["other_processes"]
 
 
-def test_what_others_use_of_the_processors_is_what_the_driver_sampled_of_their_processes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Sampling(Driver):
-        NVML_ERROR_NOT_FOUND = pynvml.NVML_ERROR_NOT_FOUND
-        samples: list[tuple[int, int, int]] = []  # noqa: RUF012
-
-        def nvmlDeviceGetProcessUtilization(self, handle: str, since_us: int) -> list[Any]:  # noqa: N802
-            found = [one for one in self.samples if one[1] > since_us]
-            if not found:
-                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-            return [types.SimpleNamespace(pid=pid, timeStamp=when, smUtil=used) for pid, when, used in found]
-
-    driver = Sampling({})
-    reader = NvmlReader("0000:1b:00.0", "cuda:0", driver)
-    reader.own([11])
-    assert values_of(reader)["others_busy"] == (0, "")  # no sample yet
-    driver.samples = [(os.getpid(), 100, 90), (11, 100, 90), (77, 100, 30), (77, 200, 60), (78, 150, 5)]
-    assert values_of(reader)["others_busy"] == (0.65, "")
-    assert values_of(reader)["others_busy"] == (0, "")  # each sample counts once
-    driver.pids = [77]  # of another PID namespace, where ours cannot be told from others
-    monkeypatch.setattr(observe, "in_host_namespace", lambda: False)
-    assert "others_busy" not in values_of(reader)
-    assert "PID namespace" in NvmlReader("0000:1b:00.0", "cuda:0", driver).refused()["others_busy"]
-
-
 def test_a_driver_without_the_newest_list_of_processes_is_read_for_the_rest() -> None:
     class Older(Driver):
         NVMLLibraryMismatchError = pynvml.NVMLLibraryMismatchError

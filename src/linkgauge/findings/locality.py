@@ -162,6 +162,12 @@ def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
     wanted = ("host_to_device", "device_to_host")
     groups = facts.grouped(lambda m: m.settings if m.pattern in wanted and m.ranks == 1 and m.size >= _FULL else None)
     told: dict[int, list[Measure]] = {}
+    # What any copy reached, its link can: one size or direction alone may be slow by where its buffer lies.
+    best: dict[int, float] = {}
+    for measure in (one for group in groups.values() for one in group):
+        device = measure.devices[0]
+        if rate := wiring.host_rates.get(device):
+            best[device] = max(best.get(device, 0.0), (measure.goodput or 0.0) / rate)
     for group in groups.values():
         one = group[0]
         if "pinned" not in (one.case.source_memory, one.case.target_memory):
@@ -172,7 +178,8 @@ def _narrow_by_rate(facts: Facts) -> Iterable[Finding]:
         shares = [(m.goodput or 0.0) / rate for m, rate in known]
         for parts in (2, 4):
             # Payload is 80 to 95 % of a PCIe link's data rate: half of that is a band that full width never falls into.
-            if known and 0.78 / parts <= median(shares) <= 0.96 / parts and max(shares) < 1.1 / parts:
+            most = max((best[m.devices[0]] for m, _ in known), default=0.0)
+            if known and 0.78 / parts <= median(shares) <= 0.96 / parts and most < 1.1 / parts:
                 told.setdefault(parts, []).extend(m for m, _ in known)
     for parts, measures in told.items():
         shares = [(m.goodput or 0.0) / wiring.host_rates[m.devices[0]] for m in measures]

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from linkgauge.model.case import Case
 from linkgauge.nvml import field_value, open_nvml
-from linkgauge.owner import in_host_namespace
 
 Row = dict[str, Any]
 # NVML's bits of reasons that lower a clock for power or heat, not by choice or for idleness (nvml.h,
@@ -134,7 +133,6 @@ class NvmlReader:
         self._errors = (self._nvml.NVMLError, mismatch, _NotComparableError)
         self._refused: dict[str, str] = {}
         self._own = {os.getpid()}
-        self._sampled_us = 0
         self._fields = [*_FIELDS, *_LINK_FIELDS]
         self._calls = self._known_calls()
         self._learn()
@@ -151,8 +149,9 @@ class NvmlReader:
              lambda: library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU)),
             ("pcie_generation", "", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
             ("pcie_width", "lanes", 1.0, lambda: library.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+            # Not nvmlDeviceGetProcessUtilization: it damaged this process's heap where another one used one of two GPUs
+            # (driver 580, two H100; "free(): invalid next size").
             (OTHER_PROCESSES, "", 1.0, self._count_others),
-            (OTHERS_BUSY, "", 0.01, self._use_of_others),
         ]  # fmt: skip
 
     def _count_others(self) -> int:
@@ -161,26 +160,6 @@ class NvmlReader:
         if os.getpid() not in found:
             raise _NotComparableError("NVML does not list this process: its numbers are of another PID namespace")
         return len(found - self._own)
-
-    def _use_of_others(self) -> int:
-        """In percent, what others used of the processors since the last reading, as far as the driver has sampled it.
-
-        It samples some times a second, each process by itself: beside a short case there may be no sample.
-        """
-        if not in_host_namespace() and os.getpid() not in (self.users() or ()):
-            raise _NotComparableError("NVML's process numbers are of another PID namespace")
-        try:
-            samples = self._nvml.nvmlDeviceGetProcessUtilization(self.handle, self._sampled_us)
-        except self._nvml.NVMLError as error:
-            if getattr(error, "value", None) != self._nvml.NVML_ERROR_NOT_FOUND:
-                raise
-            return 0
-        used: dict[int, int] = {}
-        for one in samples:
-            if one.timeStamp > self._sampled_us and int(one.pid) not in self._own:
-                used[int(one.pid)] = max(int(one.smUtil), used.get(int(one.pid), 0))
-        self._sampled_us = max([self._sampled_us, *(int(one.timeStamp) for one in samples)])
-        return min(100, sum(used.values()))
 
     def users(self) -> list[int] | None:
         """Return what computes on it, and clients of an MPS server, as NVML numbers processes; None: not known."""

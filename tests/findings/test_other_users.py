@@ -197,9 +197,12 @@ def test_pcie_counters_that_wrap_are_read_as_they_count() -> None:
     beside.add({"pcie_tx_bytes": 0.15e9 - 2**32, "pcie_rx_bytes": 0.0})
     (use,) = beside.found().uses
     assert (use.media, use.rate) == (("PCIe",), pytest.approx(3e9))
-    assert not beside.found().disturbed  # 5 % of that link
+    assert beside.found().disturbed  # 5 % of that link, but a burst may have met the case in part
+    for _ in range(2):
+        beside.add({"pcie_tx_bytes": 0.15e9, "pcie_rx_bytes": 0.0})
+    assert not beside.found().disturbed
     beside.add({"pcie_tx_bytes": 0.0, "pcie_rx_bytes": 4e9}, pattern="host_to_device")
-    assert beside.found().uses[0].hits == 1  # its own bytes
+    assert beside.found().uses[0].hits == 3  # its own bytes
     quiet = Beside(lasts_s=0.05)
     quiet.add({"pcie_tx_bytes": 2e7, "pcie_rx_bytes": 2e7})
     assert quiet.found().uses == ()
@@ -335,7 +338,7 @@ def test_bursts_that_no_counter_shows_are_told_by_what_they_slow(seed: int) -> N
 
 
 def test_a_rate_that_is_too_low_beside_a_light_user_is_unknown() -> None:
-    used = OtherUsers((Use((1,), ("NVLink",), frozenset(), 1, 1, 1, 0.0, math.inf, 5e9, 0.05),), 1)
+    used = OtherUsers((Use((1,), ("NVLink",), frozenset(), 1, 3, 3, 0.0, math.inf, 5e9, 0.05),), 1)
     subject = Subject("run", Facts([], used=used))
     low = [subject.verdict("fail", "case", "too low", "source", devices=devices) for devices in ((0, 1), (0,))]
     assert [one.outcome for one in _beside_light_use(subject, low)] == ["unknown", "fail"]

@@ -29,6 +29,7 @@ from linkgauge.stats.witnesses import (
 )
 from linkgauge.system.model import System
 
+_TELLING = 3  # hits: one that a burst met only in part says less than the burst moved
 _APART_NS, _APART = 5e9, 5  # a pause longer than this, with so many witnesses that saw nothing, is an end
 
 
@@ -57,7 +58,7 @@ class Use:
     @property
     def is_light(self) -> bool:
         """Whether links are judged all the same."""
-        return self.share is not None and self.share < LIGHT
+        return self.share is not None and self.share < LIGHT and self.hits >= _TELLING
 
 
 @dataclasses.dataclass(frozen=True)

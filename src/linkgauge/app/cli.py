@@ -68,6 +68,8 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("compare", "judging", "Compare two runs: what became better, worse or stayed the same."),
         ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
         ("baseline", "judging", "Make a baseline of five runs or more."),
+        ("history", "fleet", "Add runs to a fleet's history; compact it, remove old days."),
+        ("fleet", "fleet", "Compare a fleet's nodes and links; show how one node changed."),
         ("bars", "bars", "Judge other people's thresholds: impossible, toothless or about right."),
         ("advise", "judging", "Recommend the mechanism and settings for each pattern and size."),
         ("reproduce", "reproduce", "Measure a paper's figures here."),

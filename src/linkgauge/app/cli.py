@@ -59,6 +59,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("plot", "show", "Draw one figure of a run, fit to print."),
         ("query", "tables", "Query a run's tables by SQL."),
         ("export", "tables", "Export a run as CSV, Parquet, JSON or another tool's output."),
+        ("metrics", "metrics", "Write runs as OpenMetrics, to a file or by HTTP."),
         ("import", "tables", "Import another tool's output as a run folder."),
         ("cite", "cite", "Print what to cite for a run: the program and papers."),
     ),

@@ -76,8 +76,7 @@ class Fleet:
     days: int | None = value("NUMBER", "Days to read, up to the last one; 7 by default, with --node all.",
                              type=Whole(1))  # fmt: skip
     kind: str = value("NAME", "Kind of node; all by default.", "")
-    by: str = value("NAMES", "Groups to compare besides nodes and links, separated by commas.",
-                    "rail,switch,firmware,driver,bios,kernel,libraries")  # fmt: skip
+    by: str = value("NAMES", "Groups to compare besides, such as rail,driver; all by default.", "")
     limit: int = value("", "Rows of a long table to show.", 40, type=click.IntRange(min=1), panel=COMMON)
     form: str = form_of_output(panel=COMMON)
 
@@ -94,7 +93,7 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
     from linkgauge.store.history import History
     from linkgauge.store.history_sql import database
 
-    by = [name for name in asked.by.split(",") if name]
+    by = [name for name in asked.by.split(",") if name] or GROUPINGS
     if unknown := set(by) - set(GROUPINGS):
         raise UsageError(f"--by '{sorted(unknown)[0]}': expected some of {', '.join(GROUPINGS)}")
     history = History.open(dataset)
@@ -110,7 +109,7 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
     ):
         if asked.node:
             return _show_drift(drift(found, asked.node), asked)
-        return _show_standings(standings(found, by), asked)
+        return _show_standings(standings(found, tuple(by)), asked)
 
 
 def _show_standings(found: list[Standing], asked: Fleet) -> int:

@@ -128,3 +128,19 @@ def test_steps_are_found_and_spikes_and_noise_are_not() -> None:
     spiked[[50, 200]] += 0.3
     assert not shifts_of(spiked)
     assert not shifts_of(quiet[0][:4])
+
+
+def test_a_run_adds_itself_at_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_words = ["run", "--threads", "--devices", "host:2", "--pattern", "pingpong", "--transport", "staging"]
+    run_words += ["--size", "8", "--no-report", "--out", str(tmp_path / "run")]
+    (tmp_path / "other").touch()
+    assert run_command([*run_words, "--history", str(tmp_path)]) == 2  # a folder that holds something else
+    assert not (tmp_path / "run").exists()
+    capsys.readouterr()
+    assert run_command([*run_words, "--history", str(tmp_path / "ds")]) == 0
+    capsys.readouterr()
+    sql = "SELECT count(*) AS n, min(pattern) AS pattern FROM results"
+    assert run_command(["query", str(tmp_path / "ds"), sql, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["pattern"] == "pingpong"
+    assert row["n"] >= 1

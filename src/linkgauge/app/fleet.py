@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,15 +44,8 @@ def history_command(asked: Kept, dataset: str, runs: tuple[Path, ...]) -> None:
     from linkgauge.view.units import count_text
 
     history = History.open(dataset, make=bool(runs))
-    if runs:
-        from linkgauge.collector import uncollected
-        from linkgauge.judge.history import add
-        from linkgauge.judge.subjects import load_subjects
-
-        with uncollected():
-            for subject in load_subjects(runs):
-                files, count = add(history, subject)
-                click.echo(f"{subject.name}: {count_text(count, 'result')} in {', '.join(files)}")
+    for run in runs:
+        add_run(dataset, run, click.echo)
     if asked.keep is not None:
         gone = history.expire(asked.keep, datetime.now(timezone.utc).date())
         click.echo(f"{count_text(gone, 'file')} older than {asked.keep} days removed")
@@ -66,6 +60,20 @@ def history_command(asked: Kept, dataset: str, runs: tuple[Path, ...]) -> None:
         click.echo(f"{dataset}: {count_text(len(parts), 'file')}, {size:.3g} MB, {count_text(len(days), 'day')}{span}")
         for kind in kinds:
             click.echo(f"  {kind}: {count_text(sum(one.kind == kind for one in parts), 'file')}")
+
+
+def add_run(dataset: str, run: Path, say: Callable[[str], object]) -> None:
+    """Add a run folder to a history, and say which files it became."""
+    from linkgauge.collector import uncollected
+    from linkgauge.judge.history import add
+    from linkgauge.judge.subjects import load_subjects
+    from linkgauge.store.history import History
+    from linkgauge.view.units import count_text
+
+    with uncollected():
+        (subject,) = load_subjects([run])
+        files, count = add(History.open(dataset, make=True), subject)
+    say(f"{subject.name}: {count_text(count, 'result')} in {', '.join(files)}")
 
 
 @dataclasses.dataclass(frozen=True)

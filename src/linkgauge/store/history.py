@@ -76,6 +76,8 @@ class History:
         with _reached(name):
             mark = history._read(MARK)
             if mark is None and make:
+                if other := history._holds_something():
+                    raise UsageError(f"{name}: holds {other} and no history: name an empty folder, or a new one")
                 history._write(MARK, json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION}).encode())
                 return history
         if mark is None:
@@ -223,6 +225,12 @@ class History:
             self.files.delete_file(part.path)
         except FileNotFoundError:
             return  # another one did
+
+    def _holds_something(self) -> str:
+        """Return the name of something that lies there, of a folder of this machine; empty for none."""
+        folder = Path(self.root)
+        names = sorted(one.name for one in folder.iterdir()) if self.local and folder.is_dir() else []
+        return next((name for name in names if name != "results" and MARK not in name), "")  # of another writer
 
     def _read(self, path: str, whole: bool = True) -> bytes | None:
         import pyarrow.fs as pafs

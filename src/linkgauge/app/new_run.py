@@ -16,7 +16,7 @@ from linkgauge.app.planning import planned, resolve_mpis
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
 from linkgauge.app.request import EarlierRun, Machine, Request
-from linkgauge.errors import Exit, UsageError
+from linkgauge.errors import Exit, LinkgaugeError, UsageError
 from linkgauge.files import read_file
 from linkgauge.model.quantity import format_duration
 from linkgauge.plan.joined import parts_of
@@ -47,6 +47,10 @@ def new_run(request: Request) -> int:
     machine, allocation, execution, shown = request.machine, request.allocation, request.execution, request.shown
     if execution.out is not None:
         check_out(execution.out)
+    if execution.history is not None and not shown.dry_run:
+        from linkgauge.store.history import History
+
+        History.open(execution.history, make=True)  # what is wrong with it is said before measuring
     given = resolve_mpis(request.launch.mpi)
     if shown.dry_run and machine.system is not None:
         from linkgauge.app.dry_run import Expected, print_plan
@@ -137,6 +141,14 @@ def new_run(request: Request) -> int:
         finally:
             if shown.report:
                 MakingReport(folder.path).tell(reporter)
+    if execution.history is not None:
+        from linkgauge.app.fleet import add_run
+
+        try:
+            add_run(execution.history, folder.path, reporter.note)
+        except LinkgaugeError as error:  # the run is whole all the same
+            again = f"linkgauge history {execution.history} {folder.path}"
+            reporter.problem(f"not in the history: {error}; '{again}' adds it")
     return status
 
 

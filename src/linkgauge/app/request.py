@@ -180,6 +180,7 @@ class Execution:
     keep_going: str | None = value(
         "nodes", "Continue without nodes that do not answer; skip their cases.", advanced=True
     )
+    history: str | None = value("DATASET", "Add the run to this fleet's history at its end.", advanced=True)
     peers: tuple[str, ...] = repeated(
         "PEER=FOLDER", "Alternate with osu, nccl-tests or nvbandwidth afterwards; repeatable.", advanced=True,
         flags="--with",
@@ -262,6 +263,8 @@ class Request:
                 named_peer(peer)
             if earlier.resume is not None:
                 raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge crosscheck'")
+        if self.execution.history is not None and earlier.resume is not None:
+            raise UsageError("--history goes with a new run: add a resumed one with 'linkgauge history DATASET RUN'")
         if earlier.retry is not None and earlier.resume is None:
             raise UsageError("--retry needs --resume RUN")
         if choice.max_size is not None and "size" in self.dimensions:

@@ -20,16 +20,17 @@ run_argument = argument("run", metavar="RUN", help="Run folder.")
     "query",
     epilog="Example: linkgauge query RUN \"SELECT transport, size, median_ns FROM summary WHERE pattern = 'pingpong'\"",
 )
-@run_argument
+@argument("run", metavar="RUN", help="Run folder, or the folder or address of a history.")
 @argument("sql", metavar="SQL", help="SELECT statement.")
 @output_options(": one object a row")
 @flag("--no-limit", help="Lift the limits of a million rows, a minute and 2 GiB.")
 def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
-    """Query a run's tables by SQL: cases, samples, observations, launches, summary."""
+    """Query a run's tables by SQL: cases, samples, observations, launches, summary; of a history results."""
     from linkgauge.exchange.query import query
-    from linkgauge.store.run import load
+    from linkgauge.store.history import History, is_history
+    from linkgauge.store.run import Run, load
 
-    loaded = load(run)
+    loaded = History.open(run) if is_history(run) else load(run)
     table = query(loaded, sql, limited=not no_limit)
     if form == JSON:
         print_data(table.to_pylist(), form)
@@ -54,7 +55,7 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
             text = "" if value is None else clean(str(value))
             return Text(text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 3] + "...")
 
-        called = shown_transports(loaded.launched)
+        called = shown_transports(loaded.launched) if isinstance(loaded, Run) else {}
         shown = Table(box=None, pad_edge=False)
         for name in table.column_names:
             shown.add_column(cell(name), overflow="fold")

@@ -1,18 +1,21 @@
-"""SQL over a run's tables with DuckDB: reading only, and no file but the run folder can be reached."""
+"""SQL over a run or a history with DuckDB: reading only, and no file but theirs can be reached."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.errors import UsageError
+from linkgauge.store.history import History
+from linkgauge.store.history_sql import LACKS_DUCKDB
+from linkgauge.store.history_sql import database as in_place
+from linkgauge.store.run import Run
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from linkgauge.store.run import Run
 
 TABLES = ("cases", "samples", "observations", "launches", "summary")
 
@@ -22,8 +25,8 @@ MOST_S = 60.0
 MOST_MEMORY = "2GiB"
 
 
-def query(run: Run, sql: str, limited: bool = True) -> pa.Table:
-    """Return the rows of one SELECT over TABLES, dates and times as text.
+def query(of: Run | History, sql: str, limited: bool = True) -> pa.Table:
+    """Return the rows of one SELECT over TABLES, or over `results` of a history, dates and times as text.
 
     `limited`: no more than MOST_ROWS rows, MOST_S seconds and MOST_MEMORY of DuckDB's own; UsageError beyond.
     UsageError where the SQL is wrong or does more than read; EnvironmentLackingError where DuckDB is not installed.
@@ -33,15 +36,12 @@ def query(run: Run, sql: str, limited: bool = True) -> pa.Table:
     try:
         import duckdb
     except ImportError:
-        raise EnvironmentLackingError(
-            "queries need DuckDB, which is not installed: pip install 'linkgauge[report]'"
-        ) from None
+        raise LACKS_DUCKDB from None
     if sql != sql.encode("utf-8", "replace").decode("utf-8"):
         raise UsageError("SQL: it is not UTF-8: expected a statement in UTF-8")
+    names = TABLES if isinstance(of, Run) else ("results",)
     try:
-        with duckdb.connect(":memory:") as database:
-            for name in _mentioned(sql):
-                database.register(name, _table(run, name))
+        with _opened(of, sql, duckdb) as database:
             if limited:
                 # What does not fit into memory would go to a folder .tmp where the command runs, without a limit.
                 database.execute("SET temp_directory=''")
@@ -54,7 +54,7 @@ def query(run: Run, sql: str, limited: bool = True) -> pa.Table:
             statements = database.extract_statements(sql)
             allowed = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
             if len(statements) != 1 or statements[0].type not in allowed:
-                raise UsageError(f"query takes one SELECT statement over {', '.join(TABLES)}")
+                raise UsageError(f"query takes one SELECT statement over {', '.join(names)}")
             with _Deadline(database, MOST_S) if limited else contextlib.nullcontext():
                 found = database.sql(sql)
                 if statements[0].type == duckdb.StatementType.SELECT:
@@ -67,7 +67,20 @@ def query(run: Run, sql: str, limited: bool = True) -> pa.Table:
         raise UsageError(f"SQL: it takes more than {what}: ask for less, or give --no-limit") from None
     except duckdb.Error as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UsageError(f"SQL: {first}; tables are {', '.join(TABLES)}") from None
+        raise UsageError(f"SQL: {first}; tables are {', '.join(names)}") from None
+
+
+@contextlib.contextmanager
+def _opened(of: Run | History, sql: str, duckdb: Any) -> Iterator[Any]:
+    """Give a database in memory with the tables that the SQL names."""
+    if isinstance(of, History):
+        with in_place(of) as database:
+            yield database
+        return
+    with duckdb.connect(":memory:") as database:
+        for name in _mentioned(sql):
+            database.register(name, _table(of, name))
+        yield database
 
 
 def _rows(batches: pa.RecordBatchReader, most: int | None) -> pa.Table:

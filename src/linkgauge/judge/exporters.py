@@ -69,7 +69,7 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
         if rows:
             lines.append(f"# HELP {name} {help_text}")
             lines.append(f"# TYPE {name} {kind}")
-            lines.extend(f"{name}{_labels(labels)} {value:.10g}" for labels, value in dict(_unique(rows)).values())
+            lines.extend(f"{name}{labels_text(labels)} {value:.10g}" for labels, value in dict(_unique(rows)).values())
 
     metric("linkgauge_check_exit_status", "gauge", "0 PASS, 1 FAIL, 3 UNKNOWN.",
            [({}, float(checked.exit_status))])  # fmt: skip
@@ -93,14 +93,15 @@ def as_prometheus(checked: Checked, findings: Sequence[Finding]) -> str:
 
 def _unique(rows: Sequence[tuple[dict[str, str], float]]) -> list[tuple[str, tuple[dict[str, str], float]]]:
     """Key rows by their labels: the format allows each series once."""
-    return [(_labels(labels), (labels, value)) for labels, value in rows]
+    return [(labels_text(labels), (labels, value)) for labels, value in rows]
 
 
 def _case(verdict: Verdict) -> dict[str, str]:
-    return {"host": verdict.host, "case_key": verdict.case_key, **dict(verdict.labels)}
+    return {"host": verdict.host, "run": verdict.run, "case_key": verdict.case_key, **dict(verdict.labels)}
 
 
-def _labels(labels: dict[str, str]) -> str:
+def labels_text(labels: dict[str, str]) -> str:
+    """Return labels as they stand behind a metric's name; empty for none."""
     if not labels:
         return ""
     parts = []

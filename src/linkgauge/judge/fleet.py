@@ -17,7 +17,8 @@ from linkgauge.stats.basics import robust_scale
 
 LEAST_NODES = 4
 LEAST_SHARE = 0.03
-_LEAST_SCALE = 0.003
+LEAST_SCALE = 0.003
+DEVIATIONS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Standing:
     @property
     def outlier(self) -> bool:
         """Whether it is slower than its siblings by 3 % and by five robust deviations."""
-        return self.share >= LEAST_SHARE and self.score >= 5
+        return self.share >= LEAST_SHARE and self.score >= DEVIATIONS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +171,7 @@ class _Excesses:
 def _ranked(
     subjects: Sequence[Subject], rows: Sequence[tuple[int, str, tuple[int, ...], float, int]]
 ) -> list[Standing]:
-    scale = max(_LEAST_SCALE, robust_scale([value for *_, value, _ in rows])) if rows else 1.0
+    scale = max(LEAST_SCALE, robust_scale([value for *_, value, _ in rows])) if rows else 1.0
     result = []
     for index, kind, devices, value, count in rows:
         subject = subjects[index]

@@ -51,7 +51,7 @@ def unseen_of(
     observed beside cases, `looked` of what was outside the run.
     """
     absent = list(_without_case(list(cases), devices, launches))
-    unobserved = list(_not_observed(launches, observed, looked))
+    unobserved = list(not_observed(launches, observed, looked))
     parts = [f"not judged, since not measured: {', '.join(absent)}"] if absent else []
     if unobserved:
         parts.append(f"not observed: {', '.join(unobserved)}")
@@ -76,7 +76,7 @@ def _without_case(
     yield from (group_words(one, noun) for one in GROUPS if one in expected - measured)
 
 
-def _not_observed(launches: Sequence[Launch], observed: Collection[str], looked: Collection[str]) -> Iterator[str]:
+def not_observed(launches: Sequence[Launch], observed: Collection[str], looked: Collection[str]) -> Iterator[str]:
     """Yield what no rank observed, or what some rank on a GPU could not."""
     if not any(rank.device_kind != "host" for launch in launches for rank in launch.ranks):
         return

@@ -1,0 +1,298 @@
+"""What a fleet's history says: nodes and links against their siblings, one node against itself, and what changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from linkgauge.errors import UsageError
+from linkgauge.judge.fleet import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
+from linkgauge.stats.basics import robust_scale
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Floats = npt.NDArray[np.float64]
+Columns = Mapping[str, npt.NDArray[np.object_]]
+"""Columns of an answer by name."""
+
+GROUPINGS = ("rail", "switch", "firmware", "driver", "bios", "kernel", "libraries")
+"""By what else than node and link results are compared: each is a column of the history."""
+FACTS = ("machine", "driver", "firmware", "bios", "kernel", "libraries", "program")
+"""What may explain that a shift began, besides the temperature."""
+_LEAST_RUNS = 3
+_LEAST_SHIFT = 0.01
+_WARMER = 5.0  # degrees
+_MIDDLE = 1.2533  # the standard error of a median over that of a mean, of normal values
+
+
+@dataclasses.dataclass(frozen=True)
+class Shift:
+    """A level that changed: of a node, or of a part of it less the node's own. `share`: of time that was added."""
+
+    node: str
+    part: str  # empty: the node as a whole
+    began: str  # start of the first run after it, ISO 8601 in UTC
+    share: float
+    score: float
+    runs_before: int
+    runs_after: int
+    changed: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drift:
+    """A node's runs: by how much the cases of each took longer than usual, and where that changed."""
+
+    node: str
+    runs: tuple[tuple[str, float, int], ...]  # end of a run, share of time that was added, cases
+    shifts: tuple[Shift, ...]
+
+
+_EXCESS = """
+CREATE TEMP TABLE excess AS
+WITH latest AS (
+    SELECT node, machine, others IS NULL AS alone, max(run_end_ms) AS run_end_ms FROM results GROUP BY ALL
+), times AS (
+    SELECT r.kind, r.run, r.node, r.machine, r.others, r.part, r.size, r.case_key, r.launch_key, ln(r.time_ns) AS x,
+           {groupings}
+    FROM results r JOIN latest l ON r.node = l.node AND r.machine = l.machine AND r.run_end_ms = l.run_end_ms
+                                AND (r.others IS NULL) = l.alone
+), middle AS (
+    SELECT kind, case_key, launch_key, median(x) AS m FROM times GROUP BY ALL HAVING count(*) >= {least}
+)
+SELECT t.* EXCLUDE (case_key, launch_key, x), t.x - m.m AS excess
+FROM times t JOIN middle m USING (kind, case_key, launch_key)
+"""
+_NODES = """
+WITH every AS (
+    SELECT kind, node, machine, run, excess FROM excess
+    UNION ALL
+    SELECT kind, unnest(string_split(others, ',')), '', run, excess FROM excess WHERE others IS NOT NULL
+)
+SELECT kind, node, machine, max(run) AS run, median(excess) AS level, count(*) AS cases FROM every GROUP BY ALL
+"""
+_PARTS = """
+SELECT kind, node, machine, part, max(run) AS run, median(excess) AS level, count(*) AS cases FROM excess
+WHERE part IS NOT NULL GROUP BY ALL
+"""
+_GROUPS = """
+SELECT kind, {by} AS name, node, machine, coalesce(part, '') AS part, median(excess) AS level, count(*) AS cases
+FROM excess WHERE {by} IS NOT NULL GROUP BY ALL
+"""
+
+
+def standings(database: DuckDBPyConnection, by: Sequence[str] = GROUPINGS) -> list[Standing]:
+    """Return the nodes, links and groups of a history's days, the outliers first.
+
+    Each node counts by its last run. A case's time is taken against the median of its kind of node, from four on. A
+    node's standing is the median over its cases, a link's that of its cases less its node's; the scale is the spread
+    of its kind's standings. A group's (`by`) is the difference of its members' median from that of all others.
+    """
+    columns = ", ".join(f"r.{name}" for name in GROUPINGS)
+    database.execute(_EXCESS.format(groupings=columns, least=LEAST_NODES))
+    nodes = _columns(database, _NODES)
+    level_of = dict(zip(zip(nodes["kind"], nodes["node"], nodes["machine"], strict=True), nodes["level"], strict=True))
+    twice = _names_of_several(nodes)
+    found = list(_ranked("node", nodes, _numbers(nodes, "level"), twice))
+    parts = _columns(database, _PARTS)
+    own = np.array([level_of.get(key, 0.0) for key in zip(parts["kind"], parts["node"], parts["machine"], strict=True)])
+    found += _ranked("link", parts, _numbers(parts, "level") - own, twice)
+    distinct = ", ".join(f"count(DISTINCT {name})" for name in by)
+    counts = database.execute(f"SELECT {distinct} FROM excess").fetchone() if by else None
+    for name in (name for name, count in zip(by, counts or (), strict=True) if count > 1):
+        found += _groups(name, _columns(database, _GROUPS.format(by=name)))
+    return sorted(found, key=lambda one: (not one.outlier, -one.score))
+
+
+def _columns(database: DuckDBPyConnection, sql: str) -> Columns:
+    table = database.execute(sql).fetchnumpy()
+    return {name: np.asarray(values) for name, values in table.items()}
+
+
+def _numbers(rows: Columns, name: str) -> Floats:
+    return rows[name].astype(np.float64)
+
+
+def _names_of_several(nodes: Columns) -> set[str]:
+    """Return the names that several machines have, as virtual machines do."""
+    machines: dict[str, set[str]] = {}
+    for node, machine in zip(nodes["node"], nodes["machine"], strict=True):
+        if machine:
+            machines.setdefault(node, set()).add(machine)
+    return {name for name, some in machines.items() if len(some) > 1}
+
+
+def _ranked(kind: str, rows: Columns, levels: Floats, twice: set[str]) -> Iterator[Standing]:
+    for one in np.unique(rows["kind"]) if len(levels) else ():
+        chosen = np.flatnonzero(rows["kind"] == one)
+        if len(set(rows["node"][chosen])) < LEAST_NODES and len(chosen) < LEAST_NODES:
+            continue
+        scale = max(LEAST_SCALE, robust_scale(levels[chosen]))
+        # Of a fleet's hundred thousands of links only outliers are told.
+        slow = (levels >= math.log1p(LEAST_SHARE)) & (levels >= DEVIATIONS * scale)
+        for at in chosen if kind != "link" else chosen[slow[chosen]]:
+            node, machine = str(rows["node"][at]), str(rows["machine"][at])
+            name = f"{node} ({machine})" if node in twice and machine else node
+            words = f"{rows['part'][at]} of {name}" if kind == "link" else name
+            share, score = math.expm1(levels[at]), float(levels[at] / scale)
+            yield Standing(kind, words, machine, str(rows["run"][at]), share, score, int(rows["cases"][at]))
+
+
+def _groups(by: str, rows: Columns) -> list[Standing]:
+    """Return the standing of each group that is one of two or more: its members against those of all others."""
+    found = []
+    for kind in np.unique(rows["kind"]) if len(rows["level"]) else ():
+        chosen = rows["kind"] == kind
+        names, levels = rows["name"][chosen], _numbers(rows, "level")[chosen]
+        scale = max(LEAST_SCALE, robust_scale(levels))
+        for name in np.unique(names):
+            inside = names == name
+            if inside.all():
+                continue
+            shift = float(np.median(levels[inside]) - np.median(levels[~inside]))
+            error = _MIDDLE * scale * math.sqrt(1 / inside.sum() + 1 / (~inside).sum())
+            found.append(Standing(by, f"{by} {name}" if by != "rail" else str(name), str(kind), "", math.expm1(shift),
+                                  float(shift / error), int(rows["cases"][chosen][inside].sum())))  # fmt: skip
+    return found
+
+
+_DRIFT = """
+CREATE TEMP TABLE own AS
+SELECT run_end_ms, day, part, case_key, launch_key, time_ns, machine, temperature FROM results WHERE {column} = $name
+"""
+_LEVELS = """
+WITH usual AS (
+    SELECT case_key, launch_key, median(ln(time_ns)) AS m FROM own GROUP BY ALL HAVING count(*) >= 2
+)
+SELECT run_end_ms, {part} AS part, median(ln(time_ns) - m) AS level, count(*) AS cases
+FROM own JOIN usual USING (case_key, launch_key) WHERE {part} IS NOT NULL GROUP BY ALL ORDER BY 2, 1
+"""
+
+
+def drift(database: DuckDBPyConnection, node: str) -> Drift:
+    """Return a node's runs against its own usual times, and each shift with what changed when it began.
+
+    `node`: a host's name, or the lowest UUID of its devices. UsageError where the history has none of that name, or
+    several machines have it.
+    """
+    column = "machine" if node.startswith(("GPU-", "MIG-")) else "node"
+    database.execute(_DRIFT.format(column=column), {"name": node})
+    runs_of = _columns(
+        database,
+        "SELECT run_end_ms, min(day) AS day, min(machine) AS machine, "
+        "coalesce(median(temperature), 'nan') AS temperature FROM own GROUP BY 1 ORDER BY 1",
+    )
+    if not len(runs_of["run_end_ms"]):
+        raise UsageError(f"no node '{node}' in these days of the history: linkgauge fleet DATASET names them")
+    _refuse_several(node, runs_of)
+    facts = _Facts(database, column, node, runs_of)
+    whole = _columns(database, _LEVELS.format(part="''"))
+    parts = _columns(database, _LEVELS.format(part="part"))
+    ends, levels = whole["run_end_ms"], _numbers(whole, "level")
+    runs = tuple((_time(end), math.expm1(level), int(cases))
+                 for end, level, cases in zip(ends, levels, whole["cases"], strict=True))  # fmt: skip
+    shifts = [_shift(node, "", ends, levels, at, facts) for at in shifts_of(levels)]
+    for part in dict.fromkeys(parts["part"]):
+        chosen = parts["part"] == part
+        when = parts["run_end_ms"][chosen]
+        apart = _numbers(parts, "level")[chosen] - levels[np.searchsorted(ends, when)]
+        shifts += [_shift(node, str(part), when, apart, at, facts) for at in shifts_of(apart)]
+    return Drift(node, runs, tuple(sorted(shifts, key=lambda one: -one.score)))
+
+
+def shifts_of(levels: Floats) -> list[tuple[int, int, int]]:
+    """Return where a series steps from one level to another: begin, step and end of the two segments, as indices.
+
+    Single runs that lie apart are taken out by a running median of five; then the split with the largest difference
+    of means is sought, and in both halves again, while it is five deviations and 1 % or more.
+    """
+    n = len(levels)
+    if n < 2 * _LEAST_RUNS:
+        return []
+    smooth = np.array([np.median(levels[max(0, at - 2) : at + 3]) for at in range(n)])
+    scale = max(LEAST_SCALE, robust_scale(np.diff(levels)) / math.sqrt(2))
+    cuts, open_ = [0, n], [(0, n)]
+    while open_:
+        first, last = open_.pop()
+        at, score, share = _split(smooth[first:last], scale)
+        if score >= DEVIATIONS and abs(share) >= _LEAST_SHIFT:
+            cuts.append(first + at)
+            open_ += [(first, first + at), (first + at, last)]
+    cuts.sort()
+    return [(cuts[i - 1], cuts[i], cuts[i + 1]) for i in range(1, len(cuts) - 1)]
+
+
+def _split(series: Floats, scale: float) -> tuple[int, float, float]:
+    """Return the split of a series with the largest score, its score, and by how much the second part lies above."""
+    n = len(series)
+    if n < 2 * _LEAST_RUNS:
+        return 0, 0.0, 0.0
+    before = np.arange(_LEAST_RUNS, n - _LEAST_RUNS + 1)
+    sums = np.cumsum(series)
+    difference = (sums[-1] - sums[before - 1]) / (n - before) - sums[before - 1] / before
+    scores = np.abs(difference) / (scale * np.sqrt(1 / before + 1 / (n - before)))
+    best = int(np.argmax(scores))
+    return int(before[best]), float(scores[best]), float(difference[best])
+
+
+def _shift(
+    node: str, part: str, ends: npt.NDArray[np.object_], levels: Floats, at: tuple[int, int, int], facts: _Facts
+) -> Shift:
+    first, step, last = at
+    change = float(np.median(levels[step:last]) - np.median(levels[first:step]))
+    scale = max(LEAST_SCALE, robust_scale(np.diff(levels)) / math.sqrt(2))
+    error = _MIDDLE * scale * math.sqrt(1 / (step - first) + 1 / (last - step))
+    return Shift(node, part, _time(ends[step]), math.expm1(change), abs(change) / error, step - first, last - step,
+                 tuple(facts.changed(int(ends[first]), int(ends[step]), int(ends[last - 1]))))  # fmt: skip
+
+
+class _Facts:
+    """What may explain a shift, read for the two runs beside it alone: of all it would take long."""
+
+    def __init__(self, database: DuckDBPyConnection, column: str, node: str, runs: Columns) -> None:
+        self._database, self._column, self._node, self._runs = database, column, node, runs
+
+    def changed(self, first: int, step: int, last: int) -> Iterator[str]:
+        """Yield what the last run before a step and the first one after it differ in, and how much warmer it grew."""
+        ends = _numbers(self._runs, "run_end_ms")
+        at = int(np.searchsorted(ends, step))
+        before, after = self._of(at - 1), self._of(at)
+        for name in FACTS:
+            if before[name] != after[name]:
+                what = "devices" if name == "machine" else name
+                yield f"{what}: {before[name] or 'unknown'} -> {after[name] or 'unknown'}"
+        heat = _numbers(self._runs, "temperature")
+        cold, warm = heat[(ends >= first) & (ends < step)], heat[(ends >= step) & (ends <= last)]
+        cold, warm = cold[~np.isnan(cold)], warm[~np.isnan(warm)]
+        if len(cold) and len(warm) and abs(rise := float(np.median(warm) - np.median(cold))) >= _WARMER:
+            yield f"temperature: {np.median(cold):.0f} -> {np.median(warm):.0f} °C ({rise:+.0f})"
+
+    def _of(self, at: int) -> dict[str, str]:
+        names = ", ".join(f"coalesce(string_agg(DISTINCT {name}, ', ' ORDER BY {name}), '') AS {name}"
+                          for name in FACTS)  # fmt: skip
+        where = f"WHERE {self._column} = $name AND day = $day AND run_end_ms = $end"
+        asked = {"name": self._node, "day": str(self._runs["day"][at]), "end": int(self._runs["run_end_ms"][at])}
+        row = self._database.execute(f"SELECT {names} FROM results {where}", asked).fetchone()
+        assert row is not None
+        return dict(zip(FACTS, map(str, row), strict=True))
+
+
+def _refuse_several(node: str, facts: Columns) -> None:
+    """UsageError where several machines have a name at one time: one after the other is an exchange of parts."""
+    machines = [str(one) for one in facts["machine"] if one]
+    exchanges = sum(a != b for a, b in itertools.pairwise(machines))
+    if exchanges >= 2 * len(set(machines)) > 2:
+        names = ", ".join(sorted(set(machines))[:3])
+        raise UsageError(f"several machines are called '{node}': name one by its first device's UUID: {names}")
+
+
+def _time(end_ms: int) -> str:
+    return datetime.fromtimestamp(int(end_ms) / 1000, timezone.utc).isoformat(timespec="seconds")

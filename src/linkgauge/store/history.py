@@ -1,0 +1,317 @@
+"""A fleet's history: the results of many runs as Parquet files below one folder, without a server.
+
+Below the folder, or an object store's address, lie `linkgauge-history.json` with the version of the form, and
+`results/kind=KIND/day=DAY/RUN.END.parquet`: RUN is the run's id and END its end, in ms. A file appears whole or not
+at all, and its name is that run's alone, so that any number of writers need no lock. Compaction joins the files of one
+day and kind to `all-HASH.END.parquet`, and then removes them. Whoever reads while both are there takes each run from
+the file with its last END alone: so nothing is lost or counted twice, whenever a writer or a compaction ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from linkgauge.errors import EnvironmentLackingError, UsageError, one_line
+from linkgauge.store.folder import write_atomically
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+
+FORMAT, FORMAT_VERSION = "linkgauge-history", 1
+MARK = "linkgauge-history.json"
+ROWS_A_GROUP = 131_072
+"""Rows of a group: of a node about a hundred a day are asked for, which a larger group would not find sooner."""
+
+COLUMNS: dict[str, str] = {
+    "run": "string", "run_end_ms": "int64", "node": "string", "machine": "string", "others": "string",
+    "part": "string", "rail": "string",
+    "switch": "string", "uuids": "string", "case_key": "string", "launch_key": "string", "task": "string",
+    "pattern": "string", "transport": "string", "size": "int64", "devices": "string", "time_ns": "double",
+    "goodput_bytes": "double", "busbw_bytes": "double", "driver": "string", "firmware": "string", "bios": "string",
+    "kernel": "string", "libraries": "string", "program": "string", "temperature": "double",
+}  # fmt: skip
+"""The columns of a file, in their order; the folders' names add `kind` and `day`. docs/definitions.md has each."""
+
+_FILE = re.compile(r"(all-)?([0-9a-zA-Z_-]{1,64})\.([0-9]{1,16})\.parquet")
+_LONGEST_WRITE_S = 24 * 3600
+_PLACE = re.compile(r"kind=([^/]+)/day=([0-9]{4}-[0-9]{2}-[0-9]{2})/([^/]+)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A file of the history. `left_out`: runs of it that another file has, of the same end or a later one."""
+
+    path: str
+    kind: str
+    day: str
+    run: str  # empty: it joins several
+    end_ms: int
+    size: int
+    left_out: tuple[str, ...] = ()
+
+
+class History:
+    """A fleet's history, at a folder or an address such as s3://bucket/fleet. Made by `open`."""
+
+    def __init__(self, files: pafs.FileSystem, root: str, name: str, version: int = FORMAT_VERSION) -> None:
+        """Take a file system and the place in it; use `open`. `version`: that of its oldest files."""
+        self.version = version
+        self.files, self.root, self.name = files, root.rstrip("/"), name
+
+    @classmethod
+    def open(cls, name: str, *, make: bool = False) -> History:
+        """Open a history; `make` it where there is none. UsageError where it is none, or of a version not known."""
+        files, root = _file_system(name)
+        history = cls(files, root, name)
+        with _reached(name):
+            mark = history._read(MARK)
+            if mark is None and make:
+                if other := history._holds_something():
+                    raise UsageError(f"{name}: holds {other} and no history: name an empty folder, or a new one")
+                history._write(MARK, json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION}).encode())
+                return history
+        if mark is None:
+            raise UsageError(f"{name}: no history (it has no {MARK}): 'linkgauge history {name} RUN' makes one")
+        try:
+            stored = json.loads(mark)
+            kind, version = stored["format"], int(stored["format_version"])
+        except (ValueError, KeyError, TypeError):
+            kind, version = "", 0
+        if kind != FORMAT or version < 1:
+            raise UsageError(f"{name}/{MARK}: not of a history: expected {FORMAT} and its version")
+        if version > FORMAT_VERSION:
+            raise UsageError(
+                f"{name}: of version {version}, and this Linkgauge reads up to {FORMAT_VERSION}: use a newer Linkgauge"
+            )
+        history.version = version
+        return history
+
+    @property
+    def local(self) -> bool:
+        """Whether it lies in a folder of this machine's file system."""
+        return bool(self.files.type_name == "local")
+
+    def append(self, rows: pa.Table, kind: str, day: str, run: str, end_ms: int) -> str:
+        """Add a run's rows of one kind of node; return the file. The same run of the same end is added once."""
+        run = re.sub("[^0-9a-zA-Z_-]", "-", run)[:64]
+        path = f"results/kind={kind}/day={day}/{run}.{end_ms}.parquet"
+        with _reached(self.name):
+            if self._read(path, whole=False) is None:
+                self._write(path, _parquet(rows.cast(schema()).sort_by("node")))
+        return path
+
+    def parts(self, kinds: Sequence[str] = (), since: str = "", until: str = "9") -> list[Part]:
+        """Return the files of these kinds (all without any) and days, each run in one of them alone."""
+        return [one for place in self._places(kinds, since, until) for one in self._once(place)]
+
+    def _places(self, kinds: Sequence[str], since: str, until: str) -> Iterator[list[Part]]:
+        """Yield the files of each day and kind, in order."""
+        import pyarrow.fs as pafs
+
+        with _reached(self.name):
+            found = self.files.get_file_info(
+                pafs.FileSelector(f"{self.root}/results", allow_not_found=True, recursive=True)
+            )
+        places: dict[tuple[str, str], list[Part]] = {}
+        for one in found:
+            place = _PLACE.search(one.path) if one.is_file else None
+            named = _FILE.fullmatch(place[3]) if place else None
+            if place is None or named is None or (kinds and place[1] not in kinds) or not since <= place[2] <= until:
+                continue
+            run = "" if named[1] else named[2]
+            part = Part(one.path, place[1], place[2], run, int(named[3]), one.size)
+            places.setdefault((place[2], place[1]), []).append(part)
+        yield from (places[key] for key in sorted(places))
+
+    def _once(self, parts: Sequence[Part]) -> list[Part]:
+        """Return the files of a day and kind without those, and without runs of those, that others have as well."""
+        if all(one.run for one in parts):
+            last = {one.run: one for one in sorted(parts, key=lambda one: one.end_ms)}
+            return list(last.values())
+        if len(parts) == 1:
+            return list(parts)
+        holds = [{one.run: one.end_ms} if one.run else self._runs(one) for one in parts]
+        # A file of one run was written after what joined it, if both are there; of two that join, the fuller one.
+        order = sorted(range(len(parts)), key=lambda at: (not parts[at].run, -len(holds[at]), parts[at].path))
+        owner: dict[str, tuple[int, int]] = {}
+        for at in order:
+            for run, end in holds[at].items():
+                if run not in owner or end > owner[run][0]:
+                    owner[run] = (end, at)
+        found = []
+        for at in order:
+            left = tuple(sorted(run for run in holds[at] if owner[run][1] != at))
+            if len(left) < len(holds[at]):
+                found.append(dataclasses.replace(parts[at], left_out=left))
+        return found
+
+    def _runs(self, part: Part) -> dict[str, int]:
+        import pyarrow.parquet as pq
+
+        with _reached(self.name):
+            try:
+                table = pq.read_table(
+                    part.path, columns=["run", "run_end_ms"], filesystem=self.files, partitioning=None
+                )
+            except FileNotFoundError:
+                return {}  # a compaction joined it to a later file
+        runs = table.group_by(["run", "run_end_ms"]).aggregate([]).to_pylist()
+        return {row["run"]: row["run_end_ms"] for row in runs}
+
+    def read(self, part: Part) -> pa.Table:
+        """Return a file's rows, without the runs that are left out. Columns that its version lacks are null."""
+        import pyarrow.compute as pc
+        import pyarrow.dataset as ds
+
+        rows = ds.dataset(part.path, schema=schema(), filesystem=self.files, format="parquet")
+        keep = ~pc.field("run").isin(list(part.left_out)) if part.left_out else None
+        return rows.to_table(filter=keep)
+
+    def compact(self, before: str = "9") -> tuple[int, int]:
+        """Join the files of each kind and day earlier than `before`; return how many were joined, and to how many."""
+        import pyarrow as pa
+
+        joined = made = 0
+        self._remove_halves()
+        for place in self._places((), "", "9"):
+            if len(place) < 2 or place[0].day >= before:
+                continue
+            with _reached(self.name):
+                try:
+                    rows = pa.concat_tables([self.read(one) for one in self._once(place)])
+                except FileNotFoundError:
+                    continue  # another compaction is at it
+                names = sorted(one.path.rsplit("/", 1)[1] for one in place)
+                digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
+                end_ms = max(one.end_ms for one in place)
+                folder = place[0].path.rsplit("/", 1)[0][len(self.root) + 1 :]
+                self._write(
+                    f"{folder}/all-{digest}.{end_ms}.parquet",
+                    _parquet(rows.sort_by([("node", "ascending"), ("run", "ascending")])),
+                )
+                for one in place:
+                    self._remove(one)
+            joined, made = joined + len(place), made + 1
+        return joined, made
+
+    def _remove_halves(self) -> None:
+        """Remove what killed writers left half-written in a folder; no reader takes it for a file of the history."""
+        for half in Path(self.root).glob("results/*/*/.*.parquet.*") if self.local else ():
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - half.stat().st_mtime > _LONGEST_WRITE_S:
+                    half.unlink()
+
+    def expire(self, days: int, today: date) -> int:
+        """Remove the days that are more than `days` old; return how many files that were."""
+        until = (today - timedelta(days=days + 1)).isoformat()
+        old = [one for place in self._places((), "", until) for one in place]
+        with _reached(self.name):
+            for one in old:
+                self._remove(one)
+        return len(old)
+
+    def _remove(self, part: Part) -> None:
+        try:
+            self.files.delete_file(part.path)
+        except FileNotFoundError:
+            return  # another one did
+
+    def _holds_something(self) -> str:
+        """Return the name of something that lies there, of a folder of this machine; empty for none."""
+        folder = Path(self.root)
+        names = sorted(one.name for one in folder.iterdir()) if self.local and folder.is_dir() else []
+        return next((name for name in names if name != "results" and MARK not in name), "")  # of another writer
+
+    def _read(self, path: str, whole: bool = True) -> bytes | None:
+        import pyarrow.fs as pafs
+
+        place = f"{self.root}/{path}"
+        if self.files.get_file_info(place).type != pafs.FileType.File:
+            return None
+        if not whole:
+            return b""
+        with self.files.open_input_stream(place) as file:
+            return bytes(file.read(1 << 16))
+
+    def _write(self, path: str, content: bytes) -> None:
+        """Write a file that appears whole: in a folder by a rename, in an object store at the end of its upload."""
+        place = f"{self.root}/{path}"
+        if self.local:
+            folder = Path(place).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(Path(place), content)
+            return
+        with self.files.open_output_stream(place) as file:
+            file.write(content)
+
+
+def schema() -> pa.Schema:
+    """Return the schema of a file."""
+    import pyarrow as pa
+
+    return pa.schema([(name, getattr(pa, {"double": "float64"}.get(kind, kind))()) for name, kind in COLUMNS.items()])
+
+
+def is_history(name: str) -> bool:
+    """Whether a command's word names a history: an address, or a folder with its mark."""
+    return "://" in name or (Path(name) / MARK).is_file()
+
+
+def rows_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return rows by the names of COLUMNS as a table."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(list(rows), schema())
+
+
+def _parquet(rows: pa.Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    out = pa.BufferOutputStream()
+    pq.write_table(rows, out, **WRITING)
+    return bytes(out.getvalue())
+
+
+WRITING: dict[str, Any] = {
+    "compression": "zstd",
+    "row_group_size": ROWS_A_GROUP,
+    "store_schema": False,
+    "use_dictionary": [name for name in COLUMNS if name not in ("time_ns", "run_end_ms")],
+    "column_encoding": {"time_ns": "BYTE_STREAM_SPLIT", "run_end_ms": "DELTA_BINARY_PACKED"},
+}
+"""How files are encoded: words by dictionaries, ends by differences, the bytes of times each by its place."""
+
+
+def _file_system(name: str) -> tuple[pafs.FileSystem, str]:
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+
+    if "://" not in name:
+        return pafs.LocalFileSystem(), str(Path(name).absolute())
+    try:
+        files, root = pafs.FileSystem.from_uri(name)
+    except (pa.ArrowInvalid, OSError, ValueError) as error:
+        raise UsageError(f"{name}: {one_line(str(error))[:200]}: expected a folder, or s3://BUCKET/PATH") from None
+    return files, root
+
+
+@contextlib.contextmanager
+def _reached(name: str) -> Iterator[None]:
+    """Errors of a history's file system as one line."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise EnvironmentLackingError(f"{name}: {one_line(str(error))[:300]}") from None

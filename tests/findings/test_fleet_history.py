@@ -1,0 +1,146 @@
+"""`history` and `fleet`: what is planted in a made fleet is named, with what changed, and a sound fleet is not."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from linkgauge.app.cli import run_command
+from linkgauge.judge.fleet_history import shifts_of
+from linkgauge.model.case import Case
+from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
+
+NODES, DAYS, CHANGED = 5, 8, 4
+QUIET = Noise(0.01, 0.0, 0.002)
+
+
+def cases() -> list[Case]:
+    pairs = [case for case in pair_cases("unidirectional", 1 << 26) if len(set(case.devices)) == 2]
+    return pairs + usual_cases(("ccl",), ("allreduce",), (1 << 20, 1 << 26))
+
+
+def run(
+    path: Path, node: str, day: int, slow: Mapping[tuple[int, int], float] | None = None, driver: str = "580"
+) -> Path:
+    start = (datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc) + datetime.timedelta(day)).isoformat()
+    versions = {"linkgauge": "0.2.0", "cuda runtime": f"CUDA 13.0, driver {driver}"}
+    info = {"id": path.name, "start": start, "end": start, "versions": versions}
+    return make_run(path, cases=cases(), seed=zlib.crc32(path.name.encode()), samples=20, time_ns=link_model(slow),
+                    host=node, noise=QUIET, info=info)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("fleet")
+    runs = []
+    for node in range(NODES):
+        for day in range(DAYS):
+            late = day >= CHANGED
+            slow = {(0, 2): 0.8, (2, 0): 0.8} if node == 3 and late else None
+            driver = "590" if node == 3 and late else "580"
+            runs.append(str(run(root / f"r{node}-{day}", f"n{node}", day, slow, driver)))
+    assert run_command(["history", str(root / "ds"), *runs]) == 0
+    return str(root / "ds")
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, object]:
+    capsys.readouterr()
+    status = run_command([*words, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_slow_link_is_the_outlier_before_and_after_compaction(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        status, found = said(capsys, "fleet", fleet)
+        assert isinstance(found, list)
+        links = [one["name"] for one in found if one["outlier"] and one["kind"] == "link"]
+        assert (status, links) == (1, ["GPU 0 - GPU 2 of n3"])
+        assert not [one for one in found if one["outlier"] and one["kind"] == "node"]
+        assert run_command(["history", fleet, "--compact"]) == 0
+
+
+def test_a_shift_is_dated_and_what_changed_is_named(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = said(capsys, "fleet", fleet, "--node", "n3")
+    assert isinstance(found, dict)
+    assert status == 1
+    (shift,) = found["shifts"]
+    assert shift["part"] == "GPU 0 - GPU 2"
+    assert shift["began"].startswith("2026-01-06")
+    assert shift["changed"] == ["driver: 580 -> 590"]
+    assert shift["share"] == pytest.approx(0.24, abs=0.03)
+    assert run_command(["fleet", fleet, "--node", "n3"]) == 1
+    assert "changed then: driver: 580 -> 590" in capsys.readouterr().out
+    assert said(capsys, "fleet", fleet, "--node", "n1")[0] == 0
+
+
+def test_a_name_that_is_none_is_refused(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["fleet", fleet, "--node", "n99"]) == 2
+    assert "no node 'n99'" in capsys.readouterr().err
+    assert run_command(["fleet", fleet, "--by", "color"]) == 2
+    assert run_command(["query", fleet, "SELECT day, node, goodput_bytes_per_s FROM results LIMIT 1"]) == 0
+
+
+def test_machines_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = str(tmp_path / "ds")
+    for at in range(5):
+        slow = {(0, 1): 0.7, (1, 0): 0.7} if at == 4 else None
+        path = run(tmp_path / f"m{at}", f"m{at}", 0, slow)
+        renamed = path / "launches.parquet"
+        table = pq.read_table(renamed)
+        rows = table.to_pylist()
+        for row in rows:
+            for rank in row["ranks"]:
+                rank["host"] = "vm"
+        pq.write_table(pa.Table.from_pylist(rows, table.schema), renamed)
+        assert run_command(["history", dataset, str(path)]) == 0
+    status, found = said(capsys, "fleet", dataset)
+    assert isinstance(found, list)
+    assert status == 1
+    assert len([one for one in found if one["kind"] == "node"]) == 5
+    assert [one["name"] for one in found if one["outlier"]] == ["GPU 0 - GPU 1 of vm (GPU-m4-0000)"]
+
+
+def test_few_nodes_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = str(tmp_path / "ds")
+    assert run_command(["history", dataset, str(run(tmp_path / "a", "n0", 0))]) == 0
+    assert run_command(["fleet", dataset]) == 3
+    assert "four nodes" in capsys.readouterr().out
+
+
+def test_steps_are_found_and_spikes_and_noise_are_not() -> None:
+    quiet = np.random.default_rng(5).normal(0, 0.004, (200, 365))
+    assert sum(bool(shifts_of(series)) for series in quiet) <= 2
+    for first in (5, 100, 360):  # also five days ago
+        found = 0
+        for series in quiet[:50]:
+            steps = shifts_of(series + 0.03 * (np.arange(365) >= first))
+            found += len(steps) == 1 and abs(steps[0][1] - first) <= 2
+        assert found >= 45, first
+    spiked = quiet[0].copy()
+    spiked[[50, 200]] += 0.3
+    assert not shifts_of(spiked)
+    assert not shifts_of(quiet[0][:4])
+
+
+def test_a_run_adds_itself_at_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_words = ["run", "--threads", "--devices", "host:2", "--pattern", "pingpong", "--transport", "staging"]
+    run_words += ["--size", "8", "--no-report", "--out", str(tmp_path / "run")]
+    (tmp_path / "other").touch()
+    assert run_command([*run_words, "--history", str(tmp_path)]) == 2  # a folder that holds something else
+    assert not (tmp_path / "run").exists()
+    capsys.readouterr()
+    assert run_command([*run_words, "--history", str(tmp_path / "ds")]) == 0
+    capsys.readouterr()
+    sql = "SELECT count(*) AS n, min(pattern) AS pattern FROM results"
+    assert run_command(["query", str(tmp_path / "ds"), sql, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["pattern"] == "pingpong"
+    assert row["n"] >= 1

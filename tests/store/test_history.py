@@ -1,0 +1,235 @@
+"""The history's files: writers at once, a kill, compaction at any moment, retention, versions, an object store."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from linkgauge.errors import UsageError
+from linkgauge.store.history import FORMAT, MARK, History, rows_of
+from linkgauge.store.history_sql import database
+
+KIND, DAY = "4x-GPU", "2026-01-02"
+
+
+def rows(run: str, end_ms: int = 1, count: int = 3, time_ns: float = 10.0) -> pa.Table:
+    return rows_of({"run": run, "run_end_ms": end_ms, "node": f"n-{run}", "case_key": f"{case:016x}",
+                    "launch_key": "k", "time_ns": time_ns} for case in range(count))  # fmt: skip
+
+
+def append(history: History, run: str, end_ms: int = 1, day: str = DAY, **more: Any) -> None:
+    history.append(rows(run, end_ms, **more), KIND, day, run, end_ms)
+
+
+def counted(history: History) -> Counter[str]:
+    """Rows by run, as SQL and as the reader without SQL see them."""
+    with database(history) as found:
+        by_sql = Counter(dict(found.execute("SELECT run, count(*) FROM results GROUP BY run").fetchall()))
+    plain = Counter(run for part in history.parts() for run in history.read(part)["run"].to_pylist())
+    assert by_sql == plain
+    return by_sql
+
+
+@pytest.fixture(params=["folder", "object store"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> History:
+    if request.param == "folder":
+        return History.open(str(tmp_path / "fleet"), make=True)
+    # No rename, no folder of this machine: what object stores have in common.
+    made = History(pafs.SubTreeFileSystem("", pafs._MockFileSystem()), "bucket/fleet", "mock")
+    made.files.create_dir("bucket/fleet/results", recursive=True)
+    write = made._write
+
+    def with_folder(path: str, content: bytes) -> None:
+        made.files.create_dir(f"{made.root}/{path}".rsplit("/", 1)[0], recursive=True)
+        write(path, content)
+
+    made._write = with_folder  # type: ignore[method-assign]
+    return made
+
+
+def test_a_run_is_there_once_whether_added_twice_or_compacted(history: History) -> None:
+    for run in ("a", "b", "a"):
+        append(history, run)
+    assert counted(history) == {"a": 3, "b": 3}
+    assert history.compact() == (2, 1)
+    append(history, "a")  # by a script that does not know
+    assert counted(history) == {"a": 3, "b": 3}
+    assert history.compact() == (2, 1)
+    assert len(history.parts()) == 1
+    assert counted(history) == {"a": 3, "b": 3}
+
+
+def test_a_run_that_was_resumed_replaces_what_it_was(history: History) -> None:
+    append(history, "a", end_ms=1)
+    append(history, "b")
+    history.compact()
+    append(history, "a", end_ms=2, count=5)
+    assert counted(history) == {"a": 5, "b": 3}
+    history.compact()
+    assert len(history.parts()) == 1
+    assert counted(history) == {"a": 5, "b": 3}
+
+
+def test_a_compaction_that_is_killed_anywhere_loses_and_doubles_nothing(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [f"r{at}" for at in range(4)]
+    for run in runs:
+        append(history, run)
+    removed = history._remove
+    for last in range(len(runs)):  # killed before the first removal, the second, ...
+        left = iter(range(last))
+
+        def remove(part: Any, left: Any = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            removed(part)
+
+        monkeypatch.setattr(history, "_remove", remove)
+        with pytest.raises(KeyboardInterrupt):
+            history.compact()
+        assert counted(history) == dict.fromkeys(runs, 3)
+    monkeypatch.setattr(history, "_remove", removed)
+    history.compact()
+    assert len(history.parts()) == 1
+    assert counted(history) == dict.fromkeys(runs, 3)
+
+
+def test_two_compactions_that_saw_different_files_double_nothing(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "_remove", lambda part: None)
+    for run in ("a", "b"):
+        append(history, run)
+    history.compact()
+    for part in next(iter(history._places((), "", "9"))):
+        if part.run == "b":
+            history.files.delete_file(part.path)
+    append(history, "c")
+    seen = history._once
+    monkeypatch.setattr(history, "_once", lambda parts: seen([one for one in parts if one.run]))
+    history.compact()  # of a and c: it shares a with the other, and neither holds all
+    monkeypatch.undo()
+    for part in next(iter(history._places((), "", "9"))):
+        if part.run:
+            history.files.delete_file(part.path)
+    assert counted(history) == {"a": 3, "b": 3, "c": 3}
+    history.compact()
+    assert len(history.parts()) == 1
+    assert counted(history) == {"a": 3, "b": 3, "c": 3}
+
+
+def test_old_days_go_and_others_stay(history: History) -> None:
+    today = datetime.date(2026, 3, 1)
+    for age in (0, 29, 30, 31, 400):
+        append(history, f"r{age}", day=(today - datetime.timedelta(age)).isoformat())
+    assert history.expire(30, today) == 2
+    assert sorted(counted(history)) == ["r0", "r29", "r30"]
+
+
+_WRITER = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_history import append
+from linkgauge.store.history import History
+history = History.open({name!r}, make=True)
+for at in range(10_000):
+    append(history, f"{who}-{{at}}")
+    print(at, flush=True)
+    if {compacts} and at % 5 == 4:
+        history.compact()
+"""
+
+
+def test_two_writers_a_compaction_and_a_kill_lose_nothing(tmp_path: Path) -> None:
+    name = str(tmp_path / "fleet")
+    writers = []
+    for who, compacts in (("one", False), ("other", False), ("third", True)):
+        program = _WRITER.format(tests=str(Path(__file__).parent), name=name, who=who, compacts=compacts)
+        writers.append(subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True))
+    done: Counter[str] = Counter()
+    for who, writer in zip(("one", "other", "third"), writers, strict=True):
+        assert writer.stdout is not None
+        for _ in range(12):
+            done[f"{who}-{int(writer.stdout.readline())}"] = 3
+    for who, writer in zip(("one", "other", "third"), writers, strict=True):
+        os.kill(writer.pid, signal.SIGKILL)
+        assert writer.stdout is not None
+        done.update({f"{who}-{int(line)}": 3 for line in writer.stdout if line.endswith("\n")})
+        writer.stdout.close()
+        writer.wait()
+    history = History.open(name)
+    found = counted(history)
+    assert {run: found[run] for run in done} == done
+    # At most the one that each was at when it was killed is there besides, and whole.
+    assert len(found) <= len(done) + len(writers)
+    assert set(found.values()) == {3}
+    history.compact()
+    assert counted(history) == found
+    assert len(history.parts()) == 1
+
+
+def test_what_a_kill_leaves_half_written_stops_no_reader_and_goes(tmp_path: Path) -> None:
+    history = History.open(str(tmp_path / "fleet"), make=True)
+    append(history, "a")
+    append(history, "b")
+    folder = Path(history.parts()[0].path).parent
+    half = folder / ".c.1.parquet.0badcafe"
+    half.write_bytes(b"PAR1 and no more")
+    assert counted(history) == {"a": 3, "b": 3}
+    history.compact()
+    assert half.exists()  # it may be of a writer that is at it
+    os.utime(half, (0, 0))
+    history.compact()
+    assert not half.exists()
+    assert counted(history) == {"a": 3, "b": 3}
+
+
+def test_a_newer_version_is_refused_and_columns_that_a_file_lacks_are_null(tmp_path: Path) -> None:
+    name = str(tmp_path / "fleet")
+    history = History.open(name, make=True)
+    append(history, "a")
+    table = rows("b").drop_columns(["bios", "rail"])
+    pq.write_table(table, Path(history.parts()[0].path).with_name("b.1.parquet"))
+    history.version = 0  # that of its oldest files
+    with database(history) as found:
+        assert found.execute("SELECT count(*), count(bios) FROM results").fetchone() == (6, 0)
+    history.compact()
+    assert counted(history) == {"a": 3, "b": 3}
+    (tmp_path / "fleet" / MARK).write_text(json.dumps({"format": FORMAT, "format_version": 99}))
+    with pytest.raises(UsageError, match="use a newer Linkgauge"):
+        History.open(name)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "linkgauge-run", "format_version": 1}'])
+def test_what_is_no_history_is_refused_in_a_line(tmp_path: Path, content: str) -> None:
+    with pytest.raises(UsageError, match="makes one"):
+        History.open(str(tmp_path))
+    (tmp_path / MARK).write_text(content)
+    with pytest.raises(UsageError, match="not of a history"):
+        History.open(str(tmp_path))
+
+
+def test_sql_reaches_no_other_file(tmp_path: Path) -> None:
+    from linkgauge.exchange.query import query
+
+    history = History.open(str(tmp_path / "fleet"), make=True)
+    append(history, "a")
+    assert query(history, "SELECT count(*) AS n FROM results").to_pylist() == [{"n": 3}]
+    other = tmp_path / "other.csv"
+    other.write_text("a\n1\n")
+    for sql in (f"SELECT * FROM read_csv('{other}')", f"SELECT * FROM '{other}'", f"COPY results TO '{other}'"):
+        with pytest.raises(UsageError):
+            query(history, sql)

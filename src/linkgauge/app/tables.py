@@ -77,7 +77,7 @@ def query_command(run: str, sql: str, form: str, no_limit: bool) -> None:
     "--format",
     "form",
     metavar="NAME",
-    help="Format: csv, parquet, json, nccl-tests, osu, openmetrics; else by -o's ending.",
+    help="Format: csv, parquet, json, nccl-tests, osu; else by -o's ending.",
 )
 @flag("--tidy", help="One row a case, 16 columns, in microseconds and GB/s: csv or parquet.")
 @flag("--anonymous", help="Leave out hosts, device identities, paths and the command line.")

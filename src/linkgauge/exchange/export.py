@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
 from linkgauge.exchange import nccl_form
-from linkgauge.exchange.openmetrics import as_openmetrics
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from linkgauge.store.run import Run
 
-FORMATS = ("csv", "parquet", "json", "nccl-tests", "osu", "openmetrics")
+FORMATS = ("csv", "parquet", "json", "nccl-tests", "osu")
 TABLE_FORMATS = ("csv", "parquet")
 """The forms that a table has which is not the summary."""
 Columns = dict[str, Any]
@@ -62,9 +61,6 @@ def export(run: Run, form: str, anonymous: bool = False, table: pa.Table | None 
             info, launches = hide.tree(info), [hide.tree(launch) for launch in launches]
         return json.dumps({"info": info, "launches": launches, "summary": rows}, indent=1, default=str) + "\n"
     good = [row for row in counted(run).rows if isinstance(row, Measured) and row.is_headline and row.status == "ok"]
-    if form == "openmetrics":
-        text = as_openmetrics(good)
-        return text if hide is None else hide.text(text)
     text = "".join(_nccl_tests(run, good, not anonymous) if form == "nccl-tests" else _osu(run, good))
     if not text:
         raise UsageError(f"no case of this run has the form of {form}")

@@ -217,7 +217,9 @@ def shifts_of(levels: Floats) -> list[tuple[int, int, int]]:
     n = len(levels)
     if n < 2 * _LEAST_RUNS:
         return []
-    smooth = np.array([np.median(levels[max(0, at - 2) : at + 3]) for at in range(n)])
+    edges = [float(np.median(levels[max(0, at - 2) : at + 3])) for at in (0, 1, n - 2, n - 1)]
+    inside = np.median(np.lib.stride_tricks.sliding_window_view(levels, 5), axis=1)
+    smooth = np.concatenate([edges[:2], inside, edges[2:]])
     scale = max(LEAST_SCALE, robust_scale(np.diff(levels)) / math.sqrt(2))
     cuts, open_ = [0, n], [(0, n)]
     while open_:

@@ -74,7 +74,6 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'64MB' is not a size" in error(capsys, "expect", "lumi-g", "--size", "64MB")
     assert "name a system" in error(capsys, "expect")
     assert "root 8 is no rank" in error(capsys, "expect", "lumi-g", "--pattern", "broadcast", "--root", "8")
-    assert "--record stores this machine" in error(capsys, "topology", "lumi-g", "--record", "x")
     assert "one of them" in error(capsys, "topology", "lumi-g", "--here")
 
 

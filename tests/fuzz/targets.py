@@ -30,7 +30,7 @@ from bar_samples import SAMPLES
 from cluster.layout import Layout
 from exchange import drawn_logs
 from linkgauge.apps import catalog as applications
-from linkgauge.apps import matching, program
+from linkgauge.apps import expansion, matching, program
 from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
 from linkgauge.doctor import on_nodes, others, recorded, since
@@ -345,7 +345,7 @@ def amdsmi_answers(data: bytes) -> None:
 
 def step_file(data: bytes) -> None:
     """A step file: read, put on one to four ranks, followed to its end, and given to the core."""
-    with refusing(), mock.patch.object(program, "MOST_ROWS", 20_000):  # more is no other code, only slower
+    with refusing(), mock.patch.object(expansion, "MOST_ROWS", 20_000):  # more is no other code, only slower
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -370,7 +370,7 @@ def trace(data: bytes) -> None:
     """Another tool's trace, as the only one and as one of two."""
     path = _file("trace.0", data)
     for paths in ([path], [path, path]):
-        with refusing(), mock.patch.object(program, "MOST_ROWS", 20_000):
+        with refusing(), mock.patch.object(expansion, "MOST_ROWS", 20_000):
             document, _ = convert(paths)
             _on_ranks(step_file_of(document, "converted"))
 
@@ -413,7 +413,12 @@ def node_answers(data: bytes) -> None:
         nodes.least(_MACHINE, found)
         nodes.cores_there(found, "nearest", (0, 1), (0,))
         json.dumps([node.plain() for node in found])
-    with mock.patch.object(on_nodes, "words_of_ranks", return_value=said), refusing():
+    with (
+        mock.patch.object(on_nodes, "words_of_ranks", return_value=said),
+        mock.patch.object(on_nodes, "ask_each_alone", return_value={"a": said, "b": said}),
+        mock.patch.object(on_nodes, "launcher_for", return_value=SimpleNamespace(remote_shell=lambda _: None)),
+        refusing(),
+    ):
         mpi = SimpleNamespace(name="mpi", vendor="mpich", version_text="")
         on_nodes.look_on_nodes(mpi, ("a", "b"), "host:1")  # type: ignore[arg-type]
 

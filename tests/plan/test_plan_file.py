@@ -272,6 +272,7 @@ NOT_DIMENSIONS = {
     "swap_roles": {"column"},  # a load as the measured job is a case of its own
     "until_gain": {"flag", "column"},  # sizes given by flags are all measured; evidence says how a curve ended
     "until_time": {"flag", "column"},
+    "fit_size": {"flag", "column"},  # sizes given by flags are all measured; the column is the size that fitted
     "on": {"flag", "column"},  # --devices chooses the kind
     "concurrent_pairs": {"column"},  # another pattern in place of the pair's: the column is pattern
     "launch": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from linkgauge.errors import UsageError, nearest
@@ -37,7 +38,7 @@ def load(name_or_path: str | Path) -> System:
     if path.suffix in (".toml", ".json") or "/" in text or isinstance(name_or_path, Path):
         return _load_file(path)
     known = names()
-    if text.lower() not in known and path.is_file():
+    if text.lower() not in known and os.path.isfile(text):  # of a name that is too long Path raises
         return _load_file(path)
     if text.lower() not in known:
         raise UsageError(

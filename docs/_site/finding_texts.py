@@ -77,7 +77,15 @@ class _Module:
     tree: ast.Module
     kind: str
 
-    def strings(self, node: ast.AST | None, function: ast.FunctionDef, steps: int = 0) -> Iterator[str]:
+    def _imported(self, statement: ast.ImportFrom, node: ast.Name, steps: int) -> Iterator[str]:
+        """The texts of a name that another module of findings has."""
+        room, _, module = (statement.module or "").rpartition(".")
+        if room == linkgauge.findings.__name__:
+            path = Path(linkgauge.findings.__file__).with_name(f"{module}.py")
+            there = _Module(ast.parse(path.read_text(encoding="utf-8")), self.kind)
+            yield from there.strings(node, ast.parse("def nothing(): pass").body[0], steps + 1)
+
+    def strings(self, node: ast.AST | None, function: ast.AST, steps: int = 0) -> Iterator[str]:
         """The texts that an expression may be, by the assignments and functions of its module."""
         if steps > _MOST_STEPS or node is None:
             return
@@ -104,6 +112,8 @@ class _Module:
             for statement in (*ast.walk(function), *self.tree.body):
                 if isinstance(statement, ast.Assign) and node.id in [ast.unparse(each) for each in statement.targets]:
                     yield from further(statement.value)
+                elif isinstance(statement, ast.ImportFrom) and node.id in [one.name for one in statement.names]:
+                    yield from self._imported(statement, node, steps)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for called in self.tree.body:
                 if isinstance(called, ast.FunctionDef) and called.name == node.func.id:

@@ -106,7 +106,7 @@ def test_every_variable_that_is_read_is_on_its_page() -> None:
 # Of other programs: their settings, calls, tests and files; and names that the program joins from parts.
 OTHERS_NAMES = {
     "MPI_THREAD_MULTIPLE", "MPI_Sendrecv", "PCI_BUS_ID", "device_to_device_bidirectional_memcpy_write_ce", "xgmi_error",
-    "to_pandas", "posting_time", "message_time", "nic_sent_priority_3", "make_NAME_transport",
+    "to_pandas", "posting_time", "message_time", "nic_sent_priority_3", "make_NAME_transport", "endpoint_override",
 }  # fmt: skip
 NAME = re.compile(r"(?<![\w./-])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?![\w/.])")
 
@@ -211,13 +211,15 @@ def test_every_file_that_a_page_shows_is_read(
 
 
 def test_every_query_that_a_page_shows_runs() -> None:
-    query = r'(?:linkgauge|\./lg) query \S+ ("[^"]+")'
-    asked = [sql for _, text in fences("(?:console|sh)") for sql in re.findall(query, text)]
+    query = r'(?:linkgauge|\./lg) query (\S+) ("[^"]+")'
+    asked = [found for _, text in fences("(?:console|sh)") for found in re.findall(query, text)]
     assert len(asked) >= 3
     with outputs.workplace():
         copy_stored(Path("linkgauge-demo"))
-        for sql in asked:
-            text, status = outputs.of_command(f"query linkgauge-demo {sql}")
+        assert outputs.of_command("history fleet linkgauge-demo")[1] == 0
+        for source, sql in asked:
+            where = "fleet" if source.endswith("fleet") else "linkgauge-demo"
+            text, status = outputs.of_command(f"query {where} {sql}")
             assert status == 0, text
 
 

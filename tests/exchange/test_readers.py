@@ -63,7 +63,7 @@ def test_either_megabyte_of_intels_benchmarks_bears_a_row_out(tmp_path: Path, mb
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (IMB.format(name="PingPong", ranks=2, mb="9000.00"), "1048576 bytes in 100 us are not 9000 MB/s"),
+        (IMB.format(name="PingPong", ranks=2, mb="9000.00"), "1048576 bytes in 100 µs are not 9000 MB/s"),
         (IMB.format(name="PingPong", ranks=4, mb="10485.76"), "no pingpong is of 4 ranks"),
         (IMB.format(name="Exchange", ranks=4, mb="10485.76"), "no pattern measures what it does"),
         (TRANSFER.format(46.1, 1.9, "G0", "G000:004", "G1"), "67108864 bytes in 1.9 ms are not 46.1 GB/s"),
@@ -75,7 +75,7 @@ def test_either_megabyte_of_intels_benchmarks_bears_a_row_out(tmp_path: Path, mb
         (UCX.format(size=4096, us=1.0, mb=976.56, rate=1000000), "its rates are of messages of 1024 bytes, not 4096"),
         (NIXL.format(backend="POSIX", scheme="pairwise", rate=1.236), "backend POSIX reaches storage"),
         (NIXL.format(backend="UCX", scheme="manytoone", rate=1.236), "--scheme is manytoone"),
-        (NIXL.format(backend="UCX", scheme="pairwise", rate=9.9), "are not of 53 us"),
+        (NIXL.format(backend="UCX", scheme="pairwise", rate=9.9), "are not of 53 µs"),
         (NIXL.partition("Block")[1] + NIXL.partition("Block")[2].format(rate=1.2), "no configuration above it says"),
         (P2P.replace("Enabled", "Disabled"), "4 figures left out: peer access is off"),
         (P2P.replace("     1  22.55 565.51\n", ""), "of 2 rows these are missing: 1"),
@@ -141,7 +141,7 @@ def test_of_a_jobs_collectives_the_rank_that_comes_late_and_slow_calls_are_said(
     (row,) = summarize(load(tmp_path / "run")).to_pylist()
     assert (row["pattern"], row["ranks"], row["size"], row["samples"]) == ("allreduce", 4, 1 << 30, 12)
     assert row["median_ns"] == pytest.approx(1006.5e3, rel=1e-3)
-    assert any("rank 2 comes last in 12 of 12 calls; the first to come waits 900 us" in note for note in done.notes)
+    assert any("rank 2 comes last in 12 of 12 calls; the first to come waits 900 µs" in note for note in done.notes)
     assert any("1 of 12 calls take more than 3 times the median" in note for note in done.notes)
 
 

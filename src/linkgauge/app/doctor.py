@@ -219,9 +219,7 @@ def _print_nodes(found: Sequence[OnNodes], nodes: int) -> None:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
             screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
         _print_cost(console, one.cost, one.fix)
-    silent = sum(
-        len(on) for one in found for status, _, on in one.found if (one.name, status) == (START, FAILING)
-    )
+    silent = sum(len(on) for one in found for status, _, on in one.found if (one.name, status) == (START, FAILING))
     whose = f", on all {nodes - silent}" if nodes > 1 else ""
     for one in found:
         if not one.differs and one.status in (FAILING, WARNING):

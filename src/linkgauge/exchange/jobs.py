@@ -14,6 +14,7 @@ from typing import Any
 
 from linkgauge.exchange.imported import Call, ImportedCase, ImportedLog, make_case
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_duration as time_text
 
 _SLOW = 3  # times the median of its kind
 _LATE_SHARE = 0.5  # of the calls in which one rank comes last
@@ -87,11 +88,11 @@ def _late(log: ImportedLog, what: str, calls: dict[int, dict[int, Call]], times:
     if count >= _LATE_SHARE * len(times) and told["waited_ns"] > 0.1 * middle:
         told["late_rank"] = rank
         log.note(line, f"{what}: rank {rank} comes last in {count} of {len(times)} calls; the first to come waits "
-                       f"{told['waited_ns'] / 1e3:.3g} us in the median call")  # fmt: skip
+                       f"{time_text(told['waited_ns'])} in the median call")  # fmt: skip
     if slow := sum(1 for time in times if time > _SLOW * middle):
         told["slow_calls"] = slow
         log.note(line, f"{what}: {slow} of {len(times)} calls take more than {_SLOW} times the median, "
-                       f"{middle / 1e3:.3g} us, on every rank")  # fmt: skip
+                       f"{time_text(middle)}, on every rank")  # fmt: skip
     return told
 
 

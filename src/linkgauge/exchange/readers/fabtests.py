@@ -15,6 +15,7 @@ from typing import Any
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line, number_of
+from linkgauge.model.quantity import format_duration as time_text
 
 _COMMAND = re.compile(r"(?:.*[\s/$#])?(fi_\w+)(?:\s|$)(.*)$")
 _HEADING = re.compile(r"bytes\s+(?:#sent\s+#ack|iters)\s+total\s+time\s+MB/sec\s+usec/xfer\s+Mxfers/sec$")
@@ -70,10 +71,13 @@ def _row(line: Line, program: str, columns: int, options: str, log: ImportedLog,
     # Sizes are cut: 1000 KiB and some bytes are 1000k too. What rates and times say has to be this size.
     slack = 0.0051 / max(mb, 0.0051) + 0.0051 / max(us, 0.0051) + 1e-3
     if not 0 < us < math.inf or size <= 0 or size % 1 or count <= 0:
-        log.problem(line.number, f"no case: size {size:g}, {us:g} us")
+        log.problem(line.number, f"no case: size {size:g}, {time_text(us * 1e3)}")
         return
     if mb >= 0.1 and abs(mb * us / size - 1) > slack:
-        log.problem(line.number, f"a row left out: {mb:g} MB/s at {us:g} us are of {mb * us:.0f} bytes, not {size:.0f}")
+        log.problem(
+            line.number,
+            f"a row left out: {mb:g} MB/s at {time_text(us * 1e3)} are of {mb * us:.0f} bytes, not {size:.0f}",
+        )
         return
     device = re.search(r"(?:^|\s)-D\s*(?:cuda|rocr|ze)", options) is not None
     window = hints.window or _DEFAULT_WINDOW if pattern == "unidirectional" else 1

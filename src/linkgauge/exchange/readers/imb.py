@@ -16,6 +16,7 @@ from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_c
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line, number_of, whole_of
 from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.quantity import format_duration as time_text
 
 _PATTERNS = {
     "PingPong": "pingpong", "PingPing": "bidirectional", "Sendrecv": "ring_shift", "Allreduce": "allreduce",
@@ -118,16 +119,16 @@ def _row(line: Line, table: _Table, version: str, datatype: str, log: ImportedLo
         log.problem(line.number, f"not a size, a count and figures: {line.head[:80]!r}")
         return
     if pattern != "barrier" and size == 0:
-        log.problem(line.number, f"no case: size 0, {us:g} us")
+        log.problem(line.number, f"no case: size 0, {time_text(us * 1e3)}")
         return
     moved = size * (2 if name == "Sendrecv" else 1)
     slack = 0.0051 / max(us, 0.0051) + 0.0051 / max(rate, 0.0051) + 1e-3
     if not 0 < us < math.inf or count <= 0 or size < 0:
-        log.problem(line.number, f"no case: size {size}, {us:g} us, {count} repetitions")
+        log.problem(line.number, f"no case: size {size}, {time_text(us * 1e3)}, {count} repetitions")
         return
     # MB/s are 10^6 B/s since 2018, and 2^20 before.
     if rate and min(abs(moved / us / rate * 1e6 / unit - 1) for unit in (10**6, 1 << 20)) > slack:
-        log.problem(line.number, f"a row left out: {size} bytes in {us:g} us are not {rate:g} MB/s")
+        log.problem(line.number, f"a row left out: {size} bytes in {time_text(us * 1e3)} are not {rate:g} MB/s")
         return
     if info.blocks and name not in _PER_BLOCK and size % table.ranks:
         log.problem(line.number, f"no case: {size} bytes are no {table.ranks} whole blocks")

@@ -10,6 +10,7 @@ from typing import Any
 
 from linkgauge.exchange.imported import MOST_RANKS, Call, Hints, ImportedLog
 from linkgauge.exchange.readers.base import JsonForm
+from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.shape import MOST_WHOLE, each, maybe, number, table, text, whole
 
 _PATTERNS = {"AllReduce": "allreduce", "AllGather": "allgather", "ReduceScatter": "reduce_scatter",
@@ -44,7 +45,7 @@ def read_json(data: Any, log: ImportedLog, hints: Hints) -> None:
         by_host += perf.get("coll_timing_source") == _BY_HOST
         name, us = perf["coll"], perf["coll_exec_time_us"]
         if name not in _PATTERNS or us <= 0:
-            log.problem(line, f"record of {name[:40]!r} in {us:g} us left out: no pattern measures it")
+            log.problem(line, f"record of {name[:40]!r} in {time_text(us * 1e3)} left out: no pattern measures it")
             continue
         total, told = perf["coll_algobw_gbs"] * us * 1e3, perf["coll_msg_size_bytes"]
         slack = _ROUNDING + 0.6 / us
@@ -52,7 +53,7 @@ def read_json(data: Any, log: ImportedLog, hints: Hints) -> None:
             size for size in dict.fromkeys((told, told * header["n_ranks"])) if abs(total - size) <= slack * size
         ]
         if len(fitting) != 1 or fitting[0] <= 0:
-            log.problem(line, f"record of {name} left out: {told} bytes in {us:g} us are not "
+            log.problem(line, f"record of {name} left out: {told} bytes in {time_text(us * 1e3)} are not "
                               f"{perf['coll_algobw_gbs']:g} GB/s")  # fmt: skip
             continue
         metadata = record.get("metadata") or {}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line, number_of, whole_of
+from linkgauge.model.quantity import format_duration as time_text
 
 _BEGIN = re.compile(r"NIXLBench Configuration$")
 _OPTION = re.compile(r"[^(]*\(--(\w+)=[^)]*\)\s*:\s*(.*)$")
@@ -85,7 +86,9 @@ def _row(line: Line, columns: Sequence[str], said: Mapping[str, str], log: Impor
         return
     time_ns = block * batch / rate
     if latency and not 0.5 < time_ns / (latency * 1e3) < 2:
-        log.problem(line.number, f"a row left out: {block * batch} bytes at {rate:g} GB/s are not of {latency:g} us")
+        log.problem(
+            line.number, f"a row left out: {block * batch} bytes at {rate:g} GB/s are not of {time_text(latency * 1e3)}"
+        )
         return
     memory = {"initiator": _MEMORY[said["initiator_seg_type"]], "target": _MEMORY[said["target_seg_type"]]}
     reads = said["op_type"] == "READ"

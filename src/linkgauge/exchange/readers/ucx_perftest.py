@@ -15,6 +15,7 @@ from typing import Any
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line, number_of, whole_of
+from linkgauge.model.quantity import format_duration as time_text
 
 _HEAD = re.compile(r"\|\s+\|\s+\|\s+(latency|overhead|response time) \(usec\)")
 _SAID = re.compile(r"\|\s*(API|Test|Send memory|Recv memory|Message size|Window size):\s+(.*?)\s*\|$")
@@ -93,7 +94,9 @@ def _case(
     printed = mib * (1 << 20) / rate if rate > 0 else math.nan
     slack = 0.51 / max(rate, 1) + 0.0051 / max(mib, 0.0051)  # of a whole number and of two digits behind the point
     if not count > 0 or not 0 < overall_us < math.inf or not size > 0 or not all(memory):
-        log.problem(number, f"{name} left out: no case: size {size}, {overall_us:g} us, buffers {said}"[:160])
+        log.problem(
+            number, f"{name} left out: no case: size {size}, {time_text(overall_us * 1e3)}, buffers {said}"[:160]
+        )
         return
     if rate > 0 and abs(printed / size - 1) > slack + 1e-3 and mib > 0:
         log.problem(number, f"{name} left out: its rates are of messages of {printed:.0f} bytes, not {size}")

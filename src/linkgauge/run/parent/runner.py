@@ -97,8 +97,9 @@ class Runner:
         self._curves = dict(prepared.curves)  # of each kind of launch
         self._turn_ends = 0.0  # with a time limit: when the launch in hand has to end
         self._measured: dict[LaunchSettings, set[str]] = {}  # planned keys of cases that a launch has measured
+        pending = self._pending  # not by `self`: in a circle the folder would be held until the process ends
         self._time_left = TimeLeft(
-            lambda: (entry.case for one in self._pending for entry in one.entries.values()), self._machine
+            lambda: (entry.case for one in pending for entry in one.entries.values()), self._machine
         )
         self.counts: dict[str, int] = {}
         self.launches_started = 0

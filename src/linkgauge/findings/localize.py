@@ -425,7 +425,7 @@ def _told(
             sentence += " Only one case shows it: measure it again."
         elif kind == "uplink" and 2 * len(ends) == len(facts.hosts):
             severity = "loss"
-            sentence += " There are two sides alone, so it may be built so: state the rates (linkgauge run --fabric)."
+            sentence += " There are two sides alone, so it may be built so: state the rates with --fabric FILE."
         fix = FIXES[kind]
         if kind not in ("nic", "trunk", "node", "switch", "uplink") and facts.are_cores(_devices(ends)):
             severity, fix = "note", CORES_FIX

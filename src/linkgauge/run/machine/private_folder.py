@@ -331,7 +331,12 @@ def _is_left(root: Path) -> bool:
 def _owner_files(root: Path) -> list[Path]:
     """Who a folder is of: the parent, or on another node than the parent's those who clear its launches."""
     whole = root / OWNER
-    return [whole] if whole.exists() else sorted(root.glob(f"{_NODE_OWNER}*.json"))
+    if whole.exists():
+        return [whole]
+    try:
+        return sorted(root.glob(f"{_NODE_OWNER}*.json"))
+    except OSError:  # another process removes it
+        return []
 
 
 def _has_ended(path: Path) -> bool:

@@ -222,7 +222,8 @@ def test_a_pipe_is_no_description(tmp_path: Path) -> None:
 
 def test_files_that_are_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "is a folder" in refused(capsys, "expect", f"{tmp_path}/")
-    assert "names no file" in refused(capsys, "expect", "x" * 5000)
+    unknown = refused(capsys, "expect", "x" * 5000)
+    assert f"there is no described system '{'x' * 80}'" in unknown
     assert "File name too long" in refused(capsys, "expect", "x" * 5000 + "/y")
     assert "is no regular file" in refused(capsys, "topology", "/dev/zero")
 

@@ -14,6 +14,7 @@ import pytest
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.run.machine import private_folder
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
+from linkgauge.run.rank import node_survivor
 from patience import PATIENCE_S
 
 BUSY = """
@@ -98,3 +99,13 @@ def test_runs_that_start_and_end_beside_each_other_keep_theirs(tmp_path: Path) -
     said = [one.communicate(timeout=PATIENCE_S)[1] for one in started]
     assert [one.returncode for one in started] == [0] * 4, said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_no_launchs_is_not_claimed(tmp_path: Path) -> None:
+    """Slurm sets TMPDIR to /tmp on a node that lacks the launch's folder; nothing is written beside it."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    node_survivor.claim(folder, "1.2.3.0")
+    assert list(tmp_path.iterdir()) == [folder]
+    node_survivor.claim(Path("/"), "1.2.3.0")
+    assert list(Path("/").glob("owner-1.2.3.0*")) == []

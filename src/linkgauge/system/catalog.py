@@ -42,7 +42,7 @@ def load(name_or_path: str | Path) -> System:
         return _load_file(path)
     if text.lower() not in known:
         raise UsageError(
-            f"there is no described system {text!r}{nearest(text.lower(), known)}: known are {', '.join(known)}"
+            f"there is no described system {text[:80]!r}{nearest(text.lower(), known)}: known are {', '.join(known)}"
         )
     return from_toml(text_of(text.lower()), f"{text.lower()}.toml")
 

@@ -26,6 +26,9 @@ def claim(folder: Path, mark: str) -> None:
     from linkgauge.run.machine.private_folder import node_owner_file
     from linkgauge.run.machine.processes import MARK
 
+    root = next((one for one in folder.parents if one.name.startswith("linkgauge-")), None)
+    if root is None:  # a batch system's own: it gives its folder where a node lacks the launch's
+        return
     path = node_owner_file(folder, mark)
     with contextlib.suppress(OSError):  # no room for it: the launch will say so, and the node is cleared by its age
         try:
@@ -40,7 +43,7 @@ def claim(folder: Path, mark: str) -> None:
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
                 # Neither one of the launch's own processes, nor with its TMPDIR, which it is to remove.
                 env={**{name: value for name, value in os.environ.items() if name != MARK},
-                     "TMPDIR": str(path.parents[2])}, start_new_session=True,
+                     "TMPDIR": str(root.parent)}, start_new_session=True,
             )  # fmt: skip
 
 

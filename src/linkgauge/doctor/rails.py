@@ -9,7 +9,6 @@ from linkgauge.doctor.readers import Readers
 from linkgauge.doctor.siblings import far_above
 from linkgauge.run.machine.interfaces import FIX, chosen, chosen_below, wrong_choices
 
-_NO_CARD = "no RDMA card here"
 _FLAPS = 10
 _CHOOSING = ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "UCX_NET_DEVICES", "FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_PROVIDER",
              "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude")  # fmt: skip

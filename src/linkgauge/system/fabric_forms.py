@@ -7,7 +7,6 @@ import re
 from linkgauge.errors import UsageError
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_HERE = "what joins the devices of a node is found by 'linkgauge topology --here'"
 _NOT_READ = {
     r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)": (
         "rocm-smi's matrix of one node (rocm-smi --showtopo): give it to --system"

@@ -176,7 +176,7 @@ def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> tuple[dict
 
 
 def _switches(path: Path | None, hosts: Sequence[str]) -> Switches | None:
-    """What `--fabric` says of which node hangs on which switch. UsageError where it lacks one of the run's hosts."""
+    """Which node `--fabric` connects to which switch. UsageError where it lacks one of the run's hosts."""
     if path is None:
         return None
     text = read_file(path, _MOST_FABRIC_BYTES, "a network's switches")

@@ -91,7 +91,7 @@ def link_flaps(readers: Readers) -> Result:
 
 @check("several rails in one subnet answer for themselves")
 def rail_routes(readers: Readers) -> Result:
-    """Linux answers ARP for any of its addresses on any interface, unless it is told not to."""
+    """Linux answers ARP for any of its addresses on any interface, unless a setting forbids it."""
     rails = interfaces_of_rails(readers)
     subnets: dict[tuple[str, str], list[str]] = {}
     for line in (readers.text("/proc/net/route") or "").splitlines()[1:]:

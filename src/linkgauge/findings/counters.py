@@ -23,7 +23,7 @@ def counters_rose(facts: Facts) -> Iterable[Finding]:
     parts: dict[str, list[Rise]] = {}
     for (part, counter), by in by_part.items():
         rise = Rise(part, counter, by)
-        # A card that is observed during cases is told of with these (health.errors_rose).
+        # A card that is observed during cases is reported with these (health.errors_rose).
         if not rise.few and part.partition("/")[0] not in observed:
             parts.setdefault(part, []).append(rise)
     for part, found in parts.items():

@@ -14,7 +14,7 @@ from linkgauge.judge.subjects import Subject
 from linkgauge.model.patterns import COLLECTIVES, HOST_COPIES, PAIRS, PATTERNS, group_of
 
 SMALL = 1 << 20
-"""The least size in bytes of the smaller of the two sizes that a collective is told at."""
+"""The least size in bytes of the smaller of the two sizes that a collective is reported at."""
 
 FAMILIES = {
     "linkgauge_pair_goodput_bytes_per_second": "Goodput of device pairs, each by its best mechanism and size.",

@@ -140,9 +140,9 @@ _JOBS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE"
 
 def ssh_unless(launcher_args: Sequence[str], options: Sequence[str], own: Sequence[str], programs: Sequence[str],
                ) -> list[str] | None:  # fmt: skip
-    """Return ssh, or what one of the variables `programs` names; None in a job, or where it is told another way.
+    """Return ssh, or what one of the variables `programs` names; None in a job, or where another way is set.
 
-    `options`: what words of the command line begin with by which it is told; `own`: names of variables likewise.
+    `options`: what words of the command line begin with by which it is set; `own`: names of variables likewise.
     """
     known = usable_environment()
     told = any(word.startswith(tuple(options)) for word in launcher_args)

@@ -232,7 +232,7 @@ def _hello(one: _Asked) -> dict[str, Any] | None:
 
 
 def _without_prefix(line: str, host: str) -> str:
-    """What ssh says without what a reader is told anyway: itself and the host."""
+    """What ssh says without what a reader knows anyway: itself and the host."""
     return re.sub(rf"^(?:ssh: )?(?:connect to host {re.escape(host)} port (\d+): )?", "", line.strip())
 
 

@@ -5,7 +5,7 @@
 
 Each run is of MPICH by libfabric's tcp: all ordered pairs at 256 KiB, and all pairs at 8 B. A layout is drawn from its
 number: four to eight nodes, on one switch, or where an uplink is planted on two or more. A line of JSON a run says what
-was planted, what was told as a fault or loss, and whether that is right and nothing else is accused.
+was planted, what was reported as a fault or loss, and whether that is right and nothing else is accused.
 """
 
 from __future__ import annotations

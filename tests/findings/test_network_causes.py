@@ -1,4 +1,4 @@
-"""Why a network is slow is told from what its nodes counted; counters and times here are made up."""
+"""Why a network is slow follows from what its nodes counted; counters and times here are made up."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def check_system(
     reached: dict[tuple[object, ...], Measure] = {}
     for measure in subject.facts.measures:
         best = reached.get(_path(measure))
-        if best is None or (measure.goodput or 0.0) > (best.goodput or 0.0):
+        if measure.goodput is not None and (best is None or measure.goodput > (best.goodput or 0.0)):
             reached[_path(measure)] = measure
     verdicts = []
     for one in held:
@@ -70,10 +70,15 @@ def check_system(
         bus = f", busbw {rate_text(measure.bus)}" if PATTERNS[measure.pattern].collective else ""
         reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal){bus}; {seen}"
         outcome: Outcome = "fail" if one.short else "pass"
-        odd = one.goodput < _ODD * (best.goodput or 0.0) and (best.goodput or 0.0) >= one.required
-        if one.short and odd and not PATTERNS[measure.pattern].collective:
+        most = best.goodput or 0.0
+        if (
+            one.short
+            and one.goodput < _ODD * most
+            and most >= one.required
+            and not PATTERNS[measure.pattern].collective
+        ):
             outcome = "unknown"
-            reason += f"; the path reached {rate_text(best.goodput)} at {format_bytes(best.size)}: measure again"
+            reason += f"; the path reached {rate_text(most)} at {format_bytes(best.size)}: measure again"
         verdicts.append(
             subject.verdict(
                 outcome, case_words(measure), reason, one.entry.share.source, measure,

@@ -174,16 +174,14 @@ class Search:
         if self.record.shares(DEFAULT):  # a launch of its own takes seconds, one more in a shared launch a fraction
             for _ in range(_FIRST_ALONE):
                 self.record.launch(DEFAULT)
-            self._ask_defaults(TELLING + 1 - _FIRST_ALONE)
+            more = TELLING + 1 - _FIRST_ALONE
+            self.record.foresee([DEFAULT] * more)
+            for _ in range(more):
+                self.record.launch(DEFAULT)
             return
         for _ in range(4):
             self.record.launch(DEFAULT)
         while self.record.noise() > _STEADY and not self.record.single_noise():
-            self.record.launch(DEFAULT)
-
-    def _ask_defaults(self, count: int) -> None:
-        self.record.foresee([DEFAULT] * count)
-        for _ in range(count):
             self.record.launch(DEFAULT)
 
     # --- one variable at a time ---------------------------------------------------------------------------------------

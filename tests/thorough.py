@@ -1,7 +1,7 @@
 """What takes long: whole tests, or more cases of one. './lg test' leaves it out, './lg test --all' runs it.
 
-CI runs a share of it at each change (LINKGAUGE_TESTS=K/N): that of the test files whose names fall into the K-th of N
-parts, so that N changes run all.
+CI runs a share of it at each change (LINKGAUGE_TESTS=K/N): of whole tests those whose files and reasons, and of more
+cases those whose files, fall into the K-th of N parts, so that N changes run all.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ ALL = ASKED == "all"
 _TESTS = Path(__file__).parent
 
 
-def in_share(file: str, asked: str) -> bool:
-    """Whether a test file runs what takes long where LINKGAUGE_TESTS asks for `all`, a share `K/N`, or nothing."""
+def in_share(file: str, asked: str, part: str = "") -> bool:
+    """Whether a test file, or a part of it, runs what takes long: LINKGAUGE_TESTS is `all`, a share `K/N`, or empty."""
     share, _, shares = asked.partition("/")
     if not shares:
         return asked == "all"
-    return zlib.crc32(os.path.relpath(file, _TESTS).encode()) % int(shares) == int(share)
+    return zlib.crc32((os.path.relpath(file, _TESTS) + part).encode()) % int(shares) == int(share)
 
 
-def _in_callers_share() -> bool:
-    return in_share(sys._getframe(2).f_code.co_filename, ASKED)
+def _in_callers_share(part: str = "") -> bool:
+    return in_share(sys._getframe(2).f_code.co_filename, ASKED, part)
 
 
 def thorough(why: str) -> pytest.MarkDecorator:
     """Marks a test that `./lg test` leaves out, with the reason why the tests that stay notice what it would."""
-    return pytest.mark.skipif(not _in_callers_share(), reason=f"only './lg test --all' runs it: {why}")
+    return pytest.mark.skipif(not _in_callers_share(why), reason=f"only './lg test --all' runs it: {why}")
 
 
 def most(everything: Kind, some: Kind) -> Kind:

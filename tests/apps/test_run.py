@@ -16,7 +16,7 @@ from linkgauge.model.worded import App
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.store.run import load
 from program import linkgauge
-from thorough import most
+from thorough import most, thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 FEW = ("--stop-rule", "count", "--stop-samples", "3", "--max-time", "10s", "--warmup", "1", "--no-report")
@@ -81,6 +81,7 @@ step = [ { compute = 3000000 }, { copy = "host_to_device", bytes = 65536 },
     assert row.case.app.label == "mine"
 
 
+@thorough("tests/view has the picture of one")
 def test_pictures_of_applications(tmp_path: Path) -> None:
     pytest.importorskip("altair")
     from linkgauge.view import charts

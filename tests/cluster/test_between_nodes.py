@@ -96,6 +96,7 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
+@thorough("tests/run has several ranks of several nodes")
 def test_two_nodes_with_two_devices_each_are_four_places(cluster: Cluster) -> None:
     before = {node: cluster.carried(node) for node in cluster.layout.nodes}
     run = measured(cluster, "places", "--hosts", "n0,n1", "--devices", "host:2", *COUNTED, "--pairs", "first",
@@ -172,6 +173,7 @@ def another_stream(cluster: Cluster) -> Iterator[None]:
             one.communicate()
 
 
+@thorough("tests of findings have others' traffic by counters")
 def test_traffic_of_others_over_the_same_cards_disturbs_the_cases(cluster: Cluster) -> None:
     words = ("--hosts", "n0,n1", "--devices", "host:1", *COUNTED, "--pairs", "first", "--pattern",
              "unidirectional,pingpong", "--size", "8,512KiB")  # fmt: skip
@@ -208,6 +210,7 @@ def test_one_pair_reaches_the_link_and_no_more_by_open_mpi(cluster: Cluster) -> 
     assert LEAST <= best(cluster, "openmpi", "--mpi", library("openmpi")) <= 0.98
 
 
+@thorough("by MPI one pair reaches it as well")
 @pytest.mark.parametrize("variant", ["tag", pytest.param("put", marks=thorough("tag meets the same connections"))])
 @pytest.mark.parametrize(
     ("transport", "setting"),
@@ -221,6 +224,7 @@ def test_one_pair_reaches_the_link_and_no_more_below_mpi(
     assert LEAST <= best(cluster, f"{transport}-{variant}", *words) <= 0.98
 
 
+@thorough("tests/run has nodes whose bytes are not counted")
 def test_bytes_that_nodes_pass_through_shared_memory_are_no_figure_of_the_network() -> None:
     with Cluster(Layout.of(2, shared_memory=True)) as cluster:
         done = cluster.run("login", [sys.executable, "-m", "cluster.unaware", str(cluster.folder), "run"],
@@ -354,6 +358,7 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     assert left_anywhere(cluster) == {}
 
 
+@thorough("a node that dies in a case is in the test below")
 @pytest.mark.parametrize("lost", ["n1", pytest.param("n0", marks=thorough("any other node is lost alike"))])
 def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_when_it_is_back(lost: str) -> None:
     with Cluster(Layout.of(3, rate=RATE)) as cluster:
@@ -497,6 +502,7 @@ def test_a_figure_of_two_nodes_is_measured_and_drawn(cluster: Cluster) -> None:
     assert "sc24-8-latency.svg" in {path.name for path in (cluster.folder / "figure").glob("*.svg")}
 
 
+@thorough("tests of findings have the causes by counters that were recorded")
 @pytest.mark.skipif(IPTABLES is None, reason="loss needs iptables (Debian: iptables)")
 def test_why_a_network_is_slow_is_told_with_node_and_interface() -> None:
     """A node loses packets, and another is far."""

@@ -39,6 +39,7 @@ def beside(cluster: Cluster, name: str, hosts: str, beside: str, *more: str) -> 
     return found, share
 
 
+@thorough("tests/simulate has the shares of an uplink")
 def test_jobs_packed_on_their_own_switches_lose_nothing_and_spread_ones_half_of_the_uplink_that_is_named() -> None:
     layout = Layout(((2, 2),), rate=RATE, switch_rate=RATE, lossless=True)
     with Cluster(layout) as cluster:

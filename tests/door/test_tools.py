@@ -147,6 +147,9 @@ def test_shares_of_the_tests_that_take_long_are_each_file_once() -> None:
     assert sum(map(len, shares)) == len(set().union(*shares)) == len(files)
     assert all(len(share) > len(files) / 10 for share in shares)
     assert all(in_share(file, "all") and not in_share(file, "") for file in files)
+    parts = {why: [share for share in range(5) if in_share(files[0], f"{share}/5", why)] for why in "abcdefgh"}
+    assert all(len(share) == 1 for share in parts.values())
+    assert len({share[0] for share in parts.values()}) > 1
 
 
 BUSY = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"

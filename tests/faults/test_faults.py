@@ -27,7 +27,7 @@ from linkgauge.run.machine.private_folder import clean_leftovers
 from linkgauge.store.run import load
 from planted_faults import HAVE_FAULTS, NO_FAULTS
 from program import started
-from thorough import most
+from thorough import most, thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
@@ -266,6 +266,7 @@ def test_each_fault_costs_its_case_only(runs: Runs, triples: list[Triple]) -> No
     expect_each_cost_its_case(triples, folder, status)
 
 
+@thorough("each fault is tried with one library")
 @pytest.mark.parametrize("prefix", OTHER_LIBRARIES)
 def test_each_fault_costs_its_case_only_under_another_mpi_library(prefix: str, tmp_path: Path) -> None:
     triples = [triple for triple in TRIPLES if triple.transport == "mpi"
@@ -275,6 +276,7 @@ def test_each_fault_costs_its_case_only_under_another_mpi_library(prefix: str, t
     assert new_shared_memory(before) == set()
 
 
+@thorough("each fault is tried on devices of another kind")
 @pytest.mark.skipif(not (STAND_INS / "sycl").exists(), reason="no stand-in for SYCL: build the C++ tests")
 def test_each_fault_costs_its_case_only_on_sycl_devices(tmp_path: Path) -> None:
     triples = [triple for triple in TRIPLES if triple.transport == "staging"
@@ -283,6 +285,7 @@ def test_each_fault_costs_its_case_only_on_sycl_devices(tmp_path: Path) -> None:
     expect_each_cost_its_case(triples, tmp_path, run(triples, tmp_path, library="sycl"))
 
 
+@thorough("each fault is tried with memory of our own")
 @pytest.mark.skipif(not (STAND_INS / "libcuda.so.1").exists(), reason="no stand-in GPUs: build the C++ tests")
 def test_each_fault_costs_its_case_only_where_memory_is_opened_by_fabric_handles(tmp_path: Path) -> None:
     ways = {"copy_engine": {**ON_SYCL, "kill": "check"}, "kernel": {**ON_SYCL, "stop": "time"}}
@@ -296,6 +299,7 @@ def test_each_fault_costs_its_case_only_where_memory_is_opened_by_fabric_handles
     expect_each_cost_its_case(triples, tmp_path, status)
 
 
+@thorough("each fault is tried with memory of our own")
 @pytest.mark.skipif(not (STAND_INS / "nccl3").exists(), reason="no stand-in for NCCL: build the C++ tests")
 def test_each_fault_costs_its_case_only_where_our_kernels_have_nccls_memory(tmp_path: Path) -> None:
     # Two phases of each, by the one variant and the other; or one, by turns.

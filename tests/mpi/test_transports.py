@@ -106,6 +106,7 @@ def test_distributions_and_forms_of_collectives(mpi: MpiInstallation, run_cases:
     expect_verified(cases, run_cases(mpi, 4, cases))
 
 
+@thorough("halos of plain rows are among the patterns above")
 def test_halos_of_derived_datatypes_and_overlapped_collectives(mpi: MpiInstallation, run_cases: RunCases) -> None:
     """Faces of 1, 5 x 5 and 64 x 64 cells that lie apart, in fields of three and two dimensions; several in flight."""
     grids = [("ring", 8 * side * side) for side in (1, 5, 64)] + [("2x2", 8), ("2x2:all", 8 * 333), ("4:open", 8 * 49)]

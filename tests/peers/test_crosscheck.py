@@ -15,7 +15,7 @@ import pytest
 from executables import python_program
 from linkgauge.peers.catalog import peer_tests
 from program import linkgauge
-from thorough import most
+from thorough import most, thorough
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 pytestmark = [
@@ -54,6 +54,7 @@ def against(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return linkgauge("crosscheck", *words, cwd=cwd, env=environment)
 
 
+@thorough("tests/peers/test_drive.py has the rows and rounds of nccl-tests")
 def test_every_test_of_nccl_tests_in_two_launches_a_round(tmp_path: Path) -> None:
     few = ["all_gather_perf", "all_reduce_perf", "broadcast_perf"]
     names = most([test.name for test in peer_tests("nccl-tests")], few)

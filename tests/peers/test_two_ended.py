@@ -19,6 +19,7 @@ from linkgauge.peers.theirs import launches_of, measure_peer
 from linkgauge.run.parent import mpi_library
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.mpi_library import MpiInstallation, find_all
+from thorough import thorough
 
 KIB, MIB = 1 << 10, 1 << 20
 UCX = """+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+
@@ -158,6 +159,7 @@ else:
 MPI = next((one for one in find_all() if not one.problem), None)
 
 
+@thorough("the real program is measured below where it is here")
 @pytest.mark.skipif(MPI is None, reason="no MPI library")
 def test_a_client_waits_for_its_server_and_a_failure_is_told(tmp_path: Path) -> None:
     assert MPI is not None

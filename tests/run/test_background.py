@@ -138,6 +138,7 @@ def test_a_load_is_on_the_rest_or_the_same_or_on_devices_that_are_there(tmp_path
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1), wrong.stderr
 
 
+@thorough("tests of findings leave out what a load disturbed")
 def test_what_loads_leave_is_no_witness_of_the_machine(tmp_path: Path) -> None:
     run, _ = measured(tmp_path, "--devices", "host:4", "--pattern", "unidirectional", "--transport", "copy_engine",
                       "--size", "1MiB", "--pairs", "first", "--background", "copy_engine local_copy 4MiB")  # fmt: skip

@@ -20,7 +20,7 @@ from linkgauge.store.run import load
 from patience import PATIENCE_S
 from run.on_a_node import namespaces_may_be_made
 from stand_ins import STAND_INS, linkgauge_over
-from thorough import most
+from thorough import most, thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
@@ -73,6 +73,7 @@ def test_every_pattern_between_processes_is_verified_without_an_ipc_handle(tmp_p
     assert all("cuIpcGetMemHandle failed" in row.reason for row in plain)
 
 
+@thorough("every pattern takes it in the test above")
 def test_threads_loads_and_applications_take_such_memory_too(tmp_path: Path) -> None:
     load_of = "kernel alltoall 64KiB on=2,3 handles=fabric"
     plan = f'{PAIR}devices = [[0, 1]]\nbackground = ["", "{load_of}"]\n[[case]]\napp = "halo_stencil n=16"\n'

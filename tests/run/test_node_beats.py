@@ -38,6 +38,7 @@ from patience import PATIENCE_S
 from planted_faults import HAVE_FAULTS, NO_FAULTS
 from run.conftest import devices_of, machine_of
 from run.on_a_node import namespaces_may_be_made
+from thorough import thorough
 
 PLAN = """
 [[case]]
@@ -81,6 +82,7 @@ def run_outside(
 several = pytest.mark.skipif(not namespaces_may_be_made(), reason="no namespaces may be made here")
 
 
+@thorough("the tests below have what nodes report, and silence")
 @several
 def test_a_case_that_takes_longer_than_the_patience_on_other_nodes_is_not_hung(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -108,6 +110,7 @@ def test_a_rank_that_stops_on_another_node_is_hung(tmp_path: Path, monkeypatch: 
     assert [rank["state"] for rank in ranks] == ["on another node"] * 2
 
 
+@thorough("the tests below have what nodes report, and silence")
 @several
 def test_nodes_that_cannot_reach_the_parent_are_not_taken_for_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

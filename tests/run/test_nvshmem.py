@@ -91,6 +91,7 @@ def test_every_pattern_is_verified_by_each_variant(tmp_path: Path) -> None:
     assert json.loads(launch["extra"])["derived_env"] == ASKED_ENV
 
 
+@thorough("every pattern takes memory of the heap above")
 def test_ranks_of_no_case_and_several_on_a_device_are_pes_and_the_heap_grows_and_serves_again(tmp_path: Path) -> None:
     plan = '[[case]]\ntransport = "nvshmem"\npattern = "pingpong"\nsize = ["8", "1MiB", "64KiB"]\npairs = "all"\n'
     both = '[[case]]\ntransport = "nvshmem"\npattern = ["alltoall", "reduce"]\nsize = "48KiB"\nranks_per_device = 2\n'
@@ -162,6 +163,7 @@ def test_collectives_reduce_every_datatype_that_nvshmem_has_by_every_operation(t
         "NVSHMEM reduces no float8_e4m3", "NVSHMEM has no avg; its operations are sum, prod, min and max"}  # fmt: skip
 
 
+@thorough("collectives of all ranks are in the test above")
 def test_collectives_of_some_of_a_launchs_ranks_are_by_teams_and_others_are_refused(tmp_path: Path) -> None:
     """More teams than are kept, made anew; groups side by side; ranks of which there is no team."""
     sets = [[0, 2, 4], [1, 3, 5], [3, 4, 5], [0, 1], [2, 3], [4, 5], [0, 3], [1, 4], [2, 5], [0, 4], [1, 5], [0, 5],
@@ -400,6 +402,7 @@ def test_a_pe_that_refuses_fails_the_case_of_those_that_wait_for_it_within_nvshm
     assert "rank 2: nvshmemx_hostlib_init_attr failed with NVSHMEM status (7) on device 2" in row.reason
 
 
+@thorough("tests/run/test_background.py has loads of a launch of their own")
 def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) -> None:
     loads = ["", *(f"nvshmem alltoall 64KiB on=2,3 variant={variant}" for variant in VARIANTS_OF_A_LOAD)]
     plan = f'[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nbackground = {json.dumps(loads)}\n'

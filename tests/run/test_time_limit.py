@@ -109,6 +109,7 @@ def test_a_short_limit_keeps_the_beginning_of_the_order_of_value_and_the_rest_is
     assert after.info["left"] == 0
 
 
+@thorough("which cases are left is in tests/plan")
 def test_where_cases_take_longer_than_estimated_the_least_telling_are_left(tmp_path: Path) -> None:
     # Samples that a rank comes to late on purpose: no estimate knows of it. Two kinds of launches.
     table = PLAN.replace("STOP", "20s").replace(

@@ -18,6 +18,7 @@ from linkgauge.model.shape import clean, parsed
 from linkgauge.stats.summary import summarize
 from linkgauge.store.shapes import EVIDENCE, INFO
 from synthetic import make_case, make_run
+from thorough import thorough
 
 CASES = [make_case("ccl", "allreduce", 4096), make_case("mpi", "pingpong", 8), make_case("mpi", "broadcast", 8)]
 
@@ -191,6 +192,7 @@ def test_rows_that_are_packed_into_nothing_are_not_unpacked(folder: Path) -> Non
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10
 
 
+@thorough("counts above a bound are in the tests beside")
 def test_a_million_launches_are_too_many(folder: Path) -> None:
     change(folder / "launches.parquet", lambda table: table.take(pa.array([0] * 1_000_000)))
     with pytest.raises(RunFolderError, match="1000000 rows"):

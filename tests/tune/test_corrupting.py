@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge.run.parent.mpi_library import find_all
-from thorough import most
+from thorough import most, thorough
 
 VARIABLE, VALUE = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "16384"
 MPICH = next((one for one in find_all() if one.vendor == "mpich" and not one.problem and one.version >= "5"), None)
@@ -30,6 +30,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@thorough("tests/tune/test_search.py has what corrupts while it is confirmed")
 @pytest.mark.parametrize("one_in", most((500, 1000, 5000), (500,)))
 def test_a_value_that_corrupts_now_and_then_is_not_proved(one_in: int, planted: Path, tmp_path: Path) -> None:
     assert MPICH is not None

@@ -24,9 +24,12 @@ for name in (
 ):  # of the terminal of who tests, or of pytest-xdist: what is printed does not depend on it
     os.environ.pop(name, None)
 os.environ["LINKGAUGE_DEVICE_HOLDS"] = f"-test-{os.getpid()}"
-# Under nohup, what tests start would ignore the signal that some of them send: a handler is not passed on.
+# Under nohup, or behind a script's '&', what tests start would ignore signals that some of them send: a handler is not
+# passed on.
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # MPICH's ranks that wait give their cores away, of which a small machine has fewer than a test has ranks: four ranks on
 # two cores took 20 s of a processor for what takes 8 so. Releases before 5 do not know the first.

@@ -22,7 +22,7 @@ import scipy.sparse
 
 from linkgauge.errors import UsageError
 from linkgauge.expect import limits
-from linkgauge.model.patterns import pair_bytes
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.simulate import Placement, Request, answers, laid_out, of_system, parse_rules
 from linkgauge.simulate.traffic import TRAFFIC
 from linkgauge.system import from_toml

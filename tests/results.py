@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from linkgauge.expect.ports import Ports
 from linkgauge.findings.facts import Measure
 from linkgauge.model.case import WORDED, Case, StopRule
 from linkgauge.model.result import FIGURES, Launch, Measured, Observation, Result
@@ -49,6 +50,14 @@ def results_of(rows: Iterable[Mapping[str, Any]]) -> list[Result]:
 def measured_of(rows: Iterable[Mapping[str, Any]]) -> list[Measured]:
     """The results of such rows that have figures."""
     return [one for one in results_of(rows) if isinstance(one, Measured)]
+
+
+def ports_of(rows: Iterable[Mapping[str, Any]]) -> Ports:
+    """What such rows of one node, whose devices are numbered by their ordinals, reached on each port."""
+    ports = Ports()
+    for row in measured_of(rows):
+        ports.add(row, row.devices)
+    return ports
 
 
 def measures_of(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:

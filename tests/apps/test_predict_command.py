@@ -10,7 +10,8 @@ import pytest
 
 from linkgauge.app.cli import run_command
 from linkgauge.apps import catalog
-from linkgauge.expect.application import Mechanism, Predicted
+from linkgauge.expect.application import Predicted
+from linkgauge.expect.mechanism import Mechanism
 from linkgauge.stats.step_times import RankSteps
 from linkgauge.view.predicted import Prediction, print_predictions
 from synthetic import make_case, make_run

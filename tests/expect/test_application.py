@@ -14,8 +14,9 @@ from linkgauge.apps import catalog as applications
 from linkgauge.apps.program import program_of
 from linkgauge.apps.rows import Collective
 from linkgauge.errors import UsageError
-from linkgauge.expect.application import Mechanism, Predicted, known_transports, predict
+from linkgauge.expect.application import Predicted, predict
 from linkgauge.expect.curves import BEGUN, Curve, Curves, CurvesOfRun, CurvesOfSystem, Faster
+from linkgauge.expect.mechanism import Mechanism, known_transports
 from linkgauge.expect.slow_downs import EVEN, FREE, Share, SlowDown, SlowDowns
 from linkgauge.expect.sureness import Ends
 from linkgauge.expect.under_way import UnderWay, Work

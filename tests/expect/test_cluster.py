@@ -9,9 +9,10 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.apps.program import program_of
 from linkgauge.apps.step_file import step_file_of
-from linkgauge.expect.application import Mechanism, predict
+from linkgauge.expect.application import predict
 from linkgauge.expect.cluster import Cluster
 from linkgauge.expect.curves import CurvesOfSystem
+from linkgauge.expect.mechanism import Mechanism
 from linkgauge.simulate import Placement, Request, answers, fat_tree, laid_out, of_system, parse_rules
 from linkgauge.system import catalog
 

@@ -10,14 +10,15 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.expect import limits
-from linkgauge.expect.achieved import Ports, from_ports, ports_of
+from linkgauge.expect.achieved import from_ports
+from linkgauge.expect.ports import Ports
 from linkgauge.model.case import MECHANISM, TASK, Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.run.parent.prepare import prepare_on
 from linkgauge.system import System, discover
 from recorded_machine import Machine, h200, switch_links
-from results import measured_of
+from results import ports_of
 from thorough import thorough
 
 
@@ -68,7 +69,7 @@ def test_every_case_has_a_limit(system: System, plan: str) -> None:
     """From the links alone; between two host buffers, whose memory nobody states, from the run's own copies."""
     lacking: Counter[tuple[str, str, tuple[int, ...], int]] = Counter()
     cases = cases_of(plan, system)
-    ports = ports_of(measured_of(as_measured(case) for case in cases))
+    ports = ports_of(as_measured(case) for case in cases)
     for case in cases:
         staged_pairs = case.transport == "staging" and PATTERNS[case.pattern].side_by_side_of
         if case.pattern in UNBOUND or staged_pairs:  # no rule knows how pairs share the host links that they stage over
@@ -96,7 +97,7 @@ def test_every_case_of_host_devices_has_a_limit_from_its_run(plan: str) -> None:
     """On a machine without a GPU, whose firmware tells nothing of memory, what the run reached is the limit."""
     system = discover(Path("/"), nvml_answers={}, host_devices=2)
     cases = cases_of(plan, system)
-    ports = ports_of(measured_of(as_measured(case) for case in cases))
+    ports = ports_of(as_measured(case) for case in cases)
     lacking = {
         (case.transport, case.pattern, case.devices)
         for case in cases

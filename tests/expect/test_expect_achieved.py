@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 import linkgauge.system as systems
-from linkgauge.expect import achieved
-from linkgauge.expect.achieved import Ports, from_ports
+from linkgauge.expect.achieved import from_ports
 from linkgauge.expect.rules import Limit
-from results import measured_of
+from results import ports_of
 
 GB = 1e9
 
@@ -28,10 +26,6 @@ def row(pattern: str, devices: tuple[int, ...], gigabytes: float | None = None, 
         "goodput_bytes_per_s": rate,
         **more,
     }
-
-
-def ports_of(rows: Iterable[dict[str, Any]]) -> Ports:
-    return achieved.ports_of(measured_of(rows))
 
 
 def pairs(rate: float) -> list[dict[str, Any]]:

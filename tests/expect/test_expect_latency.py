@@ -9,9 +9,9 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.app.limits_shown import latency_words
 from linkgauge.expect import limits
-from linkgauge.expect.achieved import from_ports, ports_of
+from linkgauge.expect.achieved import from_ports
 from linkgauge.expect.rules import Limit
-from results import measured_of
+from results import ports_of
 
 
 def found(system: str, **case: Any) -> dict[str, Limit]:
@@ -91,7 +91,7 @@ def row(pattern: str, devices: tuple[int, ...], ns: float, **more: Any) -> dict[
 
 def achieved(rows: list[dict[str, Any]], **case: Any) -> dict[str, float | None]:
     system = systems.load("hgx-h200-4")
-    known = from_ports(system, {"transport": "kernel", "size": 65536, **case}, ports_of(measured_of(rows)))
+    known = from_ports(system, {"transport": "kernel", "size": 65536, **case}, ports_of(rows))
     return {c.rule: c.latency_ns for c in known if c.kind == "measured"}
 
 

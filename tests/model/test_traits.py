@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge import _core
-from linkgauge.model.case import (
+from linkgauge.model.case import (  # fmt: skip
     CORE_NAMES,
     DIMENSIONS,
     MANAGED_USES,
@@ -21,10 +21,10 @@ from linkgauge.model.case import (
     PARTS,
     TASK,
     Case,
-    Part,
     StopRule,
     held_apart,
-)  # fmt: skip
+)
+from linkgauge.model.dimension import Part  # fmt: skip
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.traits import having

@@ -29,7 +29,7 @@ TEXTS = {
     "settings": "UCX_TLS=tcp UCX_RNDV_THRESH=8192",
     "app": "made@12345678 n=64 {\"step\":[]}",
 }  # fmt: skip
-DOORS = {"model/case.py", "model/dimension.py", "model/worded.py", "store/door.py"}
+DOORS = {"model/case.py", "model/values.py", "model/worded.py", "store/door.py"}
 """Where a text becomes a value: what is typed or lies in a plan, and rows of tables."""
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from linkgauge.errors import UsageError
 from linkgauge.model.case import MANAGED_USES, MECHANISM, TASK, Case
-from linkgauge.model.patterns import ELEMENT_BYTES, PATTERNS, restated_size
+from linkgauge.model.elements import ELEMENT_BYTES, restated_size
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import Share
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.plan.estimate import LAUNCH_S, case_s

@@ -9,7 +9,8 @@ import numpy as np
 from linkgauge.simulate import fabric as fabrics
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
-from linkgauge.simulate.traffic import Request, Stage, stages
+from linkgauge.simulate.stage import Request, Stage
+from linkgauge.simulate.traffic import stages
 from simulate.per_flow import Flow, Small
 
 

@@ -21,8 +21,8 @@ from linkgauge.simulate.demand import Demand, demand
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
+from linkgauge.simulate.stage import Request
 from linkgauge.simulate.study import one_more
-from linkgauge.simulate.traffic import Request
 from simulate.small_fabrics import drawn, jobs_of
 from thorough import most
 

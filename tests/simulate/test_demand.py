@@ -20,8 +20,8 @@ from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule
+from linkgauge.simulate.stage import Request, Stage, Term
 from linkgauge.simulate.torus import torus_links
-from linkgauge.simulate.traffic import Request, Stage, Term
 from thorough import most
 
 

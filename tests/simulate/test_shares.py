@@ -17,7 +17,8 @@ from linkgauge.simulate.demand import demand
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
-from linkgauge.simulate.traffic import Request, stages
+from linkgauge.simulate.stage import Request
+from linkgauge.simulate.traffic import stages
 from simulate.per_flow import finish_times
 from simulate.small_fabrics import drawn, flows_of, jobs_of
 from thorough import most

@@ -26,7 +26,8 @@ from linkgauge.simulate.demand import demand
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
-from linkgauge.simulate.traffic import Request, Stage, stages
+from linkgauge.simulate.stage import Request, Stage
+from linkgauge.simulate.traffic import stages
 from patience import PATIENCE_S
 from thorough import most, thorough
 

@@ -16,8 +16,8 @@ from linkgauge.simulate.described import parse_setting
 from linkgauge.simulate.others import parse_load
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule, parse_rules
+from linkgauge.simulate.stage import Request
 from linkgauge.simulate.study import study
-from linkgauge.simulate.traffic import Request
 
 GBIT = 1e9 / 8
 

@@ -10,13 +10,15 @@ import pytest
 from numpy.typing import NDArray
 
 from linkgauge.errors import UsageError
-from linkgauge.model.patterns import pair_bytes, sent_and_received
+from linkgauge.model.rank_bytes import pair_bytes, sent_and_received
 from linkgauge.simulate import fabric as fabrics
 from linkgauge.simulate.answer import answers, laid_out
+from linkgauge.simulate.domains import parents
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule
-from linkgauge.simulate.traffic import TRAFFIC, Request, Stage, class_terms, parents, stages, zipf
+from linkgauge.simulate.stage import Request, Stage
+from linkgauge.simulate.traffic import TRAFFIC, class_terms, stages, zipf
 
 core: Any = importlib.import_module("linkgauge._core")
 

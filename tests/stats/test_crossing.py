@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkgauge.model.case import Case, Loads
-from linkgauge.model.patterns import PATTERNS, pair_bytes, restated_size
+from linkgauge.model.elements import restated_size
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.model.result import Row
 from linkgauge.model.worded import ServiceClass
 from linkgauge.stats.asked_effects import class_effect, priority_of

@@ -71,7 +71,7 @@ def read_text(lines, log, hints):
 
 Reader("shout", re.compile("SHOUT "), read_text).register()
 '''
-DIMENSION = """    mood: str = field(default="calm", metadata=_of(
+DIMENSION = """    mood: str = field(default="calm", metadata=row(
         Part.TIMING, Says.HOW, "Mood of the ranks.", one_of(("calm", "loud")), later=True, core=""))
 """
 PATTERN = """    PatternTraits(

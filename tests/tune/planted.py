@@ -7,8 +7,8 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+from linkgauge.tune.factor import Factor
 from linkgauge.tune.record import Config, Outcome
-from linkgauge.tune.search import Factor
 
 SIZES = {"8 B": 2e3, "64 KiB": 3e4, "1 MiB": 4e5}
 

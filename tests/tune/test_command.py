@@ -18,9 +18,9 @@ from linkgauge.model.worded import App
 from linkgauge.tune.choice import _patterns_of
 from linkgauge.tune.confirm import tune
 from linkgauge.tune.exports import files, tuner_rows
+from linkgauge.tune.factor import Factor
 from linkgauge.tune.page import sentence
 from linkgauge.tune.record import Config, Outcome
-from linkgauge.tune.search import Factor
 from synthetic import make_run
 
 FOR = ["tune", "--pattern", "allreduce", "--transport", "mpi", "--devices", "host:2"]

@@ -21,10 +21,11 @@ from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
+from linkgauge.tune.factor import Factor
 from linkgauge.tune.in_launch import InLaunch
-from linkgauge.tune.launches import KEY, FolderBench, _differs
+from linkgauge.tune.launches import FolderBench
 from linkgauge.tune.record import Config
-from linkgauge.tune.search import Factor
+from linkgauge.tune.stored import KEY, differs
 from linkgauge.tune.wanted import Wanted
 from thorough import thorough
 
@@ -133,8 +134,8 @@ def test_another_search_or_a_run_is_not_gone_on_with(wanted: Wanted, tmp_path: P
     bench_in(tmp_path / "search", wanted)
     with pytest.raises(UsageError, match="holds another search"):
         bench_in(tmp_path / "search", wanted, asked="that")
-    assert _differs('{"--allow": 0.01, "--seed": 1}', '{"--allow": 0.02, "--seed": 1}') == ", by --allow"
-    assert _differs("[1]", '{"--allow": 0.02}') == _differs("[" * 100_000, "{}") == ""  # as a stranger's may be
+    assert differs('{"--allow": 0.01, "--seed": 1}', '{"--allow": 0.02, "--seed": 1}') == ", by --allow"
+    assert differs("[1]", '{"--allow": 0.02}') == differs("[" * 100_000, "{}") == ""  # as a stranger's may be
     folder = RunFolder.create(tmp_path / "run", {"seed": 1})
     with pytest.raises(UsageError, match="is not of a search"):
         FolderBench(folder, wanted, dict, "this", 10.0, time.monotonic())

@@ -15,10 +15,10 @@ from linkgauge.stats.compare import Shift
 from linkgauge.tune.choice import Choice, preset_in
 from linkgauge.tune.confirm import CHECKS, LEAST_PAIRS, RAREST, Confirmed, Found, tune
 from linkgauge.tune.exports import hand_out, withdraw
+from linkgauge.tune.factor import Factor
 from linkgauge.tune.known import Known, asked_of_itself, under
 from linkgauge.tune.page import page, plain, sentence, with_proof
 from linkgauge.tune.record import Config, Outcome, Record
-from linkgauge.tune.search import Factor
 from linkgauge.tune.table import Setting
 from tune.planted import FACTORS, PlantedBench, one_optimum
 from tune.test_search import TWO, Fixed

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from linkgauge.tune.confirm import Found, tune
+from linkgauge.tune.factor import Factor
 from linkgauge.tune.record import Config, Outcome, Record, merged
-from linkgauge.tune.search import Factor
 from thorough import most
 from tune.planted import FACTORS, GRID, PlantedBench, Surface, interaction, nothing_helps, one_optimum, optimum
 

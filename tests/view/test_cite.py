@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from linkgauge.store.parts import write_parts
 from linkgauge.store.run import load
 from linkgauge.view.cite import AUTHORS, TITLE, as_bibtex, as_text, citations
 from linkgauge.view.paper_points import drawings
-from linkgauge.view.picture_facts import facts_in_png, facts_of, png_with, svg_with
+from linkgauge.view.picture_facts import facts_of, png_with, svg_with
 from linkgauge.view.reproduce import chosen, pictures
 from synthetic import make_case, make_run
 
@@ -33,6 +34,18 @@ def folder(tmp_path: Path) -> Path:
     cases = [make_case("mpi", "pingpong", size, (0, 1)) for size in (8, 1 << 20)]
     info = {"requested": {"command": ["run"], "plan": "sc24-3"}, "build": BUILD}
     return make_run(tmp_path / "run", cases=cases, samples=3, warmup=0, info=info)
+
+
+def facts_in_png(png: bytes) -> dict[str, str]:
+    """Return the facts of a PNG file that `png_with` wrote."""
+    found, at = {}, 8
+    while at + 12 <= len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        if png[at + 4 : at + 8] == b"iTXt":
+            name, _, rest = png[at + 8 : at + 8 + length].partition(b"\0")
+            found[name.decode("latin-1")] = rest[4:].decode()
+        at += 12 + length
+    return found
 
 
 def test_the_program_and_the_papers_of_a_runs_figures_are_cited(folder: Path) -> None:

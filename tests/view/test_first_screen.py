@@ -10,10 +10,12 @@ import pytest
 
 import linkgauge
 from linkgauge.store.run import Run
-from linkgauge.view.answer import MOST_TASKS, FirstLook, apart_lines, first_answers, task_words
-from linkgauge.view.node_picture import color_class, node_svg, summary_text, texts
+from linkgauge.view.answer import MOST_TASKS, FirstLook, first_answers
+from linkgauge.view.node_picture import color_class, node_svg
+from linkgauge.view.node_words import summary_text, texts
 from linkgauge.view.page import Page
 from linkgauge.view.report_charts import first_screen
+from linkgauge.view.task_table import apart_lines, task_words
 from node_run import LARGE, node_cases, node_run
 from synthetic import make_case, make_run, usual_cases
 

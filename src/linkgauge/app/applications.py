@@ -96,7 +96,7 @@ def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) ->
 def _from_traces(traces: Sequence[Path], output: Path | None) -> None:
     from linkgauge.apps.step_file import as_toml, step_file_of
     from linkgauge.apps.traces import convert
-    from linkgauge.model.dimension import LONGEST_APP
+    from linkgauge.model.values import LONGEST_APP
     from linkgauge.store.folder import write_atomically
 
     document, lost = convert(traces)
@@ -273,8 +273,8 @@ def _by_published(asked: Prediction, app: str, name: str) -> int:
 def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends | None]:
     """A run's curves, the transports that it has, its number of ranks, and its curves' intervals. UsageError where it
     has none of messages or collectives."""
-    from linkgauge.expect.application import known_transports
     from linkgauge.expect.curves import CurvesOfRun
+    from linkgauge.expect.mechanism import known_transports
     from linkgauge.expect.sureness import Ends
     from linkgauge.view.results import Results
 

@@ -12,8 +12,9 @@ from linkgauge.app.options import several, value
 from linkgauge.apps import catalog
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS
-from linkgauge.model.dimension import Value, unique
+from linkgauge.model.dimension import unique
 from linkgauge.model.quantity import parse_size
+from linkgauge.model.values import Value
 from linkgauge.model.worded import App
 
 Texts = Mapping[str, Sequence[str]]

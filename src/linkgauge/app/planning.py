@@ -11,10 +11,11 @@ from linkgauge.app.dimension_options import dimension_values
 from linkgauge.app.request import Allocation, Launch, PlanChoice, Request
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS, NAMING_DEVICES
-from linkgauge.model.dimension import Value, unique
+from linkgauge.model.dimension import unique
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.traits import having
+from linkgauge.model.values import Value
 from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs

@@ -244,7 +244,8 @@ def _bench(
     from linkgauge.run.parent.info import run_info
     from linkgauge.run.parent.measure import check_out, whole_again
     from linkgauge.store.folder import RunFolder
-    from linkgauge.tune.launches import KEY, FolderBench
+    from linkgauge.tune.launches import FolderBench
+    from linkgauge.tune.stored import KEY
 
     what = json.dumps({
         "its cases": [case.case_key for case in (*wanted.cases, *wanted.guards)], "--mpi": wanted.settings.mpi,

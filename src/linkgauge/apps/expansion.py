@@ -35,7 +35,8 @@ from linkgauge.apps.rows import (
 )
 from linkgauge.apps.step_file import COPIES, Kind, StepFile
 from linkgauge.errors import UsageError
-from linkgauge.model.patterns import PATTERNS, restated_size
+from linkgauge.model.elements import restated_size
+from linkgauge.model.patterns import PATTERNS
 
 MOST_ROWS = 2_000_000  # of all ranks
 MOST_EXECUTED = 10_000_000  # steps of a rank in one iteration

@@ -39,7 +39,7 @@ COLLECTIVES = tuple(
 OWN_NAMES = ("rank", "ranks")
 _TABLE = "[[step]]"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
-_PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/dimension.py, what --app takes
+_PRESET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")  # model/values.py, what --app takes
 
 
 class Kind(NamedTuple):

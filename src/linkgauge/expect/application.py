@@ -1,18 +1,10 @@
 """What an application takes, from curves that were measured or that links allow: every rank followed through its steps,
-each as long as its curve says, with what it waits for.
+each as long as step_costs.py says, with what it waits for.
 
-- A message takes the half round trip of its size; a rank sends its messages one after the other, each as long after the
-  one before as messages of a window are, and receives them so too (LogGP's L and g: Alexandrov et al. 1995). Where a
-  rank sends and receives between two waits, both take as much longer as both ways at once do.
-- Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
-  share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
-  those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
-  turn, whose curve knows whether a cache holds them.
-- A collective begins when its last rank has come, and those of the same ranks before it are over (under_way.py). It
-  takes its curve's time: where it is begun and waited for later, that of such a one, if the run has it (MPI libraries
-  take other algorithms there). Where all ranks come straight from another collective, or one waits for the other, it
-  takes what one behind a barrier does, if the run has that: at an agreed time ranks come with cold caches and up to a
-  microsecond apart, of which small ones take as much.
+- A rank sends its messages one after the other, each as long after the one before as messages of a window are, and
+  receives them so too (LogGP's L and g: Alexandrov et al. 1995). Where a rank sends and receives between two waits,
+  both take as much longer as both ways at once do.
+- A collective begins when its last rank has come, and those of the same ranks before it are over (under_way.py).
 - A rank comes to one that it begins as it begins it, where its transport has a processor of its own (ccl on GPUs); else
   where it next waits. On host devices a call of ccl is over when it returns, as if it were not begun.
 - Collectives of different groups that have a rank in common share its device: as a run has measured, else evenly, so
@@ -28,54 +20,22 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
-
-import numpy as np
 
 from linkgauge.apps.program import Program
 from linkgauge.apps.rows import AFTER, COLLECTIVE, COMPUTE, COPY, END, LOOP, SEND, SYNC, WAIT, Collective
 from linkgauge.apps.step_file import COPIES
 from linkgauge.errors import UsageError
-from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_blocks
-from linkgauge.expect.slow_downs import EVEN, Costs, Share, SlowDown
+from linkgauge.expect.curves import Curves
+from linkgauge.expect.mechanism import Mechanism
+from linkgauge.expect.slow_downs import EVEN, Costs, Share
+from linkgauge.expect.step_costs import StepCosts
 from linkgauge.expect.under_way import ALONE, Job, OverlapTime, UnderWay, Work
-from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, sent_and_received
-from linkgauge.model.result import Measured
-from linkgauge.model.transports import TRANSPORTS
 
 MOST_STEPS = 2_000_000  # of all ranks
 OWN_PROCESSOR = ("ccl",)  # on GPUs
 WAITING = "waiting"
-_COPY_CURVES = {"host_to_device": "host_to_device", "device_to_host": "device_to_host", "within_device": "local_copy"}
-_FIRST_WINDOW = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class Mechanism:
-    """By what an application's steps are carried out."""
-
-    transport: str
-    collectives: str
-    memory: tuple[str, str] = ("device", "device")
-    copies: str = ""  # kernel; "" the copy engine
-    blocks: int = 0  # that a stand-in kernel by kernel may take; 0: all that it likes
-    name: str = dataclasses.field(default="", compare=False)  # where published curves have one for it
-    on_host: bool = dataclasses.field(default=False, compare=False)  # its devices are host devices
-
-    @property
-    def words(self) -> str:
-        """What people are shown."""
-        return self.words_as({})
-
-    def words_as(self, shown: Mapping[str, str]) -> str:
-        """What people are shown, by what screens call the transports of a run."""
-        transport, collectives = (shown.get(name, name) for name in (self.transport, self.collectives))
-        words = [transport]
-        words += [f"collectives by {collectives}"] * (collectives != transport)
-        words += [f"copies by {self.copies}{f' of {self.blocks} blocks' if self.blocks else ''}"] * bool(self.copies)
-        return self.name or ", ".join(words)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,30 +117,19 @@ class _Following:
         self, program: Program, curves: Curves, mechanism: Mechanism, shared: Shared | None, slow: Costs | None,
         share: Share,
     ) -> None:  # fmt: skip
-        self._slow = slow
         self._program = program
         self._shared = shared
-        self._curves = curves
-        self._by = mechanism
+        self._costs = StepCosts(program, curves, mechanism, slow)
         count = len(program.ranks)
         self._count = count
         self._ranks = [_Rank() for _ in program.ranks]
         self._posted: dict[tuple[str, int, int], list[tuple[float, int]]] = collections.defaultdict(list)
         self._jobs: dict[tuple[int, ...], list[Job]] = collections.defaultdict(list)
         self._uses: list[dict[tuple[int, ...], int]] = [collections.defaultdict(int) for _ in program.ranks]
-        self._message_cache: dict[int, tuple[float, float, float]] = {}
-        self._copies: dict[tuple[str, bool], Curve] = {}
-        self._collectives: dict[tuple[str, int, str], Curve | None] = {}
         self._share = share
         self._under_way = UnderWay(count, self._collective_ns, share)
-        self._slowed: dict[str, SlowDown] = {}  # by pattern
         self._ahead = mechanism.collectives in OWN_PROCESSOR and not mechanism.on_host
         self._at_once = mechanism.collectives in OWN_PROCESSOR and mechanism.on_host
-        # How many ranks have the copies of a step of the file.
-        self._sharers: dict[int, set[int]] = collections.defaultdict(set)
-        for rank, one in enumerate(program.ranks):
-            for step in one.steps[np.isin(one.rows[:, 0], (COPY, COMPUTE))].tolist():
-                self._sharers[step].add(rank)
         self._rows: list[list[list[int]]] = [one.rows.tolist() for one in program.ranks]
 
     def run(self) -> Predicted:
@@ -225,7 +174,7 @@ class _Following:
             one.spend("compute", one.now + amount)
         elif kind in (COPY, COMPUTE):
             name = COPIES[which] if kind == COPY else "within_device"
-            ns = self._copy(rank, name, amount)
+            ns = self._costs.copy_ns(rank, one.at, name, amount)
             if queue < 0:
                 one.spend(name, one.now + ns)
             else:
@@ -285,44 +234,7 @@ class _Following:
                 first = min(first, until) if until > self._under_way.now else first
         return first
 
-    def _copy(self, rank: int, name: str, size: int) -> float:
-        together = len(self._sharers[self._program.ranks[rank].steps.item(self._ranks[rank].at)]) > 1
-        key = (name, together)
-        if key not in self._copies:
-            counts = (self._count, 1) if together else (1, self._count)
-            # The host's ends are pageable where the messages' buffers are (core/operation/application.cpp).
-            hosts = ("pageable", "pinned") if self._by.memory[0] == "pageable" else ("pinned",)
-            memories = [("device", "device")]
-            if name != "within_device":
-                memories = [(host, "device") if name == "host_to_device" else ("device", host) for host in hosts]
-            pattern = _COPY_CURVES[name]
-            by = self._by.copies or "copy_engine"
-            # Of as many thread blocks where the run has them, else of what the kernel likes.
-            of = [*dict.fromkeys((of_blocks(self._by.blocks), ""))]
-            found = (self._curves.find(pattern, by, memory, counts, variant=one) for one in of for memory in memories)
-            self._copies[key] = next(filter(None, found), None) or self._curves.need(pattern, by, memories[-1], counts)
-        curve, through = self._copies[key], max(size, self._program.ranks[rank].copied[COPIES.index(name)])
-        return max(curve(size), size * curve(through) / through)
-
     # --- messages
-
-    def _message(self, size: int) -> tuple[float, float, float]:
-        """Of a message: its time alone, that from one to the next, and how much longer they are both ways at once."""
-        if size not in self._message_cache:
-            curves, by = self._curves, (self._by.transport, self._by.memory)
-            several = self._count >= 4
-            alone = self._curve("pingpong", several)(size) / 2
-            one_way = self._curve("unidirectional", several)(size)
-            both = self._curve("bidirectional", several)(size)
-            windowed = curves.find("unidirectional", *by, (2,), _FIRST_WINDOW)
-            gap = one_way if windowed is None else min(one_way, windowed(size) / _FIRST_WINDOW)
-            self._message_cache[size] = alone, gap, max(1.0, both / one_way)
-        return self._message_cache[size]
-
-    def _curve(self, pattern: str, several: bool) -> Curve:
-        by = (self._by.transport, self._by.memory)
-        side_by_side = self._curves.find(f"pairs_{pattern}", *by, (self._count,)) if several else None
-        return side_by_side or self._curves.need(pattern, *by, (2,))
 
     def _wait(self, rank: int) -> bool:
         """Ends a wait where all of what it needs is known: the other ends' posts, and when collectives are over."""
@@ -380,7 +292,7 @@ class _Following:
                 ends = (rank, peer) if mine == "sent" else (peer, rank)
                 when, size = self._posted[mine, ends[0], ends[1]][number]
                 other = min(latest, self._posted[theirs, ends[0], ends[1]][number][0])
-                alone, gap, slower = self._message(size)
+                alone, gap, slower = self._costs.message_ns(size)
                 factor = slower if both else 1.0
                 begin = max(when, other, free)
                 free = begin + gap * factor
@@ -427,17 +339,8 @@ class _Following:
         self._uses[rank][wanted.ranks] += 1
         if use == len(jobs):
             jobs.append(Job(wanted, ALONE, len(wanted.ranks)) if wanted.pattern == "barrier"
-                        else self._under_way.job(wanted, self._slow_down(wanted.pattern)))  # fmt: skip
+                        else self._under_way.job(wanted, self._costs.slow_down(wanted.pattern)))  # fmt: skip
         return jobs[use]
-
-    def _slow_down(self, pattern: str) -> SlowDown:
-        if self._slow is None:
-            return ALONE
-        if pattern not in self._slowed:
-            by = self._by
-            found = self._slow.find(pattern, by.collectives, by.copies or "copy_engine", by.blocks)
-            self._slowed[pattern] = found or ALONE
-        return self._slowed[pattern]
 
     def _collective_ns(self, job: Job, next_in_line: bool) -> float:
         """Of a collective alone; `next_in_line`: it begins as the one before it of the same ranks ends."""
@@ -446,38 +349,4 @@ class _Following:
     def _length(self, wanted: Collective, *, behind: bool) -> float:
         if self._shared is not None:
             return self._shared.collective_ns(wanted)
-        size = wanted.size
-        if wanted.distribution and PATTERNS[wanted.pattern].distributed:
-            ranks = len(wanted.ranks)
-            sent, received = sent_and_received(wanted.pattern, ranks, size, wanted.distribution)
-            even, _ = sent_and_received(wanted.pattern, ranks, size, "")
-            size = round(size * max(*sent, *received) / max(even))
-        variants = [BEGUN] * wanted.begun + [BEHIND] * behind
-        for variant in variants:
-            found = self._collective_curve(wanted, variant)
-            if found is not None and (variant == BEGUN or size <= found.sizes[-1]):  # large ones are not measured twice
-                return found(size)
-        usual = self._collective_curve(wanted, "")
-        assert usual is not None
-        return usual(size)
-
-    def _collective_curve(self, wanted: Collective, variant: str) -> Curve | None:
-        key = (wanted.pattern, len(wanted.ranks), variant)
-        if key not in self._collectives:
-            of = (wanted.pattern, self._by.collectives, self._by.memory, (len(wanted.ranks),))
-            self._collectives[key] = self._curves.find(*of, variant=variant) if variant else self._curves.need(*of)
-        return self._collectives[key]
-
-
-def mechanism_of(case: Case) -> Mechanism:
-    """The mechanism of an application's case."""
-    memory = (case.source_memory, case.target_memory)
-    collectives = case.collectives or case.transport
-    return Mechanism(case.transport, collectives, memory, case.copies, case.blocks if case.copies else 0)
-
-
-def known_transports(rows: Sequence[Measured]) -> list[str]:
-    """The transports that a run has messages' curves of, of a run without any collectives', in the order of tables."""
-    found = {row.transport for row in rows if row.pattern == "pingpong"}
-    found = found or {row.transport for row in rows if PATTERNS[row.pattern].collective}
-    return [name for name in TRANSPORTS if name in found]
+        return self._costs.collective_ns(wanted, behind=behind)

@@ -16,13 +16,15 @@ import numpy as np
 from linkgauge.apps.program import Program
 from linkgauge.apps.rows import SEND, WAIT, Collective
 from linkgauge.errors import UsageError
-from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.simulate.answer import laid_out, of_stages
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule
-from linkgauge.simulate.traffic import Request, Stage, stages
+from linkgauge.simulate.stage import Request, Stage
+from linkgauge.simulate.traffic import stages
 
 AT_THE_END = -1  # where an iteration waits for all, in place of a step of the file
 Pairs = dict[tuple[int, int], float]

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from linkgauge.expect import cuts, flows, paths, rings
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires
+from linkgauge.expect.linear_program import TooLargeError
 from linkgauge.expect.points import beyond_cache, finite, serial
 from linkgauge.expect.query import Query, show
 from linkgauge.expect.rules import Limit, limit
-from linkgauge.model.patterns import sent_and_received
 from linkgauge.model.quantity import percent
+from linkgauge.model.rank_bytes import sent_and_received
 from linkgauge.system.units import show_rate
 
 IN_NETWORK, MULTICAST = "in-network reduction", "multicast"
@@ -120,8 +121,7 @@ def _sent_in_all(graph: Wires, names: Sequence[str]) -> float:
 
 def _demands(q: Query) -> dict[tuple[str, str], float]:
     """Return who sends to whom at the same time, and how many messages; an alltoall's is `flows.alltoall`."""
-    by_ordinal = {device.ordinal: device.name for device in q.system.devices}
-    ranks = [by_ordinal[ordinal] for ordinal in q.devices]
+    ranks = q.rank_names
     demands: dict[tuple[str, str], float] = {}
     if q.traits.distributed:
         for (sender, receiver), moved in q.messages.items():
@@ -175,7 +175,7 @@ def _packed(
     if not graph.balanced(tuple(weights)):
         try:
             packed = flows.packed_trees(graph, weights, repeaters=repeaters or frozenset())
-        except flows.TooLargeError as error:
+        except TooLargeError as error:
             return (None, "") if repeaters is None else (cut.value, f"{words} alone ({error} is not solved)")
         if packed is not None and (cut.value is None or packed < cut.value * (1 - 1e-9)):
             return packed, "trees packed" if repeaters else f"trees packed, {_ALONE}"
@@ -232,13 +232,13 @@ def _constructive(q: Query) -> list[Limit]:
         if phases is None or phases < _sent_in_all(graph, names) * (1 - 1e-12):
             try:
                 trees = flows.allreduce_trees(graph, names)
-            except flows.TooLargeError as error:
+            except TooLargeError as error:
                 what = f"{words}: trees, if not the best ({error} is not solved)"
         if finite(trees):
             result.append(limit("allreduce_trees", trees, what))
         if _may_use_network(q, graph):
             what = f"{show(sorted(graph.multicast))} repeat and add"
-            with contextlib.suppress(flows.TooLargeError):
+            with contextlib.suppress(TooLargeError):
                 trees = flows.allreduce_trees(graph, names, in_network=True)
                 result.append(limit("allreduce_in_network", trees, what))
             result.extend(_nvls(q, graph))
@@ -366,12 +366,10 @@ def staging(q: Query, graph: Wires) -> list[Limit]:
     hosts = [host.name for host in q.system.hosts if host.name in graph.vertices]
     if not hosts or not set(q.names) <= set(graph.vertices) or (q.traits.legs is None and not q.traits.distributed):
         return []
-    by_ordinal = {device.ordinal: device.name for device in q.system.devices}
     out: dict[str, int] = {}
     into: dict[str, int] = {}
-    for rank, ordinal in enumerate(q.devices):
+    for rank, name in enumerate(q.rank_names):
         leaving, entering = _legs(q, rank)
-        name = by_ordinal[ordinal]
         out[name] = out.get(name, 0) + leaving
         into[name] = into.get(name, 0) + entering
     legs = [

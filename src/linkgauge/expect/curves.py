@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import bisect
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
@@ -46,9 +47,10 @@ class Curve:
         )
 
 
-class Curves(Protocol):
+class Curves(abc.ABC):
     """Where the times of an application's steps come from."""
 
+    @abc.abstractmethod
     def find(
         self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1,
         variant: str = "",
@@ -57,6 +59,14 @@ class Curves(Protocol):
 
     def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
         """The same; UsageError saying what would bring it where there is none."""
+        found = self.find(pattern, transport, memory, ranks)
+        if found is None:
+            raise UsageError(self._lacking(pattern, transport, ranks[0]))
+        return found
+
+    @abc.abstractmethod
+    def _lacking(self, pattern: str, transport: str, ranks: int) -> str:
+        """Why there is no curve, and what would bring it."""
 
 
 def of_blocks(blocks: int) -> str:
@@ -64,7 +74,7 @@ def of_blocks(blocks: int) -> str:
     return f"blocks {blocks}" if blocks else ""
 
 
-class CurvesOfRun:
+class CurvesOfRun(Curves):
     """The curves of a run's headline rows, of default settings but for those that a case names."""
 
     def __init__(self, rows: Sequence[Measured], statistic: str = "median_ns") -> None:
@@ -100,18 +110,14 @@ class CurvesOfRun:
                 return found
         return None
 
-    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
-        """The curve; UsageError saying how to measure it where there is none."""
-        found = self.find(pattern, transport, memory, ranks)
-        if found is None:
-            raise UsageError(
-                f"the run has no {pattern} by {transport} on {ranks[0]} device{'' if ranks[0] == 1 else 's'}: expected "
-                f"its curve, as 'linkgauge run --plan applications' measures it"
-            )
-        return found
+    def _lacking(self, pattern: str, transport: str, ranks: int) -> str:
+        return (
+            f"the run has no {pattern} by {transport} on {ranks} device{'' if ranks == 1 else 's'}: expected "
+            f"its curve, as 'linkgauge run --plan applications' measures it"
+        )
 
 
-class CurvesOfSystem:
+class CurvesOfSystem(Curves):
     """The least times that a described system's links allow, and the latencies that somebody states beside them.
 
     A time is the payload over the lowest bound of `expect` (where no rule bounds it, over what is typical), and never
@@ -140,15 +146,9 @@ class CurvesOfSystem:
                 return found
         return None
 
-    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
-        """The same; UsageError where no figure says."""
-        found = self.find(pattern, transport, memory, ranks)
-        if found is None:
-            raise UsageError(
-                self._lacks_network(pattern)
-                or f"no figure of {self._system.name} bounds {pattern} by {transport} on {ranks[0]} ranks"
-            )
-        return found
+    def _lacking(self, pattern: str, transport: str, ranks: int) -> str:
+        figure = f"no figure of {self._system.name} bounds {pattern} by {transport} on {ranks} ranks"
+        return self._lacks_network(pattern) or figure
 
     def _lacks_network(self, pattern: str) -> str:
         """What the description lacks for what goes between nodes, and how to add it; empty where that is not why."""
@@ -191,15 +191,12 @@ class CurvesOfSystem:
         return Curve((0, _LARGE_BYTES), (latency, latency + payload / rate * 1e9))
 
 
-class Faster:
+class Faster(Curves):
     """Curves of which some kinds of step move their bytes so many times as fast."""
 
     def __init__(self, curves: Curves, factors: Mapping[str, float]) -> None:
         """Take curves, and factors by kind of step (MOVING)."""
         self._curves, self._factors = curves, factors
-
-    def _made(self, pattern: str, found: Curve) -> Curve:
-        return found.faster(self._factors.get(kind_of(pattern), 1.0))
 
     def find(
         self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int], window: int = 1,
@@ -207,11 +204,10 @@ class Faster:
     ) -> Curve | None:  # fmt: skip
         """The curve beneath, faster."""
         found = self._curves.find(pattern, transport, memory, ranks, window, variant)
-        return None if found is None else self._made(pattern, found)
+        return None if found is None else found.faster(self._factors.get(kind_of(pattern), 1.0))
 
-    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
-        """The curve beneath, faster; UsageError where there is none."""
-        return self._made(pattern, self._curves.need(pattern, transport, memory, ranks))
+    def _lacking(self, pattern: str, transport: str, ranks: int) -> str:
+        return self._curves._lacking(pattern, transport, ranks)
 
 
 def kind_of(pattern: str) -> str:

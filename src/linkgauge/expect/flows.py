@@ -8,7 +8,6 @@ finite capacity is 1 before the solver sees them, and back after.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -16,87 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
 from linkgauge.expect import cuts, paths
 from linkgauge.expect.alike import Alike, Flow, Group, alike, alike_but
 from linkgauge.expect.graph import Wires
+from linkgauge.expect.linear_program import LinearProgram, TooLargeError, UnboundedError
 from linkgauge.system.remembered import remembered
 
 MOST_OF_FLOWS, MOST_OF_TREES = 20_000, 6_000
 """Programs of more variables are not solved. Each bar takes 2 to 4 s: of flows alone, and of trees, whose parts tie
 them together."""
-_LARGE = 2000
 _FEW = 4  # vertices that repeat: the program over sets of them has 2 ** _FEW parts, 16 times that of one set
-_UNBOUNDED, _DIFFICULT = 3, 4  # scipy.optimize.linprog's status
-
-
-class UnboundedError(RuntimeError):
-    """A linear program whose optimum has no limit."""
-
-
-class TooLargeError(RuntimeError):
-    """A linear program that would take too long."""
-
-
-class _Program:
-    """A linear program in the making: maximize one variable, all variables at least 0."""
-
-    def __init__(self, most: int) -> None:
-        self.columns, self.most = 0, most
-        self._rows: dict[bool, tuple[list[int], list[int], list[float], list[float]]] = {
-            True: ([], [], [], []),
-            False: ([], [], [], []),
-        }
-
-    def variables(self, count: int) -> range:
-        """Add so many variables. TooLargeError where they are more than are solved."""
-        first = self.columns
-        self.columns += count
-        if self.columns > self.most:
-            raise TooLargeError(f"a linear program of more than {self.most} variables")
-        return range(first, self.columns)
-
-    def row(self, terms: Sequence[tuple[int, float]], right: float, *, equal: bool) -> None:
-        """Add sum of coefficient x variable = `right` (equal) or <= `right`."""
-        rows, columns, values, rights = self._rows[equal]
-        for column, value in terms:
-            rows.append(len(rights))
-            columns.append(column)
-            values.append(value)
-        rights.append(right)
-
-    def maximize(self, terms: Sequence[tuple[int, float]]) -> tuple[float, Any]:
-        """Return the optimum and the variables.
-
-        UnboundedError where it has no limit, RuntimeError with the solver's words where there is no optimum else.
-        """
-        cost = np.zeros(self.columns)
-        for column, value in terms:
-            cost[column] -= value
-        matrices: dict[bool, Any] = {}
-        for equal, (rows, columns, values, rights) in self._rows.items():
-            shape = (len(rights), self.columns)
-            matrices[equal] = scipy.sparse.csr_array((values, (rows, columns)), shape=shape) if rights else None
-        solve = functools.partial(
-            scipy.optimize.linprog,
-            cost,
-            A_ub=matrices[False],
-            b_ub=self._rows[False][3] or None,
-            A_eq=matrices[True],
-            b_eq=self._rows[True][3] or None,
-            bounds=(0, None),
-            # Interior points are four times as fast on the flows of 64 devices, and the simplex on those of a node.
-            method="highs-ipm" if self.columns > _LARGE else "highs-ds",
-        )
-        done = solve()
-        if done.status == _DIFFICULT:  # what is simplified first may leave open whether it is unbounded or infeasible
-            done = solve(options={"presolve": False})
-        if done.status == _UNBOUNDED:
-            raise UnboundedError(f"linear program: {done.message}")
-        if done.status != 0:
-            raise RuntimeError(f"linear program: {done.message}")
-        return -float(done.fun), done.x
 
 
 def _scale(wires: Wires) -> float:
@@ -105,7 +34,7 @@ def _scale(wires: Wires) -> float:
 
 
 def _flow(
-    program: _Program, flow: Flow, *, out: bool, turned: bool = False, closed: Collection[int] = ()
+    program: LinearProgram, flow: Flow, *, out: bool, turned: bool = False, closed: Collection[int] = ()
 ) -> tuple[list[tuple[int, Group]], dict[int, list[tuple[int, float]]]]:
     """Add a class of flows; return a column for each group of arcs, what all its arcs carry, and what enters places.
 
@@ -167,7 +96,7 @@ def _concurrent(wires: Wires, like: Alike, wanted: Any) -> Rate | None:
     if not np.isfinite(rates).any():
         return None
     scale = _scale(wires)
-    program = _Program(MOST_OF_FLOWS)
+    program = LinearProgram(MOST_OF_FLOWS)
     rate = program.variables(1)[0]
     used: dict[int, list[tuple[int, float]]] = {}
     try:
@@ -241,7 +170,7 @@ def packed_trees(wires: Wires, weights: Mapping[str, int], *, repeaters: frozens
     times, or a mixture of it: with them the value is a bound. None where no known capacity limits it. TooLargeError
     where the program would take too long.
     """
-    program = _Program(MOST_OF_TREES)
+    program = LinearProgram(MOST_OF_TREES)
     rate = program.variables(1)[0]
     like = alike(wires, tuple(weights), {v: (weights.get(v), v in repeaters) for v in wires.vertices})
     of_class = {int(like.vertex_class[i]): v for i, v in enumerate(wires.vertices)}
@@ -251,7 +180,7 @@ def packed_trees(wires: Wires, weights: Mapping[str, int], *, repeaters: frozens
 
 
 def _limited(
-    program: _Program,
+    program: LinearProgram,
     wires: Wires,
     like: Alike,
     parts: Sequence[Sequence[int]],
@@ -309,7 +238,7 @@ def _allreduce(
     wires: Wires, names: Sequence[str], repeating: Sequence[frozenset[str]], adding: Sequence[frozenset[str]]
 ) -> float:
     """Return the program's value where broadcasting trees branch in one of `repeating`, reducing ones in `adding`."""
-    program = _Program(MOST_OF_TREES)
+    program = LinearProgram(MOST_OF_TREES)
     sets = (*repeating, *adding)
     labels = {v: (v in names, *(v in chosen for chosen in sets)) for v in wires.vertices}
     like = alike(wires, (*names, *sorted(frozenset().union(*sets))), labels)
@@ -334,7 +263,7 @@ Roots = Mapping[int, tuple[int, float, int]]
 
 
 def _tree_parts(
-    program: _Program,
+    program: LinearProgram,
     wires: Wires,
     like: Alike,
     roots: Roots,
@@ -358,7 +287,7 @@ def _tree_parts(
 
 
 def _tree_part(
-    program: _Program,
+    program: LinearProgram,
     wires: Wires,
     like: Alike,
     roots: Roots,
@@ -416,7 +345,7 @@ def hierarchical(wires: Wires, weights: Mapping[str, int], inside: Collection[tu
     long.
     """
     assert wires.network is not None
-    program = _Program(MOST_OF_TREES)
+    program = LinearProgram(MOST_OF_TREES)
     rate = program.variables(1)[0]
     arcs, total = list(wires.arcs), sum(weights.values())
     nics = [{arc[way] for arc in arcs if arc[1 - way] == wires.network} for way in (0, 1)]  # out of the node, into it

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from linkgauge.expect import cuts, flows
 from linkgauge.expect.collectives import bytes_bound, collective, gathered
 from linkgauge.expect.graph import HOST, MACHINE, Wires
+from linkgauge.expect.linear_program import TooLargeError
 from linkgauge.expect.network_bounds import network
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
@@ -254,7 +255,7 @@ def _hierarchical(q: Query, graph: Wires, inside: float, between: float) -> list
         return []
     try:
         reached = flows.hierarchical(graph, q.weights, arcs, 2 * (q.nodes - 1) / q.nodes)
-    except flows.TooLargeError:
+    except TooLargeError:
         return []
     if not finite(reached):
         return []

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from linkgauge.errors import LinkgaugeError
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.stats.distance import stored_switches
 from linkgauge.stats.launches import Places
 from linkgauge.system.switches import Switches

@@ -15,7 +15,7 @@ from linkgauge.expect.latency import latencies
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.relay import relay
-from linkgauge.expect.rules import RULES, Limit, limit
+from linkgauge.expect.rules import KINDS, RULES, Limit, limit
 from linkgauge.expect.streams import streams
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import percent
@@ -46,7 +46,7 @@ def limits(system: System, case: Mapping[str, Any]) -> list[Limit]:
     if int(case.get("groups") or 1) > 1:
         return _of_groups(system, case, int(case["groups"]))
     q = query(system, case)
-    result = _of_links(q, case)
+    result = _of_links(q)
     if q.via >= 0 and q.nodes == 1 and PATTERNS[q.pattern].routed:
         result.extend(relay(q))
     result.extend(_caps(q))
@@ -78,7 +78,7 @@ def _of_groups(system: System, case: Mapping[str, Any], groups: int) -> list[Lim
     return [dataclasses.replace(found, basis=f"{found.basis}; {words}") for found in lowest.values()]
 
 
-def _of_links(q: Query, case: Mapping[str, Any]) -> list[Limit]:
+def _of_links(q: Query) -> list[Limit]:
     if PATTERNS[q.pattern].latency_only:
         return []
     if q.nodes > 1:
@@ -86,7 +86,7 @@ def _of_links(q: Query, case: Mapping[str, Any]) -> list[Limit]:
     if q.traits.within_device:
         return local(q)
     if q.pattern in ("stream_copy", "host_stream"):
-        return streams(q, str(case.get("variant") or ""))
+        return streams(q)
     if PATTERNS[q.pattern].host_ways:
         return host_and_devices(q)
     if PATTERNS[q.pattern].pair:
@@ -235,9 +235,8 @@ def _judged(found: Sequence[Limit]) -> list[Limit]:
     """Sort by kind and value; say of a published value above the least bound that no schedule reaches it."""
     bounds = [c for c in found if c.kind == "upper bound" and c.value_bytes_per_s is not None and c.without is None]
     least = min(bounds, key=lambda c: c.value_bytes_per_s or 0.0, default=None)
-    order = {"upper bound": 0, "achievable schedule": 1, "published": 2, "typical": 3, "measured": 4}
     result = []
-    for c in sorted(found, key=lambda c: (order[c.kind], c.value_bytes_per_s or 0.0)):
+    for c in sorted(found, key=lambda c: (KINDS.index(c.kind), c.value_bytes_per_s or 0.0)):
         above = (
             least is not None
             and c.kind != "upper bound"

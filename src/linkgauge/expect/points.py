@@ -105,8 +105,7 @@ def _best_flow(graph: Wires, sources: Sequence[str], targets: Sequence[str]) -> 
 
 def _ends(q: Query, rank: int, memory: str, node: int) -> tuple[str, ...]:
     """Return the vertices where a rank's buffer may lie; managed memory may be on either side."""
-    ordinal = q.devices[min(rank, len(q.devices) - 1)]
-    device = next(d.name for d in q.system.devices if d.ordinal == ordinal)
+    device = q.rank_names[min(rank, q.ranks - 1)]
     if memory in HOST_MEMORY:
         return hosts_for(q.system, device, node)
     if memory == "managed":

@@ -15,8 +15,8 @@ from typing import Any
 
 from linkgauge.apps import catalog
 from linkgauge.errors import UsageError, nearest
-from linkgauge.expect.application import Mechanism
 from linkgauge.expect.curves import Curve, Curves, kind_of
+from linkgauge.expect.mechanism import Mechanism
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import parse_duration
 from linkgauge.model.shape import (
@@ -140,7 +140,7 @@ def _way(said: Mapping[str, Any], where: str) -> Way:
                said.get("set", {}), Curve(tuple(sizes), tuple(one * 1e3 for one in times)))  # fmt: skip
 
 
-class CurvesOfWay:
+class CurvesOfWay(Curves):
     """The curves of one way: its messages, collectives made of them, and a system's copies."""
 
     def __init__(self, way: Way, beneath: Curves) -> None:
@@ -169,12 +169,8 @@ class CurvesOfWay:
         steps = _of_messages(pattern, ranks[0], self._messages)
         return None if steps is None else self._made(steps)
 
-    def need(self, pattern: str, transport: str, memory: tuple[str, str], ranks: Sequence[int]) -> Curve:
-        """The same; UsageError where messages do not say it."""
-        found = self.find(pattern, transport, memory, ranks)
-        if found is None:
-            raise UsageError(f"published curves of messages say nothing of {pattern} on {ranks[0]} ranks")
-        return found
+    def _lacking(self, pattern: str, transport: str, ranks: int) -> str:
+        return f"published curves of messages say nothing of {pattern} on {ranks} ranks"
 
     def _made(self, time_of: Callable[[int], float]) -> Curve:
         return Curve(self._message_sizes, tuple(map(time_of, self._message_sizes)))

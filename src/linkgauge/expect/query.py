@@ -10,7 +10,8 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires, wires
-from linkgauge.model.patterns import PATTERNS, PatternTraits, pair_bytes, why_not_distributed
+from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.rank_bytes import pair_bytes, why_not_distributed
 from linkgauge.model.transports import TRANSPORTS, TransportTraits, over_host
 from linkgauge.system.model import Node, System
 
@@ -76,22 +77,25 @@ class Query:
         return "host device" if links and all(link.kind == "memory" for link in links) else "GPU"
 
     @cached_property
+    def rank_names(self) -> tuple[str, ...]:
+        """The vertex of each rank."""
+        by_ordinal = self.system.names_by_ordinal
+        return tuple(by_ordinal[ordinal] for ordinal in self.devices)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The vertices of the distinct devices, in the order of ranks."""
-        by_ordinal = {device.ordinal: device.name for device in self.system.devices}
-        return tuple(dict.fromkeys(by_ordinal[ordinal] for ordinal in self.devices))
+        return tuple(dict.fromkeys(self.rank_names))
 
     @cached_property
     def weights(self) -> dict[str, int]:
         """How many ranks each distinct device has."""
-        by_ordinal = {device.ordinal: device.name for device in self.system.devices}
-        return dict(Counter(by_ordinal[ordinal] for ordinal in self.devices))
+        return dict(Counter(self.rank_names))
 
     @property
     def root_name(self) -> str:
         """The vertex of the root rank."""
-        by_ordinal = {device.ordinal: device.name for device in self.system.devices}
-        return by_ordinal[self.devices[self.root]]
+        return self.rank_names[self.root]
 
     @property
     def on_host(self) -> bool:

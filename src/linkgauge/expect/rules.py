@@ -1,6 +1,7 @@
 """The rules by name: what each computes, of which kind it is, where it comes from and where it stops holding.
 
-docs/reference/limits.md shows this table to users; a test keeps the two together.
+docs/reference/limits.md shows this table to users; a test keeps the two together. As
+one table it is long.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def schedule(q: Query) -> Schedule:
 
 
 def _pairs(q: Query) -> Counter[tuple[str, str]]:
-    ranks = [q.system.names_by_ordinal[ordinal] for ordinal in q.devices]
-    root, apart = ranks[q.root], list(zip(ranks[::2], ranks[1::2], strict=False))
+    ranks = q.rank_names
+    root, apart = q.root_name, list(zip(ranks[::2], ranks[1::2], strict=False))
     listed: Sequence[tuple[str, str]]
     if q.traits.root:
         listed = [(root, v) if q.traits.root == "sends" else (v, root) for v in ranks]

@@ -29,7 +29,8 @@ from linkgauge.expect.query import hosts_for, memory_of
 from linkgauge.expect.streams import passes_of_cores
 from linkgauge.model.case import Case
 from linkgauge.model.device_words import with_parts_named
-from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.simulate.arrays import Floats
 from linkgauge.simulate.fair import Classes, max_min

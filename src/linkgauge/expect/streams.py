@@ -20,13 +20,13 @@ def in_own_memory(q: Query) -> bool:
     return plain and q.source_device < 0 and q.target_device < 0
 
 
-def streams(q: Query, variant: str) -> list[Limit]:
+def streams(q: Query) -> list[Limit]:
     """Return the limits of stream_copy and host_stream, in bytes of payload per second over all devices.
 
     Where pages of managed memory lie is the driver's choice, so that end bounds nothing.
     """
     if q.traits.by_cores:
-        return _of_cores(q, variant)
+        return _of_cores(q)
     if in_own_memory(q):
         return local(q)
     result: list[Limit] = []
@@ -83,10 +83,10 @@ def passes_of_cores(variant: str) -> tuple[str, ...]:
     return ways.get(variant, ("source", "target"))
 
 
-def _of_cores(q: Query, variant: str) -> list[Limit]:
+def _of_cores(q: Query) -> list[Limit]:
     """Return what the memory of the case's nodes allows the cores: a copy within one memory passes it twice."""
     ends = {"source": q.source_node, "target": q.target_node}
-    hosts = [hosts_for(q.system, q.names[0], ends[end]) for end in passes_of_cores(variant)]
+    hosts = [hosts_for(q.system, q.names[0], ends[end]) for end in passes_of_cores(q.variant)]
     if any(len(found) != 1 for found in hosts) or not beyond_cache(q, [found[0] for found in hosts]):
         return []
     result = []

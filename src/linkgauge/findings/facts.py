@@ -20,7 +20,8 @@ from linkgauge.expect.network import Network
 from linkgauge.expect.rules import Limit
 from linkgauge.findings.samples import Headline, Samples
 from linkgauge.findings.wiring import Wiring
-from linkgauge.model.case import MECHANISM, USUAL, Case, Part, held_apart, values_of
+from linkgauge.model.case import MECHANISM, USUAL, Case, held_apart, values_of
+from linkgauge.model.dimension import Part
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.place import Place
 from linkgauge.model.result import Identity, Launch, Measured, Observation, OfCase, Rank, Result

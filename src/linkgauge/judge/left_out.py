@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, restated_size
+from linkgauge.model.elements import restated_size
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Row
 
 

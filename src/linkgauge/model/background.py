@@ -17,7 +17,8 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
-from linkgauge.model.dimension import Dimension, count, number_in, time_ns
+from linkgauge.model.dimension import Dimension
+from linkgauge.model.values import count, number_in, time_ns
 from linkgauge.model.worded import Worded, follows
 
 SAME, REST = "same", "rest"

@@ -15,7 +15,6 @@ nothing heavy: workers use it.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import hashlib
 import json
@@ -26,7 +25,12 @@ from typing import Any, Literal
 
 from linkgauge.errors import UsageError
 from linkgauge.model.background import FIRST, Pace, WrittenLoads, load_text, written_loads
-from linkgauge.model.dimension import (
+from linkgauge.model.dimension import Dimension, Part, Says, row
+from linkgauge.model.elements import ELEMENT_BYTES
+from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.traits import having
+from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES, TRANSPORTS
+from linkgauge.model.values import (
     APP,
     BESIDE,
     CORES,
@@ -41,17 +45,12 @@ from linkgauge.model.dimension import (
     VERIFY,
     WORD,
     YES_OR_NO,
-    Dimension,
-    Values,
     count,
     number_in,
     one_of,
     one_of_or_all,
     time_ns,
 )
-from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE
-from linkgauge.model.traits import having
-from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES, TRANSPORTS
 from linkgauge.model.worded import App, LibrarySettings, ServiceClass, Worded, follows
 
 MEMORY_KINDS = ("device", "pinned", "pageable", "managed")
@@ -61,10 +60,6 @@ MANAGED_USES = (
 )  # fmt: skip
 ARRIVALS = ("deadline", "skewed", "free")
 CLOCKS = ("host", "event")
-DATATYPES = (
-    "int8", "uint8", "int32", "uint32", "int64", "uint64",
-    "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2",
-)  # fmt: skip
 OPS = ("sum", "prod", "min", "max", "avg")
 STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
 STOP_RULES = ("count", "interval", "duration")
@@ -77,49 +72,7 @@ ONLY_BY_NAME = (
 )  # patterns that `all` leaves out
 
 
-class Says(enum.Enum):
-    """What a dimension says of a case."""
-
-    WHAT = "what is done"
-    HOW = "how it is done: the mechanism"
-    HOW_LONG = (
-        "how long and how thoroughly, or in what words: cases that differ in nothing else are one and the same thing, "
-        "measured twice"
-    )
-    SIZE = "the size, along which curves are drawn"
-
-
-class Part(enum.Enum):
-    """The part of a case that a dimension is of, and under which heading of the help it stands.
-
-    The same as in core/base/case_spec.h, but for `managed`, `cpu_node` and `cpu_cores`, by which the core's mechanisms
-    act: who asks for them asks where something lies.
-    """
-
-    TRAFFIC = "who sends what to whom", "What is moved"
-    PLACES = "on which ranks and devices, and in which memory", "Where it lies"
-    OPTIONS = "by what the bytes move", "What is moved"
-    TIMING = "how operations are started, timed and checked", "How it is timed"
-    JOBS = "what goes on at the same time", "What is moved"
-
-
 _STOP = "When to stop"
-_OF_LOADS = (Part.TRAFFIC, Part.PLACES, Part.OPTIONS)
-
-
-def _of(
-    part: Part, says: Says, help: str, values: Values, *, name: str = "", later: bool = False, core: str | None = None,
-    load: bool | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """What stands at the field of a dimension. `name`: its own, where the field has another; empty for the field's.
-
-    `later`: it came after the first runs were stored. A case that does not use it keeps its key, and a run folder
-    without its column is read as one that did not use it: older runs and baselines stay good. `core`: its name in
-    core/base/case_spec.h, where that is another; empty where spec.py says it in other words. `load`: whether a load may
-    set it; by default what says what is moved, how, and where it lies.
-    """
-    load = part in _OF_LOADS if load is None else load
-    return {"part": part, "says": says, "written": (name, help, values), "later": later, "core": core, "load": load}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,22 +84,22 @@ class StopRule:
     """
 
     rule: Literal["count", "interval", "duration"] = field(
-        default="interval", metadata=_of(Part.TIMING, Says.HOW_LONG, "Rule that ends the sampling.", one_of(STOP_RULES))
+        default="interval", metadata=row(Part.TIMING, Says.HOW_LONG, "Rule that ends the sampling.", one_of(STOP_RULES))
     )
     samples: int = field(  # count: how many; interval: at most this many
         default=1000,
-        metadata=_of(
+        metadata=row(
             Part.TIMING, Says.HOW_LONG, "Samples to take; at most, with the rule interval.", count(1, 1_000_000)
         ),
     )
     relative_half_width: float = field(  # interval: half width of the median's 95 % interval over the median
         default=0.025,
-        metadata=_of(Part.TIMING, Says.HOW_LONG, "Half width of the median's interval as a share of it, for interval.",
+        metadata=row(Part.TIMING, Says.HOW_LONG, "Half width of the median's interval as a share of it, for interval.",
                      number_in(0, 1), name="ci_width"),
     )  # fmt: skip
     time_ns: int = field(
         default=1_000_000_000,
-        metadata=_of(
+        metadata=row(
             Part.TIMING,
             Says.HOW_LONG,
             "Time to sample at most; the time to sample, with the rule duration.",
@@ -241,125 +194,125 @@ class Case:
     """
 
     # fmt: off
-    transport: str = field(metadata=_of(
+    transport: str = field(metadata=row(
         Part.OPTIONS, Says.HOW, "Mechanisms of 'linkgauge list transports', such as nccl.",
         one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES)))
-    pattern: str = field(metadata=_of(
+    pattern: str = field(metadata=row(
         Part.TRAFFIC, Says.WHAT, "Patterns of 'linkgauge list patterns', such as allreduce.",
         one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME, PATTERN_ALIASES)))
-    size: int = field(metadata=_of(
+    size: int = field(metadata=row(
         Part.TRAFFIC, Says.SIZE, "Message sizes: 8, 64KiB, or a range 1:1GiB:x4.", SIZES, core="size_bytes"))
     size_requested: int = field(metadata={"part": Part.TRAFFIC, "says": Says.HOW_LONG, "core": ""})
-    devices: tuple[int, ...] = field(metadata=_of(
+    devices: tuple[int, ...] = field(metadata=row(
         Part.PLACES, Says.WHAT, "Ranks to use, from the first device on.", RANKS, name="ranks", core=""))
-    variant: str = field(default="", metadata=_of(
+    variant: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Variant of the transport, or default.", WORD))
-    ranks_per_device: int = field(default=1, metadata=_of(
+    ranks_per_device: int = field(default=1, metadata=row(
         Part.PLACES, Says.WHAT, "Number of ranks on each device.", count(1, 1024), core="", load=False))
-    source_memory: str = field(default="device", metadata=_of(
+    source_memory: str = field(default="device", metadata=row(
         Part.PLACES, Says.WHAT, "Memory to send from.", one_of(MEMORY_KINDS)))
-    target_memory: str = field(default="device", metadata=_of(
+    target_memory: str = field(default="device", metadata=row(
         Part.PLACES, Says.WHAT, "Memory to receive into.", one_of(MEMORY_KINDS)))
-    source_node: int = field(default=-1, metadata=_of(
+    source_node: int = field(default=-1, metadata=row(
         Part.PLACES, Says.WHAT, "NUMA node of the source's host memory; -1 is the nearest.", NODE, core=""))
-    target_node: int = field(default=-1, metadata=_of(
+    target_node: int = field(default=-1, metadata=row(
         Part.PLACES, Says.WHAT, "NUMA node of the target's host memory; -1 is the nearest.", NODE, core=""))
-    write_combined: bool = field(default=False, metadata=_of(
+    write_combined: bool = field(default=False, metadata=row(
         Part.PLACES, Says.HOW, "Write-combined pinned memory: yes or no.", YES_OR_NO, core=""))
-    huge_pages: bool = field(default=False, metadata=_of(
+    huge_pages: bool = field(default=False, metadata=row(
         Part.PLACES, Says.HOW, "Huge pages for host memory: yes or no.", YES_OR_NO, core=""))
-    cadence: str = field(default="isolated", metadata=_of(
+    cadence: str = field(default="isolated", metadata=row(
         Part.TIMING, Says.WHAT, "Spacing and timing of operations.", one_of(CADENCES)))
-    arrival: str = field(default="deadline", metadata=_of(
+    arrival: str = field(default="deadline", metadata=row(
         Part.TIMING, Says.WHAT, "Arrival of the ranks at an operation.", one_of(ARRIVALS)))
-    skew_ns: int = field(default=0, metadata=_of(
+    skew_ns: int = field(default=0, metadata=row(
         Part.TIMING, Says.WHAT, "Delay of a skewed arrival: rank k arrives k times this later.", time_ns()))
-    clock: str = field(default="host", metadata=_of(
+    clock: str = field(default="host", metadata=row(
         Part.TIMING, Says.WHAT, "Clock that times: the host's, or the device's events.", one_of(CLOCKS)))
-    window: int = field(default=1, metadata=_of(
+    window: int = field(default=1, metadata=row(
         Part.TRAFFIC, Says.WHAT, "Number of messages in flight in one operation.", count(1, 1 << 20)))
-    batch: int = field(default=20, metadata=_of(
+    batch: int = field(default=20, metadata=row(
         Part.TIMING, Says.HOW, "Number of operations in one streaming or gated sample.", count(1, 1 << 20), load=True))
-    root: int = field(default=0, metadata=_of(
+    root: int = field(default=0, metadata=row(
         Part.TRAFFIC, Says.WHAT, "Root rank of rooted patterns.", count(0, expected="a rank")))
-    datatype: str = field(default="float32", metadata=_of(
-        Part.TRAFFIC, Says.WHAT, "Element type of reductions.", one_of(DATATYPES)))
-    op: str = field(default="sum", metadata=_of(
+    datatype: str = field(default="float32", metadata=row(
+        Part.TRAFFIC, Says.WHAT, "Element type of reductions.", one_of(ELEMENT_BYTES)))
+    op: str = field(default="sum", metadata=row(
         Part.TRAFFIC, Says.WHAT, "Reduction.", one_of(OPS)))
-    in_place: bool = field(default=False, metadata=_of(
+    in_place: bool = field(default=False, metadata=row(
         Part.TRAFFIC, Says.WHAT, "In-place collectives: yes or no.", YES_OR_NO, load=False))
-    distribution: str = field(default="", metadata=_of(
+    distribution: str = field(default="", metadata=row(
         Part.TRAFFIC, Says.WHAT,
         "Distribution of alltoallv (zipf:1.2, moe:64:8, file:PATH), halo (2x2) or shift.",
         DISTRIBUTION, later=True))
-    path: str = field(default="", metadata=_of(
+    path: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Path that the library must take: direct, pcie, host, or default.", WORD, load=False))
-    buffer: str = field(default="", metadata=_of(
+    buffer: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Buffers of NCCL, UCX and libfabric: who allocates and registers them.",
         one_of(("plain", "allocated", "registered", "symmetric"), blank="plain")))
-    algorithm: str = field(default="", metadata=_of(
+    algorithm: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Algorithm that the library must take, or default.", WORD, load=False))
-    initiator: str = field(default="sender", metadata=_of(
+    initiator: str = field(default="sender", metadata=row(
         Part.OPTIONS, Says.HOW, "Rank that starts one-sided copies.", one_of(("sender", "receiver"))))
-    host_leg: str = field(default="", metadata=_of(
+    host_leg: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Copies of staging between two hosts' buffers.",
         one_of(("default", "mpi", "memcpy"), blank="default")))
-    chunk: int = field(default=0, metadata=_of(
+    chunk: int = field(default=0, metadata=row(
         Part.OPTIONS, Says.HOW, "Chunk size of pipelined variants and nixl descriptors; 0 is automatic.", SIZE,
         core="chunk_bytes"))
-    blocks: int = field(default=0, metadata=_of(
+    blocks: int = field(default=0, metadata=row(
         Part.OPTIONS, Says.HOW, "Number of thread blocks of kernel and nvshmem; 0 is automatic.", count(0, 1 << 20)))
-    via: int = field(default=-1, metadata=_of(
+    via: int = field(default=-1, metadata=row(
         Part.OPTIONS, Says.HOW, "Device that routed copies go through; -1 is none.", DEVICE_OR_NONE))
-    managed: str = field(default="", metadata=_of(
+    managed: str = field(default="", metadata=row(
         Part.PLACES, Says.HOW, "Managed memory: the advice to the driver, and what moves its pages.",
         one_of(MANAGED_USES, blank="default"), later=True, core=""))
-    source_device: int = field(default=-1, metadata=_of(
+    source_device: int = field(default=-1, metadata=row(
         Part.PLACES, Says.WHAT, "Memory that stream_copy reads: its own or that of another device.", DEVICE,
         later=True))
-    target_device: int = field(default=-1, metadata=_of(
+    target_device: int = field(default=-1, metadata=row(
         Part.PLACES, Says.WHAT, "Memory that stream_copy writes: its own or that of another device.",
         DEVICE, later=True))
-    cpu_node: int = field(default=-1, metadata=_of(
+    cpu_node: int = field(default=-1, metadata=row(
         Part.PLACES, Says.WHAT, "NUMA node of the cores of host_stream; -1 is the device's.", NODE,
         later=True))
     devices_per_node: int = field(default=0, metadata={
         "part": Part.PLACES, "says": Says.HOW_LONG, "core": "", "later": True})
-    groups: int = field(default=1, metadata=_of(
+    groups: int = field(default=1, metadata=row(
         Part.PLACES, Says.WHAT, "Number of equal groups of ranks that run a collective at the same time.",
         count(1, 1 << 19), later=True, load=False))
-    background: Loads = field(default=NO_LOADS, metadata=_of(
+    background: Loads = field(default=NO_LOADS, metadata=row(
         Part.JOBS, Says.WHAT, "Background loads, as 'mpi alltoall 1MiB on=2,3 duty=0.5'.", BESIDE,
         later=True, core="", load=False))
-    cpu_cores: str = field(default="", metadata=_of(
+    cpu_cores: str = field(default="", metadata=row(
         Part.PLACES, Says.WHAT, "Cores of host_stream, as 0-3,8; those of its NUMA node by default.", CORES,
         later=True))
-    service_class: ServiceClass = field(default=ServiceClass(), metadata=_of(
+    service_class: ServiceClass = field(default=ServiceClass(), metadata=row(
         Part.OPTIONS, Says.HOW, "Service class of the messages: a service level, dscp:N, or one of Slingshot.",
         SERVICE_CLASS, later=True, core=""))
-    gpudirect: str = field(default="", metadata=_of(
+    gpudirect: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "GPUDirect RDMA between nodes, by the library's own switch.",
         one_of(("on", "off"), blank="default"), later=True, core="", load=False))
-    handles: str = field(default="", metadata=_of(
+    handles: str = field(default="", metadata=row(
         Part.PLACES, Says.HOW, "Handles by which copy_engine and kernel open another process's memory.",
         one_of(("ipc", "fabric"), blank="ipc"), later=True, core=""))
-    app: App = field(default=App(), metadata=_of(
+    app: App = field(default=App(), metadata=row(
         Part.TRAFFIC, Says.WHAT, "Application: a name of 'linkgauge apps', or a step file.", APP,
         later=True, core="", load=False))
-    collectives: str = field(default="", metadata=_of(
+    collectives: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Mechanism of an application's collectives; that of its messages by default.",
         one_of(("default", *TRANSPORTS), "default", TRANSPORT_ALIASES, ("default", *TRANSPORT_NAMES)),
         later=True, load=False))
     # Of searches (linkgauge/tune) alone.
     settings: LibrarySettings = field(default=LibrarySettings(), metadata={
         "part": Part.OPTIONS, "says": Says.HOW, "core": None, "later": True})
-    copies: str = field(default="", metadata=_of(
+    copies: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Mechanism of an application's copies and emulated kernels.",
         one_of(("copy_engine", "kernel"), blank="copy_engine"), later=True, load=False))
-    verify: str = field(default="final", metadata=_of(
+    verify: str = field(default="final", metadata=row(
         Part.TIMING, Says.HOW_LONG, "Operations to check: final (the first and last), each, or N untimed ones more.",
         VERIFY, core=""))
-    warmup: int = field(default=5, metadata=_of(
+    warmup: int = field(default=5, metadata=row(
         Part.TIMING, Says.HOW_LONG, "Number of operations before the first sample.", count(0, 1 << 30)))
     stop: StopRule = field(default=StopRule(), metadata={
         "part": Part.TIMING, "says": Says.HOW_LONG, "core": ""})

@@ -1,51 +1,19 @@
-"""How a dimension is written: its flag, its plan key, and which texts and TOML values stand for which of its values.
+"""A dimension: its flag, its plan key, its column, and what it says of a case.
 
 Every dimension that a user may set has one name: the flag (`--target-memory`), the plan key and the column
-(`target_memory`). Values are parsed from a flag's text or from TOML's own types by the same row. A dimension may be
-given several values; a plan's table then stands for their product. Which there are is said at the fields of
-`model.case.Case`. This module imports nothing heavy.
+(`target_memory`). A dimension may be given several values; a plan's table then stands for their product. Which there
+are is said at the fields of `model.case.Case`. This module imports nothing heavy.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import re
-from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
+import enum
 from typing import Any
 
-from linkgauge.errors import UsageError, nearest
-from linkgauge.files import read_file
-from linkgauge.model import quantity
-from linkgauge.model.shape import parsed_tables
-from linkgauge.model.worded import App, ServiceClass, Worded
-
-Value = int | float | str | bool | tuple[int, ...] | Worded
-Parse = Callable[[Any], tuple[Value, ...]]  # one item of a list, or one flag's text, to one or more values
-
-
-class WrongValueError(Exception):
-    """A value that a dimension cannot take; the message says what was expected, not where it was written."""
-
-
-_LONGEST_METAVAR = 40
-
-
-@dataclasses.dataclass(frozen=True)
-class Values:
-    """The values that a dimension can take.
-
-    `parse` turns one written item into values; a flag's comma-separated text is one item for sizes, several for the
-    rest (`splits`). `expected` completes the sentence "expected ...". `metavar` stands for a value in the help.
-    """
-
-    parse: Parse
-    expected: str
-    choices: tuple[str, ...] = ()
-    splits: bool = True
-    metavar: str = "NAME"
+from linkgauge.errors import UsageError
+from linkgauge.model.values import FILE, Value, Values, WrongValueError, shown
+from linkgauge.model.worded import Worded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,11 +60,11 @@ class Dimension:
 
     def stored(self, value: object, where: str) -> Value:
         """The shape of a stored value: one of this dimension's, in canonical form, which names no file; as text."""
-        named = isinstance(value, str) and value.startswith(_FILE)
+        named = isinstance(value, str) and value.startswith(FILE)
         (first, *more) = ("",) if named else self.from_toml(value, where)
         first = first.text if isinstance(first, Worded) else first
         if more or first != value or isinstance(first, bool) != isinstance(value, bool):
-            raise UsageError(f"{where}: {_shown(value)[:80]} is not stored so: expected {self.expected}")
+            raise UsageError(f"{where}: {shown(value)[:80]} is not stored so: expected {self.expected}")
         return first
 
 
@@ -108,333 +76,45 @@ def unique(values: Any) -> tuple[Any, ...]:
     return tuple(seen.values())
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return f"'{value}'"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+class Says(enum.Enum):
+    """What a dimension says of a case."""
+
+    WHAT = "what is done"
+    HOW = "how it is done: the mechanism"
+    HOW_LONG = (
+        "how long and how thoroughly, or in what words: cases that differ in nothing else are one and the same thing, "
+        "measured twice"
+    )
+    SIZE = "the size, along which curves are drawn"
 
 
-def one_of(
-    choices: Collection[str],
-    blank: str = "",
-    aliases: Mapping[str, str] = MappingProxyType({}),
-    named: Collection[str] = (),
-) -> Values:
-    """One of the words; `blank` is the word for the canonical empty value, which stored plans hold.
+class Part(enum.Enum):
+    """The part of a case that a dimension is of, and under which heading of the help it stands.
 
-    `aliases` and `named` as `one_of_or_all` takes them.
+    The same as in core/base/case_spec.h, but for `managed`, `cpu_node` and `cpu_cores`, by which the core's mechanisms
+    act: who asks for them asks where something lies.
     """
-    told = ", ".join(named or choices)
 
-    def parse(item: Any) -> tuple[Value, ...]:
-        if blank and item in ("", blank):
-            return ("",)
-        word = aliases.get(item, item) if isinstance(item, str) else ""
-        if word not in choices:
-            raise WrongValueError(f"unknown value {_shown(item)}: expected one of {told}")
-        return (word,)
-
-    listed = "|".join(choices)
-    metavar = listed if len(listed) <= _LONGEST_METAVAR else "NAME"
-    return Values(parse, f"one of {told}", tuple(choices), metavar=metavar)
+    TRAFFIC = "who sends what to whom", "What is moved"
+    PLACES = "on which ranks and devices, and in which memory", "Where it lies"
+    OPTIONS = "by what the bytes move", "What is moved"
+    TIMING = "how operations are started, timed and checked", "How it is timed"
+    JOBS = "what goes on at the same time", "What is moved"
 
 
-def one_of_or_all(
-    choices: Collection[str],
-    what: str,
-    only_by_name: Collection[str] = (),
-    aliases: Mapping[str, str] = MappingProxyType({}),
-    named: Collection[str] = (),
-) -> Values:
-    """One of the words, or `all` of them but those that are meant only where they are named.
+_OF_LOADS = (Part.TRAFFIC, Part.PLACES, Part.OPTIONS)
 
-    `aliases` are what other tools call some of the words; `named` what people are told in place of `choices`.
-    Underscores and dashes do not count: `all_reduce`.
+
+def row(
+    part: Part, says: Says, help: str, values: Values, *, name: str = "", later: bool = False, core: str | None = None,
+    load: bool | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What stands at the field of a dimension. `name`: its own, where the field has another; empty for the field's.
+
+    `later`: it came after the first runs were stored. A case that does not use it keeps its key, and a run folder
+    without its column is read as one that did not use it: older runs and baselines stay good. `core`: its name in
+    core/base/case_spec.h, where that is another; empty where spec.py says it in other words. `load`: whether a load may
+    set it; by default what says what is moved, how, and where it lies.
     """
-    joined = {name.replace("_", ""): name for name in choices}
-    told = ", ".join(named or choices)
-
-    def parse(item: Any) -> tuple[Value, ...]:
-        if item == "all":
-            return tuple(choice for choice in choices if choice not in only_by_name)
-        if not isinstance(item, str):
-            raise WrongValueError(f"unknown {what} {_shown(item)}: expected all or one of {told}")
-        word = item.replace("-", "_")
-        found = word if word in choices else aliases.get(word) or joined.get(word.replace("_", ""))
-        if found is None:
-            near = nearest(item, [*choices, *aliases])
-            raise WrongValueError(f"unknown {what} {_shown(item)}{near}: expected all or one of {told}")
-        return (found,)
-
-    return Values(parse, f"all or one of {told}", tuple(choices), metavar="NAMES")
-
-
-def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "a whole number") -> Values:
-    """A whole number; `expected` says of what."""
-
-    def parse(item: Any) -> tuple[Value, ...]:
-        number = item
-        if isinstance(item, str):
-            try:
-                number = int(item)
-            except ValueError:
-                number = None
-        if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
-            limit = f"of at least {minimum}" if maximum == 2**31 - 1 else f"from {minimum} to {maximum}"
-            raise WrongValueError(f"wrong value {_shown(item)}: expected a whole number {limit}")
-        return (number,)
-
-    return Values(parse, expected, metavar="NUMBER")
-
-
-_FLAG_WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-
-
-def _flag(item: Any) -> tuple[Value, ...]:
-    if isinstance(item, bool):
-        return (item,)
-    if isinstance(item, str) and item.lower() in _FLAG_WORDS:
-        return (_FLAG_WORDS[item.lower()],)
-    raise WrongValueError(f"wrong value {_shown(item)}: expected yes or no")
-
-
-YES_OR_NO = Values(_flag, "yes or no", metavar="yes|no")
-
-
-def number_in(low: float, high: float) -> Values:
-    """A number above `low`, up to `high`."""
-    expected = f"a number above {low:g} and up to {high:g}"
-
-    def parse(item: Any) -> tuple[Value, ...]:
-        try:
-            number = float(item) if isinstance(item, (str, int, float)) and not isinstance(item, bool) else None
-        except (ValueError, OverflowError):
-            number = None
-        if number is None or not low < number <= high:
-            raise WrongValueError(f"wrong value {_shown(item)}: expected {expected}")
-        return (number,)
-
-    return Values(parse, expected, metavar="NUMBER")
-
-
-def _quantity(parse_text: Callable[[str], Any], minimum: int, maximum: int, expected: str) -> Parse:
-    """A size or a time: text with a unit, or (in TOML) a whole number of bytes or nanoseconds."""
-
-    def parse(item: Any) -> tuple[Value, ...]:
-        if isinstance(item, bool) or not isinstance(item, (str, int)):
-            raise WrongValueError(f"wrong value {_shown(item)}: expected {expected}")
-        try:
-            parsed = parse_text(item) if isinstance(item, str) else item
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
-        values = parsed if isinstance(parsed, tuple) else (parsed,)
-        if any(not minimum <= value <= maximum for value in values):
-            raise WrongValueError(f"wrong value {_shown(item)}: expected {minimum} to {maximum}; {expected}")
-        return values
-
-    return parse
-
-
-def _duration_or_ns(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) <= 40 else quantity.parse_duration(text)
-
-
-def _word(item: Any) -> tuple[Value, ...]:
-    if not isinstance(item, str) or any(ch.isspace() or not ch.isprintable() for ch in item) or len(item) > 64:
-        raise WrongValueError(f"wrong value {_shown(item)}: expected a word")
-    return ("" if item == "default" else item,)
-
-
-WORD = Values(_word, "a word")
-SIZE = Values(
-    _quantity(quantity.parse_size, 0, quantity.MAX_SIZE_BYTES, quantity.SIZE_EXPECTED),
-    quantity.SIZE_EXPECTED,
-    metavar="SIZE",
-)
-SIZES = Values(_quantity(quantity.parse_sizes, 0, quantity.MAX_SIZE_BYTES, quantity.SIZES_EXPECTED),
-               quantity.SIZES_EXPECTED, splits=False, metavar="SIZES")  # fmt: skip
-
-
-def time_ns(minimum: int = 0) -> Values:
-    """A time of at least `minimum` ns."""
-    expected = quantity.TIME_EXPECTED
-    return Values(_quantity(_duration_or_ns, minimum, quantity.MAX_TIME_NS, expected), expected, metavar="TIME")
-
-
-EACH, FINAL = "each", "final"
-_VERIFY_EXPECTED = "final, each, or how many untimed operations more"
-
-
-def _verify(item: Any) -> tuple[Value, ...]:
-    """A word, or a number as text."""
-    if item in (EACH, FINAL):
-        return (item,)
-    try:
-        return tuple(str(number) for number in count(1, 1_000_000_000).parse(item))
-    except WrongValueError:
-        raise WrongValueError(f"wrong value {_shown(item)}: expected {_VERIFY_EXPECTED}") from None
-
-
-VERIFY = Values(_verify, _VERIFY_EXPECTED, metavar="final|each|N")
-OTHERS = -2
-"""In source_device and target_device: each device but those of the case, by turns."""
-_DEVICE_WORDS = {"own": -1, "others": OTHERS}
-
-
-def _device(item: Any) -> tuple[Value, ...]:
-    return (_DEVICE_WORDS[item],) if isinstance(item, str) and item in _DEVICE_WORDS else count(-1, 4096).parse(item)
-
-
-_FILE = "file:"
-_LONGEST_DISTRIBUTION = 1 << 16  # the rows of 100 ranks and more
-
-
-def _distribution(item: Any) -> tuple[Value, ...]:
-    """Words, or rows of a traffic matrix as text: `0,3;1,0`. A file's rows are lines, numbers apart by , or space.
-
-    What they mean for so many ranks is the pattern's to say (core/traffic/distribution.h).
-    """
-    if not isinstance(item, str):
-        raise WrongValueError(f"wrong value {_shown(item)}: expected {_DISTRIBUTION_EXPECTED}")
-    if item.startswith(_FILE):
-        path = item[len(_FILE) :]
-        try:
-            text = read_file(path, _LONGEST_DISTRIBUTION, "a traffic matrix").decode(errors="replace")
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
-        rows = [",".join(line.replace(",", " ").split()) for line in text.splitlines() if line.strip()]
-        if any(not number.isdecimal() for row in rows for number in row.split(",")):
-            raise WrongValueError(f"{path} is no traffic matrix: expected rows of whole numbers, as many as ranks")
-        item = ";".join(rows)
-    if len(item) > _LONGEST_DISTRIBUTION or any(ch.isspace() or not ch.isprintable() for ch in item):
-        raise WrongValueError(f"wrong value {_shown(item)}: expected {_DISTRIBUTION_EXPECTED}")
-    return ("" if item in ("default", "uniform") else item,)
-
-
-EACH_SHIFT = "shift:each"
-"""In distribution: a case of each shift there is, by whole nodes where there are several."""
-_SHIFT = re.compile(r"shift:(\d+)")
-
-
-def shift_of(distribution: str) -> int | None:
-    """By how many ranks a distribution shifts; None of any other, all of which the core reads."""
-    match = _SHIFT.fullmatch(distribution)
-    return int(match[1]) if match else None
-
-
-_DISTRIBUTION_EXPECTED = (
-    "uniform, zipf:1.2, blocks:2, moe:64:8, rows as 0,3;1,0, file:PATH, a grid as 2x2 or ring, shift:2 or shift:each"
-)
-DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
-DEVICE = Values(_device, "own, others or a device", metavar="own|others|NUMBER")
-DEVICE_OR_NONE = count(-1, expected="a device")
-_CORES_EXPECTED = "cores such as 0-3,8"
-
-
-def _cores(item: Any) -> tuple[Value, ...]:
-    """A list of cores, as text; which are there is for the core to say."""
-    text = str(item) if type(item) is int else item
-    if (
-        not isinstance(text, str)
-        or len(text) > 1 << 12
-        or not re.fullmatch(r"([0-9]{1,5}(-[0-9]{1,5})?(,|$))*", text)
-        or any(int(first) > int(last) for first, last in re.findall(r"(\d+)-(\d+)", text))
-    ):
-        raise WrongValueError(f"wrong value {_shown(item)}: expected {_CORES_EXPECTED}")
-    return (text.rstrip(","),)
-
-
-CORES = Values(_cores, _CORES_EXPECTED, splits=False, metavar="CORES")
-SLINGSHOT_CLASSES = ("dedicated_access", "low_latency", "bulk_data", "best_effort")
-MOST_LEVEL, MOST_DSCP = 15, 63
-_CLASS_EXPECTED = (
-    f"default, a service level 0 to {MOST_LEVEL}, dscp:0 to dscp:{MOST_DSCP}, or Slingshot's "
-    f"{', '.join(SLINGSHOT_CLASSES)}"
-)
-
-
-def _service_class(item: Any) -> tuple[Value, ...]:
-    """A service level, a DSCP or a traffic class; what libraries are told is plan/library_settings.py's."""
-    text = str(item) if type(item) is int else item
-    if text in ("", "default"):
-        return (ServiceClass(),)
-    found = ServiceClass.of_text(text) if isinstance(text, str) else ServiceClass()
-    number, most = (found.level, MOST_LEVEL) if found.dscp is None else (found.dscp, MOST_DSCP)
-    if found.text not in SLINGSHOT_CLASSES and (number is None or number > most):
-        raise WrongValueError(f"wrong value {_shown(item)}: expected {_CLASS_EXPECTED}")
-    return (found,)
-
-
-SERVICE_CLASS = Values(_service_class, _CLASS_EXPECTED, metavar="CLASS")
-_BESIDE_EXPECTED = "none, or loads such as 'copy_engine host_to_device 64MiB on=2,3', separated by '; '"
-
-
-def _beside(item: Any) -> tuple[Value, ...]:
-    """Text of loads; what it says is for model/background.py to read."""
-    if not isinstance(item, str) or not item.isprintable() or len(item) > 1 << 12:
-        raise WrongValueError(f"wrong value {_shown(item)}: expected {_BESIDE_EXPECTED}")
-    return ("" if item == "none" else item,)
-
-
-WHOLE_NODES = "nodes"
-"""In ranks: those of 2, 3, 4, ... nodes, and of all."""
-_RANKS_EXPECTED = "a whole number, a share of all as 20%, or nodes: those of 2, 3, ... nodes"
-
-
-def _ranks(item: Any) -> tuple[Value, ...]:
-    """How many, the text of a share of all, or the word for whole nodes."""
-    if item == WHOLE_NODES:
-        return (WHOLE_NODES,)
-    if isinstance(item, str) and not item.isdecimal() and not item.endswith("%"):
-        raise WrongValueError(f"wrong value {_shown(item)}: expected {_RANKS_EXPECTED}")
-    if isinstance(item, str) and item.endswith("%"):
-        try:
-            quantity.parse_percentage(item)
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
-        return (item,)
-    return count(1, 1 << 20, _RANKS_EXPECTED).parse(item)
-
-
-RANKS = Values(_ranks, _RANKS_EXPECTED, metavar="NUMBER|SHARE|nodes")
-
-
-_APP_EXPECTED = (
-    "a name of 'linkgauge apps' or a step file's path (in a plan file:PATH), a preset of it, and parameters as "
-    "NAME=NUMBER or NAME=NUMBER*ranks"
-)
-_APP = re.compile(
-    r"[A-Za-z0-9_-]{1,64}(@[0-9a-f]{8})?( [A-Za-z0-9][A-Za-z0-9_.-]{0,31}(=[0-9]{1,13}(\*ranks)?)?)*( \{.*\})?"
-)
-LONGEST_APP = 1 << 18  # bytes of a step file, which travels with its case
-
-
-def _app(item: Any) -> tuple[Value, ...]:
-    """A step file's name, its digest once it is known, parameters, and what the file holds where it is no built-in one.
-
-    A file is read here, and travels with the case; what it says is for apps/step_file.py to read.
-    """
-    if isinstance(item, str) and item.startswith(_FILE):
-        path, *settings = item[len(_FILE) :].split(" ")
-        try:
-            document = parsed_tables(read_file(path, LONGEST_APP, "a step file's TOML"), path)
-        except UsageError as error:
-            raise WrongValueError(str(error)) from None
-        try:
-            body = json.dumps(document, separators=(",", ":"))
-        except (TypeError, ValueError):
-            raise WrongValueError(f"{path}: has dates or times: expected a step file") from None
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(path).removesuffix(".toml").removesuffix(".json"))[:64]
-        item = " ".join([name, *settings, body])
-    if item in ("", "default"):
-        return (App(),)
-    if not isinstance(item, str) or len(item) > LONGEST_APP or _APP.fullmatch(item) is None:
-        raise WrongValueError(f"wrong value {_shown(item)[:80]}: expected {_APP_EXPECTED}")
-    return (App.of_text(item),)
-
-
-APP = Values(_app, _APP_EXPECTED, metavar="NAME|FILE")
-BESIDE = Values(_beside, _BESIDE_EXPECTED, splits=False, metavar="LOADS")
-NODE = count(-1, 4096, "a node")
+    load = part in _OF_LOADS if load is None else load
+    return {"part": part, "says": says, "written": (name, help, values), "later": later, "core": core, "load": load}

@@ -7,13 +7,12 @@ m: size in bytes; n: ranks; W: window; t: time of one iteration in seconds. This
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib
 from collections.abc import Callable, Collection
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
 from linkgauge.errors import UsageError
+from linkgauge.model.rank_bytes import sent_and_received
 
 
 class Amount(Protocol):
@@ -194,50 +193,6 @@ def _each(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction(n * m)
 
 
-@functools.lru_cache(maxsize=4096)  # asked for each row of a run
-def sent_and_received(pattern: str, n: int, m: int, distribution: str) -> tuple[list[int], list[int]]:
-    """Bytes that each rank sends, and receives, in one operation of a `distributed` pattern; by rank.
-
-    Errors: UsageError where the distribution is none of so many ranks.
-    """
-    if reason := why_not_distributed(pattern, distribution, n):
-        raise UsageError(reason)
-    found: tuple[list[int], list[int]] = _core().rank_bytes(pattern, n, m, distribution)
-    return found
-
-
-def halo_buffer_bytes(n: int, m: int, distribution: str, *, field: bool) -> int:
-    """Bytes of either of a rank's buffers: a place for each neighbor, also at an open boundary, or a `field` of cells.
-
-    0 where no field has faces of m bytes. Errors: UsageError where the distribution is none of so many ranks.
-    """
-    if reason := why_not_distributed("halo", distribution, n):
-        raise UsageError(reason)
-    return int(_core().halo_buffer_bytes(n, m, distribution, field))
-
-
-def why_not_distributed(pattern: str, distribution: str, n: int) -> str:
-    """Why a distribution is none of the pattern's over so many ranks; empty where it is one."""
-    if not distribution:
-        return ""
-    reason: str = _core().why_not_distributed(pattern, distribution, n)
-    return reason
-
-
-def pair_bytes(pattern: str, n: int, m: int, distribution: str = "", root: int = 0) -> list[tuple[int, int, int]]:
-    """(source, target, bytes) of one operation of a pattern between ranks, by the schedule that composes it.
-
-    Pairs without bytes are left out. A library's own collective may send others; see `stats/crossing.py`.
-    """
-    found: list[tuple[int, int, int]] = _core().pair_bytes(pattern, n, m, distribution, root)
-    return found
-
-
-def _core() -> Any:
-    """What traffic is, is known in the core; the model loads without it."""
-    return importlib.import_module("linkgauge._core")
-
-
 def _halo_most(m: int, n: int, w: int, d: str = "") -> Fraction:
     return Fraction(w * max(sent_and_received("halo", n, m, d)[0]))
 
@@ -410,26 +365,6 @@ def pattern(name: str) -> PatternTraits:
         return PATTERNS[name]
     except KeyError:
         raise UsageError(f"unknown pattern '{name}': expected one of {', '.join(PATTERNS)}") from None
-
-
-ELEMENT_BYTES = {
-    "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "float32": 4,
-    "float64": 8, "float8_e4m3": 1, "float8_e5m2": 1,
-}  # fmt: skip
-
-
-def restated_size(pattern: PatternTraits, size_requested: int, ranks: int, datatype: str) -> tuple[int, str]:
-    """m as whole elements, and as n whole blocks where the pattern cuts blocks; with the reason where that is 0.
-
-    Source: docs/definitions.md, Sizes and goodput.
-    """
-    element = ELEMENT_BYTES[datatype] if pattern.reduces or pattern.blocks else 1
-    parts = ranks if pattern.blocks else 1
-    block = size_requested // parts // element * element
-    if block == 0 and not (size_requested == 0 and not pattern.blocks and not pattern.reduces):
-        what = f"a block of {size_requested} bytes over {ranks} ranks" if pattern.blocks else f"{size_requested} bytes"
-        return size_requested, f"{what} holds no whole {datatype} ({element} bytes)"
-    return block * parts, ""
 
 
 PAIRS, COLLECTIVES, HOST_COPIES, MEMORY = GROUPS = ("pairs", "collectives", "host copies", "memory")

@@ -62,7 +62,7 @@ class ServiceClass(Worded):
     @classmethod
     @functools.lru_cache(maxsize=256)
     def of_text(cls, text: str) -> ServiceClass:
-        """The class of a text; which numbers and words there are is model/dimension.py's to say."""
+        """The class of a text; which numbers and words there are is model/values.py's to say."""
         match = _CLASS.fullmatch(text)
         if match is None:
             return cls(text)

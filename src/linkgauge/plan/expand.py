@@ -18,10 +18,10 @@ from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.background import MPI, Load
 from linkgauge.model.case import NAMING_DEVICES, STOP_FIELDS, Case, StopRule
-from linkgauge.model.dimension import EACH_SHIFT, OTHERS, WHOLE_NODES
-from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits, restated_size, why_not_distributed
-from linkgauge.model.traits import having
-from linkgauge.model.transports import EVERY_TRANSPORT, TRANSPORTS
+from linkgauge.model.elements import restated_size
+from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.transports import EVERY_TRANSPORT
+from linkgauge.model.values import EACH_SHIFT, OTHERS, WHOLE_NODES
 from linkgauge.model.worded import App
 from linkgauge.plan.choice import chosen_ranks, node_counts
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
@@ -30,7 +30,8 @@ from linkgauge.plan.jobs import AbsentDeviceError, swapped_roles, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
-from linkgauge.plan.pairs import BETWEEN_NODES, pairings, single_pairs
+from linkgauge.plan.pairs import pairings, single_pairs
+from linkgauge.plan.why_not import why_not_here
 
 # Of a run in all its launches: days of measuring. With some retried, such a folder is still read in 2 GB.
 MOST_CASES = 200_000
@@ -233,7 +234,7 @@ def _cases_of(
                 raise UsageError(
                     f"{table.where}: root {case.root} of {case.group_ranks} ranks: expected 0 to {case.group_ranks - 1}"
                 )
-            reason = reason or _not_here(case, pattern, table, machine)
+            reason = reason or why_not_here(case, pattern, table, machine)
             no_room = over_limit(case, machine, plan.memory_limit)
             if ladder is not None:
                 step: Step | None = Step(ladder.curve)
@@ -348,27 +349,6 @@ def _shifts(devices: Sequence[int], machine: PlanMachine) -> range:
     return range(step, len(devices), step) or range(1)
 
 
-def _nowhere(case: Case, machine: PlanMachine) -> str:
-    """Why a case's nodes or devices are not to be had here; empty where they are."""
-    for node, known, what in (
-        (case.cpu_node, machine.core_nodes, "cores"),
-        (case.source_node, machine.memory_nodes, "memory"),
-        (case.target_node, machine.memory_nodes, "memory"),
-    ):
-        if node >= 0 and node not in known:
-            return f"NUMA node {node} has no {what} here; nodes that have: {', '.join(map(str, known))}"
-    return ""
-
-
-def _out_of_reach(case: Case, table: CaseTable, machine: PlanMachine) -> str:
-    """Why a case's transport cannot reach all of its nodes, or pairs of nodes are none; empty where all is well."""
-    if table.pairs in BETWEEN_NODES and machine.nodes == 1 and PATTERNS[case.pattern].ranks in ("2", "pairs"):
-        return "pairs of nodes need several: give --hosts or --nodes"
-    if TRANSPORTS[case.transport].one_sided and len(case.nodes) > 1 and case.handles != "fabric":
-        return f"{case.transport} reaches devices of one node only"
-    return ""
-
-
 def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ...], per_node: int) -> tuple[Case, str]:
     fields = {name: value for name, value in values.items() if name not in _NOT_CASE_FIELDS}
     stop = StopRule(**{of: values[name] for name, of in STOP_FIELDS.items() if name in values})
@@ -417,55 +397,4 @@ def _job(load: Load, devices: tuple[int, ...], table: CaseTable, machine: PlanMa
         machine = dataclasses.replace(machine, absent={k: why for k, why in machine.absent.items() if k != MPI})
     case, reason = _case(load.values, pattern, devices, machine.device_count)
     fits = "" if pattern.takes(case.group_ranks) else f"{pattern.name} is not of {case.group_ranks} ranks"
-    return case, reason or fits or _not_here(case, pattern, table, machine)
-
-
-def _not_here(case: Case, pattern: PatternTraits, table: CaseTable, machine: PlanMachine) -> str:
-    return (
-        machine.absent.get(case.transport, "")
-        or _meaningless(case, pattern)
-        or _out_of_reach(case, table, machine)
-        or _nowhere(case, machine)
-    )
-
-
-def _meaningless(case: Case, pattern: PatternTraits) -> str:
-    """Why a case cannot mean anything, whatever the transport; empty where it can."""
-    if pattern.ranks == "pairs" and case.ranks < 4:
-        return f"{pattern.name} needs at least 4 devices, for two pairs at once; see --devices"
-    if pattern.collective and case.ranks < 2 and not pattern.scripted:
-        return f"{pattern.name} needs at least 2 ranks, here is 1 device; see --devices and --ranks-per-device"
-    if case.groups > 1:
-        if not pattern.collective:
-            return f"groups side by side are of collectives; of pairs there is {SIDE_BY_SIDE.get(pattern.name, 'none')}"
-        if case.ranks % case.groups or case.group_ranks < 2:
-            return f"{case.ranks} ranks are not {case.groups} equal groups of 2 or more; see --ranks and --devices"
-    if case.distribution and (reason := why_not_distributed(pattern.name, case.distribution, case.group_ranks)):
-        return reason
-    if case.in_place and not pattern.collective:
-        return f"{pattern.name} has no in-place form"
-    if case.via >= 0:
-        reason = _not_routed(case, pattern)
-        if reason:
-            return reason
-    if (
-        case.op == "avg"
-        and case.datatype in ("int8", "uint8", "int32", "uint32", "int64", "uint64")
-        and pattern.reduces
-    ):
-        return f"avg of {case.datatype} is not defined alike by the libraries"
-    return ""
-
-
-def _not_routed(case: Case, pattern: PatternTraits) -> str:
-    """Why a case's copies cannot go through the device that it names; empty where they can."""
-    if not TRANSPORTS[case.transport].one_sided:
-        through = " and ".join(having(TRANSPORTS, "one_sided"))
-        return f"{case.transport} chooses its own way; {through} go through the device that via names"
-    if not pattern.routed:
-        return f"{pattern.name} is not routed; via is of {', '.join(having(PATTERNS, 'routed'))}"
-    if case.via in case.devices:
-        return f"device {case.via} is an end of the copy itself; via names a third device"
-    if case.ranks < 2:
-        return "a copy inside one device goes through no other"
-    return ""
+    return case, reason or fits or why_not_here(case, pattern, table, machine)

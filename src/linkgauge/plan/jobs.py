@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from linkgauge.errors import UsageError
 from linkgauge.model.background import MPI_SAME, REST, SAME, Load, WrittenLoads, part_of_rest, parts_of
-from linkgauge.model.case import (
+from linkgauge.model.case import (  # fmt: skip
     DEFAULTS,
     LOAD_ROWS,
     NO_LOADS,
     Case,
     LoadCase,
     Loads,
-    Part,
     held_apart,
     loads_written,
-)  # fmt: skip
-from linkgauge.model.dimension import Value
+)
+from linkgauge.model.dimension import Part  # fmt: skip
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
+from linkgauge.model.values import Value
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import LaunchTable
 

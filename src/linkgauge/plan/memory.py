@@ -7,8 +7,9 @@ import dataclasses
 from linkgauge.apps import catalog
 from linkgauge.apps.program import message_buffers
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, halo_buffer_bytes, sent_and_received
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import Share, format_bytes
+from linkgauge.model.rank_bytes import halo_buffer_bytes, sent_and_received
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.machine import PlanMachine
 

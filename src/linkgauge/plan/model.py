@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from linkgauge.model.background import WrittenLoads
-from linkgauge.model.dimension import Value, unique
+from linkgauge.model.dimension import unique
 from linkgauge.model.patterns import SIDE_BY_SIDE
 from linkgauge.model.quantity import Share
 from linkgauge.model.transports import EVERY_TRANSPORT, NAMED_ALONE
+from linkgauge.model.values import Value
 from linkgauge.plan.curves import Until
 
 PAIRS = ("all", "ordered", "first", "root", "nodes", "nics", "halves", "random_halves", "diagonal")

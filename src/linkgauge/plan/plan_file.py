@@ -18,7 +18,6 @@ from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.background import MPI, PACE, PACE_FIELDS, REST, Pace, WrittenLoads, load_text
 from linkgauge.model.case import DIMENSIONS, LOAD_ROWS, loads_written
-from linkgauge.model.dimension import Value
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import (
     MisshapenError,
@@ -40,6 +39,7 @@ from linkgauge.model.shape import (
     whole,
 )
 from linkgauge.model.traits import having
+from linkgauge.model.values import Value
 from linkgauge.plan.curves import FULL, Until
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.launches import MOST_REPEATS

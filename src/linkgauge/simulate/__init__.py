@@ -23,8 +23,8 @@ from linkgauge.simulate.described import of_system
 from linkgauge.simulate.fabric import Fabric, dragonfly, dragonfly_plus, endpoints, fat_tree, torus
 from linkgauge.simulate.placement import Placement, parse_placement
 from linkgauge.simulate.routes import Rule, parse_rules
+from linkgauge.simulate.stage import Request
 from linkgauge.simulate.study import Study, study
-from linkgauge.simulate.traffic import Request
 
 __all__ = [
     "Answer",

@@ -19,9 +19,10 @@ from linkgauge.simulate.layout import DISTANCES, Layout
 from linkgauge.simulate.placement import Placement, place
 from linkgauge.simulate.playing import listed, played, unlike
 from linkgauge.simulate.routes import LinkClass, Rule, end_links, fabric_links, time_of
+from linkgauge.simulate.stage import Request, Stage
 from linkgauge.simulate.static import static_links, static_ways
 from linkgauge.simulate.torus import torus_links, torus_ways
-from linkgauge.simulate.traffic import Request, Stage, stages
+from linkgauge.simulate.traffic import stages
 
 _SHOWN_CLASSES = 4
 DRAWS = 20

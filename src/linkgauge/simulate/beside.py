@@ -23,7 +23,8 @@ from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.others import BACKGROUND, DRAWN_NODES, DRAWS, Load, Share
 from linkgauge.simulate.placement import Placement, place
 from linkgauge.simulate.routes import Rule, end_links, fabric_links, shares, time_of
-from linkgauge.simulate.traffic import Request, Stage, stages
+from linkgauge.simulate.stage import Request, Stage
+from linkgauge.simulate.traffic import stages
 
 
 def job_and_loads(

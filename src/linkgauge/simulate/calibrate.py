@@ -11,7 +11,7 @@ from linkgauge.simulate.answer import answers, laid_out
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule, rules_of
-from linkgauge.simulate.traffic import Request
+from linkgauge.simulate.stage import Request
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

@@ -18,7 +18,7 @@ from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.fair import Classes, TooManyError
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import Rule, shares
-from linkgauge.simulate.traffic import Stage
+from linkgauge.simulate.stage import Stage
 
 MOST_CLASSES = 250_000
 _MOST_USES = 40_000_000  # parts in the table: 0.5 GB

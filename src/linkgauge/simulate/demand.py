@@ -13,7 +13,7 @@ import numpy as np
 
 from linkgauge.simulate.arrays import Floats, sums
 from linkgauge.simulate.layout import Layout
-from linkgauge.simulate.traffic import Stage, Term
+from linkgauge.simulate.stage import Stage, Term
 
 
 @dataclasses.dataclass

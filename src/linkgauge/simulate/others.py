@@ -8,7 +8,8 @@ from typing import Any
 
 from linkgauge.errors import UsageError, nearest
 from linkgauge.model.quantity import parse_size, percent
-from linkgauge.simulate.traffic import TRAFFIC, Request
+from linkgauge.simulate.stage import Request
+from linkgauge.simulate.traffic import TRAFFIC
 
 _LOAD = re.compile(r"([a-z_]{1,40}):([0-9]{1,9})(?::([0-9A-Za-z.]{1,20}))?")
 BACKGROUND = ("alltoall", "permutation", "ring_shift", "all_to_one")

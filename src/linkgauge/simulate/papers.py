@@ -13,8 +13,8 @@ from linkgauge.simulate.calibrate import Calibration
 from linkgauge.simulate.described import of_system
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import parse_rules
+from linkgauge.simulate.stage import Request
 from linkgauge.simulate.study import Study, study
-from linkgauge.simulate.traffic import Request
 from linkgauge.system import load
 
 _GBIT = 1e9 / 8

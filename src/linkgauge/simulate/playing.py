@@ -16,7 +16,7 @@ from scipy.sparse import coo_matrix, csr_matrix, hstack
 from linkgauge.simulate.arrays import Floats, Ints, sums
 from linkgauge.simulate.fair import Classes, TooManyError, play
 from linkgauge.simulate.layout import Layout
-from linkgauge.simulate.traffic import Stage
+from linkgauge.simulate.stage import Stage
 
 MOST_FLOWS = 20_000
 _MOST_LOOKED = 6e6  # parts of flows on links, over all events: 5 s

@@ -17,7 +17,7 @@ from linkgauge.simulate.demand import Demand
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import LinkClass
-from linkgauge.simulate.traffic import Stage
+from linkgauge.simulate.stage import Stage
 
 
 def static_links(layout: Layout, stage: Stage, asked: Demand, seed: int) -> list[LinkClass]:

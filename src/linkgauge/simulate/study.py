@@ -13,7 +13,7 @@ from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.others import Others, Share
 from linkgauge.simulate.placement import Placement
 from linkgauge.simulate.routes import Rule, shares
-from linkgauge.simulate.traffic import Request
+from linkgauge.simulate.stage import Request
 
 LIMITS = (
     "No queues: no tails, no head-of-line blocking, no incast collapse. Steady state, all ranks start at once.",

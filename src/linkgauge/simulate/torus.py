@@ -15,7 +15,7 @@ from linkgauge.simulate.arrays import Floats, Ints, sums
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.routes import LinkClass
-from linkgauge.simulate.traffic import Stage
+from linkgauge.simulate.stage import Stage
 
 
 def torus_links(layout: Layout, stage: Stage) -> list[LinkClass]:

@@ -1,73 +1,33 @@
-"""What ranks send each other, as stages: the same patterns that are measured, in a form that 10^5 ranks take.
+"""What ranks send each other, as stages, by pattern and algorithm: the same patterns that are measured.
 
-A stage is what is under way at once: pairs whose bytes are a product of what the two ranks weigh (an alltoall is one
-such term, however many ranks it has), single flows, and what stays inside NVLink domains. Tests hold the stages of
-small counts against the core's own schedules. m: size in bytes; n: ranks (docs/definitions.md, Sizes and goodput).
+Tests compare the stages of small counts with the core's own schedules. m: size in bytes; n: ranks (docs/definitions.md,
+Sizes and goodput).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
 from linkgauge.errors import UsageError, nearest
-from linkgauge.model.patterns import PATTERNS, pair_bytes
-from linkgauge.simulate.arrays import Floats, Ints
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import pair_bytes
+from linkgauge.simulate.arrays import Ints
+from linkgauge.simulate.domains import (
+    chain,
+    hierarchical_allgather,
+    hierarchical_allreduce,
+    hierarchical_reduce_scatter,
+    ring_allreduce,
+    ring_gather,
+    tree_allreduce,
+    tree_broadcast,
+)
 from linkgauge.simulate.layout import Layout
+from linkgauge.simulate.stage import ONLY_SIMULATED, Request, Stage, Term, flows
 
 _MOST_PAIRS = 4_000_000  # of which the core lists each
-_NONE_I: Ints = np.zeros(0, dtype=np.int64)
-_NONE_F: Floats = np.zeros(0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Term:
-    """Rank i sends a[i] b[j] bytes to each other rank j."""
-
-    a: Floats
-    b: Floats
-
-
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """What is under way at once. It is done `times` over, and in `steps` messages one after the other each time."""
-
-    terms: tuple[Term, ...] = ()
-    source: Ints = dataclasses.field(default_factory=lambda: _NONE_I)
-    target: Ints = dataclasses.field(default_factory=lambda: _NONE_I)
-    bytes: Floats = dataclasses.field(default_factory=lambda: _NONE_F)
-    inside: Floats = dataclasses.field(default_factory=lambda: _NONE_F)  # of each rank, in its domain, each way
-    times: int = 1
-    steps: int = 1
-    inside_steps: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """A pattern as it is asked for. `size` is m."""
-
-    pattern: str
-    size: int
-    algorithm: str = ""
-    distribution: str = ""
-    root: int = 0
-    seed: int = 0
-
-    def payload(self, n: int) -> float:
-        """Bytes that goodput counts, as for the measured pattern; m for those that are simulated only."""
-        traits = PATTERNS.get(self.pattern)
-        if self.pattern in _ONLY_HERE or traits is None:
-            return float(self.size)
-        return float(traits.payload_bytes(self.size, n, 1, self.distribution))
-
-
-_ONLY_HERE = {
-    "permutation": "each rank sends to one other and receives from one, drawn by the seed",
-    "random_pairs": "ranks in pairs drawn by the seed, both ways",
-    "worst_pairs": "rank i and rank i + n/2 exchange: whole groups send to one other group where ranks are packed",
-}
 
 
 def stages(layout: Layout, request: Request) -> list[Stage]:
@@ -89,11 +49,6 @@ def stages(layout: Layout, request: Request) -> list[Stage]:
     return by_name[name](layout, request)
 
 
-def _flows(source: Ints, target: Ints, size: float, times: int = 1) -> Stage:
-    kept = source != target
-    return Stage(source=source[kept], target=target[kept], bytes=np.full(int(kept.sum()), float(size)), times=times)
-
-
 def _alltoall(layout: Layout, r: Request) -> list[Stage]:
     n = layout.ranks
     return [Stage(terms=(Term(np.full(n, float(r.size)), np.ones(n)),))]
@@ -107,7 +62,7 @@ def _pairwise(layout: Layout, r: Request) -> list[Stage]:
         most = int(_MOST_PAIRS**0.5)
         raise UsageError(f"alltoall by pairwise on {n} ranks: expected {most} at most; at_once takes any")
     own = np.arange(n)
-    return [_flows(own, own ^ k if n & (n - 1) == 0 else (own + k) % n, r.size) for k in range(1, n)]
+    return [flows(own, own ^ k if n & (n - 1) == 0 else (own + k) % n, r.size) for k in range(1, n)]
 
 
 def _alltoallv(layout: Layout, r: Request) -> list[Stage]:
@@ -187,7 +142,7 @@ def _direct(parts: Callable[[int], float], times: int = 1) -> Callable[[Layout, 
 
 def _ring_shift(layout: Layout, r: Request) -> list[Stage]:
     own = np.arange(layout.ranks)
-    return [_flows(own, np.roll(own, -1), r.size)]
+    return [flows(own, np.roll(own, -1), r.size)]
 
 
 def _rooted(outward: bool, blocks: bool = False) -> Callable[[Layout, Request], list[Stage]]:
@@ -197,7 +152,7 @@ def _rooted(outward: bool, blocks: bool = False) -> Callable[[Layout, Request], 
         n = layout.ranks
         own, root = np.arange(n), np.full(n, r.root)
         size = r.size / n if blocks else r.size
-        return [_flows(root, own, size) if outward else _flows(own, root, size)]
+        return [flows(root, own, size) if outward else flows(own, root, size)]
 
     return made
 
@@ -205,7 +160,7 @@ def _rooted(outward: bool, blocks: bool = False) -> Callable[[Layout, Request], 
 def _permutation(layout: Layout, r: Request) -> list[Stage]:
     # One cycle through all ranks in a drawn order, so that none sends to itself.
     order = np.random.default_rng(r.seed).permutation(layout.ranks)
-    return [_flows(order, np.roll(order, -1), r.size)]
+    return [flows(order, np.roll(order, -1), r.size)]
 
 
 def _random_pairs(layout: Layout, r: Request) -> list[Stage]:
@@ -219,142 +174,7 @@ def _worst_pairs(layout: Layout, r: Request) -> list[Stage]:
 
 
 def _both(a: Ints, b: Ints, size: float) -> Stage:
-    return _flows(np.concatenate([a, b]), np.concatenate([b, a]), size)
-
-
-# --- collectives over domains ----------------------------------------------------------------------------------------
-
-
-def _lanes(layout: Layout) -> tuple[Ints, int]:
-    """Ranks that send between domains, domains x lanes: the first ones of each, as many as the smallest domain has."""
-    order, first = layout.ranks_of_units
-    lanes = int(np.diff(first).min())
-    return order[first[:-1, None] + np.arange(lanes)[None, :]], lanes
-
-
-def _inside(layout: Layout, amount: float, between: float | Floats = 0.0) -> Floats:
-    """What each rank sends, and gets, inside its domain: `amount`, but what the lanes' ends send between domains.
-
-    `between`: of one lane, of all domains or of each. Nothing where a domain has one rank of the job.
-    """
-    d = np.bincount(layout.unit[layout.node])[layout.unit[layout.node]]
-    found: Floats = np.where(d > 1, amount, 0.0)
-    if layout.units > 1:
-        ends, lanes = _lanes(layout)
-        passed = np.repeat(np.broadcast_to(between, layout.units), lanes)
-        found[ends.reshape(-1)] = np.maximum(0.0, found[ends.reshape(-1)] - passed)
-    return found
-
-
-def _rings(layout: Layout, amount: float, steps: int) -> list[Stage]:
-    """One ring a lane through all ranks; each hop carries its lane's part of `amount`, domains follow each other."""
-    ends, lanes = _lanes(layout)
-    flat = ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1)
-    stage = _flows(*flat, amount / lanes) if layout.units > 1 else Stage()
-    return [dataclasses.replace(stage, inside=_inside(layout, amount, amount / lanes), steps=steps)]
-
-
-def _ring_allreduce(layout: Layout, r: Request) -> list[Stage]:
-    n = layout.ranks
-    return _rings(layout, 2 * (n - 1) / n * r.size, 2 * (n - 1))
-
-
-def _ring_gather(layout: Layout, r: Request) -> list[Stage]:
-    n = layout.ranks
-    return _rings(layout, (n - 1) / n * r.size, n - 1)
-
-
-def _chain(layout: Layout, r: Request) -> list[Stage]:
-    """A pipelined chain from the first rank on: each domain's lanes pass the buffer on, none returns to the root."""
-    ends, lanes = _lanes(layout)
-    stage = Stage()
-    if layout.units > 1:
-        stage = _flows(ends[:-1].reshape(-1), ends[1:].reshape(-1), r.size / lanes)
-    return [dataclasses.replace(stage, inside=_inside(layout, r.size), steps=layout.ranks - 1)]
-
-
-def _hierarchical(
-    share: Callable[[Floats], tuple[Floats, Floats]], rounds: int
-) -> Callable[[Layout, Request], list[Stage]]:
-    """Each domain scatters, each lane has a ring over the domains, each domain gathers; all at once, as in a pipe.
-
-    `share`: of m what the lanes of each domain together send to the next one, and what they get, by the part of all
-    ranks that each domain has.
-    """
-
-    def made(layout: Layout, r: Request) -> list[Stage]:
-        ends, lanes = _lanes(layout)
-        n, held = layout.ranks, np.diff(layout.ranks_of_units[1])
-        stage = Stage()
-        sent, taken = share(held / n)
-        if layout.units > 1:
-            hops = ends.T.reshape(-1), np.roll(ends, -1, axis=0).T.reshape(-1)
-            stage = Stage(source=hops[0], target=hops[1], bytes=np.tile(sent * r.size / lanes, lanes))
-        inside = _inside(layout, rounds * (n - 1) / n * r.size, np.minimum(sent, taken) * r.size / lanes)
-        steps, inner = rounds * (layout.units - 1), rounds * (int(held.max()) - 1)
-        return [dataclasses.replace(stage, inside=inside, steps=steps, inside_steps=inner)]
-
-    return made
-
-
-def _halves(part: Floats) -> tuple[Floats, Floats]:
-    """Of an allreduce: as much between any two domains, however many ranks they have."""
-    found = np.full(len(part), 2 * (len(part) - 1) / len(part))
-    return found, found
-
-
-def _blocks(part: Floats) -> tuple[Floats, Floats]:
-    """Of an allgather: a domain is sent all blocks but its own."""
-    return 1 - np.roll(part, -1), 1 - part
-
-
-def _parts(part: Floats) -> tuple[Floats, Floats]:
-    """Of a reduce_scatter: a domain sends on all blocks but its own."""
-    return 1 - part, 1 - np.roll(part, 1)
-
-
-def parents(n: int) -> Ints:
-    """The parent of each node of a binary tree over 0 to n - 1, -1 of the root: NCCL's first tree (trees.cc)."""
-    own = np.arange(n)
-    bit = own & -own
-    up = (own ^ bit) | (bit << 1)
-    up = np.where(up >= n, own ^ bit, up)
-    up[0] = -1
-    return up
-
-
-def _trees(layout: Layout, r: Request, both_ways: bool) -> list[Stage]:
-    """Two binary trees over the domains, each with half of the buffer: where one has a leaf the other has none."""
-    ends, lanes = _lanes(layout)
-    u, n = layout.units, layout.ranks
-    # All but the root get the whole buffer; of an allreduce each rank sends as much as any schedule must in the mean.
-    amount = 2 * (n - 1) / n * r.size if both_ways else float(r.size)
-    if u < 2:
-        return [Stage(inside=_inside(layout, amount), steps=0, inside_steps=n - 1)]
-    first = parents(u)
-    # The second tree is the first mirrored, or moved on by one where their number is odd.
-    if u % 2 == 0:
-        other = np.where(first < 0, -1, u - 1 - first)[::-1]
-    else:
-        other = np.roll(np.where(first < 0, -1, (first + 1) % u), 1)
-    pairs = []
-    for tree in (first, other):
-        child = np.flatnonzero(tree >= 0)
-        if not both_ways:  # the first domain has the whole buffer, and the other tree's root half of it from there
-            root = np.flatnonzero(tree < 0)
-            pairs.append((root[root > 0], np.zeros(int((root > 0).sum()), dtype=np.int64)))
-            child = child[child > 0]
-        pairs.append((child, tree[child]))
-    child, parent = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    up = ends[child].reshape(-1), ends[parent].reshape(-1)
-    source = np.concatenate([up[1], up[0]]) if both_ways else up[1]
-    target = np.concatenate([up[0], up[1]]) if both_ways else up[0]
-    ways = 2 if both_ways else 1
-    stage = _flows(source, target, r.size / 2 / lanes)
-    depth = int(np.ceil(np.log2(u)))
-    widest = int(np.diff(layout.ranks_of_units[1]).max())
-    inside = _inside(layout, amount, 2 * (u - 1) / u * r.size / lanes if both_ways else 0.0)
-    return [dataclasses.replace(stage, inside=inside, steps=ways * depth, inside_steps=ways * (widest - 1))]
+    return flows(np.concatenate([a, b]), np.concatenate([b, a]), size)
 
 
 def _power_of_two(layout: Layout, r: Request) -> int:
@@ -367,13 +187,13 @@ def _power_of_two(layout: Layout, r: Request) -> int:
 def _halving(layout: Layout, r: Request) -> list[Stage]:
     """Recursive halving, then doubling (Rabenseifner 2004): partners 2^k apart exchange m / 2^(k+1), twice."""
     own = np.arange(layout.ranks)
-    return [_flows(own, own ^ (1 << k), r.size / (2 << k), times=2) for k in range(_power_of_two(layout, r))]
+    return [flows(own, own ^ (1 << k), r.size / (2 << k), times=2) for k in range(_power_of_two(layout, r))]
 
 
 def _doubling(layout: Layout, r: Request) -> list[Stage]:
     """Recursive doubling: partners 2^k apart exchange m."""
     own = np.arange(layout.ranks)
-    return [_flows(own, own ^ (1 << k), r.size) for k in range(_power_of_two(layout, r))]
+    return [flows(own, own ^ (1 << k), r.size) for k in range(_power_of_two(layout, r))]
 
 
 Maker = Callable[[Layout, Request], list[Stage]]
@@ -381,27 +201,27 @@ Maker = Callable[[Layout, Request], list[Stage]]
 TRAFFIC: dict[str, dict[str, Maker]] = {
     "alltoall": {"at_once": _alltoall, "pairwise": _pairwise},
     "allreduce": {
-        "ring": _ring_allreduce,
-        "tree": lambda layout, r: _trees(layout, r, both_ways=True),
+        "ring": ring_allreduce,
+        "tree": tree_allreduce,
         "halving": _halving,
         "doubling": _doubling,
-        "hierarchical": _hierarchical(_halves, 2),
+        "hierarchical": hierarchical_allreduce,
         "direct": _direct(lambda n: 1 / n, times=2),
         "rooted": lambda layout, r: [*_rooted(outward=False)(layout, r), *_rooted(outward=True)(layout, r)],
     },
     "allgather": {
-        "ring": _ring_gather,
-        "hierarchical": _hierarchical(_blocks, 1),
+        "ring": ring_gather,
+        "hierarchical": hierarchical_allgather,
         "direct": _direct(lambda n: 1 / n),
     },
     "reduce_scatter": {
-        "ring": _ring_gather,
-        "hierarchical": _hierarchical(_parts, 1),
+        "ring": ring_gather,
+        "hierarchical": hierarchical_reduce_scatter,
         "direct": _direct(lambda n: 1 / n),
     },
     "broadcast": {
-        "ring": _chain,
-        "tree": lambda layout, r: _trees(layout, r, both_ways=False),
+        "ring": chain,
+        "tree": tree_broadcast,
         "direct": _rooted(outward=True),
     },
     "reduce": {"direct": _rooted(outward=False)},
@@ -421,4 +241,4 @@ TRAFFIC: dict[str, dict[str, Maker]] = {
 
 def describe(pattern: str) -> str:
     """What a pattern does, in a few words."""
-    return _ONLY_HERE.get(pattern) or PATTERNS[pattern].what
+    return ONLY_SIMULATED.get(pattern) or PATTERNS[pattern].what

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.worded import ServiceClass
 from linkgauge.run.rank.node_counters import NIC, OF_PRIORITY, RECEIVED, SENT

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, pair_bytes
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.run.rank.node_counters import NIC, RECEIVED, SENT
 from linkgauge.stats.crossing import must_cross

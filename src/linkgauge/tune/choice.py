@@ -15,6 +15,7 @@ from linkgauge.plan.launches import LaunchSettings
 from linkgauge.plan.tuning_variables import safe_variable
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.prepared import Prepared
+from linkgauge.tune.factor import Factor
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (
     Known,
@@ -27,7 +28,6 @@ from linkgauge.tune.known import (
     under,
 )
 from linkgauge.tune.record import Config
-from linkgauge.tune.search import Factor
 from linkgauge.tune.table import OF_MPI, SEEN, Library, Setting, libraries, library
 
 # Which devices there are, what a container's image notes of its packages, and what launches set themselves.

@@ -17,8 +17,9 @@ from linkgauge.model.quantity import change, percent
 from linkgauge.stats.checked import checks_for
 from linkgauge.stats.compare import Shift
 from linkgauge.stats.paired import p_of_less, paired_shift
+from linkgauge.tune.factor import Factor, heeded
 from linkgauge.tune.record import DEFAULT, Bench, Config, Outcome, Record, SpentError, merged
-from linkgauge.tune.search import LEAST_GAIN, Factor, Search, heeded
+from linkgauge.tune.search import LEAST_GAIN, Search
 
 LOOKS = 2
 LEVEL = 0.05 / LOOKS

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import os
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from linkgauge.errors import EnvironmentLackingError, Exit, RunFolderError, UsageError
+from linkgauge.errors import EnvironmentLackingError, Exit
 from linkgauge.model.case import Case
-from linkgauge.model.shape import each, maybe, number, table, text, whole
 from linkgauge.model.worded import LibrarySettings
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.plan.order import shuffled
@@ -34,13 +30,10 @@ from linkgauge.store.run import load
 from linkgauge.tune.exports import FOLDER, withdraw
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.record import Config, Outcome
+from linkgauge.tune.stored import KEY, spent_s
 from linkgauge.tune.wanted import Wanted, outcome_in
 
-KEY = "tune"
 _HUNG_AFTER_S = 10.0
-_SHAPE = table(
-    {"requested": text, "spent_s": each(maybe(number(0.0))), "launches": whole()}, needed=("requested", "spent_s")
-)
 _LAST_S = 1.0  # of the budget for what comes after the last launch
 _SLOWER = 1.5  # as many times a usual launch's time are set aside before one is begun
 _FIRST_TOGETHER = 12  # settings of the first launch that has several, before it is known what one takes
@@ -91,15 +84,14 @@ class FolderBench:
     ) -> None:
         """Take an open folder; UsageError where it is of another search. `began` by the steady clock."""
         self._in_launch = in_launch or InLaunch()
-        self._coming: list[
-            LibrarySettings
-        ] = []  # that may share a launch, in the order in which they will be asked for
+        # That may share a launch, in the order in which they will be asked for.
+        self._coming: list[LibrarySettings] = []
         self._each_s = 0.0  # of a setting in the last launch of several
         self._alone_s: list[float] = []  # of launches of one setting, as they were asked for
         self.path = folder.path
         self._folder, self._wanted, self._environment, self._tell = folder, wanted, environment, tell
         self._budget_s = budget_s
-        stored = _stored(folder, asked)
+        stored = spent_s(folder, asked)
         self._ended_s: list[float | None] = stored  # by launch: spent when it ended
         self._launches: list[PlannedLaunch] = list(read_launches(folder.path)) if stored else []
         self._of: dict[Key, list[Place]] = {}
@@ -118,7 +110,6 @@ class FolderBench:
         self.went_wrong: dict[Config, str] = {}  # in launches that the search does not see; empty words: nothing did
 
     def _read_back(self) -> None:
-        relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
         run = load(self._folder.path)
         done: dict[Place, int] = {}
         attempts: dict[int, int] = {}
@@ -131,7 +122,7 @@ class FolderBench:
             place = (planned, row.case.settings)
             done[place] = done.get(place, 0) + (row.status is not None)
             attempts[planned] = max(attempts.get(planned, -1), row.attempt)
-        self._highest = max([self._highest, len(self._launches) - 1, *relaunched])
+        self._highest = max([self._highest, len(self._launches) - 1, *self._relaunched])
         for launch in self._launches:
             mine = dict(self._wanted.settings.env)
             env = tuple((name, value) for name, value in launch.settings.env if mine.get(name) != value)
@@ -149,6 +140,15 @@ class FolderBench:
                 self._partial[key] = (launch, attempts.get(launch.number, -1) + 1)
 
     @property
+    def _relaunched(self) -> dict[int, int]:
+        """Numbers of launches that were started for others, and of which."""
+        return {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
+
+    def _env(self, config: Config) -> Config:
+        """The environment by which a launch has a setting, in the order of a Key."""
+        return tuple(sorted(self._environment(config).items()))
+
+    @property
     def launches(self) -> int:
         """How many launches the folder has."""
         return len(self._launches)
@@ -162,7 +162,7 @@ class FolderBench:
             found = self._measured_together(written)
             if found is not None:
                 return found
-        env = tuple(sorted(self._environment(config).items()))
+        env = self._env(config)
         key = (env, confirms and self._confirms != [*self._wanted.cases], _NONE)
         lies = self._next(key)
         if lies is not None:
@@ -260,7 +260,7 @@ class FolderBench:
 
         Of what was measured as settings of cases alone the log tells nothing yet: its own launches will.
         """
-        env = tuple(sorted(self._environment(config).items()))
+        env = self._env(config)
         alone = any(self._of.get((env, confirms, _NONE)) for confirms in (False, True))
         if not self._wanted.prepared.variables_read or not alone:
             return frozenset()
@@ -269,7 +269,7 @@ class FolderBench:
 
     def _read_in(self, config: Config) -> set[tuple[str, str]]:
         """Variables of the setting that were read in its last launch, with their values."""
-        env = tuple(sorted(self._environment(config).items()))
+        env = self._env(config)
         numbers = sorted(number for confirms in (False, True) for number, _ in self._of.get((env, confirms, _NONE), ()))
         last = {actual for number in numbers[-1:] for actual in self._numbers.get(number, [number])}
         rows = load(self._folder.path, sorted(last)).observations.to_pylist()
@@ -282,7 +282,7 @@ class FolderBench:
         NCCL tells it in a log that takes time: it is asked in one more launch, which the search does not see, and not
         at all where the budget lacks time for it.
         """
-        env = tuple(sorted(self._environment(config).items()))
+        env = self._env(config)
         known = self._of.setdefault((env, False, _NONE), [])
         found = self._told_chosen(known[-1][0]) if known else {}
         by_log = any(case.transport == "ccl" for case in self._wanted.cases)
@@ -336,9 +336,8 @@ class FolderBench:
         self._tell(f"searching, launch {number + 1}")
         actual = self._highest = self._highest + 1
         if actual != number:
-            self._folder.update_info(
-                {"relaunched": {**self._folder.info.get("relaunched", {}), str(actual): number}, "end": None}
-            )
+            again = {str(a): b for a, b in {**self._relaunched, actual: number}.items()}
+            self._folder.update_info({"relaunched": again, "end": None})
         entries = [CaseEntry(case, attempt, index) for index, case in enumerate(planned.cases)]
         ends = self._origin + self._budget_s
         prepared = dataclasses.replace(
@@ -353,7 +352,7 @@ class FolderBench:
             status = measure(prepared, self._folder, _Quiet())
             if status == Exit.INTERRUPTED:
                 raise InterruptedSearchError
-        relaunched = {int(a): int(b) for a, b in self._folder.info.get("relaunched", {}).items()}
+        relaunched = self._relaunched
         self._numbers[number] = [actual, *(a for a, b in relaunched.items() if b == number and a != actual)]
         self._highest = max([self._highest, *relaunched])
         self._ended_s += [None] * (number + 1 - len(self._ended_s))
@@ -379,32 +378,3 @@ class FolderBench:
         """What a launch of the folder gave; `spelled`: of its cases with these settings."""
         run = load(self._folder.path, self._numbers.get(number, [number]))
         return outcome_in(run, self._wanted, spelled)
-
-
-def _differs(stored: str, asked: str) -> str:
-    """In which of its parts one search is another, in words; nothing where that cannot be told."""
-    try:
-        before, now = json.loads(stored), json.loads(asked)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(before, dict) or not isinstance(now, dict):
-        return ""
-    return f", by {', '.join(name for name, value in now.items() if before.get(name) != value)}"
-
-
-def _stored(folder: RunFolder, asked: str) -> list[float | None]:
-    """What run.json says was spent when each launch ended; UsageError where the folder is of something else."""
-    if KEY not in folder.info:
-        raise UsageError(f"'{folder.path}' is not of a search: expected a new folder, or one of this same search")
-    try:
-        stored: dict[str, Any] = _SHAPE(folder.info[KEY], KEY)
-    except UsageError as wrong:
-        raise RunFolderError(f"{folder.path}: run.json: {wrong}") from None
-    if stored["requested"] != asked:
-        other = _differs(stored["requested"], asked)
-        raise UsageError(
-            f"'{folder.path}' holds another search{other}: expected a new folder, or one of this same search"
-        )
-    if not os.path.lexists(folder.path / "plan.json"):
-        return []
-    return list(stored["spent_s"]) or [None]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from linkgauge.model.case import Case
 from linkgauge.model.device_words import device_noun
-from linkgauge.model.dimension import EACH
 from linkgauge.model.transports import shown_names
+from linkgauge.model.values import EACH
 from linkgauge.model.worded import LibrarySettings
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.parent.prepared import Prepared

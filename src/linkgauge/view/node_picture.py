@@ -8,14 +8,14 @@ their described places where they have links to each other, else in rows between
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
 from linkgauge.view.alike import short_name
+from linkgauge.view.node_words import LINK_WORDS, called, labels, said, texts
 from linkgauge.view.reached import Ends, NodeRates, Reached
-from linkgauge.view.units import count_text, rate_text
+from linkgauge.view.units import rate_text
 
 if TYPE_CHECKING:
     from linkgauge.system.model import System
@@ -23,30 +23,11 @@ if TYPE_CHECKING:
 STEPS = (0.4, 0.6, 0.7, 0.8, 0.9)
 """Shares at which the color changes: s0 below the first, s5 from the last on."""
 _TILE = (94, 40)
-LINK_WORDS = {"pcie": "PCIe", "nvlink": "NVLink", "c2c": "NVLink-C2C", "infinity_fabric": "Infinity Fabric",
-          "memory": "memory", "xgmi": "xGMI", "sli": "SLI"}  # fmt: skip
 
 
 def color_class(share: float | None) -> str:
     """Return the class of color of a share: `s0` to `s5`, `su` where there is none."""
     return "su" if share is None else f"s{sum(share >= step for step in STEPS)}"
-
-
-def said(one: Reached, unit: str) -> str:
-    """Return in words what a link reached in one direction: `392 GB/s, 87 % of 450`, or why that is not told."""
-    rate = f"{rate_text(one.rate, unit)} {unit}" if one.rate is not None else ""
-    limit = f" of {rate_text(one.limit, unit)}" if one.limit else ""
-    if one.share is None:
-        return f"{rate} ({one.why})" if rate else one.why
-    return f"{rate}, {100 * one.share:.0f} %{limit}" + (", unlike its siblings" if one.apart else "")
-
-
-def labels(one: Reached, unit: str) -> tuple[str, str]:
-    """Return the two short texts beside a line: the rate, and the share (marked where it differs from its siblings)."""
-    if one.rate is None:
-        return "?", ""
-    share = "" if one.share is None else f"{100 * one.share:.0f} %"
-    return rate_text(one.rate, unit), f"! {share}" if one.apart else share
 
 
 _LETTER = 7.2
@@ -64,10 +45,6 @@ def _tile_width(system: System) -> float:
     """Return how wide a box must be for the longest model's name, of very long ones for their beginning."""
     longest = max((len(short_name(one.model or "")) for one in system.devices), default=0)
     return max(_TILE[0], 8 + _LETTER * min(longest, _MOST_LETTERS))
-
-
-def _called(ordinal: int) -> str:
-    return f"GPU {ordinal}"
 
 
 def _box(x: float, y: float, name: str, detail: str, width: float) -> str:
@@ -138,14 +115,14 @@ def _one_row(
         model = short_name(system.node(name).model or "")
         if ordinal in node.ports:
             out, into = node.ports[ordinal]
-            yield _arrow(x - 10, at(fabric), at(0), out, f"{_called(ordinal)} to the switch", unit, True)
-            yield _arrow(x + 10, at(0), at(fabric), into, f"the switch to {_called(ordinal)}", unit, False)
+            yield _arrow(x - 10, at(fabric), at(0), out, f"{called(ordinal)} to the switch", unit, True)
+            yield _arrow(x + 10, at(0), at(fabric), into, f"the switch to {called(ordinal)}", unit, False)
         edge = fabric + _TILE[1]
-        yield _box(x, at(fabric + _TILE[1] / 2), _called(ordinal), model, wide)
+        yield _box(x, at(fabric + _TILE[1] / 2), called(ordinal), model, wide)
         if node.host_kinds.get(ordinal):
             out, into = node.host[ordinal]
-            yield _arrow(x - 10, at(edge), at(edge + _HOST), out, f"{_called(ordinal)} to host", unit, True)
-            yield _arrow(x + 10, at(edge + _HOST), at(edge), into, f"host to {_called(ordinal)}", unit, False)
+            yield _arrow(x - 10, at(edge), at(edge + _HOST), out, f"{called(ordinal)} to host", unit, True)
+            yield _arrow(x + 10, at(edge + _HOST), at(edge), into, f"host to {called(ordinal)}", unit, False)
     begin = 0
     while begin < len(row):
         end = begin
@@ -212,7 +189,7 @@ def tiles(system: System, node: NodeRates, unit: str) -> tuple[float, float, lis
     for place, ordinal in enumerate(sorted(names)):
         x, y = place % 8 * wide + 4, place // 8 * high + 4
         parts.append(f'<rect class="box" x="{x}" y="{y}" width="{wide - 8}" height="{high - 8}" rx="6"/>')
-        parts.append(f'<text class="name" x="{x + wide / 2 - 4}" y="{y + 16}">{_called(ordinal)}</text>')
+        parts.append(f'<text class="name" x="{x + wide / 2 - 4}" y="{y + 16}">{called(ordinal)}</text>')
         lines = [("port", node.ports[ordinal])] if ordinal in node.ports else []
         lines += [("host", node.host[ordinal])] if node.host_kinds.get(ordinal) else []
         for line, (word, ends) in enumerate(lines):
@@ -241,7 +218,7 @@ def graph(system: System, node: NodeRates, unit: str) -> tuple[float, float, lis
         start, end = _edge(at[a], at[b]), _edge(at[b], at[a])
         middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
         for one, source, target, near in ((ends[0], a, b, start), (ends[1], b, a, end)):
-            name = f"{_called(source)} to {_called(target)}"
+            name = f"{called(source)} to {called(target)}"
             lines.append(_half(near, middle, one, name, unit, thick))
             texts.append(_label(near, middle, one, unit, taken))
     for ordinal, (x, y) in at.items():
@@ -337,7 +314,7 @@ def _device(system: System, node: NodeRates, ordinal: int, x: float, y: float, u
     model = _cut(short_name(system.node(name).model or ""), _BOX[0])
     parts = [
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{_BOX[0]}" height="{_BOX[1]}" rx="6"/>',
-        f'<text class="name" x="{x:.1f}" y="{top + 15:.1f}">{_called(ordinal)}</text>',
+        f'<text class="name" x="{x:.1f}" y="{top + 15:.1f}">{called(ordinal)}</text>',
     ]
     if len(lines) < 2:
         parts.append(f'<text class="model" x="{x:.1f}" y="{top + 30:.1f}">{escape(model)}</text>')
@@ -365,46 +342,3 @@ def node_svg(system: System, node: NodeRates, unit: str) -> str:
         f'<title id="node-title">{escape(system.title)}: what each link reached</title>'
         f'<desc id="node-text">{escape(described)}</desc>{"".join(parts)}</svg>'
     )
-
-
-def texts(node: NodeRates, unit: str) -> Iterator[tuple[str, str]]:
-    """Yield each port, link and host link by name, and what it reached each way: the picture in words."""
-    for ordinal, ends in node.ports.items():
-        yield f"port of {_called(ordinal)}", _both("out", "in", ends, unit)
-    for (a, b), ends in node.links.items():
-        yield f"link {_called(a)} - {_called(b)}", _both("forth", "back", ends, unit)
-    for ordinal, ends in node.host.items():
-        if node.host_kinds.get(ordinal):
-            kind = LINK_WORDS.get(node.host_kinds[ordinal], node.host_kinds[ordinal])
-            yield f"{kind} of {_called(ordinal)}", _both("to host", "from host", ends, unit)
-
-
-def _both(first: str, second: str, ends: Ends, unit: str) -> str:
-    return ", ".join(f"{name} {said(one, unit)}" for name, one in zip((first, second), ends, strict=True))
-
-
-def unknown_text(node: NodeRates) -> str:
-    """Return why some of the picture is gray: `not measured (6); 1 MiB does not fill it (8)`; empty if nothing is."""
-    hidden = {ordinal for ordinal in node.host if not node.host_kinds.get(ordinal)}
-    told = [ends for part in (node.ports, node.links) for ends in part.values()]
-    told += [ends for ordinal, ends in node.host.items() if ordinal not in hidden]
-    reasons = Counter(one.why for ends in told for one in ends if one.share is None and one.why)
-    return "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
-
-
-def summary_text(node: NodeRates) -> str:
-    """Return what the picture shows, in one line below it."""
-    parts = []
-    if node.ports:
-        parts.append(f"Ports: the best of each device's pairs{f' ({node.basis})' if node.basis else ''}.")
-    if node.links:
-        parts.append(f"Links: their own pairs{f' ({node.basis})' if node.basis else ''}; at each end what leaves it.")
-    if node.host_basis:
-        parts.append(f"Host links: each device's copies alone ({node.host_basis}).")
-    odd = sum(one.apart for one in node.told)
-    if odd:
-        parts.append(
-            f"{count_text(odd, 'figure')} marked ! {'differs from its' if odd == 1 else 'differ from their'} siblings."
-        )
-    gray = unknown_text(node)
-    return " ".join([*parts, f"Gray: {gray}."] if gray else parts)

@@ -70,15 +70,3 @@ def png_with(png: bytes, facts: Mapping[str, str]) -> bytes:
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-
-def facts_in_png(png: bytes) -> dict[str, str]:
-    """Return the facts of a PNG file that `png_with` wrote."""
-    found, at = {}, 8
-    while at + 12 <= len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        if png[at + 4 : at + 8] == b"iTXt":
-            name, _, rest = png[at + 8 : at + 8 + length].partition(b"\0")
-            found[name.decode("latin-1")] = rest[4:].decode()
-        at += 12 + length
-    return found

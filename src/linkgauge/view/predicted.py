@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.apps import catalog
 from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
-from linkgauge.expect.application import WAITING, Mechanism, Predicted, mechanism_of, predict
+from linkgauge.expect.application import WAITING, Predicted, predict
 from linkgauge.expect.curves import Curves
+from linkgauge.expect.mechanism import Mechanism, mechanism_of
 from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
 from linkgauge.expect.sureness import Ends, Sureness
 from linkgauge.expect.under_way import OverlapTime

@@ -9,13 +9,15 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.stats.step_times import step_spans, step_times
 from linkgauge.view import applications, charts_at_once, charts_curves, charts_pairs, charts_spread
-from linkgauge.view.answer import TASK_NOTE, FirstLook, TaskAnswer, apart_lines, first_answers, task_columns, task_words
+from linkgauge.view.answer import FirstLook, TaskAnswer, first_answers
 from linkgauge.view.charts_spread import noisiest
 from linkgauge.view.limits import Limits
-from linkgauge.view.node_picture import STEPS, color_class, node_svg, summary_text, texts
+from linkgauge.view.node_picture import STEPS, color_class, node_svg
+from linkgauge.view.node_words import summary_text, texts
 from linkgauge.view.page import Page, escape
 from linkgauge.view.reached import FullPairs
 from linkgauge.view.results import Results
+from linkgauge.view.task_table import TASK_NOTE, apart_lines, task_columns, task_words
 from linkgauge.view.units import count_text, rate_text, size_text
 
 _MOST_CELLS = 16

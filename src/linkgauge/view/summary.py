@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from linkgauge.model.device_words import device_words
-from linkgauge.view.answer import FirstLook, apart_lines, first_answers, task_tables
+from linkgauge.view.answer import FirstLook, first_answers
 from linkgauge.view.applications import application_tables, applications_told
 from linkgauge.view.between import (
     between_lines,
@@ -22,9 +22,10 @@ from linkgauge.view.between import (
 )
 from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.judged import findings_of, limits_known
-from linkgauge.view.node_picture import LINK_WORDS
+from linkgauge.view.node_words import LINK_WORDS
 from linkgauge.view.reached import FullPairs, Reached, percent_up
 from linkgauge.view.tables import counts_line, findings_table, status_tables
+from linkgauge.view.task_table import apart_lines, task_tables
 from linkgauge.view.units import count_text, percents, range_text, rate_text, size_text
 from linkgauge.view.unseen import limited_line, unseen_line
 

@@ -12,8 +12,9 @@ from linkgauge.judge.check import CheckResult
 from linkgauge.model.quantity import percent
 from linkgauge.model.result import Launch
 from linkgauge.model.shape import clean
-from linkgauge.view.answer import FirstLook, task_words
+from linkgauge.view.answer import FirstLook
 from linkgauge.view.summary import sentence
+from linkgauge.view.task_table import task_words
 from linkgauge.view.terminal import failed_words, verdict_words
 from linkgauge.view.unseen import limited_line, unseen_line
 

@@ -17,7 +17,8 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.exchange.imported import MOST_RANKS, Call, Hints, ImportedLog
 from linkgauge.exchange.readers.base import JsonForm
-from linkgauge.model.patterns import ELEMENT_BYTES, PATTERNS
+from linkgauge.model.elements import ELEMENT_BYTES
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import LEAST, as_it_is, maybe, number, table, text, whole
 
 _TOOL = "PyTorch's flight recorder"

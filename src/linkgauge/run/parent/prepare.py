@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.errors import EnvironmentLackingError, LinkgaugeError, UsageError
 from linkgauge.model.background import MPI_SAME, WrittenLoads
 from linkgauge.model.case import Case
-from linkgauge.model.dimension import Value
 from linkgauge.model.result import Row
 from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.values import Value
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run

@@ -16,7 +16,8 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.case import CORE_NAMES, NAMING_DEVICES, Case
-from linkgauge.model.patterns import PATTERNS, restated_size
+from linkgauge.model.elements import restated_size
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Point, Step
 from linkgauge.run.machine.binding import with_own_core

@@ -1,0 +1,120 @@
+"""What each step of an application takes by itself, from curves that were measured or that links allow.
+
+- A message takes the half round trip of its size.
+- Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
+  share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
+  those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
+  turn, whose curve knows whether a cache holds them.
+- A collective that is begun and waited for later takes the time of such a one, if the run has it: MPI libraries take
+  other algorithms there. Where all ranks come straight from another collective, or one waits for the other, it takes
+  what one behind a barrier does, if the run has that. At an agreed time ranks come with cold caches and up to a
+  microsecond apart, of which small ones take as much.
+"""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+
+from linkgauge.apps.program import Program
+from linkgauge.apps.rows import COMPUTE, COPY, Collective
+from linkgauge.apps.step_file import COPIES
+from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_blocks
+from linkgauge.expect.mechanism import Mechanism
+from linkgauge.expect.slow_downs import Costs, SlowDown
+from linkgauge.expect.under_way import ALONE
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.rank_bytes import sent_and_received
+
+_COPY_CURVES = {"host_to_device": "host_to_device", "device_to_host": "device_to_host", "within_device": "local_copy"}
+_FIRST_WINDOW = 16
+
+
+class StepCosts:
+    """Times in ns of a program's steps; each curve is looked for once. `slow` as `predict` takes it."""
+
+    def __init__(self, program: Program, curves: Curves, mechanism: Mechanism, slow: Costs | None) -> None:
+        """Note how many ranks have the copies of each step of the file."""
+        self._program, self._curves, self._by, self._slow = program, curves, mechanism, slow
+        self._count = len(program.ranks)
+        self._messages: dict[int, tuple[float, float, float]] = {}
+        self._copies: dict[tuple[str, bool], Curve] = {}
+        self._collectives: dict[tuple[str, int, str], Curve | None] = {}
+        self._slowed: dict[str, SlowDown] = {}  # by pattern
+        self._sharers: dict[int, set[int]] = collections.defaultdict(set)
+        for rank, one in enumerate(program.ranks):
+            for step in one.steps[np.isin(one.rows[:, 0], (COPY, COMPUTE))].tolist():
+                self._sharers[step].add(rank)
+
+    def copy_ns(self, rank: int, at: int, name: str, size: int) -> float:
+        """Of a copy by name, which is a rank's row `at`: beside those of other ranks that have the step too."""
+        together = len(self._sharers[self._program.ranks[rank].steps.item(at)]) > 1
+        key = (name, together)
+        if key not in self._copies:
+            counts = (self._count, 1) if together else (1, self._count)
+            # The host's ends are pageable where the messages' buffers are (core/operation/application.cpp).
+            hosts = ("pageable", "pinned") if self._by.memory[0] == "pageable" else ("pinned",)
+            memories = [("device", "device")]
+            if name != "within_device":
+                memories = [(host, "device") if name == "host_to_device" else ("device", host) for host in hosts]
+            pattern = _COPY_CURVES[name]
+            by = self._by.copies or "copy_engine"
+            # Of as many thread blocks where the run has them, else of what the kernel likes.
+            of = [*dict.fromkeys((of_blocks(self._by.blocks), ""))]
+            found = (self._curves.find(pattern, by, memory, counts, variant=one) for one in of for memory in memories)
+            self._copies[key] = next(filter(None, found), None) or self._curves.need(pattern, by, memories[-1], counts)
+        curve, through = self._copies[key], max(size, self._program.ranks[rank].copied[COPIES.index(name)])
+        return max(curve(size), size * curve(through) / through)
+
+    def message_ns(self, size: int) -> tuple[float, float, float]:
+        """Of a message: its time alone, that from one to the next, and how much longer they are both ways at once."""
+        if size not in self._messages:
+            curves, by = self._curves, (self._by.transport, self._by.memory)
+            several = self._count >= 4
+            alone = self._curve("pingpong", several)(size) / 2
+            one_way = self._curve("unidirectional", several)(size)
+            both = self._curve("bidirectional", several)(size)
+            windowed = curves.find("unidirectional", *by, (2,), _FIRST_WINDOW)
+            gap = one_way if windowed is None else min(one_way, windowed(size) / _FIRST_WINDOW)
+            self._messages[size] = alone, gap, max(1.0, both / one_way)
+        return self._messages[size]
+
+    def _curve(self, pattern: str, several: bool) -> Curve:
+        by = (self._by.transport, self._by.memory)
+        side_by_side = self._curves.find(f"pairs_{pattern}", *by, (self._count,)) if several else None
+        return side_by_side or self._curves.need(pattern, *by, (2,))
+
+    def collective_ns(self, wanted: Collective, *, behind: bool) -> float:
+        """Of a collective alone; `behind`: its ranks come straight from another one."""
+        size = wanted.size
+        if wanted.distribution and PATTERNS[wanted.pattern].distributed:
+            ranks = len(wanted.ranks)
+            sent, received = sent_and_received(wanted.pattern, ranks, size, wanted.distribution)
+            even, _ = sent_and_received(wanted.pattern, ranks, size, "")
+            size = round(size * max(*sent, *received) / max(even))
+        variants = [BEGUN] * wanted.begun + [BEHIND] * behind
+        for variant in variants:
+            found = self._collective_curve(wanted, variant)
+            if found is not None and (variant == BEGUN or size <= found.sizes[-1]):  # large ones are not measured twice
+                return found(size)
+        usual = self._collective_curve(wanted, "")
+        assert usual is not None
+        return usual(size)
+
+    def _collective_curve(self, wanted: Collective, variant: str) -> Curve | None:
+        key = (wanted.pattern, len(wanted.ranks), variant)
+        if key not in self._collectives:
+            of = (wanted.pattern, self._by.collectives, self._by.memory, (len(wanted.ranks),))
+            self._collectives[key] = self._curves.find(*of, variant=variant) if variant else self._curves.need(*of)
+        return self._collectives[key]
+
+    def slow_down(self, pattern: str) -> SlowDown:
+        """What a collective and stand-in kernels cost each other."""
+        if self._slow is None:
+            return ALONE
+        if pattern not in self._slowed:
+            by = self._by
+            found = self._slow.find(pattern, by.collectives, by.copies or "copy_engine", by.blocks)
+            self._slowed[pattern] = found or ALONE
+        return self._slowed[pattern]

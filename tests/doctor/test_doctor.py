@@ -420,6 +420,10 @@ def test_rails_that_all_count_and_boards_that_differ_are_no_alarm() -> None:
     assert (results["rail_errors"].status, results["rail_firmware"].status) == ("ok", "ok")
 
 
+def test_the_firmware_is_named_so_that_nodes_can_be_compared() -> None:
+    assert one("rail_firmware", FakeReaders()).finding == "MT_0000000838: 28.39.2048 on 2"
+
+
 def test_ports_that_tell_no_rate_are_not_compared() -> None:
     readers = FakeReaders(texts={f"/sys/class/infiniband/mlx5_{card}/ports/1/rate": None for card in range(2)})
     assert found(readers)["rail_width"].status == checks.NOT_CHECKED

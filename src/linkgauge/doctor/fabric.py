@@ -90,7 +90,7 @@ def _manager(readers: Readers, driver: str) -> tuple[str, str]:
         return f"; fabric manager {version}, driver {driver}", fix
     if version and _runs(readers, "nvidia-fabricmanager", "nv-fabricmanager") is False:
         return "; nvidia-fabricmanager does not run here", "systemctl start nvidia-fabricmanager"
-    return "", "systemctl restart nvidia-fabricmanager" if version else "systemctl status nvidia-fabricmanager"
+    return "", "systemctl restart nvidia-fabricmanager, here or where the NVLink switches are managed"
 
 
 def _runs(readers: Readers, unit: str, program: str) -> bool | None:

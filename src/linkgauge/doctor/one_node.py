@@ -19,6 +19,9 @@ from linkgauge.run.parent.info import machine, settings_of
 from linkgauge.run.parent.rank_words import say
 from linkgauge.system.rdma_ports import rdma_ports
 
+_ALSO = ("rail_mtu", "cables")
+"""Checks that start a program, and only where RDMA cards are: rails differ between nodes in these, too."""
+
 
 def facts(readers: Readers) -> dict[str, str]:
     """What a node is, in words that are equal for nodes that are alike."""
@@ -62,7 +65,7 @@ def main() -> None:
     except Exception as error:  # a node without such a device is what is looked for
         count, problem = 0, str(error)
     readers = Readers(ranks=max(count, 1))
-    rows = [as_row(one, result) for one, result in run_checks(readers, quick_only=True)]
+    rows = [as_row(one, result) for one, result in run_checks(readers, quick_only=True, also=_ALSO)]
     rows = [row for row in rows if row["check"] != "mpi_library"]  # of the node that starts the ranks
     devices = {"devices": problem or f"{count} {sys.argv[1]}"}
     say({"host": os.uname().nodename, "date": time.time(), "rows": rows, "facts": {**facts(readers), **devices},

@@ -45,7 +45,7 @@ def rail_fec(readers: Readers) -> Result:
     return ok(f"FEC {_counted([mode for mode in modes.values() if mode])}" if any(modes.values()) else "few errors")
 
 
-@check("rails of one rate have one flow control, and none dropped what it protects (pause, PFC)")
+@check("rails of one kind, rate and model have one flow control, and none dropped what it protects (pause, PFC)")
 def flow_control(readers: Readers) -> Result:
     """Pause of all traffic and of priorities (PFC), storms of pause frames, and discards of protected priorities."""
     alike = rails_alike(readers)
@@ -76,7 +76,7 @@ def _flow_words(pause: str, pfc: tuple[int, ...] | None) -> str:
     return ", ".join(filter(None, (of_priorities, pause and f"pause {pause}")))
 
 
-@check("modules and cards of the network are not too hot, and no cable is broken", quick=False)
+@check("modules and cards of the network are not too hot, and no cable is broken", quick=False, momentary=True)
 def cables(readers: Readers) -> Result:
     """Heat by the driver's sensors; alarms, maker and length by the module's own memory, which root may read.
 

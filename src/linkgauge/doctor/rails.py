@@ -21,17 +21,19 @@ def interfaces_of_rails(readers: Readers) -> dict[str, str]:
     return {path.split("/")[-1]: path.split("/")[4] for path in paths}
 
 
-def rails_alike(readers: Readers) -> dict[tuple[str, str], list[str]]:
-    """The interfaces of rails that are up, by kind (Ethernet, InfiniBand) and rate: what is set alike on a sound node.
+def rails_alike(readers: Readers) -> dict[tuple[str, str, str], list[str]]:
+    """The interfaces of rails that are up, by kind (Ethernet, InfiniBand), rate and the card's model (PSID).
 
-    Compute rails beside a slower card for storage, or InfiniBand beside Ethernet, are meant to differ.
+    These are set alike on a sound node. A card for storage beside compute rails, or InfiniBand beside Ethernet, is
+    meant to differ.
     """
-    alike: dict[tuple[str, str], list[str]] = {}
-    for name in interfaces_of_rails(readers):
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for name, card in interfaces_of_rails(readers).items():
         texts = (readers.text(f"/sys/class/net/{name}/{what}") or "" for what in ("type", "speed", "operstate"))
         kind, rate, state = texts
         if state in ("", "up"):
-            alike.setdefault((kind, rate), []).append(name)
+            model = readers.text(f"/sys/class/infiniband/{card}/board_id") or ""
+            alike.setdefault((kind, rate, model), []).append(name)
     return alike
 
 
@@ -42,7 +44,7 @@ def odd_ones(values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         yield from ((name, value, usual) for name, value in sorted(values.items()) if value not in ("", usual))
 
 
-@check("rails of one kind and rate have one MTU and one congestion control (ECN)")
+@check("rails of one kind, rate and model have one MTU and one congestion control (ECN)")
 def rail_settings(readers: Readers) -> Result:
     """MTU of the cards' interfaces, and ECN for each priority where the driver shows it."""
     alike = rails_alike(readers)

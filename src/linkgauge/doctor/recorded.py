@@ -84,8 +84,9 @@ def _keep_answers(readers: Readers, kept: dict[str, Any], pseudonyms: Pseudonyms
 def _keeping(ask: Callable[..., Any], name: str, kept: dict[str, Any], pseudonyms: Pseudonyms) -> Callable[..., Any]:
     def asked(*arguments: Any) -> Any:
         answer = ask(*arguments)
-        shown = _unnamed(answer) if name == "core_users" else answer
-        kept[_question(name, arguments, pseudonyms)] = _plain(shown, pseudonyms)
+        question = _question(name, arguments, pseudonyms)
+        if question not in kept:  # checks ask for the GPUs thirty times
+            kept[question] = _plain(_unnamed(answer) if name == "core_users" else answer, pseudonyms)
         return answer
 
     return asked

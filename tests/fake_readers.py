@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.doctor.facts import GpuFacts
-from linkgauge.doctor.readers import Readers
+from linkgauge.doctor.facts import GpuFacts, ImexDomain
+from linkgauge.doctor.readers import Need, Readers
 from linkgauge.run.machine.interfaces import Network
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import catalog, sysfs
 from linkgauge.system.allowance import Allowance
+from linkgauge.system.amdsmi import Health
+from linkgauge.system.dmi import Module
+from linkgauge.system.ethernet import PortSettings
 from linkgauge.system.likeness import Likeness
 from linkgauge.system.nvlink_errors import LinkErrors
 
@@ -28,12 +32,22 @@ OTHER = dataclasses.replace(GPU, index=1, uuid="GPU-b", pci_address="0000:1c:00.
 _LIKE = Likeness(catalog.load("hgx-h200-8"), "2 of its 8 devices", (), part=True, host_links=True)
 
 
+def verbs(mtus: Mapping[str, int], layer: str = "InfiniBand", state: str = "PORT_ACTIVE (4)") -> str:
+    """What ibv_devinfo prints of cards with one port each whose active MTU is so many bytes."""
+    return "".join(
+        f"hca_id:\t{card}\n\ttransport:\t\t\tInfiniBand (0)\n\tnode_guid:\t\t\tb83f:d203:00ab:cdef\n"
+        f"\tphys_port_cnt:\t\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\t\t{state}\n\t\t\tmax_mtu:\t\t4096 (5)\n"
+        f"\t\t\tactive_mtu:\t\t{mtu} ({mtu.bit_length() - 8})\n\t\t\tlink_layer:\t\t{layer}\n\n"
+        for card, mtu in mtus.items()
+    )
+
+
 class FakeReaders(Readers):
     """A healthy machine with two GPUs and two RDMA cards, of which a test changes what it names."""
 
     def __init__(self, **changed: Any) -> None:
         super().__init__(changed.pop("environment", {"HOME": "/root"}), mpi=changed.pop("mpi", MPICH),
-                         ranks=changed.pop("rank_count", 2))  # fmt: skip
+                         ranks=changed.pop("rank_count", 2), need=changed.pop("need", Need()))  # fmt: skip
         self.facts: dict[str, Any] = {
             "gpus": ([GPU, OTHER], ""),
             "limits": {},
@@ -72,7 +86,16 @@ class FakeReaders(Readers):
             "load": 0.1,
             "core_users": [],
             "allowed": {},
-            "commands": {"ucx_info": "# Transport: cuda_ipc"},
+            "commands": {"ucx_info": "# Transport: cuda_ipc", "ibv_devinfo": verbs({"mlx5_0": 4096, "mlx5_1": 4096})},
+            "port_settings": {f"ens{card}": PortSettings("RS", "off", (3,)) for card in range(2)},
+            "port_errors": {f"ens{card}": {"symbol errors": 3, "frame check errors": 0, "discards of priority 3": 2}
+                            for card in range(2)},
+            "modules": {},
+            "runs": {"nvidia-imex", "nv-fabricmanager"},
+            "fabric_manager": None,
+            "imex": None,
+            "amd_smi": [],
+            "memory_modules": ([], "only root may read the table of memory modules"),
             "packages": {"numpy": "2.0", "mpi4py": "4.1", "pyarrow": "20.0.0", "rich": "13.9", "click": "8.3",
                          "altair": "5.5", "duckdb": "1.2", "dpctl": "0.22"},
             "visible": 2,
@@ -137,6 +160,30 @@ class FakeReaders(Readers):
     def run(self, command: Any) -> str | None:
         return self.facts["commands"].get(command[0])
 
+    def module(self, interface: str) -> str:
+        return self.facts["modules"].get(interface, "")
+
+    def port_settings(self, interface: str) -> PortSettings:
+        return self.facts["port_settings"].get(interface, PortSettings())
+
+    def port_errors(self, interface: str) -> dict[str, int]:
+        return self.facts["port_errors"].get(interface, {})
+
+    def runs(self, program: str) -> bool | None:
+        return None if self.facts["runs"] is None else program in self.facts["runs"]
+
+    def fabric_manager(self) -> str | None:
+        return self.facts["fabric_manager"]
+
+    def imex(self) -> ImexDomain | None:
+        return self.facts["imex"]
+
+    def amd_smi(self) -> list[Health]:
+        return self.facts["amd_smi"]
+
+    def memory_modules(self) -> tuple[list[Module], str]:
+        return self.facts["memory_modules"]
+
     def package_version(self, name: str) -> str | None:
         return self.facts["packages"].get(name)
 
@@ -191,5 +238,5 @@ class TreeReaders(FakeReaders):
     def __init__(self, root: Path, **changed: Any) -> None:
         super().__init__(**changed)
         self.real = Readers(root=root)
-        for name in ("text", "exists", "glob", "link", "kfd", "pci", "likeness", "network"):
+        for name in ("text", "exists", "glob", "link", "kfd", "pci", "likeness", "network", "memory_modules"):
             setattr(self, name, getattr(self.real, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from fake_readers import TreeReaders
 from linkgauge.doctor import check as checks
+from linkgauge.system.amdsmi import Health
 from recorded_machine import Machine, kfd_machine
 
 _NO_NVML = ([], "libnvidia-ml.so.1 not found")
@@ -133,3 +135,27 @@ def test_network_cards_reach_amd_memory_by_the_driver_or_by_the_kernel(machine: 
     machine.write("boot/config-6.8.0-x", "")
     machine.write("sys/kernel/mm/memory_peers/amdkfd/version", "1.0")
     assert found(machine.root)["gpu_direct"] == checks.ok("amdgpu lends its memory to network cards")
+
+
+def test_amdsmi_says_what_the_drivers_files_do_not(machine: Machine) -> None:
+    """In a container that hides a part of /sys; where both say something, a file is not overruled."""
+    said = [Health(f"0000:{0xC1 + gpu:02x}:00.0", xgmi_speed=25, xgmi_width=16) for gpu in range(8)]
+    assert "xGMI links 25 Gb/s x16" in found(machine.root, amd_smi=said)["gpu_settings"].finding
+    said[0] = dataclasses.replace(said[0], throttle=("heat",), uncorrected=2, pcie_replays=900)
+    results = found(machine.root, amd_smi=said)
+    assert "GPU 0: slowed by heat" in results["clocks_capped"].finding
+    assert "GPU 0: 2 uncorrected memory errors" in results["gpu_memory"].finding
+    machine.write(f"{_FIRST}/pcie_replay_count", 1)
+    for gpu in range(1, 8):
+        machine.write(f"sys/bus/pci/devices/0000:{0xC1 + gpu:02x}:00.0/pcie_replay_count", 1)
+    assert "900 replays" in found(machine.root, amd_smi=said)["pcie_errors"].finding
+
+
+def test_a_page_of_memory_that_could_not_be_retired_is_named_and_retired_ones_are_not(machine: Machine) -> None:
+    pages = f"{_FIRST}/ras/gpu_vram_bad_pages"
+    machine.write(pages, "0x00000001 : 0x00001000 : R\n0x00000002 : 0x00001000 : R")
+    assert found(machine.root)["gpu_memory"].status == "ok"
+    machine.write(pages, "0x00000001 : 0x00001000 : R\n0x00000002 : 0x00001000 : P\n0x00000003 : 0x00001000 : F")
+    said = found(machine.root)["gpu_memory"].finding
+    assert said == ("GPU 0: 1 bad pages of memory are to be retired at the next reset, "
+                    "1 bad pages of memory could not be retired")  # fmt: skip

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from fake_readers import FakeReaders, TreeReaders
+from fake_readers import GPU, FakeReaders, TreeReaders, changed
 from linkgauge.doctor import check as checks
 from linkgauge.doctor import recorded
+from linkgauge.doctor.facts import ImexDomain
+from linkgauge.doctor.readers import Readers
 from linkgauge.errors import UsageError
 from linkgauge.system import catalog, discover
 from linkgauge.system.anonymous import Pseudonyms
@@ -84,6 +86,39 @@ def test_a_recording_names_nobody(tmp_path: Path) -> None:
         guid = (root / "sys/class/infiniband/mlx5_0/ports/1/gids/0").read_text().strip()
     assert guid.startswith("fe80:0000:0000:0000:0000:0000:0000:")
     assert made["answers"]["set-up"]["environment"]["HOME"] == "/home/user"
+
+
+def test_of_a_modules_memory_no_serial_number_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = ("\tVendor name           : NVIDIA\n\tVendor SN             : MT2301X17\n\tLength (SMF)          : 0.50km\n"
+            "\tDate code             : 230105\n\tModule temperature high alarm  : Off\n")  # fmt: skip
+    readers = Readers()
+    monkeypatch.setattr(readers, "run", lambda command: said if command == ["ethtool", "-m", "ens1"] else None)
+    assert [line.partition(" :")[0].strip() for line in readers.module("ens1").splitlines()] == [
+        "Vendor name", "Length (SMF)", "Module temperature high alarm"]  # fmt: skip
+    assert readers.module("ens2") == ""
+
+
+def test_of_an_imex_domain_no_nodes_name_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = {str(at): {"status": "READY" if at else "UNAVAILABLE", "host": f"10.0.0.{at}", "hostName": f"tray{at}",
+                       "connections": {}} for at in range(3)}  # fmt: skip
+    answers = {"nvidia-imex-ctl": json.dumps({"nodes": nodes, "timestamp": "9/4/2026", "status": "DEGRADED"}),
+               "nv-fabricmanager": "\n\n\tFabric Manager version is : 535.161.08\n"}  # fmt: skip
+    readers = Readers()
+    monkeypatch.setattr(readers, "run", lambda command: answers.get(command[0]))
+    assert readers.imex() == ImexDomain("DEGRADED", 2, 3)
+    assert readers.fabric_manager() == "535.161.08"
+    for other in ("", "[]", '{"status": 1, "nodes": {}}', '{"status": "UP", "nodes": []}', '{"nodes": {"0": null}}'):
+        answers["nvidia-imex-ctl"] = other
+        assert readers.imex() is None
+
+
+def test_an_older_recording_still_tells_what_it_knows(tmp_path: Path) -> None:
+    """Of questions that came later a check takes what is usual, where it says much without them."""
+    recording = recording_of(hgx_machine(tmp_path / "machine").root, gpus=changed(GPU, fabric_state="in progress"))
+    for later in ("runs", "fabric_manager", "imex", "amd_smi"):
+        recording["answers"] = {question: answer for question, answer in recording["answers"].items()
+                                if not question.startswith(later)}  # fmt: skip
+    assert replayed(recording)["nvlink_fabric"].status == "failing"
 
 
 def test_pseudonyms_keep_what_is_compared() -> None:

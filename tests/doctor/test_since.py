@@ -67,15 +67,28 @@ def test_only_what_rose_is_told_and_not_what_was_set_back() -> None:
 
 @pytest.mark.parametrize(
     ("counter", "by", "status"),
-    [("replays", 3, "ok"), ("replays", 1204, "warning"), ("recoveries", 1, "warning"), ("times down", 1, "failing"),
-     ("failed recoveries", 1, "failing"), ("uncorrected memory errors", 1, "failing"),
-     ("fatal PCIe errors", 1, "failing"), ("corrected PCIe errors", 11, "warning")],
+    [("PCIe replays", 8, "ok"), ("PCIe replays", 9, "warning"), ("replays", 1, "warning"),
+     ("recoveries", 1, "warning"), ("times down", 1, "failing"), ("CRC errors", 6000, "ok"),
+     ("failed recoveries", 1, "failing"), ("uncorrected memory errors", 1, "failing"), ("symbol errors", 10, "ok"),
+     ("fatal PCIe errors", 1, "failing"), ("corrected PCIe errors", 9, "warning"), ("symbol errors", 11, "warning")],
 )  # fmt: skip
 def test_how_grave_a_rise_is(counter: str, by: int, status: str) -> None:
     (one,) = since.compared({"a": node({"x": {counter: 7}})}, {"a": node({"x": {counter: 7 + by}})})
     assert one.status == status
     assert bool(one.fix) == (status != "ok")
     assert since.worst([one]) == (status == "failing")
+
+
+def test_what_sound_hardware_may_count_grows_with_the_time() -> None:
+    then, now = ({"x": {"PCIe replays": count}} for count in (0, 70))
+    assert not rises(then, now, 60.0)[0].few
+    assert rises(then, now, 600.0)[0].few
+    for before, after, status in ((0.0, 60.0, "warning"), (0.0, 600.0, "ok"), (600.0, 0.0, "warning")):
+        at = [{**node(counters), "uptime_s": up} for counters, up in ((then, before), (now, after))]
+        (one,) = since.compared({"a": at[0]}, {"a": at[1]})
+        assert one.status == status
+    (old,) = since.compared({"a": node(then)}, {"a": {**node(now), "uptime_s": 9e9}})  # of a snapshot without it
+    assert old.status == "warning"
 
 
 def test_nodes_are_compared_and_the_majority_comes_first() -> None:
@@ -93,12 +106,14 @@ def test_nodes_are_compared_and_the_majority_comes_first() -> None:
 
 
 def test_a_run_tells_which_link_repeated_packets_in_it() -> None:
-    before, after = ({NVLINK: {"replays": one}, "x": {"replays": other}} for one, other in ((1, 0), (1205, 2)))
+    before, after = ({NVLINK: {"replays": one}, "x": {"PCIe replays": other}} for one, other in ((1, 0), (1205, 2)))
     stored = {"host": "a", **plain(before, after)}
     (found,) = rules.apply(Facts([], info={KEY: [stored]}))
     assert (found.rule, found.severity, found.sentence) == (
         "errors_rose", "loss", "NVLink 3 of GPU 5: 1,204 replays in this run."
     )  # fmt: skip
+    slow = {"host": "a", "seconds": 600.0, "before": {"x": {"PCIe replays": 0}}, "after": {"x": {"PCIe replays": 70}}}
+    assert rules.apply(Facts([], info={KEY: [slow]})) == []
     once = {"host": "a", "before": {"ens2": {"times down": 1}}, "after": {"ens2": {"times down": 2}}}
     (flapped,) = rules.apply(Facts([], info={KEY: [once] * 2}))
     assert (flapped.severity, flapped.sentence) == ("fault", "ens2: 2 times down in this run.")

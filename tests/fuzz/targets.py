@@ -35,6 +35,8 @@ from linkgauge.apps.step_file import StepFile, as_toml, step_file_of
 from linkgauge.apps.traces import convert
 from linkgauge.doctor import on_nodes, others, recorded, since
 from linkgauge.doctor.check import run_checks
+from linkgauge.doctor.facts import ImexDomain
+from linkgauge.doctor.readers import Readers
 from linkgauge.errors import LinkgaugeError
 from linkgauge.exchange.bar_files import read_bars
 from linkgauge.exchange.importers import Hints, import_files
@@ -54,7 +56,7 @@ from linkgauge.store import tables
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter, read_journal
 from linkgauge.store.run import Run
-from linkgauge.system import allowance, amdsmi, catalog, dump, sysfs
+from linkgauge.system import allowance, amdsmi, catalog, dump, ethernet, sysfs
 from linkgauge.system.discovery import discover
 from linkgauge.system.error_counters import error_counters
 from linkgauge.system.form import from_json
@@ -63,8 +65,9 @@ from linkgauge.system.record import parsed_recording, unpacked
 from linkgauge.system.switches import of_text
 from linkgauge.tune.proved import proved_in
 from recorded_machine import hgx_machine, machine_of_all
-from recordings import written
+from recordings import gpus_of, written
 from synthetic import make_case, make_run
+from system.test_ethernet import answer as pfc_message
 
 HERE = Path(__file__).parent
 PACKAGE = Path(catalog.__file__).parents[1]
@@ -341,6 +344,16 @@ def amdsmi_answers(data: bytes) -> None:
         assert sysfs.normal_address(address) == address
         assert all(text.isprintable() and text for text in said.values())
         Node("gpu0", "device", identity=said)
+    for one in amdsmi.health(library):
+        json.dumps(dataclasses.asdict(one), allow_nan=False)
+
+
+def programs(data: bytes) -> None:
+    """What programs and the kernel's messages say to the doctor, the same whatever is asked."""
+    readers = Readers()
+    with mock.patch.object(readers, "run", return_value=data.decode(errors="replace")):
+        json.dumps([readers.module("ens1"), readers.imex(), readers.fabric_manager()], default=dataclasses.asdict)
+    assert set(ethernet.pfc_answer(data) or ()) <= set(range(8))
 
 
 def step_file(data: bytes) -> None:
@@ -457,6 +470,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         bars,
         machine,
         amdsmi_answers,
+        programs,
         cgroups,
         step_file,
         trace,
@@ -560,6 +574,9 @@ _AMDSMI = {
     "amdsmi_get_gpu_asic_info": {"market_name": "AMD Instinct MI250X", "asic_serial": "0x77"},
     "amdsmi_get_gpu_device_uuid": "c1ff740c-0000-1000-8000-000000000000",
     "amdsmi_get_gpu_vbios_info": {"version": "022.040", "part_number": "113-D65201-042"},
+    "amdsmi_get_pcie_info": {"pcie_static": {"max_pcie_width": 16}, "pcie_metric": {"pcie_replay_count": 7}},
+    "amdsmi_get_gpu_metrics_info": {"xgmi_link_speed": 32, "xgmi_link_width": 16, "indep_throttle_status": 5},
+    "amdsmi_get_gpu_total_ecc_count": {"correctable_count": 5, "uncorrectable_count": 0},
 }
 _LAYOUT = Layout(((2, 2), (1,)), rate=80e6, switch_rate=40e6, group_rate=20e6)
 _IB = """Switch\t36 "S-00"\t\t# "leaf" enhanced port 0 lid 3 lmc 0
@@ -584,8 +601,22 @@ def _answers() -> Iterator[bytes]:
 
 @functools.cache
 def _recorded() -> bytes:
-    """A machine of two GPUs as a recording."""
-    return written(hgx_machine(_scratch() / "hgx", gpus=2).root).encode()
+    """Two GPUs whose NVLink reaches other hosts, and two cards with interfaces and heat, as a recording."""
+    machine = hgx_machine(_scratch() / "hgx", gpus=2)
+    for card in range(2):
+        place = f"sys/class/infiniband/mlx5_{card}"
+        for name, value in (("device/net/ens0/type", 1), ("ports/1/link_layer", "Ethernet"), ("board_id", "MT_1"),
+                            ("fw_ver", "28.39"), ("ports/1/gid_attrs/types/3", "RoCE v2")):  # fmt: skip
+            machine.write(f"{place}/{name.replace('ens0', f'ens{card}')}", value)
+        for name, value in (("mtu", 9000), ("speed", 400000), ("type", 1), ("operstate", "up"), ("device/x", ""),
+                            ("device/hwmon/hwmon1/temp2_input", 62000),
+                            ("device/hwmon/hwmon1/temp2_crit", 80000)):  # fmt: skip
+            machine.write(f"sys/class/net/ens{card}/{name}", value)
+    machine.write("dev/nvidia-caps-imex-channels/channel0", "")
+    machine.write("etc/nvidia-imex/nodes_config.cfg", "10.0.0.1\n10.0.0.2")
+    gpus = [dataclasses.replace(gpu, fabric_cluster="07") for gpu in gpus_of(machine.root)]
+    return written(machine.root, gpus=(gpus, ""), imex=ImexDomain("DEGRADED", 1, 2),
+                   modules={"ens0": "Vendor PN : MMS4X00\nLength (SMF) : 0.50km\n"}).encode()  # fmt: skip
 
 
 _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
@@ -597,6 +628,14 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     "machine": _machine_seeds,
     "cgroups": lambda: (bytes([number]) + content for number, content in enumerate(_CGROUPS.values())),
     "amdsmi_answers": lambda: iter([json.dumps(_AMDSMI).encode()]),
+    "programs": lambda: iter(
+        [
+            b'{"status": "UP", "nodes": {"0": {"status": "READY", "host": "10.0.0.1"}}}',
+            b"Fabric Manager version is : 535.161.08",
+            b"Vendor PN : MMS4X00\nVendor SN : MT1\n",
+            pfc_message(0b1000),
+        ]
+    ),
     "step_file": lambda: _texts(PACKAGE / "applications"),
     "trace": lambda: iter(tool_traces.seeds()),
     "fabric": lambda: (text.encode() for text in (_LAYOUT.topology_conf(), _LAYOUT.fabric_file(), _IB)),

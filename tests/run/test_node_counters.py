@@ -19,9 +19,9 @@ from linkgauge.run.rank.node_counters import (
     STOLEN,
     CoreUse,
     NicCounters,
-    ethtool_statistics,
     tells_of_nics,
 )
+from linkgauge.system.ethernet import statistics
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets"
 TICK = 1e9 / os.sysconf("SC_CLK_TCK")
@@ -176,9 +176,9 @@ def test_bytes_by_priority_are_read_where_they_are_asked_for(tmp_path: Path) -> 
 
 def test_a_drivers_statistics_are_those_of_the_kernel() -> None:
     """Where an interface here has some: their names are words and their values no garbage; lo has none."""
-    assert ethtool_statistics("lo") == {}
-    assert ethtool_statistics("no-such-interface") == {}
-    for name, found in ((path.name, ethtool_statistics(path.name)) for path in Path("/sys/class/net").iterdir()):
+    assert statistics("lo") == {}
+    assert statistics("no-such-interface") == {}
+    for name, found in ((path.name, statistics(path.name)) for path in Path("/sys/class/net").iterdir()):
         assert all(word and word.isprintable() and 0 <= value < 1 << 64 for word, value in found.items()), name
 
 

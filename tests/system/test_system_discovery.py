@@ -285,6 +285,29 @@ def test_amdsmi_is_optional_and_partial() -> None:
     }
 
 
+class Unwell(AmdSmi):
+    """Of amdsmi's answers those of health, as its Python interface has them (amd-smi-lib 6.4)."""
+
+    def amdsmi_get_pcie_info(self, handle: int) -> dict[str, Any]:
+        metric = {"pcie_width": 16, "pcie_speed": 32000, "pcie_replay_count": 7, "pcie_nak_sent_count": "N/A"}
+        return {"pcie_static": {"max_pcie_width": 16, "slot_type": "OAM"}, "pcie_metric": metric}
+
+    def amdsmi_get_gpu_metrics_info(self, handle: int) -> dict[str, Any]:
+        status = 1 << 34 | 1 if handle == 0 else "N/A"
+        return {"xgmi_link_speed": 32, "xgmi_link_width": 16, "indep_throttle_status": status}
+
+    def amdsmi_get_gpu_total_ecc_count(self, handle: int) -> dict[str, Any]:
+        return {"correctable_count": 5, "uncorrectable_count": 2 if handle == 0 else (1 << 32) - 1}
+
+
+def test_amdsmi_says_how_devices_are_and_what_it_does_not_say_is_unknown() -> None:
+    assert amdsmi.health() == []
+    assert amdsmi.health(AmdSmi()) == [amdsmi.Health("0000:c1:00.0"), amdsmi.Health("0000:c2:00.0")]
+    first, second = amdsmi.health(Unwell())
+    assert first == amdsmi.Health("0000:c1:00.0", 7, 16, 16, 2, 32, 16, ("power cap", "heat"))
+    assert (second.uncorrected, second.throttle) == (-1, ())
+
+
 def test_coherent_devices_are_no_hosts(tmp_path: Path) -> None:
     """Two GH200: processors on nodes 0 and 1, their GPUs' memory as nodes 4 and 12, and an empty node between."""
     machine = Machine(tmp_path / "grace")

@@ -1,16 +1,24 @@
-"""The GPUs as AMD's kernel driver shows them in sysfs, for the doctor; nothing but reading, and no root is needed."""
+"""The GPUs as AMD's kernel driver shows them in sysfs, and amdsmi beside it, for the doctor.
+
+Nothing but reading, and no root is needed. The driver's files come first; amdsmi adds what they do not say, as in a
+container that hides a part of /sys.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.readers import Readers
+from linkgauge.system.amdsmi import Health
 from linkgauge.system.kfd import KfdNode
 from linkgauge.system.sysfs import generation_of
 
 _PROCESSES = "/sys/class/kfd/kfd/proc"
 # Of power_dpm_force_performance_level; auto, manual and high do not hold clocks down by themselves.
+# Of ras/gpu_vram_bad_pages; R, a page that is retired, is well.
+_PAGES = {"P": "are to be retired at the next reset", "F": "could not be retired"}
 _LOW_LEVELS = ("low", "profile_min_sclk", "profile_min_mclk", "profile_standard")
 
 
@@ -21,11 +29,12 @@ def amd_gpus(readers: Readers) -> list[GpuFacts]:
         if node.gpu_id and node.address:
             nodes.setdefault(node.address, []).append(node)
     pci, found = readers.pci(), []
+    healths = {one.address: one for one in (readers.amd_smi() if nodes else ())}
     for index, (address, parts) in enumerate(sorted(nodes.items())):
         node = parts[0]
         place = f"/sys/bus/pci/devices/{address}"
         level = readers.text(f"{place}/power_dpm_force_performance_level")
-        link = pci.get(address)
+        link, health = pci.get(address), healths.get(address, Health(address))
         found.append(
             GpuFacts(
                 index=index,
@@ -37,17 +46,19 @@ def amd_gpus(readers: Readers) -> list[GpuFacts]:
                 processes=_processes(readers, [part.gpu_id for part in parts]),
                 power_limit=_watts(readers, place, "power1_cap"),
                 power_default=_watts(readers, place, "power1_cap_default"),
-                throttle=(f"performance level {level}",) if level in _LOW_LEVELS else (),
-                pcie_width=(link and link.width) or -1,
-                pcie_width_max=(link and link.max_width) or -1,
+                throttle=(*((f"performance level {level}",) if level in _LOW_LEVELS else ()), *health.throttle),
+                pcie_width=(link and link.width) or health.pcie_width or -1,
+                pcie_width_max=(link and link.max_width) or health.pcie_width_max or -1,
                 pcie_generation=(link and generation_of(link.speed)) or -1,
                 pcie_generation_max=(link and generation_of(link.max_speed)) or -1,
                 partition=" ".join(filter(None, (readers.text(f"{place}/current_{kind}_partition")
                                                  for kind in ("compute", "memory")))),
-                pcie_replays=_count(readers, f"{place}/pcie_replay_count"),
+                pcie_replays=max(_count(readers, f"{place}/pcie_replay_count"), health.pcie_replays),
                 vbios=readers.text(f"{place}/vbios_version") or "",
                 driver=readers.text("/sys/module/amdgpu/version") or "",
-                memory_faults=_memory_faults(readers, place),
+                memory_faults=_memory_faults(readers, place, health),
+                xgmi_speed=health.xgmi_speed,
+                xgmi_width=health.xgmi_width,
             )
         )  # fmt: skip
     return found
@@ -78,10 +89,14 @@ def _count(readers: Readers, path: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 
-def _memory_faults(readers: Readers, place: str) -> tuple[str, ...]:
-    """Uncorrected errors that the driver counts for each block (RAS): `ue: 1`, `ce: 0`."""
+def _memory_faults(readers: Readers, place: str, health: Health) -> tuple[str, ...]:
+    """Uncorrected errors that the driver counts for each block (RAS), `ue: 1`, and pages that it could not retire."""
     errors = {}
     for path in readers.glob(f"{place}/ras/*_err_count"):
         if (said := re.search(r"\bue: (\d+)", readers.text(path) or "")) and int(said[1]):
             errors[path.split("/")[-1].removesuffix("_err_count")] = int(said[1])
-    return tuple(f"{count} uncorrected {block} errors" for block, count in sorted(errors.items()))
+    found = [f"{count} uncorrected {block} errors" for block, count in sorted(errors.items())]
+    if not found and health.uncorrected > 0:
+        found.append(f"{health.uncorrected} uncorrected memory errors")
+    pages = Counter(re.findall(r"(?m): ([PF])$", readers.text(f"{place}/ras/gpu_vram_bad_pages") or ""))
+    return (*found, *(f"{pages[sign]} bad pages of memory {words}" for sign, words in _PAGES.items() if pages[sign]))

@@ -47,7 +47,7 @@ class Check:
 
 CHECKS: dict[str, Check] = {}
 # Each registers its checks, in this order.
-_KINDS = ("set_up", "host", "devices", "gpu_state", "links", "network", "rails")
+_KINDS = ("set_up", "host", "devices", "gpu_state", "links", "fabric", "network", "rails", "ports")
 _MODULES = tuple(f"linkgauge.doctor.{name}" for name in _KINDS)
 
 

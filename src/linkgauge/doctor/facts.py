@@ -45,9 +45,20 @@ class GpuFacts:
     bar_mib: int = -1  # of BAR1, by which others reach its memory
     memory_mib: int = -1
     pcie_replays: int = -1
+    xgmi_speed: float = -1  # Gb/s a lane of AMD's links between GPUs, and lanes of each
+    xgmi_width: int = -1
     memory_faults: tuple[str, ...] = ()  # errors of its memory that it could not correct, and what it still has to do
 
     @property
     def fabric_across_hosts(self) -> bool:
         """Whether its NVLink fabric reaches other hosts."""
         return bool(self.fabric_cluster.strip("0"))
+
+
+@dataclasses.dataclass(frozen=True)
+class ImexDomain:
+    """The nodes between which memory may be shared over NVLink: UP, DEGRADED or DOWN, and how many are ready."""
+
+    status: str
+    ready: int
+    nodes: int

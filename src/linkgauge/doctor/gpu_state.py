@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from linkgauge.doctor.check import WARNING, Result, check, ok
+from linkgauge.doctor.check import WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.gpus import gpus_of
 from linkgauge.doctor.links import is_virtual
 from linkgauge.doctor.readers import Readers
@@ -37,7 +37,9 @@ def gpu_settings(readers: Readers) -> Result:
         return Result(WARNING, "; ".join(unlike), "GPUs differ in rate, or in the time to start",
                       "nvidia-smi -e 1; nvidia-smi -pm 1; update the older firmware")  # fmt: skip
     first = gpus[0]
-    known = {"ECC": first.ecc, "persistence mode": first.persistence, "driver": first.driver, "GSP": first.gsp}
+    xgmi = sorted({f"{gpu.xgmi_speed:g} Gb/s x{gpu.xgmi_width}" for gpu in gpus if gpu.xgmi_width > 0})
+    known = {"ECC": first.ecc, "persistence mode": first.persistence, "driver": first.driver, "GSP": first.gsp,
+             "xGMI links": " and ".join(xgmi)}  # fmt: skip
     return ok(", ".join(f"{word} {value}" for word, value in known.items() if value) or "the driver names no settings")
 
 
@@ -99,3 +101,34 @@ def iommu(readers: Readers) -> Result:
                       f"{translated[0]}", "peer copies by PCIe and GPUDirect RDMA at a fraction of the rate",
                       "boot with iommu=pt")  # fmt: skip
     return ok("it passes through, or is off")
+
+
+@check("PCIe relaxed ordering is on for all GPUs and network cards of one kind, or for none")
+def relaxed_ordering(readers: Readers) -> Result:
+    """The device control register of each, whose registers past byte 64 only root can read.
+
+    Virtual functions have the setting of their card, and in a virtual machine the host's counts.
+    """
+    gpus, none = gpus_of(readers)
+    cards = {readers.link(f"{path}/device"): path.split("/")[-1] for path in readers.glob("/sys/class/infiniband/*")}
+    pci = readers.pci()
+    ends = {gpu.pci_address: f"GPU {gpu.index}" for gpu in gpus} | cards
+    own = {end: name for end, name in ends.items()
+           if end in pci and not readers.link(f"/sys/bus/pci/devices/{end}/physfn")}  # fmt: skip
+    if not own or is_virtual(readers):
+        return none if none and not cards else not_checked("in a virtual machine, or without PCIe, the host decides")
+    states = {end: pci[end].relaxed_ordering for end in own}
+    if all(state is None for state in states.values()):
+        return not_checked("only root can read PCIe relaxed ordering: sudo linkgauge doctor")
+    kinds: dict[tuple[int | None, int | None], dict[str, bool]] = {}
+    for end, state in states.items():
+        if state is not None:
+            kinds.setdefault((pci[end].vendor, pci[end].device), {})[end] = state
+    off = [end for of in kinds.values() if any(of.values()) for end, state in of.items() if not state]
+    if off:
+        return Result(WARNING, f"PCIe relaxed ordering is off for {', '.join(own[end] for end in off)}, and on for "
+                      "others of its kind", "its writes wait for each other at the processor: less rate", "lspci -vv "
+                      "shows RlxdOrd; until the next boot: "
+                      + "; ".join(f"setpci -s {end} CAP_EXP+8.w=0010:0010" for end in off))  # fmt: skip
+    on = sum(bool(state) for state in states.values())
+    return ok(f"on for {on} of {len(own)} GPUs and cards")

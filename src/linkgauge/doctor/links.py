@@ -1,4 +1,4 @@
-"""Checks of the links of GPUs: PCIe up to the root, NVLink and its fabric."""
+"""Checks of the links of GPUs: PCIe up to the root, NVLink and XGMI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _REDIRECTS = 0b1100  # ACS control: P2P requests and P2P completions are sent to
 # From here on operators' alarms sound: cluster-toolkit's health check of GB200 and GB300 (pull request 5942).
 _EFFECTIVE_BER, _SYMBOL_BER = 1e-9, 1e-25
 _SHOWN = 8
-_SHARP = re.compile(r"\b(H100|H200|H800|H20|GH200|B[123]00|GB[23]00)\b")
 
 
 def _some(words: Sequence[str]) -> str:
@@ -176,30 +175,6 @@ def links_as_described(readers: Readers) -> Result:
     return ok("; ".join([f"as described for {name}", *likeness.differences]))
 
 
-@check("NVLink switches can add up what GPUs send (NVLink SHARP)", quick=False)
-def nvlink_sharp(readers: Readers) -> Result:
-    """Multicast as CUDA states it, on GPUs of NVLink 4 or later whose fabric is completed."""
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
-    able = [
-        gpu for gpu in gpus if gpu.fabric_state == "completed" and not gpu.fabric_status and _SHARP.search(gpu.name)
-    ]
-    if len(able) < 2:
-        return ok("no NVLink fabric of GPUs that have it")
-    cost = "NCCL's allreduce within a node loses a quarter of its rate (473 to 366 GB/s was seen)"
-    if readers.environment.get("NCCL_NVLS_ENABLE") == "0":
-        return Result(WARNING, "NCCL_NVLS_ENABLE=0 turns NVLink SHARP off", cost, "unset NCCL_NVLS_ENABLE")
-    states = readers.multicast()
-    if states is None:
-        return not_checked("CUDA was not asked")
-    if lacking := [number for number, state in enumerate(states) if not state]:
-        return Result(WARNING, f"NVLink SHARP (multicast) is not there on {len(lacking)} of {len(states)} GPUs", cost,
-                      "nvidia-smi -q shows Fabric; systemctl restart nvidia-fabricmanager; in a virtual machine the "
-                      "host's partition decides")  # fmt: skip
-    return ok(f"{len(states)} GPUs have it")
-
-
 @check("no NVLink has more errors than the others", quick=False)
 def nvlink_errors(readers: Readers) -> Result:
     """Bit error rates from which on operators act, links that trained again, and counters far above the others'."""
@@ -228,46 +203,3 @@ def _errors_of(link: LinkErrors) -> Iterator[str]:
         yield f"{link.name}: {link.failed_recoveries} recoveries failed"
     elif link.recoveries > 0:
         yield f"{link.name}: {link.recoveries} recoveries"
-
-
-@check("NVLink fabrics are joined and healthy, across hosts too (IMEX)")
-def nvlink_fabric(readers: Readers) -> Result:
-    """Only where the GPUs belong to a fabric; IMEX only where it reaches beyond this host."""
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
-    of_fabric = [gpu for gpu in gpus if gpu.fabric_state]
-    if not of_fabric:
-        return not_checked("these GPUs belong to no NVLink fabric")
-    if unready := [gpu for gpu in of_fabric if gpu.fabric_state != "completed"]:
-        states = ", ".join(sorted({gpu.fabric_state for gpu in unready}))
-        return Result(FAILING, f"fabric state {states} ({named(unready)})", "no NVLink at all until it is completed",
-                      "systemctl status nvidia-fabricmanager nvidia-imex")  # fmt: skip
-    if failed := [gpu for gpu in of_fabric if gpu.fabric_status]:
-        reasons = ", ".join(sorted({gpu.fabric_status for gpu in failed}))
-        return Result(FAILING, f"fabric state completed, but its status is {reasons} ({named(failed)})",
-                      "CUDA fails, or peers are not reached by NVLink", "nvidia-smi -q shows Fabric; systemctl restart "
-                      "nvidia-fabricmanager; look at /var/log/fabricmanager.log and the NVLink switches")  # fmt: skip
-    if ill := [gpu for gpu in of_fabric if gpu.fabric_health]:
-        words = "; ".join(f"GPU {gpu.index}: {', '.join(gpu.fabric_health)}" for gpu in ill)
-        return Result(WARNING, f"fabric health: {words}", "peer copies are slower, or fail",
-                      "nvidia-smi -q shows Fabric; nvidia-smi nvlink -s; look at the NVLink switches and the fabric "
-                      "manager's log")  # fmt: skip
-    places = {(gpu.fabric_cluster, gpu.fabric_clique) for gpu in of_fabric}
-    if len(places) > 1:
-        where = ", ".join(f"GPU {gpu.index} in clique {gpu.fabric_clique} of cluster {gpu.fabric_cluster[:8] or 'none'}"
-                          for gpu in of_fabric)  # fmt: skip
-        return Result(WARNING, f"GPUs of this host are in different NVLink partitions: {where}",
-                      "no NVLink between partitions", "nvidia-smi -q shows Fabric; look at the fabric manager's "
-                      "partitions")  # fmt: skip
-    if not any(gpu.fabric_across_hosts for gpu in of_fabric):
-        alone = [gpu for gpu in of_fabric if re.search(r"\bGB[23]00\b", gpu.name)]
-        if alone:
-            return Result(WARNING, f"the cluster UUID of {named(alone)} is all zeros", "no NVLink between hosts of the "
-                          "rack", "nvidia-smi -q shows Fabric; look at the fabric manager on the NVLink "
-                          "switches")  # fmt: skip
-        return ok("the fabric, which ends with this host, is there")
-    if not readers.glob("/dev/nvidia-caps-imex-channels/channel*"):
-        return Result(WARNING, "no IMEX channel", "no NVLink between hosts; inside this one all is well",
-                      "start nvidia-imex on all hosts, and make channel0: NVreg_CreateImexChannel0=1")  # fmt: skip
-    return ok("fabric and IMEX channel are there")

@@ -13,9 +13,10 @@ from linkgauge.doctor.siblings import SEVERAL, far_above, same_bridges
 
 # Counter of a port (sysfs) -> its name for findings, and how many more than the others' are no chance.
 _COUNTERS = {
-    "link_downed": ("times down", 10), "link_error_recovery": ("recoveries", 10),
-    "symbol_error": ("symbol errors", SEVERAL), "port_rcv_errors": ("receive errors", SEVERAL),
-    "local_link_integrity_errors": ("integrity errors", SEVERAL),
+    "counters/link_downed": ("times down", 10), "counters/link_error_recovery": ("recoveries", 10),
+    "counters/symbol_error": ("symbol errors", SEVERAL), "counters/port_rcv_errors": ("receive errors", SEVERAL),
+    "counters/local_link_integrity_errors": ("integrity errors", SEVERAL),
+    "hw_counters/local_ack_timeout_err": ("messages sent again after a timeout", SEVERAL),
 }  # fmt: skip
 _DMA_BUF = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 
@@ -30,13 +31,19 @@ def gpu_direct(readers: Readers) -> Result:
         return not_checked("no RDMA card here")
     if gpus[0].vendor == "amd":
         return _amd_gpu_direct(readers)
-    modules = readers.text("/proc/modules") or ""
+    modules, version = readers.text("/proc/modules"), readers.text("/proc/driver/nvidia/version")
+    if modules is None and version is None:
+        return not_checked("the kernel hides its modules, as sandboxes of containers have it")
+    modules = modules or ""
     peermem = re.search(r"^(nvidia_peermem|nv_peer_mem) ", modules, re.MULTILINE) is not None
-    dma_buf = "Open Kernel Module" in (readers.text("/proc/driver/nvidia/version") or "")
+    dma_buf = "Open Kernel Module" in (version or "")
     if not peermem and not dma_buf:
         return Result(FAILING, "neither nvidia_peermem nor dma-buf (the open kernel module) is there",
                       "every message between nodes goes through host memory: half of the rate or less",
                       "modprobe nvidia_peermem")  # fmt: skip
+    if not readers.exists("/dev/gdrdrv") and re.search(r"^gdrdrv ", modules, re.MULTILINE):
+        return Result(WARNING, "GDRCopy's driver is loaded, but its device is not here", "small messages between GPUs "
+                      "several times slower", "docker run --device=/dev/gdrdrv")  # fmt: skip
     if not readers.exists("/dev/gdrdrv"):
         return Result(WARNING, "GDRCopy's driver is not loaded", "small messages between GPUs several times slower",
                       "install gdrcopy and modprobe gdrdrv")  # fmt: skip
@@ -85,34 +92,38 @@ def rails(readers: Readers) -> Result:
     return ok(f"{len(ports)} ports are active")
 
 
-@check("all rails of the network have one width and rate")
+@check("rails of one kind and model have one width and rate")
 def rail_width(readers: Readers) -> Result:
-    """Active ports that trained to fewer lanes, or to a lower rate, than another of this node."""
-    ports, lanes, rates = _ports(readers), {}, {}
+    """Active ports that trained to fewer lanes, or to a lower rate, than another of this node's of their kind.
+
+    A kind is InfiniBand or Ethernet, and the card's model (PSID) where the driver states it: a card for storage or for
+    the site's network is meant to be slower than those for messages.
+    """
+    ports, alike = _ports(readers), dict[tuple[str, str], dict[str, tuple[float, int]]]()
     if not ports:
         return not_checked("no RDMA card here")
     for name in (name for name, state in ports.items() if state == "ACTIVE"):
         card, _, port = name.partition("/")
-        text = readers.text(f"/sys/class/infiniband/{card}/ports/{port}/rate") or ""
-        if found := re.search(r"^([\d.]+) Gb/sec \((\d+)X", text):
-            rates[name], lanes[name] = float(found[1]), int(found[2])
-    if not lanes:
+        place = f"/sys/class/infiniband/{card}"
+        kind = readers.text(f"{place}/ports/{port}/link_layer") or "", readers.text(f"{place}/board_id") or ""
+        if found := re.search(r"^([\d.]+) Gb/sec \((\d+)X", readers.text(f"{place}/ports/{port}/rate") or ""):
+            alike.setdefault(kind, {})[name] = float(found[1]), int(found[2])
+    if not alike:
         return not_checked("no active RDMA port says its width here")
-    narrow = {name: count for name, count in lanes.items() if count < max(lanes.values())}
+    narrow, slow, well = [], [], []
+    for of in alike.values():
+        rate, lanes = (max(values) for values in zip(*of.values(), strict=True))
+        narrow += [f"{name} has {has} of {lanes} lanes" for name, (_, has) in sorted(of.items()) if has < lanes]
+        slow += [f"{name} is at {has:g} of {rate:g} Gb/s" for name, (has, _) in sorted(of.items()) if has < rate]
+        well.append(f"{len(of)} active ports have {lanes} lanes and {rate:g} Gb/s")
     if narrow:
-        words = ", ".join(
-            f"{name} has {count} of {max(lanes.values())} lanes" for name, count in sorted(narrow.items())
-        )
-        return Result(WARNING, words, "as much less of the rate there",
+        return Result(WARNING, ", ".join(narrow), "as much less of the rate there",
                       "ibstat; reseat or replace cable and transceiver; a split cable is meant to be so")  # fmt: skip
-    most = max(rates.values())
-    slow = {name: rate for name, rate in rates.items() if rate < most}
     if slow:
-        words = ", ".join(f"{name} is at {rate:g} of {most:g} Gb/s" for name, rate in sorted(slow.items()))
-        return Result(WARNING, words, "as much less of the rate there",
+        return Result(WARNING, ", ".join(slow), "as much less of the rate there",
                       "ibstat; look at cable, transceiver and switch port; a card of another kind is meant to be "
                       "slower")  # fmt: skip
-    return ok(f"{len(lanes)} active ports have {max(lanes.values())} lanes and {most:g} Gb/s")
+    return ok("; ".join(well))
 
 
 @check("no rail of the network has more errors than the others")
@@ -123,7 +134,7 @@ def rail_errors(readers: Readers) -> Result:
     for name in ports:
         card, _, port = name.partition("/")
         for counter, known in counts.items():
-            text = readers.text(f"/sys/class/infiniband/{card}/ports/{port}/counters/{counter}") or ""
+            text = readers.text(f"/sys/class/infiniband/{card}/ports/{port}/{counter}") or ""
             if text.isdecimal():
                 known[name] = int(text)
     if not any(counts.values()):
@@ -151,7 +162,9 @@ def rail_firmware(readers: Readers) -> Result:
     if unlike:
         return Result(WARNING, f"firmware differs ({'; '.join(unlike)})", "rails differ in rate, or drop messages",
                       "mlxfwmanager --query; update the older ones, and restart the host")  # fmt: skip
-    return ok("each model has one")
+    # With versions and counts, so that nodes that differ in them are compared.
+    return ok("; ".join(f"{board}: {version} on {len(cards)}" for board, of in sorted(versions.items())
+                        for version, cards in of.items()))  # fmt: skip
 
 
 @check("each GPU's traffic is meant for the card nearest to it")

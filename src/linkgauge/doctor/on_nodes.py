@@ -1,33 +1,26 @@
 """The doctor on every node at once: each node's checks and facts, and what differs between them, the majority first.
 
-One rank a node, started as a run's ranks are but without MPI, looks and says what it found: `python -m
-linkgauge.doctor.on_nodes DEVICES RANKS` is such a rank.
+One rank a node, started as a run's ranks are but without MPI, looks and says what it found
+(`linkgauge.doctor.one_node`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import platform
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from linkgauge.doctor.check import CHECKS, FAILING, NOT_CHECKED, OK, WARNING, as_row, load, run_checks
-from linkgauge.doctor.readers import Readers
+from linkgauge.doctor.check import CHECKS, FAILING, NOT_CHECKED, OK, WARNING, load
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.launchers import launcher_for
-from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Interface, Network, chosen, network, wrong_choices
-from linkgauge.run.machine.private_folder import remove_elsewhere
+from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Network, chosen, wrong_choices
 from linkgauge.run.parent import first_look
-from linkgauge.run.parent.devices import find_devices
-from linkgauge.run.parent.info import machine, settings_of
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.nodes import ask_each_alone
-from linkgauge.run.parent.rank_words import say, shaped, words_of_ranks
-from linkgauge.system.rdma_ports import rdma_ports
+from linkgauge.run.parent.rank_words import shaped, words_of_ranks
 
 START = "start of ranks"  # the check of whether ranks can be started on each node
 MOST_S = 180
@@ -67,7 +60,7 @@ def look_on_nodes(
 
     EnvironmentLackingError where none can.
     """
-    command = [sys.executable, "-m", "linkgauge.doctor.on_nodes", devices, mpi.name]
+    command = [sys.executable, "-m", "linkgauge.doctor.one_node", devices]
     shell = launcher_for(mpi).remote_shell(launcher_args)
     met = {} if shell is None else first_look.look(shell, hosts, first_look.expected(mpi, os.environ, None))
     silent = {host: "; ".join(one.problems) for host, one in met.items() if one.problems}
@@ -156,56 +149,3 @@ def _dates(said: Sequence[Mapping[str, Any]]) -> OnNodes:
     alike = tuple(host for date, host in dates if abs(date - middle) <= _CLOCK_S)
     apart = [(OK, f"{date - middle:+.1f} s from most", (host,)) for date, host in dates if host not in alike]
     return OnNodes("date", OK, ((OK, f"within {_CLOCK_S:g} s", alike), *apart))
-
-
-def facts() -> dict[str, str]:
-    """What a node is, in words that are equal for nodes that are alike."""
-    known = machine()
-    there = network()
-    found = {
-        "system": f"{known['operating_system']}, Linux {known['kernel']}, {known['architecture']}",
-        "processor": f"{known['cpu']}, {known['available_cores']} of {known['cores']} cores, "
-                     f"{known['numa_nodes']} NUMA nodes, {round(known['memory_bytes'] / 2**30)} GiB",
-        "python": platform.python_version(),
-        "linkgauge": _version(),
-        "rdma devices": ", ".join(there.rdma) or "none",
-        "rdma ports": ", ".join(f"{one.name} {one.state} {one.rate}" for one in rdma_ports()) or "none",
-        "infiniband subnets": "; ".join(sorted({one.subnet for one in rdma_ports() if one.subnet})) or "none",
-        "settings": " ".join(f"{name}={value}" for name, value in settings_of(os.environ).items()) or "none",
-    }  # fmt: skip
-    for one in there.interfaces:
-        if one.kind != "loopback":
-            found[f"interface {one.name}"] = _words(one)
-    return found
-
-
-def _words(one: Interface) -> str:
-    """An interface in words without what is each node's own, its address."""
-    rate = f"{one.rate / 1e9:g} Gb/s" if one.rate else "no rate known"
-    kind = "" if one.kind == "network" else f", {one.kind}"
-    return f"{'up' if one.up else 'down'}, {rate}{', ' + one.driver if one.driver else ''}{kind}"
-
-
-def _version() -> str:
-    from linkgauge import __version__
-
-    return __version__
-
-
-def main() -> None:
-    """Look at this node and say it."""
-    problem = ""
-    try:
-        count = find_devices(sys.argv[1]).count
-    except Exception as error:  # a node without such a device is what is looked for
-        count, problem = 0, str(error)
-    rows = [as_row(one, result) for one, result in run_checks(Readers(ranks=max(count, 1)), quick_only=True)]
-    rows = [row for row in rows if row["check"] != "mpi_library"]  # of the node that starts the ranks
-    devices = {"devices": problem or f"{count} {sys.argv[1]}"}
-    say({"host": os.uname().nodename, "date": time.time(), "rows": rows, "facts": {**facts(), **devices},
-         "network": network().plain()})  # fmt: skip
-    remove_elsewhere()
-
-
-if __name__ == "__main__":
-    main()

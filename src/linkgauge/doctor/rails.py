@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from linkgauge.doctor.check import WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.readers import Readers
@@ -20,28 +21,46 @@ def interfaces_of_rails(readers: Readers) -> dict[str, str]:
     return {path.split("/")[-1]: path.split("/")[4] for path in paths}
 
 
-@check("all rails have one MTU and one congestion control (ECN)")
+def rails_alike(readers: Readers) -> dict[tuple[str, str, str], list[str]]:
+    """The interfaces of rails that are up, by kind (Ethernet, InfiniBand), rate and the card's model (PSID).
+
+    These are set alike on a sound node. A card for storage beside compute rails, or InfiniBand beside Ethernet, is
+    meant to differ.
+    """
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for name, card in interfaces_of_rails(readers).items():
+        texts = (readers.text(f"/sys/class/net/{name}/{what}") or "" for what in ("type", "speed", "operstate"))
+        kind, rate, state = texts
+        if state in ("", "up"):
+            model = readers.text(f"/sys/class/infiniband/{card}/board_id") or ""
+            alike.setdefault((kind, rate, model), []).append(name)
+    return alike
+
+
+def odd_ones(values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Of like parts each that has another value than most: its name, its value and what is usual."""
+    (usual, _), *others = Counter(value for value in values.values() if value).most_common() or [("", 0)]
+    if others:
+        yield from ((name, value, usual) for name, value in sorted(values.items()) if value not in ("", usual))
+
+
+@check("rails of one kind, rate and model have one MTU and one congestion control (ECN)")
 def rail_settings(readers: Readers) -> Result:
     """MTU of the cards' interfaces, and ECN for each priority where the driver shows it."""
-    rails = interfaces_of_rails(readers)
-    if not rails:
+    alike = rails_alike(readers)
+    if not interfaces_of_rails(readers):
         return not_checked("no RDMA card with a network interface here")
     said = []
     for words, pattern in (("MTU", "mtu"), ("ECN of senders", "ecn/roce_rp/enable/*"),
                            ("ECN of receivers", "ecn/roce_np/enable/*")):  # fmt: skip
-        values = {}
-        for name in rails:
-            if (readers.text(f"/sys/class/net/{name}/operstate") or "up") == "up":
-                files = readers.glob(f"/sys/class/net/{name}/{pattern}")
-                values[name] = " ".join(readers.text(file) or "" for file in files)
-        (usual, _), *others = Counter(value for value in values.values() if value).most_common() or [("", 0)]
-        if others:
-            said += [f"{name} has {words} {value}, others {usual}" for name, value in sorted(values.items())
-                     if value not in ("", usual)]  # fmt: skip
+        for names in alike.values():
+            files = {name: readers.glob(f"/sys/class/net/{name}/{pattern}") for name in names}
+            values = {name: " ".join(readers.text(file) or "" for file in of) for name, of in files.items()}
+            said += [f"{name} has {words} {value}, others {usual}" for name, value, usual in odd_ones(values)]
     if said:
         return Result(WARNING, "; ".join(said), "that rail is slower, or drops under load",
                       "ip link set dev NAME mtu 9000; mlnx_qos -i NAME shows PFC; set all rails alike")  # fmt: skip
-    return ok(f"{len(rails)} interfaces are set alike")
+    return ok(f"{sum(map(len, alike.values()))} interfaces are set alike")
 
 
 @check("RoCE ports have an address that routers pass on (RoCE v2)")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import dataclasses
 import os
+import re
 import resource
 import shutil
 import sys
@@ -12,15 +14,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
-from linkgauge.doctor.facts import GpuFacts
+from linkgauge.doctor.facts import GpuFacts, ImexDomain
 from linkgauge.doctor.nvml import nvidia_gpus
 from linkgauge.doctor.others import core_users_now
-from linkgauge.files import kernel_file, looked_at
+from linkgauge.errors import UsageError
+from linkgauge.files import kernel_file, kernel_text, looked_at
 from linkgauge.model.runtimes import GPU_RUNTIMES
-from linkgauge.model.shape import each, whole
+from linkgauge.model.shape import each, label, mapping, parsed, table, whole
+from linkgauge.owner import in_host_namespace
 from linkgauge.run.machine.interfaces import Network, network
 from linkgauge.run.parent.mpi_library import MpiInstallation
-from linkgauge.system import kfd, sysfs, visible
+from linkgauge.system import amdsmi, dmi, ethernet, kfd, sysfs, visible
 from linkgauge.system.allowance import Allowance, allowance
 from linkgauge.system.likeness import Likeness
 from linkgauge.system.nvlink_errors import LinkErrors, nvlink_errors
@@ -29,12 +33,29 @@ _TIMEOUT_S = 30
 _MULTICAST = 132  # CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED (cuda.h)
 _MOST_TEXT = 1 << 20  # bytes: a kernel's options are a quarter of it
 _PCI_KINDS = (0x02, 0x03, 0x06, 0x12)  # PCI base classes: network, display, bridge, accelerator
+# Of what ethtool -m says of a module: no serial number, which names one.
+_OF_MODULE = re.compile(
+    r"\s*(Vendor (name|PN)|Cable assembly length|Length \(|Module (temperature|voltage) \w+ alarm\b)"
+)
+_IMEX = table({"status": label, "nodes": mapping(table({"status": label}, needed=("status",)))},
+              needed=("status", "nodes"))  # fmt: skip
 _SEEN_BY_RANKS = (
     "import mpi4py; mpi4py.rc.thread_level = 'funneled'\n"
     "from mpi4py import MPI\n"
     "from linkgauge.run.parent.rank_words import say\n"
     "say([MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()])\n"
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """What a planned run takes of a node at most, by its plan's estimate; 0: no plan is known.
+
+    `locked_bytes`: host memory that network cards may have to register, which locks it.
+    """
+
+    shm_bytes: int = 0
+    locked_bytes: int = 0
 
 
 class Readers:
@@ -47,6 +68,7 @@ class Readers:
         mpi: MpiInstallation | None = None,
         mpi_problem: str = "",
         ranks: int = 2,
+        need: Need = Need(),
         root: Path = Path("/"),
     ) -> None:
         """Look at this machine as a run with that MPI library and so many ranks would."""
@@ -54,11 +76,13 @@ class Readers:
         self.mpi = mpi
         self.mpi_problem = mpi_problem
         self.ranks = ranks
+        self.need = need
         self._root = root
         self._gpus: tuple[list[GpuFacts], str] | None = None
         self._pci: dict[str, sysfs.PciFacts] | None = None
         self._kfd: tuple[list[kfd.KfdNode], list[kfd.KfdLink]] | None = None
         self._network: Network | None = None
+        self._amd_smi: list[amdsmi.Health] | None = None
 
     def _path(self, path: str) -> Path:
         return self._root / path.lstrip("/")
@@ -126,6 +150,10 @@ class Readers:
         """Cores that this process may run on."""
         return os.sched_getaffinity(0)
 
+    def memory_modules(self) -> tuple[list[dmi.Module], str]:
+        """The memory modules of the firmware's table, which only root may read, or why there are none."""
+        return dmi.modules(self._root)
+
     def load(self) -> float:
         """Mean number of runnable processes over the last minute."""
         return os.getloadavg()[0]
@@ -143,6 +171,40 @@ class Readers:
         except NoAnswerError:
             return None
         return done.stdout if done.returncode == 0 else None
+
+    def module(self, interface: str) -> str:
+        """What ethtool says of the module in an interface's port: maker, length and alarms; root alone may ask."""
+        said = self.run(["ethtool", "-m", interface]) or ""
+        return "".join(f"{line.strip()}\n" for line in said.splitlines() if _OF_MODULE.match(line))
+
+    def port_settings(self, interface: str) -> ethernet.PortSettings:
+        """FEC and flow control of an Ethernet interface."""
+        return ethernet.settings(interface)
+
+    def port_errors(self, interface: str) -> dict[str, int]:
+        """Its driver's counters of errors, by our names."""
+        return ethernet.errors(interface)
+
+    def runs(self, program: str) -> bool | None:
+        """Whether a process of this name runs; None where none of the host's are seen, as in a container."""
+        if not in_host_namespace():
+            return None
+        # The kernel keeps 15 characters of a name.
+        return any(kernel_text(path) == program[:15] for path in Path("/proc").glob("[0-9]*/comm"))
+
+    def fabric_manager(self) -> str | None:
+        """Version of the installed fabric manager; None where there is none."""
+        said = re.search(r"version is\s*:\s*([0-9.]{1,20})", self.run(["nv-fabricmanager", "--version"]) or "")
+        return said[1] if said else None
+
+    def imex(self) -> ImexDomain | None:
+        """What nvidia-imex-ctl says of this node's IMEX domain, without the nodes' names; None where it does not."""
+        try:
+            said = parsed(self.run(["nvidia-imex-ctl", "-N", "-j"]) or "", _IMEX, "nvidia-imex-ctl -N -j")
+        except UsageError:
+            return None
+        states = [node["status"] for node in said["nodes"].values()]
+        return ImexDomain(said["status"], states.count("READY"), len(states))
 
     def library(self, name: str) -> bool:
         """Whether the loader finds a library, by its stem (`cuda` for libcuda.so)."""
@@ -166,6 +228,12 @@ class Readers:
     def nvlink_errors(self) -> list[LinkErrors] | None:
         """Error counters of every active NVLink; None where NVML cannot be asked."""
         return nvlink_errors()
+
+    def amd_smi(self) -> list[amdsmi.Health]:
+        """What amdsmi says of the health of AMD GPUs; none where it is not installed."""
+        if self._amd_smi is None:
+            self._amd_smi = amdsmi.health()
+        return self._amd_smi
 
     def kfd(self) -> tuple[list[kfd.KfdNode], list[kfd.KfdLink]]:
         """What AMD's driver shows: devices and processors, and their links; empty where there is none."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from linkgauge.doctor.check import NotRecordedError, run_checks
-from linkgauge.doctor.facts import GpuFacts
+from linkgauge.doctor.facts import GpuFacts, ImexDomain
 from linkgauge.doctor.readers import Readers
 from linkgauge.files import listening
 from linkgauge.model.shape import Shape, checked, each, flag, label, mapping, maybe, number, only, table, text, whole
@@ -19,7 +19,9 @@ from linkgauge.run.machine.interfaces import network
 from linkgauge.run.parent.info import settings_of
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.system import discover, nvml
+from linkgauge.system.amdsmi import Health
 from linkgauge.system.anonymous import Pseudonyms
+from linkgauge.system.ethernet import PortSettings
 from linkgauge.system.hwloc import xml_file
 from linkgauge.system.nvlink_errors import LinkErrors
 from linkgauge.system.rdma_ports import rdma_ports
@@ -30,7 +32,7 @@ _BEYOND_PIDS = 1 << 22  # Linux gives no process this number or a larger one
 _WHOLE = whole(-1)
 _OF_TYPES: dict[Any, Shape] = {
     int: _WHOLE, str: text, float: number(), bool: flag, float | None: maybe(number()), bool | None: maybe(flag),
-    tuple[int, ...]: each(_WHOLE), tuple[str, ...]: each(text),
+    tuple[int, ...]: each(_WHOLE), tuple[str, ...]: each(text), tuple[int, ...] | None: maybe(each(_WHOLE)),
 }  # fmt: skip
 
 
@@ -55,12 +57,17 @@ _ANSWERS: dict[str, Shape] = {
     "core_users": each(text), "run": maybe(text), "library": flag, "package_version": maybe(text),
     "gpus": lambda value, at: tuple(table({"gpus": each(_of_class(GpuFacts)), "why": text},
                                           needed=("gpus", "why"))(value, at).values()),
+    "module": text, "port_settings": _of_class(PortSettings), "port_errors": mapping(whole(0, (1 << 63) - 1)),
+    "runs": maybe(flag), "fabric_manager": maybe(text), "imex": maybe(_of_class(ImexDomain)),
+    "amd_smi": each(_of_class(Health)),
     "nvlink_errors": maybe(each(_of_class(LinkErrors))), "visible_devices": maybe(whole()),
     "multicast": maybe(each(whole(0, 1))), "why_no_sycl": text,
     "refused_peers": maybe(mapping(text)), "cross_memory_refused": maybe(text), "mpi_knows_gpus": maybe(flag),
     "ranks_seen": lambda value, at: text(value, at) if isinstance(value, str)
                   else [tuple(one) for one in each(_PAIR)(value, at)],
 }  # fmt: skip
+# Questions of checks that also say much without the answer, which older recordings lack: what is known then.
+_UNKNOWN: dict[str, Any] = {"runs": None, "fabric_manager": None, "imex": None, "amd_smi": []}
 _MPI = {"name": label, "vendor": label, "version": text, "abi": label, "library": text, "launcher": maybe(text),
         "launcher_kind": text, "problem": text}  # fmt: skip
 _SET_UP = table({"environment": mapping(text), "mpi": maybe(only(_MPI, needed=_MPI)), "mpi_problem": text,
@@ -77,8 +84,9 @@ def _keep_answers(readers: Readers, kept: dict[str, Any], pseudonyms: Pseudonyms
 def _keeping(ask: Callable[..., Any], name: str, kept: dict[str, Any], pseudonyms: Pseudonyms) -> Callable[..., Any]:
     def asked(*arguments: Any) -> Any:
         answer = ask(*arguments)
-        shown = _unnamed(answer) if name == "core_users" else answer
-        kept[_question(name, arguments, pseudonyms)] = _plain(shown, pseudonyms)
+        question = _question(name, arguments, pseudonyms)
+        if question not in kept:  # checks ask for the GPUs thirty times
+            kept[question] = _plain(_unnamed(answer) if name == "core_users" else answer, pseudonyms)
         return answer
 
     return asked
@@ -111,6 +119,8 @@ class Recorded(Readers):
         def answer(*arguments: Any) -> Any:
             question = _question(name, arguments, None)
             if question not in self._answers:
+                if name in _UNKNOWN:
+                    return _UNKNOWN[name]
                 raise NotRecordedError(f"the recording has no answer to {question.replace('_', ' ')}")
             return self._answers[question]
 

@@ -75,7 +75,7 @@ def package_versions(readers: Readers) -> Result:
 @check("/dev/shm has room for the MPI library's and NCCL's segments", momentary=True)
 def shared_memory(readers: Readers) -> Result:
     """Compare what is free with what ranks need."""
-    free, need = readers.free_bytes("/dev/shm"), readers.ranks * _SHM_PER_RANK
+    free, need = readers.free_bytes("/dev/shm"), readers.need.shm_bytes or readers.ranks * _SHM_PER_RANK
     if free is None:
         return Result(FAILING, "/dev/shm is not there", "MPI and NCCL fail or fall back to slow paths",
                       "mount a tmpfs on /dev/shm")  # fmt: skip
@@ -93,8 +93,11 @@ def locked_memory(readers: Readers) -> Result:
     memory = readers.allowance().machine_bytes
     if limit < 0 or 0 < (memory or 0) <= limit:
         return ok("unlimited" if limit < 0 else f"{format_bytes(limit)}, all memory of this machine")
-    cards = readers.glob("/sys/class/infiniband/*")
+    cards, need = readers.glob("/sys/class/infiniband/*"), readers.need.locked_bytes
     finding = f"at most {format_bytes(limit)} may be locked"
+    finding += f", this run needs {format_bytes(need)}" if need else ""
+    if 0 < need <= limit:
+        return ok(finding)
     fix = "ulimit -l unlimited; docker run --ulimit memlock=-1; /etc/security/limits.conf: * - memlock unlimited"
     if cards:
         return Result(FAILING, f"{finding}, and {len(cards)} RDMA cards are here",

@@ -17,7 +17,7 @@ from linkgauge.model.shape import label, one_of, read_json, table, text, whole
 from linkgauge.run.machine.private_folder import remove_elsewhere
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.rank_words import say, shaped, words_of_ranks
-from linkgauge.system.error_counters import NODE, NODES, Rise, boot_s, error_counters, rises
+from linkgauge.system.error_counters import NODE, NODES, Rise, boot_s, error_counters, rises, uptime_s
 
 FORMAT = "linkgauge-counters"
 MOST_S = 60
@@ -36,7 +36,7 @@ _NEW = "what rose before is not known", "linkgauge doctor --snapshot FILE"
 
 def counters_here(root: Path = Path("/")) -> dict[str, Any]:
     """This node's counters, with when its kernel started."""
-    return {"boot_s": boot_s(root), "counters": error_counters(root)}
+    return {"boot_s": boot_s(root), "uptime_s": uptime_s(root), "counters": error_counters(root)}
 
 
 def counters_on_nodes(mpi: MpiInstallation, hosts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -73,7 +73,7 @@ def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[OnNodes]
             told.setdefault("counters", []).append((WARNING, "the snapshot has no such node", host, *_NEW))
         elif abs(then["boot_s"] - node["boot_s"]) > _SAME_BOOT_S:
             told.setdefault("counters", []).append((WARNING, "the node was restarted since", host, *_NEW))
-        elif found := rises(then["counters"], node["counters"]):
+        elif found := rises(then["counters"], node["counters"], _seconds(then, node)):
             for one in found:
                 told.setdefault(f"{one.part}: {one.counter}", []).append((*_status(one), host, *_advice(one)))
         else:
@@ -81,6 +81,11 @@ def compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[OnNodes]
     if still:
         told.setdefault("counters", []).extend(still)
     return [joined(name, of, {host for _, _, host, _, _ in of}) for name, of in told.items()]
+
+
+def _seconds(then: Mapping[str, Any], now: Mapping[str, Any]) -> float:
+    """The time between two looks at one node; 0 where a snapshot does not say."""
+    return max(now.get("uptime_s", 0) - then["uptime_s"], 0) if "uptime_s" in then else 0
 
 
 def _status(rise: Rise) -> tuple[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from linkgauge.doctor.check import FAILING, WARNING, run_checks
-from linkgauge.doctor.readers import Readers
+from linkgauge.doctor.readers import Need, Readers
+from linkgauge.plan.memory import host_need, memory_need
 
 if TYPE_CHECKING:
+    from linkgauge.model.case import Case
     from linkgauge.run.parent.devices import DeviceSet
     from linkgauge.run.parent.prepared import Prepared
 
@@ -24,7 +26,8 @@ def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: b
     ranks = max(of_node, default=devices.count)
     mpi = next(iter(prepared.mpis.values()), None)
     said = []
-    for one, result in run_checks(Readers(mpi=mpi, ranks=ranks), quick_only=True, also=_ASKED if gpus_asked else ()):
+    readers = Readers(mpi=mpi, ranks=ranks, need=_need(prepared))
+    for one, result in run_checks(readers, quick_only=True, also=_ASKED if gpus_asked else ()):
         if one.name == "mpi_library" and mpi is None:
             continue  # threads mode needs none
         if one.name == "devices_hidden" and devices.hidden:
@@ -32,3 +35,20 @@ def warnings_before_run(devices: DeviceSet, prepared: Prepared, *, gpus_asked: b
         if result.status in (WARNING, FAILING):
             said.append(f"{result.finding}: {result.cost}; fix: {result.fix}")
     return said
+
+
+def _need(prepared: Prepared) -> Need:
+    """What the plan's cases take at most at once, by the same estimate that skips those that do not fit.
+
+    Of cases that differ in size alone the largest stands for all: a plan may have 100,000.
+    """
+    largest: dict[Any, Case] = {}
+    for case in (case for launch in prepared.launches for case in launch.cases):
+        kind = (case.transport, case.pattern, case.variant, case.ranks, case.source_memory, case.target_memory,
+                case.app)  # fmt: skip
+        if kind not in largest or largest[kind].size < case.size:
+            largest[kind] = case
+    needs = [(memory_need(case), case) for case in largest.values()]
+    # What libraries keep in /dev/shm stands for their own buffers, which they register too.
+    locked = (host_need(case, need, prepared.machine.kind) + need.shm_bytes for need, case in needs)
+    return Need(max((need.shm_bytes for need, _ in needs), default=0), max(locked, default=0))

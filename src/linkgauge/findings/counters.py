@@ -16,13 +16,15 @@ from linkgauge.system.error_counters import KEY, Rise, rises
 def counters_rose(facts: Facts) -> Iterable[Finding]:
     """Replays, flaps and other errors of single parts, read once before the run and once after it."""
     by_part: dict[tuple[str, str], int] = {}
-    for once in facts.info.get(KEY) or ():  # a run that was resumed has several
+    times = facts.info.get(KEY) or ()  # a run that was resumed has several
+    for once in times:
         for one in rises(once["before"], once["after"]):
             by_part[one.part, one.counter] = by_part.get((one.part, one.counter), 0) + one.by
+    seconds = sum(once.get("seconds", 0) for once in times)
     observed = {one.subject.removeprefix(NIC) for one in facts.observations if one.subject.startswith(NIC)}
     parts: dict[str, list[Rise]] = {}
     for (part, counter), by in by_part.items():
-        rise = Rise(part, counter, by)
+        rise = Rise(part, counter, by, seconds)
         # A card that is observed during cases is reported with these (health.errors_rose).
         if not rise.few and part.partition("/")[0] not in observed:
             parts.setdefault(part, []).append(rise)

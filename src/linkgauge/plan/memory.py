@@ -142,13 +142,18 @@ def total_bytes(case: Case) -> int:
     return need.device_bytes * devices + need.via_bytes + need.host_bytes
 
 
+def host_need(case: Case, need: MemoryNeed, kind: str) -> int:
+    """Bytes of host memory that a case takes on a node; those of host devices are the host's own."""
+    if kind != "host":
+        return need.host_bytes
+    return need.host_bytes + need.device_bytes * max(len(set(_on_the_fullest_node(case))), 1) + need.via_bytes
+
+
 def over_limit(case: Case, machine: PlanMachine, limit: Share) -> str:
     """Empty where the case fits; else the reason for skipping it, naming what is needed, allowed and free."""
     need = memory_need(case)
-    host_bytes = need.host_bytes
-    if machine.kind == "host":  # the devices' memory is the host's own
-        host_bytes += need.device_bytes * max(len(set(_on_the_fullest_node(case))), 1) + need.via_bytes
-    elif max(need.device_bytes, need.via_bytes) > limit.of(machine.device_free_bytes):
+    host_bytes = host_need(case, need, machine.kind)
+    if machine.kind != "host" and max(need.device_bytes, need.via_bytes) > limit.of(machine.device_free_bytes):
         return _reason(max(need.device_bytes, need.via_bytes), "device memory", limit, machine.device_free_bytes)
     if host_bytes > limit.of(machine.host_free_bytes):
         return _reason(host_bytes, "host memory", limit, machine.host_free_bytes)

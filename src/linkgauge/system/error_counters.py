@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from linkgauge.files import kernel_text
-from linkgauge.model.shape import mapping, table, text, whole
-from linkgauge.system import sysfs
+from linkgauge.model.shape import mapping, number, table, text, whole
+from linkgauge.system import ethernet, sysfs
 from linkgauge.system.nvlink_errors import gpu_errors, nvlink_errors
 
 Counters = dict[str, dict[str, int]]
@@ -28,26 +28,29 @@ _OF_PCI = {"aer_dev_correctable": "corrected PCIe errors", "aer_dev_nonfatal": "
            "aer_dev_fatal": "fatal PCIe errors"}  # fmt: skip
 _LINK = {"replays": "replays", "recoveries": "recoveries", "failed_recoveries": "failed recoveries",
          "crc": "CRC errors"}  # fmt: skip
-# Of each counter what is no chance: links of 10^11 bit/s and a bit error rate of 1e-15 repeat a packet in some hours.
-_FEW = 10
-_LEAST = dict.fromkeys(("replays", "PCIe replays", "CRC errors", "symbol errors", "corrected PCIe errors",
-                        "receive errors"), _FEW)  # fmt: skip
+# How many of a counter sound hardware may have: so many a minute, by NVIDIA's own monitor (DCGM,
+# dcgm_gpu_hardware_limits.h), where a corrected error of PCIe ends in a replay; and so many in all, by the thresholds
+# of ibqueryerrors(8). Of NVLink's replays and recoveries that monitor has no number: each one counts.
+_A_MINUTE = {"PCIe replays": 8, "corrected PCIe errors": 8, "CRC errors": 100 * 60}
+_IN_ALL = dict.fromkeys(("symbol errors", "receive errors", "frame check errors"), 10)
 _GRAVE = ("times down", "failed recoveries", "nonfatal PCIe errors", "fatal PCIe errors", "uncorrected")
 
 COUNTERS = mapping(mapping(whole()))
-NODE = table({"boot_s": whole(), "counters": COUNTERS}, needed=("boot_s", "counters"))
-"""One node's counters as JSON has them: `boot_s`, when its kernel started, and `counters`."""
-STORED = table({"host": text, "before": COUNTERS, "after": COUNTERS}, needed=("host", "before", "after"))
+NODE = table({"boot_s": whole(), "uptime_s": number(0), "counters": COUNTERS}, needed=("boot_s", "counters"))
+"""One node's counters as JSON has them: `boot_s`, when its kernel started, `uptime_s`, how long ago, and `counters`."""
+STORED = table({"host": text, "seconds": number(0), "before": COUNTERS, "after": COUNTERS},
+               needed=("host", "before", "after"))  # fmt: skip
 NODES = mapping(NODE, text)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rise:
-    """A counter of a part that is higher than it was, by how much."""
+    """A counter of a part that is higher than it was, by how much in which time; 0 s: not known, taken as a minute."""
 
     part: str
     counter: str
     by: int
+    seconds: float = 0
 
     @property
     def grave(self) -> bool:
@@ -57,7 +60,8 @@ class Rise:
     @property
     def few(self) -> bool:
         """Whether so few are expected of sound hardware."""
-        return self.by <= _LEAST.get(self.counter, 0)
+        a_minute = _A_MINUTE.get(self.counter, 0) * max(self.seconds / 60, 1)
+        return self.by <= a_minute + _IN_ALL.get(self.counter, 0)
 
     @property
     def words(self) -> str:
@@ -86,7 +90,8 @@ def error_counters(root: Path = Path("/")) -> Counters:
                 found[f"{card.name}/{port.name}"] = of_port
     for interface in sysfs.entries(root / "sys/class/net"):
         if (interface / "device").exists() and (downs := sysfs.number(interface / "carrier_down_count")) is not None:
-            found[interface.name] = {"times down": max(downs, 0)}
+            of_port = ethernet.errors(interface.name) if root == Path("/") else {}
+            found[interface.name] = {"times down": max(downs, 0), **of_port}
     return found
 
 
@@ -109,10 +114,18 @@ def boot_s(root: Path = Path("/")) -> int:
     return int(found[1]) if found else 0
 
 
-def rises(before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]]) -> list[Rise]:
-    """What rose, the gravest first. A part that is new, or whose counters were set back, says nothing."""
+def uptime_s(root: Path = Path("/")) -> float:
+    """For how long the kernel has run, in seconds, whatever became of the date; 0 where it does not say."""
+    found = re.match(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ", kernel_text(root / "proc/uptime"))
+    return float(found[1]) if found else 0.0
+
+
+def rises(
+    before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]], seconds: float = 0
+) -> list[Rise]:
+    """What rose in so many seconds, the gravest first. A part that is new, or was set back, says nothing."""
     found = [
-        Rise(part, name, count - before[part][name])
+        Rise(part, name, count - before[part][name], seconds)
         for part, counts in after.items() if part in before
         for name, count in counts.items() if count > before[part].get(name, count)
     ]  # fmt: skip

@@ -84,13 +84,14 @@ class Recorder:
         self._pseudonyms = pseudonyms
         self._files: dict[str, bytes | None] = {}
         self._links: dict[str, str] = {}
+        self._places: dict[str, str] = {}  # where each path that was looked at leads: most are looked at several times
 
     def hear(self, path: str, content: bytes | None) -> None:
         """Keep a file with its content, or only that something is there."""
         relative = os.path.relpath(path, self._root)
         if relative.split("/")[0] not in _TOPS:
             return
-        place = self._real(relative)
+        place = self._places.get(relative) or self._places.setdefault(relative, self._real(relative))
         if (other := _OTHERS.match(place)) and other[1] != str(os.getpid()):
             return  # another process's: its name and user are nobody's business
         if content is not None or place not in self._files:

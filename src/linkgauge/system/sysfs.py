@@ -16,6 +16,7 @@ from linkgauge.files import kernel_data, kernel_text, looked_at
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCIE_CAPABILITY = 0x10
+_RELAXED_ORDERING = 0x10  # of the device control register (PCIe Base Specification, 7.5.3.4)
 _EXTENDED, _ACS_CAPABILITY = 0x100, 0x0D
 _MOST_CPUINFO_BYTES = 64 << 20
 _LONGEST_NAME = 200
@@ -56,6 +57,7 @@ class PciFacts:
     max_payload_bytes: int | None = None
     data_rate: float | None = None
     acs: int | None = None
+    relaxed_ordering: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,7 @@ def pci(root: Path, kinds: Collection[int] = ()) -> dict[str, PciFacts]:
             chain = [part for part in Path(os.path.realpath(place)).parts if _ADDRESS.fullmatch(part)]
             numa = _node(number(place / "numa_node"))
             config = kernel_data(place / "config")
+            control = _device_control(config)
             result[name] = PciFacts(
                 address=name,
                 vendor=number(place / "vendor"),
@@ -177,7 +180,8 @@ def pci(root: Path, kinds: Collection[int] = ()) -> dict[str, PciFacts]:
                 width=_positive(number(place / "current_link_width")),
                 max_speed=_speed(kernel_text(place / "max_link_speed")),
                 max_width=_positive(number(place / "max_link_width")),
-                max_payload_bytes=_max_payload(config),
+                max_payload_bytes=None if control is None else 128 << (control >> 5 & 7),
+                relaxed_ordering=None if control is None else bool(control & _RELAXED_ORDERING),
                 acs=_acs(config),
             )
     return result
@@ -197,8 +201,8 @@ def _node(value: int | None) -> int | None:
     return value if value is not None and 0 <= value < _MOST_NUMBERED else None
 
 
-def _max_payload(content: bytes) -> int | None:
-    """Return the maximum payload size in force, from the PCI Express capability's device control register.
+def _device_control(content: bytes) -> int | None:
+    """Return the device control register of the PCI Express capability.
 
     Past byte 64 the configuration space is readable by root alone; else None.
     """
@@ -206,7 +210,7 @@ def _max_payload(content: bytes) -> int | None:
     while at and at not in seen and at + 10 <= len(content):
         seen.add(at)
         if content[at] == _PCIE_CAPABILITY:
-            return 128 << (content[at + 8] >> 5 & 7)
+            return int.from_bytes(content[at + 8 : at + 10], "little")
         at = content[at + 1]
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     folders = PrivateFolders()
     quotas = Quotas()
     before, cores = quotas.read(), all_cores()
-    errors = error_counters()
+    errors, begun = error_counters(), time.monotonic()
     try:
         runner = Runner(prepared, folder, folders, reporter)
         for launch in prepared.launches:
@@ -77,7 +78,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     _tell_of_quota(folder, quotas.read().since(before), reporter)
     _tell_of_hypervisor(folder, stolen_share(cores, all_cores()), reporter)
     looks.again()
-    rose = {"host": os.uname().nodename, **plain(errors, error_counters())}
+    rose = {"host": os.uname().nodename, "seconds": time.monotonic() - begun, **plain(errors, error_counters())}
     folder.update_info({COUNTERS: [*(folder.info.get(COUNTERS) or ()), rose]})
     status = _finish(folder, runner, reporter)
     if found := looks.found():

@@ -21,13 +21,9 @@ does.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
-import fcntl
 import os
 import re
-import socket
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -36,37 +32,9 @@ from linkgauge.run.machine.core_ticks import all_cores, process_ticks
 from linkgauge.run.machine.net_counters import InterfaceCounts, carrier_changes, interface_counts, protocol_counts
 from linkgauge.run.machine.observe import COUNTED_ERRORS, Value
 from linkgauge.system.allowance import Quotas
+from linkgauge.system.ethernet import statistics as ethtool_statistics
 from linkgauge.system.resctrl import MemoryTraffic
 from linkgauge.system.sysfs import entries
-
-_SIOCETHTOOL = 0x8946
-_STRINGS, _STATS, _COUNTS = 0x1B, 0x1D, 0x37  # ETHTOOL_GSTRINGS, _GSTATS, _GSSET_INFO (linux/ethtool.h)
-_SET_OF_STATS = 1
-_NAME_BYTES = 32
-
-
-def ethtool_statistics(interface: str) -> dict[str, int]:
-    """The driver's counters; none where there are none, or the interface is not there. Takes the card up to 1 ms."""
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
-            known = _asked(held, interface, struct.pack("=IIQI", _COUNTS, 0, 1 << _SET_OF_STATS, 0))
-            count = struct.unpack_from("=I", known, 16)[0]
-            names = _asked(held, interface, struct.pack("=III", _STRINGS, _SET_OF_STATS, count), count * _NAME_BYTES)
-            values = _asked(held, interface, struct.pack("=II", _STATS, count), count * 8)
-    except OSError:
-        return {}
-    texts = (
-        names[12 + at * _NAME_BYTES :][:_NAME_BYTES].partition(b"\0")[0].decode(errors="replace") for at in range(count)
-    )
-    return dict(zip(texts, struct.unpack_from(f"={count}Q", values, 8), strict=True))
-
-
-def _asked(held: socket.socket, interface: str, request: bytes, answer_bytes: int = 0) -> bytes:
-    """The kernel's answer to one request, in the request's own memory. OSError where it has none."""
-    buffer = ctypes.create_string_buffer(request, len(request) + answer_bytes)
-    fcntl.ioctl(held, _SIOCETHTOOL, struct.pack("16sP", interface.encode(), ctypes.addressof(buffer)).ljust(40, b"\0"))
-    return buffer.raw
-
 
 NIC = "nic "
 """What the subjects of these observations begin with; the card's name follows."""

@@ -12,8 +12,10 @@ import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 _MAGIC = 0x4C47_4845_4152_5431
 _VERSION = 1
@@ -33,6 +35,9 @@ class HeartbeatFile:
 
     def __init__(self, path: Path, ranks: int, *, create: bool) -> None:
         """Map `path`, making it for `ranks` ranks where `create`. OSError where there is no room for it."""
+        # A sixth of the processor time of a process that starts ranks, or looks at a node, and has no such file.
+        import numpy as np
+
         self.path = path
         self.ranks = ranks
         size = 8 * _WORDS * (ranks + 1)

@@ -383,22 +383,19 @@ def test_in_json_both_parts_of_a_total_are_left_out(tmp_path: Path) -> None:
 
 
 def test_one_log_may_hold_several_tools_output(tmp_path: Path) -> None:
-    lines = [*nccl_log(), *osu("MPI Bandwidth Test", "Size      Bandwidth (MB/s)", "8  12.00"), "RDMA_Write BW Test",
-             " #bytes     #iterations    BW peak[Gb/sec]", " 65536  5000  180.21", *MULTINODE.splitlines(),
-             *nccl_log("reduce")]  # fmt: skip
+    lines = [*nccl_log(), *osu("MPI Bandwidth Test", "Size      Bandwidth (MB/s)", "8  12.00"),
+             "[ ID] Interval           Transfer     Bandwidth", "[  3]  0.0-10.0 sec  1.00 GBytes  859 Mbits/sec",
+             *MULTINODE.splitlines(), *nccl_log("reduce")]  # fmt: skip
     log = read(tmp_path, lines)
     assert [name for name, _, _ in told(log)] == ["allreduce", "unidirectional", "unidirectional", "reduce"]
-    assert any("perftest's output, which Linkgauge does not read, since" in why for why in log.problems)
+    assert any("iperf3's output, which Linkgauge does not read: left out" in why for why in log.problems)
 
 
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
-        ("                    RDMA_Write BW Test\n Dual-port       : OFF\n", "perftest"),
-        ("                    Send Latency Test\n Dual-port       : OFF\n", "perftest"),
-        ("       Count        Size                Time, us\n", "UCC's perftest"),
+        ("[ ID] Interval           Transfer     Bandwidth\n", "iperf3"),
         ("# OSU OpenSHMEM Put Test v7.4\n# Size Latency (us)\n8 95.10\n", "the OSU suite for OpenSHMEM"),
-        ("Network Tests v1.3\n  Test with 512 MPI ranks (16 nodes)\n", "GPCNeT"),
         ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\n", "nvidia-smi topo"),
     ],
 )  # fmt: skip
@@ -433,13 +430,16 @@ def test_the_list_of_tools_and_what_a_log_is_taken_as(tmp_path: Path) -> None:
     assert known["ucx_perftest"] == "text"
     assert known["rccl-tests"] == "text, JSON"
     assert known["iperf3"] == "not read"
-    lines = ["[1,0]<stdout>:" + line for line in ["hello", *nccl_log(), "RDMA_Write BW Test"]]
+    assert known["perftest"] == "text, JSON"
+    assert known["NCCL RAS"] == (
+        "whose JSON is read: give that of 'ncclras -f json', JSON: ranks that are missing or behind, as notes"
+    )
+    lines = ["[1,0]<stdout>:" + line for line in ["hello", *nccl_log(), "[ ID] Interval Transfer"]]
     assert explain(written(tmp_path, lines)) == [
         "log.txt: mpirun's tag of a rank ('[1,0]<stdout>:') was taken off 20 lines",
         "log.txt:1: 1 line from 'hello' on: no tool's",
         "log.txt:2: 18 lines from '# Collective test starting: all_reduce_perf' on: nccl-tests, read",
-        "log.txt:20: 1 line from 'RDMA_Write BW Test' on: perftest's output, which Linkgauge does not read, since none "
-        "of its transports is RDMA verbs alone",
+        "log.txt:20: 1 line from '[ ID] Interval Transfer' on: iperf3's output, which Linkgauge does not read",
     ]
     (line,) = [one for one in explain(written(tmp_path, rccl())) if "JSON" in one]
     assert line == "log.txt: JSON of rccl-tests, read"

@@ -272,14 +272,16 @@ def superbench(rng: random.Random) -> Drawn:
 
 
 def rccl_csv(rng: random.Random) -> Drawn:
-    n, lines, expected = rng.choice((2, 4, 8)), [], []
-    names = ["numCycle", "name", "nodes", "ranks", "ranksPerNode", "gpusPerRank", "size", "type", "redop", "inPlace",
-             "time", "algBw", "busBw", "wrong"]  # fmt: skip
-    lines = [",".join(names)]
+    n, expected, each, mpi = rng.choice((2, 4, 8)), [], rng.choice((1, 1, 2)), rng.random() < 0.6
+    # With MPI a row has the number of nodes too, which the heading lacks.
+    heading = "ranks,rankspernode,gpusperrank" if mpi else "gpus"
+    lines = [f"numCycle,collective,{heading},size,type,redop,inplace,time,algbw,busbw,#wrong"]
+    counts = f"1,{n // each},{n // each},{each}" if mpi else f"{n}"
     for size in sorted(rng.sample(SIZES[16:], 3)):
         us = round(10 ** rng.uniform(1, 4), 2)
         algbw = size / us / 1e3
-        lines.append(f"0,AllReduce,1,{n},{n},1,{size},float,sum,0,{us},{algbw:.5f},{algbw * 2 * (n - 1) / n:.5f},0")
+        lines.append(f'0,"AllReduce",{counts},{size},"float","sum",0,{us},{algbw:.5f},'
+                     f'{algbw * 2 * (n - 1) / n:.5f},"0"')  # fmt: skip
         expected.append(Expected("ccl", "allreduce", size, tuple(range(n)), us * 1e3))
     return "\n".join([*lines, ""]), Hints(), expected
 

@@ -431,9 +431,7 @@ def test_the_list_of_tools_and_what_a_log_is_taken_as(tmp_path: Path) -> None:
     assert known["rccl-tests"] == "text, JSON"
     assert known["iperf3"] == "not read"
     assert known["perftest"] == "text, JSON"
-    assert known["NCCL RAS"] == (
-        "whose JSON is read: give that of 'ncclras -f json', JSON: ranks that are missing or behind, as notes"
-    )
+    assert known["NCCL RAS"] == "JSON: ranks that are missing or behind, as notes"
     lines = ["[1,0]<stdout>:" + line for line in ["hello", *nccl_log(), "[ ID] Interval Transfer"]]
     assert explain(written(tmp_path, lines)) == [
         "log.txt: mpirun's tag of a rank ('[1,0]<stdout>:') was taken off 20 lines",
@@ -462,11 +460,28 @@ def rccl(change: Callable[[dict[str, Any]], Any] = lambda one: None) -> str:
 def test_the_json_of_rccl_tests(tmp_path: Path) -> None:
     log = read(tmp_path, rccl())
     assert (told(log), log.problems, log.tables[0].tool) == ([("allreduce", 4, 2)], [], "rccl-tests")
-    odd = (("ranks", 8, "does not give"), ("name", "HyperCube", "no pattern"), ("gpusPerRank", 8, "8 GPUs"))
+    odd = (
+        ("ranks", 8, "does not give"),
+        ("name", "HyperCube", "no pattern"),
+        ("gpusPerRank", 8, "of 32 ranks does not give"),
+    )
     for name, value, why in odd:
         refused = read(tmp_path, rccl(lambda one, n=name, v=value: one.update({n: v})))  # type: ignore[misc]
         assert refused.cases == []
         assert why in refused.problems[0]
+
+
+def test_ranks_of_several_gpus_count_as_their_bandwidths_bear_out(tmp_path: Path) -> None:
+    assert told(read(tmp_path, rccl(lambda one: one.update(ranks=2, gpusPerRank=2)))) == [("allreduce", 4, 2)]
+
+    def alone(one: dict[str, Any]) -> None:
+        for name in ("nodes", "ranks", "ranksPerNode", "gpusPerRank"):
+            del one[name]
+        one["gpus"] = 4
+
+    assert told(read(tmp_path, rccl(alone))) == [("allreduce", 4, 2)]
+    log = read(tmp_path, rccl(lambda one: one.update(name="Broadcast", redop="none", gpusPerRank=2)))
+    assert "no bus bandwidth of a broadcast bears out how many take part" in log.problems[0]
 
 
 def devices_of(folder: Path, *logs: Sequence[str]) -> set[tuple[int, ...]]:

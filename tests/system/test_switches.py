@@ -378,6 +378,11 @@ def test_slurms_blocks_stand_for_switches_and_larger_blocks_for_groups(text: str
     assert found.distance("n8", "n11") == "switch"
 
 
+def test_an_empty_block_counts_in_the_order_of_blocks() -> None:
+    found = of_text(BLOCKS.replace("BlockName=b2 Nodes=n[4-7]", "BlockName=b0\nBlockName=b2 Nodes=n[4-7]"), "there")
+    assert [found.distance(a, b) for a, b in (("n0", "n4"), ("n4", "n8"))] == ["other group", "group"]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_drawn_blocks_come_back(seed: int) -> None:
     """By Slurm's own rule: block i is in the larger block i // (size / base size) of each size."""
@@ -403,7 +408,7 @@ def test_drawn_blocks_come_back(seed: int) -> None:
         (BLOCKS.replace("b2", "b1"), "block b1 is there twice"),
         (BLOCKS.replace("n[4-7]", "n[3-7]"), "n3 is in blocks"),
         (BLOCKS.replace("4,8", "4,12"), "expected powers of two"), (BLOCKS.replace("4,8", "4,x"), "numbers of nodes"),
-        (BLOCKS.replace(" Nodes=n[4-7]", ""), "block b2 has no nodes"),
+        (BLOCKS.replace("Nodes=", ""), "no block has nodes"),
         ("BlockName=b Nodes=n[0-131071]\n" + "BlockName=c Nodes=m[0-131071]\n", "more than 131072 nodes"),
         (BLOCKS_YAML.replace("block_sizes:\n", "block_sizes: {a: 1}\n"), r"line 7 of this topology\.yaml is not read"),
     ],

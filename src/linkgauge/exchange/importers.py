@@ -120,7 +120,10 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
 def known_tools() -> list[tuple[str, str]]:
     """Each tool whose output is known, and what is done with it: text, JSON, or why it is not read."""
     found: dict[str, list[str]] = {}
+    as_json = {form.tool for form in JSON_FORMS}
     for reader in READERS:
+        if reader.read_text is None and reader.tool in as_json:
+            continue
         unread = reader.instead.removeprefix("which ").replace("Linkgauge does not read", "not read")
         found.setdefault(reader.tool, []).append("text" if reader.read_text is not None else unread)
     for form in JSON_FORMS:

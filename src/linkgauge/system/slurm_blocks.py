@@ -43,11 +43,11 @@ def above_by_blocks(text: str, source: str, expanded: Callable[[str, str], list[
         into = blocks if "blockname" in words else stated
         if name in into:
             raise UsageError(f"{source}: block {name[:40]} is there twice: expected each once")
-        if not (nodes := expanded(words.get("nodes", ""), source)):
-            raise UsageError(f"{source}: block {name[:40]} has no nodes: expected Nodes=")
-        into[name] = nodes
+        into[name] = expanded(words.get("nodes", ""), source)  # a block may be empty, and counts all the same
         if sum(map(len, blocks.values())) > most or sum(map(len, stated.values())) > _MOST_LEVELS * most:
             raise UsageError(f"{source}: more than {most} nodes: expected a network's")
+    if not any(blocks.values()):
+        raise UsageError(f"{source}: no block has nodes: expected BlockName=NAME Nodes=NODES")
     above: defaultdict[str, list[str]] = defaultdict(list)
     for name, nodes in blocks.items():
         for node in nodes:

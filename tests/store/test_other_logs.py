@@ -406,7 +406,12 @@ def test_tools_that_are_not_read_are_refused_by_name(tmp_path: Path, text: str, 
 
 def test_what_describes_a_machine_or_a_network_is_told_where_to_go(tmp_path: Path) -> None:
     matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\nGPU1\tNV4\t X \t0-15\n"
-    for text, where in ((matrix, "give it to --system"), ('vendid=0x2c9\nSwitch\t36 "S-1"\n', "run --fabric")):
+    network = ('vendid=0x2c9\nSwitch\t36 "S-1"\n', "SwitchName=s0 Nodes=n[0-3]\n", "BlockName=b0 Nodes=n[0-3]\n",
+               "- topology: t\n  tree:\n", "n0: lldp.eth0.chassis.name=leaf\nn1: lldp.eth0.chassis.name=leaf\n",
+               "lldp.eth0.via=LLDP\n", '{"lldp": {"interface": {}}}')  # fmt: skip
+    machine = (matrix, '<system version="1">\n', '<?xml version="1.0"?>\n<topology version="2.0">\n')
+    places = [(text, "run --fabric") for text in network] + [(text, "give it to --system") for text in machine]
+    for text, where in places:
         with pytest.raises(UsageError, match=where):
             read(tmp_path, text)
 

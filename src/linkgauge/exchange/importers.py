@@ -220,6 +220,7 @@ def _of_data(file: Path, data: Any, log: ImportedLog, hints: Hints) -> ImportedL
 
 
 _UNREAD_JSON = (
+    ({"lldp"}, "lldpctl's JSON, which describes a network: give it to 'linkgauge run --fabric'"),
     ({"traceEvents"}, "a profile: give it to 'linkgauge convert'"),
     ({"nodes", "schema"}, "an execution trace: give it to 'linkgauge convert'"),
     ({"intervals", "start"}, "iperf3's JSON, which Linkgauge does not read"),

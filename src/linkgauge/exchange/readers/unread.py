@@ -14,6 +14,9 @@ UNREAD = {
     "NCCL RAS": r"Job summary\s*$|[NR]CCL version \S+ compiled with ",
     "nvidia-smi topo": r"\s*(?:GPU0\s+GPU1|GPU0\s+.*CPU Affinity)\b",
     "ibnetdiscover": r"Switch\s+\d+\s+\"S-|vendid=0x",
+    "Slurm's topology": r"\s*(?:SwitchName|BlockName|AggregatedBlock)=|- topology:\s",
+    "lldpctl": r"(?:[\w.-]+:\s)?lldp\.\S+?\.(?:chassis|port|via)\b",
+    "NCCL's or hwloc's topology": r"\s*<(?:system version|topology)\b",
     "dcgmi": r"\|\s*(?:Diagnostic|Deployment)\s+\|",
     "rocm-smi": r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)",
 }
@@ -21,9 +24,14 @@ UNREAD = {
 
 INSTEAD = {
     "NCCL RAS": "whose JSON is read: give that of 'ncclras -f json'",
-    "nvidia-smi topo": "which describes a machine: give it to --system or to 'linkgauge topology'",
-    "rocm-smi": "which describes a machine: give it to --system or to 'linkgauge topology'",
-    "ibnetdiscover": "which describes a network: give it to 'linkgauge run --fabric'",
+    **dict.fromkeys(
+        ("nvidia-smi topo", "rocm-smi", "NCCL's or hwloc's topology"),
+        "which describes a machine: give it to --system or to 'linkgauge topology'",
+    ),
+    **dict.fromkeys(
+        ("ibnetdiscover", "Slurm's topology", "lldpctl"),
+        "which describes a network: give it to 'linkgauge run --fabric'",
+    ),
 }
 """What is said of some of them in place of the usual words."""
 

@@ -146,13 +146,15 @@ def transports() -> str:
         brought = _brought(name)
         rows.append((
             f"`{name}`" + (f" (also {code(aliases)})" if aliases else ""), plain(one.what), brought,
-            "by name" if one.only_by_name else "by default",
+            "imported" if one.measured_by else "by name" if one.only_by_name else "by default",
         ))  # fmt: skip
     return table(("transport", "what moves the bytes", "what brings it", "measured"), rows)
 
 
 def _brought(name: str) -> str:
     one = TRANSPORTS[name]
+    if one.measured_by:
+        return f"logs of {one.measured_by}"
     if one.nic_library is not None:
         _, file, brings, *_ = dataclasses.astuple(one.nic_library)
         return f"{one.nic_library.name} (`{file}`): {plain(brings)}"

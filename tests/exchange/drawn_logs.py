@@ -272,14 +272,16 @@ def superbench(rng: random.Random) -> Drawn:
 
 
 def rccl_csv(rng: random.Random) -> Drawn:
-    n, lines, expected = rng.choice((2, 4, 8)), [], []
-    names = ["numCycle", "name", "nodes", "ranks", "ranksPerNode", "gpusPerRank", "size", "type", "redop", "inPlace",
-             "time", "algBw", "busBw", "wrong"]  # fmt: skip
-    lines = [",".join(names)]
+    n, expected, each, mpi = rng.choice((2, 4, 8)), [], rng.choice((1, 1, 2)), rng.random() < 0.6
+    # With MPI a row has the number of nodes too, which the heading lacks.
+    heading = "ranks,rankspernode,gpusperrank" if mpi else "gpus"
+    lines = [f"numCycle,collective,{heading},size,type,redop,inplace,time,algbw,busbw,#wrong"]
+    counts = f"1,{n // each},{n // each},{each}" if mpi else f"{n}"
     for size in sorted(rng.sample(SIZES[16:], 3)):
         us = round(10 ** rng.uniform(1, 4), 2)
         algbw = size / us / 1e3
-        lines.append(f"0,AllReduce,1,{n},{n},1,{size},float,sum,0,{us},{algbw:.5f},{algbw * 2 * (n - 1) / n:.5f},0")
+        lines.append(f'0,"AllReduce",{counts},{size},"float","sum",0,{us},{algbw:.5f},'
+                     f'{algbw * 2 * (n - 1) / n:.5f},"0"')  # fmt: skip
         expected.append(Expected("ccl", "allreduce", size, tuple(range(n)), us * 1e3))
     return "\n".join([*lines, ""]), Hints(), expected
 
@@ -305,11 +307,144 @@ def inspector(rng: random.Random) -> Drawn:
     return "\n".join([*lines, ""]), Hints(), expected
 
 
+def perftest(rng: random.Random) -> Drawn:
+    lines, expected = [], []
+    verbs = {"Send": "", "RDMA_Write": "put", "RDMA_Read": "get"}
+    for _ in range(rng.randint(1, 4)):
+        verb, by_rate, both = rng.choice(sorted(verbs)), rng.random() < 0.6, rng.random() < 0.5
+        window, queues, timed = rng.choice((1, 128, 512)), rng.choice((1, 1, 4)), rng.random() < 0.3
+        unit, gigabits = rng.choice((("MB/sec", False), ("MiB/sec", False), ("Gb/sec", True)))
+        title = f"{verb} {'Bidirectional ' if both else ''}{rng.choice(('', 'Post List '))}BW Test"
+        lines += [*(["cuMemAlloc() of a 131072 bytes GPU buffer"] if rng.random() < 0.3 else []), "-" * 87,
+                  f"                    {title if by_rate else f'{verb} Latency Test'}",
+                  " Dual-port       : OFF\t\tDevice         : mlx5_0",
+                  f" Number of qps   : {queues}\t\tTransport type : IB",
+                  " Connection type : RC\t\tUsing SRQ      : OFF", f" TX depth        : {window}", "-" * 87,
+                  " local address: LID 0x1 QPN 0x8 PSN 0x6d058e RKey 0x1 VAddr 0x007f58a406e000", "-" * 87]  # fmt: skip
+        if by_rate:
+            port = rng.random() < 0.2
+            lines.append(f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]"
+                         + f"   BW Port1[{unit}]   MsgRate Port1[Mpps]" * port + "    CPU_Util[%]" * timed)  # fmt: skip
+        elif timed:
+            lines.append(" #bytes        #iterations       t_avg[usec]    tps average")
+        else:
+            tail = "    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] "
+            old = rng.random() < 0.3
+            lines.append(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]" + tail * (not old))
+        for size in sorted(rng.sample(SIZES[6:24], rng.randint(1, 5))):
+            count = rng.randint(10, 10**7)
+            if by_rate:
+                per_s = 125e6 if gigabits else 1 << 20
+                printed = float(f"{10 ** rng.uniform(1, 2.6 if gigabits else 4.6):.2f}")
+                cells = [f"{printed * 1.01:.2f}", f"{printed:.2f}", f"{printed * per_s / size / 1e6:.6f}"]
+                lines.append("   ".join(["", str(size), str(count), *cells, *(["0.00", "0.000000"] * port),
+                                         *(["3.10"] * timed)]))  # fmt: skip
+                ways, ns = 1 + both, window * queues * size / (printed * per_s) * 1e9
+                expected.append(Expected("verbs", "bidirectional" if both else "unidirectional", size, (0, 1),
+                                         ways * ns, verbs[verb]))  # fmt: skip
+            else:
+                us = float(f"{10 ** rng.uniform(0, 3):.2f}")
+                whole = verb == "RDMA_Read"
+                cells = [f"{us:.2f}", f"{1e6 / us / (2 - whole):.2f}"] if timed else [
+                    f"{us * 0.9:.2f}", f"{us * 2:.2f}", f"{us:.2f}",
+                    *([] if old else [f"{us * 1.1:.2f}", "0.00", f"{us * 1.5:.2f}", f"{us * 1.9:.2f}"])]  # fmt: skip
+                lines.append("   ".join(["", str(size), str(count), *cells]))
+                expected.append(Expected("verbs", "unidirectional" if whole else "pingpong", size, (0, 1),
+                                         us * 1e3 * (2 - whole), verbs[verb]))  # fmt: skip
+        lines.append("-" * 87)
+    return "\n".join([*lines, ""]), Hints(), expected
+
+
+def perftest_json(rng: random.Random) -> Drawn:
+    verb, by_rate, both = rng.choice(("Send", "RDMA_Write")), rng.random() < 0.6, rng.random() < 0.5
+    size, count, variant = rng.choice(SIZES[6:24]), rng.randint(10, 10**6), "put" if verb == "RDMA_Write" else ""
+    words = f"{'Bidirectional_' if both else ''}BW" if by_rate else "Latency"
+    info: dict[str, Any] = {"test": f"{verb}_{words}_Test", "Device": "mlx5_0", "Number_of_qps": 2, "TX_depth": 64}
+    results: dict[str, Any] = {"MsgSize": size, "n_iterations": count}
+    if by_rate:
+        per_s, printed = rng.choice((125e6, float(1 << 20))), round(10 ** rng.uniform(1, 2.6), 2)
+        results |= {"BW_peak": 0.0, "BW_average": printed, "MsgRate": round(printed * per_s / size / 1e6, 6)}
+        ns = (1 + both) * 128 * size / (printed * per_s) * 1e9
+        expected = Expected("verbs", "bidirectional" if both else "unidirectional", size, (0, 1), ns, variant)
+    else:
+        us = round(10 ** rng.uniform(0, 3), 2)
+        results |= {"t_min": us / 2, "t_max": us * 2, "t_typical": us, "t_avg": us, "t_stdev": 0.0,
+                    "percentile_99": us, "percentile_99.9": us * 2}  # fmt: skip
+        expected = Expected("verbs", "pingpong", size, (0, 1), 2 * us * 1e3, variant)
+    return json.dumps({"test_info": info, "results": results}, indent=1), Hints(), [expected]
+
+
+def ucc(rng: random.Random) -> Drawn:
+    from linkgauge.exchange.readers.ucc_perftest import _PATTERNS
+
+    lines, expected, n, newer = [], [], rng.choice((2, 4, 8, 24)), rng.random() < 0.5
+    full, hints = rng.random() < 0.6, Hints(ranks=n)
+    for name in rng.sample(sorted(_PATTERNS), rng.randint(1, 4)):
+        pattern = _PATTERNS[name]
+        info, peers = PATTERNS[pattern], pattern in ("alltoall", "scatter")
+        lines += [f"Collective:             {name}", "Memory type:            cuda", "Datatype:               float32",
+                  f"Reduction:              {'sum' if info.reduces else 'N/A'}", "Inplace:                0",
+                  "Warmup:", "  small                 10", "Iterations:", "  small                 10", ""]  # fmt: skip
+        words = "Bus Bandwidth, GB/s" if newer else "Bandwidth, GB/s"
+        lines.append(f"       Count        Size                Time, us{'                 ' + words if full else ''}")
+        lines.append(" avg  min  max" + "  avg  max  min" * full)
+        rows: list[tuple[Expected, float]] = []
+        sizes = ["N/A"] if pattern == "barrier" else [str(n << k) for k in sorted(rng.sample(range(8, 20), 3))]
+        for text in sizes:
+            us, size = float(f"{10 ** rng.uniform(1, 3):.2f}"), 0 if text == "N/A" else int(text)
+            blocks = pattern in ("allgather", "gather") or (peers and not newer)
+            m = size * n if blocks and info.blocks else size // n if peers and not info.blocks and newer else size
+            bus = float(info.payload_bytes(m, n, 1) * info.bus_factor(n)) / us / 1e3
+            bandwidth = ["N/A"] * 3 if text == "N/A" else ["N/A", "N/A", f"{bus:.2f}"]
+            cells = [
+                text if text == "N/A" else str(size // 4),
+                text,
+                f"{us * 0.99:.2f}",
+                f"{us * 0.9:.2f}",
+                f"{us:.2f}",
+            ]
+            rows.append((Expected("ucc", pattern, m, tuple(range(n)), us * 1e3), bus))
+            lines.append("   ".join(["", *cells, *(bandwidth * full)]))
+        # Without any of both, what a size of these means is not known; of little bandwidth the digits are too few.
+        if newer or not peers or (full and any(round(bus, 2) >= 0.1 for _, bus in rows)):
+            expected += [one for one, _ in rows]
+        lines += ["Total time: 1.5 ms"] * newer + [""]
+    return "\n".join(lines), hints, expected
+
+
+def gpcnet(rng: random.Random) -> Drawn:
+    n, expected, verbose = rng.choice((2, 4, 64)), [], rng.random() < 0.5
+    bar, names = (
+        "+" + "-" * 78 + "+",
+        ["Min", "Max", "Avg", "Avg(Worst)", "99%", "99.9%"] if verbose else ["Avg", "99%"],
+    )
+    lines = ["Network Tests v1.3", f"  Test with {n} MPI ranks ({n} nodes)", "", "  Legend",
+             "   RR = random ring communication pattern", "", bar, f"| {'Isolated Network Tests':^76} |", bar,
+             "|                            Name | " + " | ".join([*names, "Units"]) + " |", bar]  # fmt: skip
+    for test, unit in (("RR Two-sided Lat (8 B)", "usec"), ("RR Put BW (131072 B)", "MiB/s/rank"),
+                       ("Nat Two-sided BW (131072 B)", "MiB/s/rank"), ("Multiple Allreduce (8 B)", "usec"),
+                       ("Multiple Alltoall (4096 B)", "MiB/s/rank")):  # fmt: skip
+        value = float(f"{10 ** rng.uniform(0.5, 4):.1f}")
+        cells = [f"{value:.1f}" if name == "Avg" else f"{value * 1.5:.1f}" for name in names]
+        lines += [f"| {test:>31} | " + " | ".join([*cells, unit]) + " |", bar]
+        per_s = value * (1 << 20)
+        if test.startswith("Nat"):
+            expected.append(Expected("mpi", "halo", 131072, tuple(range(n)), 16 * 131072 / per_s * 1e9))
+        elif "Allreduce" in test:
+            expected.append(Expected("mpi", "allreduce", 8, tuple(range(n)), value * 1e3))
+        elif "Alltoall" in test:
+            expected.append(Expected("mpi", "alltoall", 4096, tuple(range(n)), (n - 1) * 4096 / per_s * 1e9))
+    lines += ["", bar, f"| {'Isolated Congestion Tests':^76} |", bar, "|  Name | Avg | 99% | Units |",
+              "| Alltoall (4096 B) | 1.0 | 2.0 | MiB/s/rank |", bar]  # fmt: skip
+    return "\n".join([*lines, ""]), Hints(), expected
+
+
 FORMATS: dict[str, Callable[[random.Random], Drawn]] = {
     one.__name__: one
-    for one in (p2p, rocm, transferbench, ucx, fabtests, imb, nixlbench, dcgm, superbench, rccl_csv, inspector)
-}
-AS_JSON = ("dcgm", "superbench", "inspector")
+    for one in (p2p, rocm, transferbench, ucx, fabtests, imb, nixlbench, dcgm, superbench, rccl_csv, inspector,
+                perftest, perftest_json, ucc, gpcnet)
+}  # fmt: skip
+AS_JSON = ("dcgm", "superbench", "inspector", "perftest_json")
 
 
 def check(name: str, seed: int, folder: Path) -> None:

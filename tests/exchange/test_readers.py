@@ -250,10 +250,8 @@ def test_a_memo_as_long_as_a_file_says_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_json_that_has_no_results_is_refused_by_name(tmp_path: Path) -> None:
-    for data, name in (({"nccl_version": "2.28.3", "communicators": []}, "NCCL RAS"),
-                       ({"traceEvents": []}, "linkgauge convert")):  # fmt: skip
-        with pytest.raises(UsageError, match=name):
-            read(tmp_path, json.dumps(data))
+    with pytest.raises(UsageError, match="linkgauge convert"):
+        read(tmp_path, json.dumps({"traceEvents": []}))
 
 
 def test_what_nvbandwidth_prints_within_dcgms_json_is_read(tmp_path: Path) -> None:

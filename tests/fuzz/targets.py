@@ -579,6 +579,20 @@ _AMDSMI = {
     "amdsmi_get_gpu_total_ecc_count": {"correctable_count": 5, "uncorrectable_count": 0},
 }
 _LAYOUT = Layout(((2, 2), (1,)), rate=80e6, switch_rate=40e6, group_rate=20e6)
+_BLOCKS = """- topology: t
+  cluster_default: true
+  block:
+    block_sizes: [2, 4]
+    blocks:
+      - block: b1
+        nodes: n[0-1]
+      - block: b2
+        nodes: n[2-3]
+"""
+_LLDP = """n1: lldp.eth0.chassis.name=leaf1
+n2: {"lldp": {"interface": {"eth0": {"chassis": {"leaf2": {"id": {"type": "mac", "value": "02:00"}}},
+n2: "port": {"auto-negotiation": {"current": "100GbaseCR4"}}}}}}
+"""
 _IB = """Switch\t36 "S-00"\t\t# "leaf" enhanced port 0 lid 3 lmc 0
 [1]\t"H-01"[1](2c903) \t\t# "n1 mlx5_0" lid 5 4xHDR
 [30]\t"S-f0"[1]\t\t# "spine" lid 9 4xHDR
@@ -638,7 +652,7 @@ _SEEDS: dict[str, Callable[[], Iterator[bytes]]] = {
     ),
     "step_file": lambda: _texts(PACKAGE / "applications"),
     "trace": lambda: iter(tool_traces.seeds()),
-    "fabric": lambda: (text.encode() for text in (_LAYOUT.topology_conf(), _LAYOUT.fabric_file(), _IB)),
+    "fabric": lambda: (text.encode() for text in (_LAYOUT.topology_conf(), _LAYOUT.fabric_file(), _IB, _BLOCKS, _LLDP)),
     "search": lambda: iter([json.dumps({"subject": "mpi allreduce", "confirmed": [_PROVED] * 2}).encode()]),
     "node_answers": _answers,
     "recording": lambda: iter([_recorded()]),

@@ -28,7 +28,7 @@ from linkgauge.model.dimension import Part  # fmt: skip
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.traits import having
-from linkgauge.model.transports import TRANSPORTS, order_of
+from linkgauge.model.transports import IMPORTED, TRANSPORTS, order_of
 
 LEGGED = [one for one in PATTERNS.values() if one.legs is not None]
 
@@ -141,7 +141,7 @@ def test_gpus_have_a_vendor_and_a_collective_library() -> None:
 
 def test_the_transports_and_variants_that_are_named_are_the_cores() -> None:
     known = dict(_core.transport_variants())
-    assert set(known) == set(TRANSPORTS)
-    for one in TRANSPORTS.values():
+    assert set(known) == {*TRANSPORTS} - {*IMPORTED}
+    for one in (TRANSPORTS[name] for name in known):
         named = {one.our_kernels, one.between_kernels, *one.own_collectives} - {""}
         assert named <= set(known[one.name]), one.name

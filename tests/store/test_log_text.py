@@ -41,6 +41,8 @@ LIBRARY_LINES = (
     "node1:4242:4242 [0] NCCL INFO NCCL_ALGO set by environment to Ring",
     "NCCL version 2.28.9+cuda13.0",
     "[1732570834.123456] [node1:4242 :0]     ucp_context.c:1234 UCX  WARN  transport 'x' is not available",
+    "[1678205653.808236] [node1:903  :0]        ucc_coll.c:255  UCC_COLL INFO  coll_init: Allreduce sum: count 4",
+    "[1678205653.8] [node1:903  :0]   tl_nccl_coll.c:55  TL_NCCL ERROR ncclAllReduce failed",
     "libfabric:4242:1732570834::core:core:fi_getinfo_():1161<info> no provider",
 )
 NUMBERED: dict[str, Callable[[int, str], str]] = {

@@ -383,22 +383,19 @@ def test_in_json_both_parts_of_a_total_are_left_out(tmp_path: Path) -> None:
 
 
 def test_one_log_may_hold_several_tools_output(tmp_path: Path) -> None:
-    lines = [*nccl_log(), *osu("MPI Bandwidth Test", "Size      Bandwidth (MB/s)", "8  12.00"), "RDMA_Write BW Test",
-             " #bytes     #iterations    BW peak[Gb/sec]", " 65536  5000  180.21", *MULTINODE.splitlines(),
-             *nccl_log("reduce")]  # fmt: skip
+    lines = [*nccl_log(), *osu("MPI Bandwidth Test", "Size      Bandwidth (MB/s)", "8  12.00"),
+             "[ ID] Interval           Transfer     Bandwidth", "[  3]  0.0-10.0 sec  1.00 GBytes  859 Mbits/sec",
+             *MULTINODE.splitlines(), *nccl_log("reduce")]  # fmt: skip
     log = read(tmp_path, lines)
     assert [name for name, _, _ in told(log)] == ["allreduce", "unidirectional", "unidirectional", "reduce"]
-    assert any("perftest's output, which Linkgauge does not read, since" in why for why in log.problems)
+    assert any("iperf3's output, which Linkgauge does not read: left out" in why for why in log.problems)
 
 
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
-        ("                    RDMA_Write BW Test\n Dual-port       : OFF\n", "perftest"),
-        ("                    Send Latency Test\n Dual-port       : OFF\n", "perftest"),
-        ("       Count        Size                Time, us\n", "UCC's perftest"),
+        ("[ ID] Interval           Transfer     Bandwidth\n", "iperf3"),
         ("# OSU OpenSHMEM Put Test v7.4\n# Size Latency (us)\n8 95.10\n", "the OSU suite for OpenSHMEM"),
-        ("Network Tests v1.3\n  Test with 512 MPI ranks (16 nodes)\n", "GPCNeT"),
         ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\n", "nvidia-smi topo"),
     ],
 )  # fmt: skip
@@ -409,7 +406,12 @@ def test_tools_that_are_not_read_are_refused_by_name(tmp_path: Path, text: str, 
 
 def test_what_describes_a_machine_or_a_network_is_told_where_to_go(tmp_path: Path) -> None:
     matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\nGPU1\tNV4\t X \t0-15\n"
-    for text, where in ((matrix, "give it to --system"), ('vendid=0x2c9\nSwitch\t36 "S-1"\n', "run --fabric")):
+    network = ('vendid=0x2c9\nSwitch\t36 "S-1"\n', "SwitchName=s0 Nodes=n[0-3]\n", "BlockName=b0 Nodes=n[0-3]\n",
+               "- topology: t\n  tree:\n", "n0: lldp.eth0.chassis.name=leaf\nn1: lldp.eth0.chassis.name=leaf\n",
+               "lldp.eth0.via=LLDP\n", '{"lldp": {"interface": {}}}')  # fmt: skip
+    machine = (matrix, '<system version="1">\n', '<?xml version="1.0"?>\n<topology version="2.0">\n')
+    places = [(text, "run --fabric") for text in network] + [(text, "give it to --system") for text in machine]
+    for text, where in places:
         with pytest.raises(UsageError, match=where):
             read(tmp_path, text)
 
@@ -433,13 +435,14 @@ def test_the_list_of_tools_and_what_a_log_is_taken_as(tmp_path: Path) -> None:
     assert known["ucx_perftest"] == "text"
     assert known["rccl-tests"] == "text, JSON"
     assert known["iperf3"] == "not read"
-    lines = ["[1,0]<stdout>:" + line for line in ["hello", *nccl_log(), "RDMA_Write BW Test"]]
+    assert known["perftest"] == "text, JSON"
+    assert known["NCCL RAS"] == "JSON: ranks that are missing or behind, as notes"
+    lines = ["[1,0]<stdout>:" + line for line in ["hello", *nccl_log(), "[ ID] Interval Transfer"]]
     assert explain(written(tmp_path, lines)) == [
         "log.txt: mpirun's tag of a rank ('[1,0]<stdout>:') was taken off 20 lines",
         "log.txt:1: 1 line from 'hello' on: no tool's",
         "log.txt:2: 18 lines from '# Collective test starting: all_reduce_perf' on: nccl-tests, read",
-        "log.txt:20: 1 line from 'RDMA_Write BW Test' on: perftest's output, which Linkgauge does not read, since none "
-        "of its transports is RDMA verbs alone",
+        "log.txt:20: 1 line from '[ ID] Interval Transfer' on: iperf3's output, which Linkgauge does not read",
     ]
     (line,) = [one for one in explain(written(tmp_path, rccl())) if "JSON" in one]
     assert line == "log.txt: JSON of rccl-tests, read"
@@ -462,11 +465,28 @@ def rccl(change: Callable[[dict[str, Any]], Any] = lambda one: None) -> str:
 def test_the_json_of_rccl_tests(tmp_path: Path) -> None:
     log = read(tmp_path, rccl())
     assert (told(log), log.problems, log.tables[0].tool) == ([("allreduce", 4, 2)], [], "rccl-tests")
-    odd = (("ranks", 8, "does not give"), ("name", "HyperCube", "no pattern"), ("gpusPerRank", 8, "8 GPUs"))
+    odd = (
+        ("ranks", 8, "does not give"),
+        ("name", "HyperCube", "no pattern"),
+        ("gpusPerRank", 8, "of 32 ranks does not give"),
+    )
     for name, value, why in odd:
         refused = read(tmp_path, rccl(lambda one, n=name, v=value: one.update({n: v})))  # type: ignore[misc]
         assert refused.cases == []
         assert why in refused.problems[0]
+
+
+def test_ranks_of_several_gpus_count_as_their_bandwidths_bear_out(tmp_path: Path) -> None:
+    assert told(read(tmp_path, rccl(lambda one: one.update(ranks=2, gpusPerRank=2)))) == [("allreduce", 4, 2)]
+
+    def alone(one: dict[str, Any]) -> None:
+        for name in ("nodes", "ranks", "ranksPerNode", "gpusPerRank"):
+            del one[name]
+        one["gpus"] = 4
+
+    assert told(read(tmp_path, rccl(alone))) == [("allreduce", 4, 2)]
+    log = read(tmp_path, rccl(lambda one: one.update(name="Broadcast", redop="none", gpusPerRank=2)))
+    assert "no bus bandwidth of a broadcast bears out how many take part" in log.problems[0]
 
 
 def devices_of(folder: Path, *logs: Sequence[str]) -> set[tuple[int, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import random
 
 import pytest
@@ -303,8 +304,8 @@ def test_slurms_topology_yaml_gives_the_layout() -> None:
         ("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-15\nGPU1\tNV4\t X \t1\n", "give it to --system"),
         ("\t\x1b[4mGPU0\tCPU Affinity\x1b[0m\nGPU0\t X \t0-15\n", "nvidia-smi's matrix of one node"),
         ("===== ROCm System Management Interface =====\n       GPU0         GPU1\n", "rocm-smi's matrix"),
-        ("BlockName=b1 Nodes=n[0-17]\nBlockSizes=18\n", "block topology of Slurm's"),
-        ("---\n- topology: t\n  block:\n    block_sizes:\n      - 18\n", "block topology of Slurm's"),
+        ("lldp.eth0.chassis.name=leaf1\n", "lldpctl's output of a node that is not named"),
+        ('{\n  "lldp": {\n    "interface": {}\n  }\n}\n', "pdsh -w NODES lldpctl -f keyvalue"),
         ("SW     7  1 0x506b4b0300c2ea60 4x HDR - CA     7  1 0x506b ('a' - 'b')\n", "without -p"),
         ("CA: node1 mlx5_0:\n      0x506b  4  1[  ] ==( 4X  53.125 Gbps Active/  LinkUp)==>\n", "iblinkinfo"),
         ('{"switches": []}\n', "JSON or XML"),
@@ -324,3 +325,172 @@ def test_a_file_that_lacks_a_host_of_the_run_is_refused_in_one_line() -> None:
         known.check(["n0", "n7"])
     with pytest.raises(UsageError, match=r"fabric.txt: has none of the hosts"):
         known.check(["a", "b"])
+
+
+# --- Slurm's blocks, and what lldpctl prints --------------------------------------------------------------------------
+
+BLOCKS = """# rack1=nvl-1
+BlockName=b1 Nodes=n[0-3]
+BlockName=b2 Nodes=n[4-7]
+BlockName=b3 Nodes=n[8-11]
+BlockSizes=4,8
+"""
+BLOCKS_SHOWN = """BlockName=b1 BlockIndex=0 Nodes=n[0-3] BlockSize=4
+BlockName=b2 BlockIndex=1 Nodes=n[4-7] BlockSize=4
+BlockName=b3 BlockIndex=2 Nodes=n[8-11] BlockSize=4
+AggregatedBlock=b[1-2] BlockIndex=3 Nodes=n[0-7] BlockSize=8
+"""
+BLOCKS_YAML = """---
+- topology: flat
+  flat: true
+- topology: nvl
+  cluster_default: true
+  block:
+    block_sizes:
+      - 4
+      - 8
+    blocks:
+      - block: b1
+        nodes: n[0-3]
+      - nodes: n[4-7]   # the keys of an entry come in any order
+        block: b2
+      - block: "b3"
+        nodes: n[8-11]
+- topology: other
+  cluster_default: true
+  tree:
+    switches:
+      - switch: s0
+        nodes: n[0-11]
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [BLOCKS, BLOCKS_SHOWN, BLOCKS_YAML, BLOCKS_YAML.replace(":\n      - 4\n      - 8", ": [4, 8]")],
+    ids=["topology.conf", "scontrol", "yaml", "yaml in a line"],
+)
+def test_slurms_blocks_stand_for_switches_and_larger_blocks_for_groups(text: str) -> None:
+    found = of_text(text, "there")
+    assert [found.distance("n0", other) for other in ("n3", "n4", "n8")] == ["switch", "group", "other group"]
+    assert found.above["n5"][0] == "block b2"
+    assert "blocks of topology/block" in found.source
+    assert found.distance("n8", "n11") == "switch"
+
+
+def test_an_empty_block_counts_in_the_order_of_blocks() -> None:
+    found = of_text(BLOCKS.replace("BlockName=b2 Nodes=n[4-7]", "BlockName=b0\nBlockName=b2 Nodes=n[4-7]"), "there")
+    assert [found.distance(a, b) for a, b in (("n0", "n4"), ("n4", "n8"))] == ["other group", "group"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_drawn_blocks_come_back(seed: int) -> None:
+    """By Slurm's own rule: block i is in the larger block i // (size / base size) of each size."""
+    chance = random.Random(seed)
+    base, count = chance.randint(1, 5), chance.randint(1, 9)
+    powers = sorted(chance.sample(range(1, 5), chance.randint(0, 3)))
+    names = [f"b{at}" for at in range(count)]
+    nodes = {name: [f"n{at * 10 + k}" for k in range(base)] for at, name in enumerate(names)}
+    lines = [f"BlockName={name} Nodes={','.join(some)}" for name, some in nodes.items()]
+    found = of_text(
+        "\n".join([*lines, f"BlockSizes={','.join(str(base << power) for power in (0, *powers))}"]), "there"
+    )
+    place = {node: at for at, name in enumerate(names) for node in nodes[name]}
+    for a, b in itertools.combinations(place, 2):
+        together = [place[a] == place[b], *(place[a] >> power == place[b] >> power for power in powers)]
+        level = together.index(True) if True in together else 2
+        assert found.distance(a, b) == ("switch", "group", "other group")[min(level, 2)], (a, b)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BLOCKS.replace("b2", "b1"), "block b1 is there twice"),
+        (BLOCKS.replace("n[4-7]", "n[3-7]"), "n3 is in blocks"),
+        (BLOCKS.replace("4,8", "4,12"), "expected powers of two"), (BLOCKS.replace("4,8", "4,x"), "numbers of nodes"),
+        (BLOCKS.replace("Nodes=", ""), "no block has nodes"),
+        ("BlockName=b Nodes=n[0-131071]\n" + "BlockName=c Nodes=m[0-131071]\n", "more than 131072 nodes"),
+        (BLOCKS_YAML.replace("block_sizes:\n", "block_sizes: {a: 1}\n"), r"line 7 of this topology\.yaml is not read"),
+    ],
+)  # fmt: skip
+def test_blocks_that_contradict_themselves_are_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=rf"^there: .*{words}"):
+        of_text(text, "there")
+
+
+def heard(ports: dict[str, tuple[str, str]], form: str) -> list[str]:
+    """What lldpctl prints of a node whose interfaces hear switches, each with the speed it negotiated."""
+    if form == "keyvalue":
+        return [line for port, (switch, speed) in ports.items()
+                for line in (f"lldp.{port}.via=LLDP", f"lldp.{port}.chassis.mac=02:00:00:00:00:01",
+                             *([f"lldp.{port}.chassis.name={switch}"] if switch else []),
+                             f"lldp.{port}.chassis.descr=a switch, of some name=value",
+                             f"lldp.{port}.port.ifname=Ethernet1",
+                             f"lldp.{port}.port.auto-negotiation.current={speed}")]  # fmt: skip
+    if form == "json0":
+        interfaces: object = [
+            {"name": port, "chassis": [{"id": [{"type": "mac", "value": "02:00:00:00:00:01"}],
+                                        **({"name": [{"value": switch}]} if switch else {})}],
+             "port": [{"auto-negotiation": [{"current": [{"value": speed}]}]}]}
+            for port, (switch, speed) in ports.items()
+        ]  # fmt: skip
+        return json.dumps({"lldp": [{"interface": interfaces}]}, indent=2).splitlines()
+    facts = {}
+    for port, (switch, speed) in ports.items():
+        chassis: dict[str, object] = {"id": {"type": "mac", "value": "02:00:00:00:00:01"}, "descr": "a switch"}
+        facts[port] = {"via": "LLDP", "chassis": {switch: chassis} if switch else chassis,
+                       "port": {"id": {"type": "ifname"}, "auto-negotiation": {"current": speed}}}  # fmt: skip
+    several = [{port: one} for port, one in facts.items()] if len(facts) != 1 else facts
+    return json.dumps({"lldp": {"interface": several}}, indent=2).splitlines()
+
+
+@pytest.mark.parametrize("form", ["keyvalue", "json", "json0"])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_fastest_interface_that_hears_a_switch_says_where_a_node_hangs(form: str, seed: int) -> None:
+    chance = random.Random(seed)
+    lines, wanted = [], {}
+    for node in range(6):
+        leaf = f"leaf{chance.randrange(3)}"
+        ports = {"eno1": ("mgmt-sw", "1000BaseTFD - Four-pair Category 5 UTP, full duplex mode"),
+                 "ens1f0np0": (leaf, "100GbaseCR4"), "ens1f1np1": ("leaf9", "100GbaseCR4")}  # fmt: skip
+        ports = ports if chance.random() < 0.7 else {"ens1f0np0": (leaf, "100GbaseCR4")}
+        wanted[f"node{node}"] = leaf
+        lines += [f"node{node}: {line}" for line in heard(ports, form)]
+    if form == "keyvalue":
+        chance.shuffle(lines)  # as pdsh prints them
+    found = of_text("\n".join(lines), "lldp.txt")
+    assert {node: above[0] for node, above in found.above.items()} == wanted
+    assert found.source == "lldp.txt (LLDP of ens1f0np0)"
+    assert found.distance("node0", "node1") in ("switch", "group")
+
+
+def test_a_switch_without_a_name_is_known_by_its_chassis_and_slingshots_by_their_place() -> None:
+    for form in ("keyvalue", "json", "json0"):
+        text = "\n".join(f"n0: {line}" for line in heard({"eth0": ("", "25GbaseCR")}, form))
+        assert of_text(text, "x").above == {"n0": ("02:00:00:00:00:01", "other switches")}
+    text = "n0: lldp.hsn0.chassis.name=x1000c3r7b0\nn1: lldp.hsn0.chassis.name=x1001c3r7b0\n"
+    found = of_text(text, "x")
+    assert found.above["n0"] == ("x1000c3r7b0", "cabinet x1000")
+    assert found.distance("n0", "n1") == "other group"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("n0: lldp.eth0.chassis.name=leaf1\nlldp.eth1.chassis.name=leaf1\n", "a node that is not named"),
+        ("n0: lldp.eth0.chassis.descr=leaf1\n", "no node hears a switch by LLDP"),
+        ('n0: {"lldp": {"interface": [}}\n', "n0's lines: not JSON"),
+        ('n0: {"lldp": {"interface": [3, {"a": 4}, {"b": {"chassis": []}}]}}\n', "no node hears a switch"),
+    ],
+)  # fmt: skip
+def test_what_lldpctl_does_not_say_is_refused_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        of_text(text, "x.txt")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_host_that_calls_itself_localhost_is_no_host_and_a_file_without_switches_is_named() -> None:
+    found = of_text(SHARP.replace("NODE01 mlx5_0", "localhost HCA-1"), "ib.txt")
+    assert "localhost" not in found.above
+    with pytest.raises(UsageError, match=r"ib\.txt names no host on a switch"):
+        of_text('vendid=0x2c9\ncaguid=0x1\nCa\t1 "H-1"\t\t# "n0 HCA-1"\n', "ib.txt")

@@ -111,7 +111,7 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
             log.note(others[0].number, f"{lines_of(len(others))} of processes that printed no table, {example}")
         return log
     if (json := _json_in(cleaned.lines)) is not None:
-        return _of_data(file, _parsed(file, json), log, hints)
+        return _of_data(file, _parsed(file, json, log), log, hints)
     if found:
         raise UsageError(f"{file}: this is {found[0].refusal}; expected a log of {READ}")
     raise UsageError(f"{file}: not a log of {READ}")
@@ -120,11 +120,14 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
 def known_tools() -> list[tuple[str, str]]:
     """Each tool whose output is known, and what is done with it: text, JSON, or why it is not read."""
     found: dict[str, list[str]] = {}
+    as_json = {form.tool for form in JSON_FORMS}
     for reader in READERS:
+        if reader.read_text is None and reader.tool in as_json:
+            continue
         unread = reader.instead.removeprefix("which ").replace("Linkgauge does not read", "not read")
         found.setdefault(reader.tool, []).append("text" if reader.read_text is not None else unread)
     for form in JSON_FORMS:
-        found.setdefault(form.tool, []).append("JSON")
+        found.setdefault(form.tool, []).append(form.listed)
     return [(tool, ", ".join(forms)) for tool, forms in found.items()]
 
 
@@ -143,7 +146,7 @@ def explain(file: Path) -> list[str]:
             begins = lines[0].text.strip()[:60]
             said.append(f"{file.name}:{lines[0].number}: {lines_of(len(lines))} from {begins!r} on: {what}")
     if not known and (text := _json_in(cleaned.lines)) is not None:
-        data = _parsed(file, text)
+        data = _parsed(file, text, ImportedLog(file.name))
         tool = next((form.tool for one in (data, [data]) for form in JSON_FORMS if form.accepts(one)), "")
         said.append(f"{file.name}: {f'JSON of {tool}, read' if tool else 'JSON of no tool that Linkgauge reads'}")
     return said
@@ -179,17 +182,29 @@ def _json_in(lines: Sequence[Line]) -> str | None:
     return "\n".join(texts.get(number, "") for number in range(1, lines[last].number + 1))
 
 
-def _parsed(file: Path, text: str) -> Any:
-    """The JSON in a text: one value, or an object a line, which are then a list."""
+def _parsed(file: Path, text: str, log: ImportedLog) -> Any:
+    """The JSON in a text: one value, or an object a line, which are then a list.
+
+    Of objects a line those that are damaged are problems of `log`, as is what stands between them.
+    """
     try:
         return parsed(text, as_it_is, str(file))
     except UsageError:
-        lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) < 2 or not all(line.lstrip()[:1] == "{" for line in lines[:2]):
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        if len(lines) < 2 or not all(line.lstrip()[:1] == "{" for _, line in lines[:2]):
             raise
-        # The one that a job was writing when it ended may be cut.
-        whole = lines if lines[-1].rstrip()[-1:] == "}" else lines[:-1]
-        return [parsed(line, as_it_is, f"{file}: object {at}") for at, line in enumerate(whole, start=1)]
+        objects, damaged = [], []
+        for number, line in lines:
+            try:
+                objects.append(parsed(line, as_it_is, str(file)))
+            except UsageError:
+                damaged.append((number, line))
+        # The last one may be cut, as a job was writing it when it ended.
+        if len(damaged) - (damaged[-1:] == lines[-1:]) > len(objects):
+            raise
+        for number, line in damaged[: -1 if damaged[-1:] == lines[-1:] else None]:
+            log.problem(number, f"not JSON: {line.strip()[:60]!r}")
+        return objects
 
 
 def _of_data(file: Path, data: Any, log: ImportedLog, hints: Hints) -> ImportedLog:
@@ -205,7 +220,7 @@ def _of_data(file: Path, data: Any, log: ImportedLog, hints: Hints) -> ImportedL
 
 
 _UNREAD_JSON = (
-    ({"nccl_version", "communicators"}, "NCCL RAS's JSON, which counts operations and has no times: nothing to import"),
+    ({"lldp"}, "lldpctl's JSON, which describes a network: give it to 'linkgauge run --fabric'"),
     ({"traceEvents"}, "a profile: give it to 'linkgauge convert'"),
     ({"nodes", "schema"}, "an execution trace: give it to 'linkgauge convert'"),
     ({"intervals", "start"}, "iperf3's JSON, which Linkgauge does not read"),

@@ -87,6 +87,8 @@ LIBRARIES = (
                                r"|[NR]CCL version \d[\w.+-]*(?: \S+)?\s*$"), re.compile(r"NCCL (?:WARN|ERROR)\b")),
     Library("UCX", re.compile(r"\[\d+\.\d+\] \[[^\]]+\]\s+\S+:\d+\s+UCX\s+[A-Z]+\b"),
             re.compile(r"UCX\s+(?:WARN|ERROR|FATAL)\b")),
+    Library("UCC", re.compile(r"\[\d+\.\d+\] \[[^\]]+\]\s+\S+:\d+\s+(?:UCC|[A-Z]{2}_[A-Z]{2,9})(?:_\w+)?\s+[A-Z]+\b"),
+            re.compile(r"(?:UCC|[A-Z]{2}_[A-Z]{2,9})(?:_\w+)?\s+(?:WARN|ERROR|FATAL)\b")),
     Library("libfabric", re.compile(r"libfabric:\d+:\d+:[^<]*<\w+>"), re.compile(r"<warn>")),
 )  # fmt: skip
 """A row of a program's table never begins so."""

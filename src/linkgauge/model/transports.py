@@ -40,6 +40,7 @@ class TransportTraits:
     by_mpi: bool = False  # measured anew under each MPI library
     needs_processes: bool = False
     only_by_name: bool = False  # left out where all are asked for
+    measured_by: str = ""  # the tools that alone measure it, whose logs are imported; empty: this program
     # What it keeps in /dev/shm for each rank, whatever the case: Open MPI 4 to 5 fast boxes and FIFOs 4 MiB, MPICH's
     # cells a few MiB, NCCL's buffers of 2 channels a peer about 10 MiB. Rounded up.
     shm_bytes_per_rank: int = 0
@@ -103,6 +104,10 @@ _TABLE = (
                                            with_mpi=False, runtime="cuda")),
     TransportTraits("mpi", "the MPI library, on device or host buffers", library=True, by_mpi=True,
                     needs_processes=True, shm_bytes_per_rank=16 << 20),
+    TransportTraits("verbs", "RDMA verbs of network cards, without a library above them", library=True,
+                    only_by_name=True, measured_by="perftest"),
+    TransportTraits("ucc", "UCC's own collectives, below MPI", library=True, only_by_name=True,
+                    measured_by="ucc_perftest"),
 )  # fmt: skip
 
 TRANSPORTS: dict[str, TransportTraits] = {one.name: one for one in _TABLE}
@@ -113,6 +118,8 @@ NIC_LIBRARIES = {name: one.nic_library for name, one in TRANSPORTS.items() if on
 """By transport: libraries of network cards below MPI."""
 THROUGH_HOST = having(TRANSPORTS, "through_host")
 NAMED_ALONE = having(TRANSPORTS, "only_by_name")
+IMPORTED = having(TRANSPORTS, "measured_by")
+"""Transports of imported runs alone: this program has no code that measures them."""
 EVERY_TRANSPORT = tuple(name for name in TRANSPORTS if name not in NAMED_ALONE)
 """What `all` stands for."""
 

@@ -64,6 +64,11 @@ def above(root: Path = Path("/")) -> tuple[str, ...]:
         content = kernel_data(root / f"run/systemd/netif/lldp/{sysfs.number(card / 'ifindex')}", _MOST_BYTES)
         name = next(neighbors(content), "")
         if name:
-            place = _SLINGSHOT.fullmatch(name)
-            return (name, f"cabinet {place[1]}" if place else _BEYOND)
+            return with_group(name)
     return ()
+
+
+def with_group(switch: str) -> tuple[str, str]:
+    """A switch and its group, by its place where its name is one."""
+    place = _SLINGSHOT.fullmatch(switch)
+    return (switch, f"cabinet {place[1]}" if place else _BEYOND)

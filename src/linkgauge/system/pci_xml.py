@@ -187,6 +187,10 @@ def _nvlinks(gpus: Mapping[str, ElementTree.Element | None], names: Mapping[str,
         machine.notes.append("NVSwitches are drawn as one; what a link of NVLink carries is not in it")
     elif counts:
         machine.notes.append("what a link of NVLink or xGMI carries is not in it")
+    else:
+        machine.notes.append(
+            "no NVLink or xGMI in it: files for NCCL_TOPO_FILE leave them out, that of NCCL_TOPO_DUMP_FILE has them"
+        )
     for (name, other, kind), count in counts.items():
         if other == "nvswitch" or name < other or (other, name, kind) not in counts:
             back = counts.get((other, name, kind), count)

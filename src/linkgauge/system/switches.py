@@ -1,10 +1,10 @@
 """Which node hangs on which switch, and so how far two nodes are from each other: their distance class.
 
 Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topology.conf or .yaml), from LLDP
-(lldp.py), from ibnetdiscover's output, or from a file by hand with a node and its switches a line; inferred from
-measured pairs by `inferred`, which says so. Two nodes are as far as the lowest place where their ways upwards meet: the
-first switch, the second (a group), or beyond. Where a fabric is no tree, as InfiniBand's are, two leaf switches with a
-common neighbor are of one group.
+(lldp.py, lldp_printed.py), from ibnetdiscover's output, or from a file by hand with a node and its switches a line;
+inferred from measured pairs by `inferred`, which says so. Two nodes are as far as the lowest place where their ways
+upwards meet: the first switch, the second (a group), or beyond. Where a fabric is no tree, as InfiniBand's are, two
+leaf switches with a common neighbor are of one group.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from linkgauge.model.names import MOST_HOSTS, host_names
 from linkgauge.model.shape import clean
 from linkgauge.system import units
 from linkgauge.system.fabric_forms import is_yaml, not_read, rows_of_yaml
+from linkgauge.system.lldp_printed import above_by_lldp, is_lldp
+from linkgauge.system.slurm_blocks import above_by_blocks, is_blocks
 
 DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP = "device", "node", "switch", "group", "other group"
 CLASSES = (DEVICE, NODE, SWITCH, GROUP, OTHER_GROUP)
@@ -30,15 +32,15 @@ INFERRED = "inferred from"
 """How the source of switches begins that no one stated."""
 _BEYOND = 3
 _EXPECTED = (
-    "expected topology.conf, topology.yaml, `scontrol show topology`, ibnetdiscover's output, or lines of a node and "
-    "its switches"
+    "expected topology.conf, topology.yaml, `scontrol show topology`, ibnetdiscover's output, lldpctl's of several "
+    "nodes, or lines of a node and its switches"
 )
 _IB_NODE = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"([SHR]-[0-9a-f]+)"')
 _IB_PORT = re.compile(r'\[\d+\](?:\[ext \d+\])?\s+"([SHR]-[0-9a-f]+)"\[\d+\](?:\([0-9a-f]+\))?\s*(?:#\s*"([^"]*)")?')
 # A card that no host has named describes its model, and a switch's aggregation node (SHARP) is no host.
 _IB_NO_HOST = re.compile(
-    r"Aggregation Node|^SHARP\b|Mellanox Technologies|NVIDIA (?:Corporation|Networking)|^MT\d{3,}\b|ConnectX|"
-    r"^(?:Quantum|HCA|InfiniHost)\b",
+    r"Aggregation Node|^SHARP\b|^localhost\b|Mellanox Technologies|NVIDIA (?:Corporation|Networking)|^MT\d{3,}\b|"
+    r"ConnectX|^(?:Quantum|HCA|InfiniHost)\b",
     re.IGNORECASE,
 )
 _RATE = units.quantity(units.RATE, *units.WITHIN[units.RATE])
@@ -130,12 +132,17 @@ def of_text(text: str, source: str) -> Switches:
 
 
 def _of_form(text: str, source: str) -> Switches:
-    if re.search(r"^Switch\s+\d+\s+\"S-", text, re.MULTILINE):
+    if re.search(r"^(?:Switch\s+\d+\s+\"S-|vendid=0x)", text, re.MULTILINE):
         return of_ibnetdiscover(text, source)
     if re.search(r"^\s*SwitchName=", text, re.MULTILINE | re.IGNORECASE):
         return of_slurm(text, source)
     if is_yaml(text):
-        return of_slurm(rows_of_yaml(text, source), source)
+        rows = rows_of_yaml(text, source)
+        return of_blocks(rows, source) if is_blocks(rows) else of_slurm(rows, source)
+    if is_blocks(text):
+        return of_blocks(text, source)
+    if is_lldp(text):
+        return of_lldp(text, source)
     above: dict[str, tuple[str, ...]] = {}
     rates: dict[str, float] = {}
     for line in text.splitlines():
@@ -185,6 +192,18 @@ def of_slurm(text: str, source: str) -> Switches:
     if not leaf:
         raise UsageError(f"{source} names no switch with nodes: {_EXPECTED}")
     return Switches({node: _upwards(name, parent) for node, name in leaf.items()}, source, rates)
+
+
+def of_lldp(text: str, source: str) -> Switches:
+    """From what lldpctl prints on several nodes: the switch that each one's fastest interface hears."""
+    above, words = above_by_lldp(text, source)
+    return Switches(above, f"{source} ({words})")
+
+
+def of_blocks(text: str, source: str) -> Switches:
+    """From Slurm's topology/block: a block counts as a switch, larger blocks as groups."""
+    above = above_by_blocks(text, source, _expanded, MOST_HOSTS)
+    return Switches(above, f"{source} (blocks of topology/block in place of switches)")
 
 
 def _upwards(name: str, parent: Mapping[str, str]) -> tuple[str, ...]:

@@ -20,12 +20,16 @@ JSON_FORMS: list[JsonForm] = []
 
 @dataclasses.dataclass(frozen=True)
 class JsonForm:
-    """A JSON file of a tool's: `accepts` knows it by a look, `shape` is what it has to be, `read` gets it so."""
+    """A JSON file of a tool's: `accepts` knows it by a look, `shape` is what it has to be, `read` gets it so.
+
+    `listed`: what 'linkgauge import --list' says of it.
+    """
 
     tool: str
     accepts: Callable[[Any], bool]
     shape: Shape
     read: Callable[[Any, ImportedLog, Hints], None]
+    listed: str = "JSON"
 
     def register(self) -> None:
         """Have files of this form found. Called once, by the tool's own file."""

@@ -1,4 +1,8 @@
-"""The JSON files of nccl-tests (-J) and of rccl-tests (-Z json), and the CSV of the latter (-Z csv)."""
+"""The JSON files of nccl-tests (-J) and of rccl-tests (-Z json), and the CSV of the latter (-Z csv).
+
+Read with rccl-tests' sources (ROCm/rocm-systems, projects/rccl-tests/src/common.cu, Reporter): built with MPI, both say
+ranks and GPUs a rank, else GPUs alone. A row of the CSV then has a column `nodes` that its heading lacks.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from linkgauge.exchange.nccl_table import Figures, NcclTable
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, nccl_version
 from linkgauge.exchange.readers.base import JsonForm, Reader
 from linkgauge.model.log_text import Line
+from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import each, maybe, number, scalar, table, text, whole
 
 _DEVICE = {"rank": whole(0, MOST_RANKS), "device": whole(0, MOST_RANKS), "hostname": text, "pid": whole(),
@@ -69,8 +74,8 @@ def _nccl(data: dict[str, Any], log: ImportedLog, hints: Hints) -> None:
 
 _NAMES = {program.removesuffix("_perf").replace("_", ""): program for program in NCCL_PROGRAMS.values()}
 """Programs by their names in rccl-tests' files, AllReduce, less the capitals."""
-_COUNTS = ("nodes", "ranks", "ranksPerNode", "gpusPerRank")
-_RESULT_NEEDED = ("name", "size", "type", "time", "ranks")
+_COUNTS = ("nodes", "ranks", "ranksPerNode", "gpusPerRank", "gpus")
+_RESULT_NEEDED = ("name", "size", "type", "time")
 _RESULT = table(
     dict.fromkeys(("name", "size", "type", "redop", "time", "busBw", "wrong"), scalar)
     | dict.fromkeys(_COUNTS, whole(0, MOST_RANKS))
@@ -87,9 +92,15 @@ def _rccl(data: list[dict[str, Any]], log: ImportedLog, hints: Hints, numbers: S
         members = list(some)
         line, first = members[0]
         program = _NAMES.get(first["name"].lower(), first["name"])
-        one = NcclTable(line, tool="rccl-tests", program=program, ranks=first["ranks"], rows=len(members))
-        if first.get("gpusPerRank", 1) != 1:
-            one.doubt = f"{first['gpusPerRank']} GPUs a rank: how many take part is not clear"
+        each_rank = first.get("gpusPerRank", 1)
+        count = first.get("gpus", first.get("ranks", 0) * each_rank)
+        one = NcclTable(line, tool="rccl-tests", program=program, ranks=count or hints.ranks or 0, rows=len(members))
+        if (
+            each_rank != 1
+            and one.pattern
+            and PATTERNS[one.pattern].bus_factor(2) == PATTERNS[one.pattern].bus_factor(3)
+        ):
+            one.doubt = f"{each_rank} GPUs a rank: no bus bandwidth of a {one.pattern} bears out how many take part"
         for at, told in members:
             row = {name: told.get(name, "") for name in ("size", "type", "redop")}
             figures = {"time": told["time"], "busbw": told.get("busBw", ""), "wrong": told.get("wrong", "N/A")}
@@ -97,7 +108,9 @@ def _rccl(data: list[dict[str, Any]], log: ImportedLog, hints: Hints, numbers: S
         one.finish(log)
 
 
-_CSV = re.compile(r"numCycle,\s*name,|name,.*\bbusBw\b")
+_CSV = re.compile(r"numCycle,\s*(?:name|collective),|name,.*\bbusBw\b")
+_OF_HEADING = {"collective": "name", "rankspernode": "ranksPerNode", "gpusperrank": "gpusPerRank",
+               "inplace": "inPlace", "algbw": "algBw", "busbw": "busBw", "#wrong": "wrong"}  # fmt: skip
 _WHOLE = re.compile(r"\d{1,7}")
 
 
@@ -107,25 +120,35 @@ def read_csv(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
     rows: list[dict[str, Any]] = []
     numbers: list[int] = []
     for line in lines:
-        cells = [cell.strip() for cell in line.head.split(",")]
+        cells = [cell.strip().strip('"') for cell in line.head.split(",")]
         if _CSV.match(line.head):
-            names = cells
+            names = [_OF_HEADING.get(name, name) for name in cells]
             if absent := [name for name in _RESULT_NEEDED if name not in names]:
                 log.problem(line.number, f"its heading has no column {absent[0]}")
                 names = []
         elif not line.head or not names:
             continue
+        elif len(cells) == len(names) + 1 and names[1:3] == ["name", "ranks"]:
+            names = [*names[:2], "nodes", *names[2:]]
+            _csv_row(line, cells, names, rows, numbers, log)
         elif len(cells) != len(names):
             log.problem(line.number, f"{len(cells)} cells where the heading has {len(names)}: {line.head[:60]!r}")
         else:
-            row: dict[str, Any] = dict(zip(names, cells, strict=True))
-            whole_ones = [name for name in (*_COUNTS, "inPlace") if name in row]
-            if all(_WHOLE.fullmatch(row[name]) for name in whole_ones) and row.get("inPlace", "0") in ("0", "1"):
-                rows.append(row | {name: int(row[name]) for name in whole_ones})
-                numbers.append(line.number)
-            else:
-                log.problem(line.number, f"not a row of the table: {line.head[:60]!r}")
+            _csv_row(line, cells, names, rows, numbers, log)
     _rccl(rows, log, hints, numbers)
+
+
+def _csv_row(
+    line: Line, cells: Sequence[str], names: Sequence[str], rows: list[dict[str, Any]], numbers: list[int],
+    log: ImportedLog,
+) -> None:  # fmt: skip
+    row: dict[str, Any] = dict(zip(names, cells, strict=True))
+    whole_ones = [name for name in (*_COUNTS, "inPlace") if name in row]
+    if all(_WHOLE.fullmatch(row[name]) for name in whole_ones) and row.get("inPlace", "0") in ("0", "1"):
+        rows.append(row | {name: int(row[name]) for name in whole_ones})
+        numbers.append(line.number)
+    else:
+        log.problem(line.number, f"not a row of the table: {line.head[:60]!r}")
 
 
 def _is_rccl(data: Any) -> bool:

@@ -6,8 +6,6 @@ rates in GB/s. How many GPUs a collective was of it does not say: it follows fro
 
 from __future__ import annotations
 
-import bisect
-import functools
 import re
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ from typing import Any
 from linkgauge.exchange.copies import Copies, Place
 from linkgauge.exchange.imported import Hints, ImportedLog
 from linkgauge.exchange.nccl_table import PATTERN_OF, Figures, NcclTable
+from linkgauge.exchange.rank_count import ranks_by_factor
 from linkgauge.exchange.readers.base import JsonForm
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import anything, each, mapping
@@ -26,7 +25,6 @@ _NCCL = re.compile(r"(?P<bench>(?:nccl|rccl)-bw(?::[^/]*)?)/(?P<op>[a-z]+)_(?P<s
 _COPY = re.compile(r"gpu-copy-bw(?::[^/]*)?/(?P<source>cpu|gpu\d{1,3})_to_(?P<target>cpu|gpu\d{1,3})_by_(?P<by>sm|dma)"
                    r"(?:_under_numa(?P<numa>\d{1,3}))?_(?P<uni>uni)?_?bw(?::\d{1,5})?$")  # fmt: skip
 _PROGRAMS = {program.removesuffix("_perf").replace("_", ""): program for program in PATTERN_OF}
-_MOST_RANKS = 4096
 _SHARE = 2e-3
 
 
@@ -78,23 +76,8 @@ def _collective(
 def _ranks_of(pattern: str, rows: list[Mapping[str, float]]) -> int:
     """The number of ranks that bus over algorithm bandwidth tells by; 0 where it is not just one."""
     factors = [told["busbw"] / told["algbw"] for told in rows if told.get("algbw", 0) > 1 and told.get("busbw", 0) > 0]
-    if not factors:
-        return 0
     # Small rates are printed with few digits: the largest tells best.
-    factor = factors[-1]
-    # A file may have thousands of collectives: factors are found once, and rise with the ranks.
-    known = _factors(pattern)
-    low = bisect.bisect_left(known, factor * (1 - _SHARE))
-    high = bisect.bisect_right(known, factor * (1 + _SHARE))
-    return low + 2 if high - low == 1 else 0
-
-
-@functools.cache
-def _factors(pattern: str) -> list[float]:
-    """Bus over algorithm bandwidth of 2 ranks and more."""
-    info = PATTERNS[pattern]
-    counts = range(2, _MOST_RANKS)
-    return [float(info.bus_factor(n) / info.algorithm_factor(n)) for n in counts] if info.algorithm_factor else []
+    return ranks_by_factor(pattern, factors[-1], _SHARE) if factors else 0
 
 
 def _copies(line: int, found: list[tuple[re.Match[str], float]], log: ImportedLog, hints: Hints) -> None:

@@ -8,29 +8,30 @@ from linkgauge.exchange.readers.base import Reader
 
 UNREAD = {
     "the CUDA sample bandwidthTest": r"\[CUDA Bandwidth Test\]",
-    "perftest": (
-        r"\s*(?:RDMA_Write|RDMA_Read|Send|Atomic\w*|RawEthernet\w*|Write|Read)\s[\w ]*(?:BW|Latency) (?:Test|Post)"
-        r"|\s*#bytes\s+#iterations\b"
-    ),
     "iperf3": r"\[ *(?:ID|\d+)\]\s+Interval\s+Transfer",
     "NVSHMEM's performance tests": r"#?\s*(?:shmem|nvshmem)\w*\s*\w*.*\b(?:bw|lat|latency|bandwidth)\b.*\bGB/sec\b",
     "the OSU suite for OpenSHMEM or UPC": r"\s*#?\s*OSU (?!MPI|[NR]CCL)[A-Z]",
+    "NCCL RAS": r"Job summary\s*$|[NR]CCL version \S+ compiled with ",
     "nvidia-smi topo": r"\s*(?:GPU0\s+GPU1|GPU0\s+.*CPU Affinity)\b",
     "ibnetdiscover": r"Switch\s+\d+\s+\"S-|vendid=0x",
+    "Slurm's topology": r"\s*(?:SwitchName|BlockName|AggregatedBlock)=|- topology:\s",
+    "lldpctl": r"(?:[\w.-]+:\s)?lldp\.\S+?\.(?:chassis|port|via)\b",
+    "NCCL's or hwloc's topology": r"\s*<(?:system version|topology)\b",
     "dcgmi": r"\|\s*(?:Diagnostic|Deployment)\s+\|",
     "rocm-smi": r".*(?:ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs)",
-    "UCC's perftest": r"Collective:\s+[A-Z]\w+\s*$|\s*Count\s+Size\s+Time, us",
-    "GPCNeT": r"(?:Network|Isolated Network|Congestion Impact) Tests\b|\|\s*Isolated Network Tests\s*\|",
 }
 """By the tool's name how a line of its own begins. What is read goes first: a row here may be loose."""
 
 INSTEAD = {
-    "perftest": "which Linkgauge does not read, since none of its transports is RDMA verbs alone",
-    "UCC's perftest": "which Linkgauge does not read, since none of its transports is UCC",
-    "GPCNeT": "which Linkgauge does not read, since how its rings of random pairs lie is not printed",
-    "nvidia-smi topo": "which describes a machine: give it to --system or to 'linkgauge topology'",
-    "rocm-smi": "which describes a machine: give it to --system or to 'linkgauge topology'",
-    "ibnetdiscover": "which describes a network: give it to 'linkgauge run --fabric'",
+    "NCCL RAS": "whose JSON is read: give that of 'ncclras -f json'",
+    **dict.fromkeys(
+        ("nvidia-smi topo", "rocm-smi", "NCCL's or hwloc's topology"),
+        "which describes a machine: give it to --system or to 'linkgauge topology'",
+    ),
+    **dict.fromkeys(
+        ("ibnetdiscover", "Slurm's topology", "lldpctl"),
+        "which describes a network: give it to 'linkgauge run --fabric'",
+    ),
 }
 """What is said of some of them in place of the usual words."""
 

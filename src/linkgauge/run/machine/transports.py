@@ -10,7 +10,7 @@ from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
-from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS
+from linkgauge.model.transports import IMPORTED, NIC_LIBRARIES, TRANSPORTS
 
 _VERSION_TIMEOUT_S = 60
 _UNKNOWN = "unknown"
@@ -108,7 +108,7 @@ def _loads(name: str) -> bool:
 
 def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dict[str, str]:
     """Transport -> why it cannot run here at all. `mpi`: why there is no MPI library, empty where there is one."""
-    absent = {}
+    absent = {name: f"only 'linkgauge import' has it, of logs of {TRANSPORTS[name].measured_by}" for name in IMPORTED}
     runtime = RUNTIMES[kind]
     if not runtime.ccl:
         absent["ccl"] = f"NCCL and RCCL need GPUs ({' or '.join(GPU_RUNTIMES)}); here are {kind} devices"

@@ -36,7 +36,7 @@ from linkgauge.model.case import Case, StopRule
 from linkgauge.run.rank import gathering
 from linkgauge.run.rank.case_record import part_of, traveling
 from linkgauge.run.rank.gathering import Ranks, Take, children_of, framed
-from linkgauge.run.rank.worker import run_rank
+from linkgauge.run.rank.measuring import run_rank
 from linkgauge.run.wire.heartbeat import HeartbeatFile
 from linkgauge.run.wire.outcome import COLUMNS, RankOutcome
 from linkgauge.run.wire.spec import CaseEntry, WorkerSpec

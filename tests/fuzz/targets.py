@@ -47,7 +47,7 @@ from linkgauge.plan.launches import PlannedLaunch, plan_run
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan, read_plan
 from linkgauge.plan.tuning_variables import safe_variable
-from linkgauge.run.parent import nodes
+from linkgauge.run.parent import node, nodes
 from linkgauge.run.parent.prepared import PLAN_FILE, read_launches, unsafe_settings, write_launches
 from linkgauge.run.parent.rank_words import shaped
 from linkgauge.stats.distance import stored_switches
@@ -420,7 +420,7 @@ def node_answers(data: bytes) -> None:
         return
     if not isinstance(said, list):
         return
-    looked = shaped(said, nodes._said)
+    looked = shaped(said, node.said_shape)
     if not isinstance(looked, str) and not isinstance(found := nodes._nodes(looked, 2), str):
         nodes.differences(found)
         nodes.least(_MACHINE, found)
@@ -608,7 +608,7 @@ _ROW = {"check": "cores", "status": "ok", "finding": "4 cores", "cost": "", "fix
 
 def _answers() -> Iterator[bytes]:
     told = {"date": 1.5, "rows": [_ROW], "facts": {"system": "Linux 6"}}  # to the doctor; the rest is for a run
-    said = [{"rank": rank, "host": host, "node": host, **nodes._look("host", 1), **told}
+    said = [{"rank": rank, "host": host, "node": host, **node.look_here("host", 1), **told}
             for rank, host in enumerate(("a", "b"))]  # fmt: skip
     yield json.dumps(said).encode()
 

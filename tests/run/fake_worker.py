@@ -16,7 +16,7 @@ import numpy as np
 
 from linkgauge.model.case import Case
 from linkgauge.run.machine.observe import Value
-from linkgauge.run.rank import gathering, worker
+from linkgauge.run.rank import gathering, measuring, worker
 from linkgauge.run.rank.gathering import Ranks, Take
 from linkgauge.run.wire import heartbeat as beat
 from linkgauge.run.wire.outcome import RankOutcome
@@ -188,7 +188,7 @@ class FakeReader:
         assert os.getpid() in set(pids)
 
 
-next_step = worker._next_step
+next_step = measuring.next_step
 
 
 def die_between(schedule: Any, watch: Any, recorder: Any) -> bytes:
@@ -202,13 +202,13 @@ def die_between(schedule: Any, watch: Any, recorder: Any) -> bytes:
 
 
 if __name__ == "__main__":
-    worker._next_step = die_between
+    measuring.next_step = die_between
     if os.environ.get("LINKGAUGE_TEST_CANNOT_START") == "1":
         raise SystemExit("a library that this launch asks for is not here")
     if "LINKGAUGE_TEST_WINDOW" in os.environ:
         gathering.WINDOW_BYTES = int(os.environ["LINKGAUGE_TEST_WINDOW"])
     if "LINKGAUGE_TEST_OBSERVED" in os.environ:
-        worker.open_reader = lambda runtime, device: (FakeReader(device["ordinal"]), "")
+        measuring.open_reader = lambda runtime, device: (FakeReader(device["ordinal"]), "")
     worker.open_process_session = open_process_session
     worker.open_thread_sessions = open_thread_sessions  # type: ignore[assignment]
     worker.main()

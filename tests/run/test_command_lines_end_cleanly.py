@@ -21,7 +21,7 @@ from linkgauge.app import cli
 from linkgauge.files import write_special
 from linkgauge.model.case import Case
 from linkgauge.run.machine.binding import cores_by_rank, parse_core_list, with_own_core
-from linkgauge.run.rank import worker
+from linkgauge.run.wire.spec import is_oversubscribed
 from patience import PATIENCE_S
 from program import CLOSED, linkgauge
 from run.on_a_node import namespaces_may_be_made
@@ -169,7 +169,7 @@ def test_ranks_bound_to_one_core_are_stored_as_oversubscribed() -> None:
     ) -> bool:
         spec: Any = SimpleNamespace(runtime=runtime, available_cores=64, cores=cores, devices=(0, 1), node_of=node_of,
                                     node_cores=(there, there) if node_of else ())  # fmt: skip
-        return worker.is_oversubscribed(spec, Case(transport, "pingpong", 8, 8, (0, 1)))
+        return is_oversubscribed(spec, Case(transport, "pingpong", 8, 8, (0, 1)))
 
     assert crowded("cuda", "ccl", [[0], [0]])
     assert not crowded("cuda", "ccl", [[0], [1]])

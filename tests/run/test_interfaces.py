@@ -90,12 +90,12 @@ def test_docker_a_management_network_and_what_is_not_there_are_told() -> None:
 
 
 def test_the_run_names_it_before_it_begins() -> None:
-    from linkgauge.run.parent.nodes import _nodes
+    from linkgauge.run.parent.node import nodes_of
 
     looks = [look("a"), look("b")]
     for rank, (one, there) in enumerate(zip(looks, (NODE, NODE), strict=True)):
         one |= {"rank": rank, "network": there.plain()}
-    nodes = _nodes(looks, 2)
+    nodes = nodes_of(looks, 2)
     assert not isinstance(nodes, str)
     first, *warnings = ways_between(fake_mpi("openmpi", vendor="openmpi", name="ompi"), {}, nodes)
     assert first == (

@@ -17,6 +17,9 @@ from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import Launcher, LaunchRequest, library_environment
+from linkgauge.run.launchers.hydra import Hydra
+from linkgauge.run.launchers.openmpi import OpenMpi
+from linkgauge.run.launchers.srun import Srun
 from linkgauge.run.machine import processes
 from linkgauge.run.machine.binding import cores_by_rank, parse_core_list, share_out
 from linkgauge.run.machine.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
@@ -223,6 +226,25 @@ def test_what_is_installed_here_is_found_with_version_and_abi() -> None:
 def test_how_a_rank_died_is_read_from_what_its_launcher_says(output: str, code: int, expected: tuple[str, int]) -> None:
     found = how_it_ended(code, output.splitlines(), "")
     assert found[expected[0]] == expected[1]
+
+
+@pytest.mark.parametrize(
+    ("family", "output", "node"),
+    [
+        (OpenMpi, "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[41,0],0] on node login\n"
+                  "  Remote daemon: [[41,0],1] on node n1\n\nThis is usually due to", "n1"),
+        (Srun, "srun: error: Node failure on n2\nsrun: error: n1: task 0: Killed", "n2"),
+        (Hydra, "=   BAD TERMINATION", ""),
+    ],
+)  # fmt: skip
+def test_a_node_that_a_launcher_says_is_lost_is_known(family: type[Launcher], output: str, node: str) -> None:
+    assert family(None).node_told_of(output.splitlines()) == node
+
+
+def test_words_of_hydra_about_its_own_insides_are_said_in_plain_ones() -> None:
+    words = "[mpiexec@login] control_cb (/pm/hydra/mpiexec/pmiserv_cb.c:280): assert (!closed) failed"
+    assert Hydra(None).plain(words) == "it lost the connection to its part on a node"
+    assert Hydra(None).plain("ssh: connect to host n1 port 22: No route") == "ssh: connect to host n1 port 22: No route"
 
 
 def test_last_words_say_what_is_wrong_and_not_what_is_around_it() -> None:

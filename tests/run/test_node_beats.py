@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -247,6 +248,28 @@ def test_a_node_whose_connection_ends_is_no_longer_heard_and_known_to_have_left_
         link.sendall(hello_of(1) + report)
         ends.until(lambda: ends.end.unheard == {1})
         assert ends.end.left == {}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_which_node_closed_first_is_known_where_it_was_alone_between_two_looks(ends: Ends, together: bool) -> None:
+    """A launcher ends the others within milliseconds, so that a wait between two looks ends at once."""
+    ends.end.listen([])
+    links = [socket.create_connection(("127.0.0.1", ends.told()["port"]), timeout=PATIENCE_S) for _ in range(2)]
+    for rank, link in enumerate(links, 1):
+        link.sendall(hello_of(1) + b"".join(word.to_bytes(8, "little") for word in (rank, 3, 1, 1, 1, 5)))
+    ends.until(lambda: not ends.end.unheard)
+    news = select.poll()
+    news.register(ends.end.closings.fileno(), select.POLLIN)
+    assert news.poll(0) == []
+    links[1].close()
+    assert news.poll(1000 * PATIENCE_S)
+    if not together:
+        ends.end.look()
+        assert ends.end.first_left == (2,)
+        assert news.poll(0) == []
+    links[0].close()
+    ends.until(lambda: ends.end.left.keys() == {1, 2})
+    assert ends.end.first_left == (() if together else (2,))
 
 
 def _is_closed(link: socket.socket) -> bool:

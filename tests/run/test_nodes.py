@@ -164,7 +164,7 @@ def test_nodes_are_looked_at_only_where_ranks_may_leave_this_one(
 
 def test_ranks_of_one_node_take_one_look_and_this_node_is_none() -> None:
     mpi = default_installation()
-    said = words_of_ranks(mpi, 3, [sys.executable, "-m", "linkgauge.run.parent.nodes", "host", "2"])
+    said = words_of_ranks(mpi, 3, [sys.executable, "-m", "linkgauge.run.parent.node", "host", "2"])
     assert isinstance(said, list)
     assert sorted(one["rank"] for one in said) == [0, 1, 2]
     looks = [one for one in said if "devices" in one]

@@ -76,13 +76,13 @@ def test_the_fastest_card_that_has_heard_a_switch_says_where_a_node_hangs(tmp_pa
 
 
 def test_distances_follow_where_all_nodes_have_heard_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from linkgauge.run.parent.nodes import _nodes
+    from linkgauge.run.parent.node import nodes_of
 
     places = {"a": "x1000c0r1b0", "b": "x1000c0r1b0", "c": "x1000c1r5b0", "d": "x1001c0r1b0"}
     looks = [look(host, switches_above=[name, f"cabinet {name[:5]}"]) for host, name in places.items()]
     for rank, one in enumerate(looks):
         one["rank"] = rank
-    nodes = _nodes(looks, 4)
+    nodes = nodes_of(looks, 4)
     assert not isinstance(nodes, str)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     found = Nodes(GPUS, lambda _: None).switches(nodes)
@@ -90,6 +90,6 @@ def test_distances_follow_where_all_nodes_have_heard_one(monkeypatch: pytest.Mon
     assert found.source == "LLDP"
     assert [found.distance("a", other) for other in "bcd"] == ["switch", "group", "other group"]
     looks[3]["switches_above"] = []
-    silent = _nodes(looks, 4)
+    silent = nodes_of(looks, 4)
     assert not isinstance(silent, str)
     assert Nodes(GPUS, lambda _: None).switches(silent) is None

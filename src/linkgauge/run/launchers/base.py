@@ -11,6 +11,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -72,6 +73,9 @@ class Launcher(abc.ABC):
     status_patterns: ClassVar[tuple[str, ...]] = ()  # with what status one ended
     pid_pattern: ClassVar[str] = ""  # of which process it tells
     rank_pattern: ClassVar[str] = ""  # of which rank
+    node_pattern: ClassVar[str] = ""  # how it says that it has lost a node: the name
+    fatal_statuses: ClassVar[tuple[int, ...]] = ()  # its own, that are also numbers of signals that a rank died of
+    meanings: ClassVar[tuple[tuple[str, str], ...]] = ()  # of words about its own insides: what they mean to a reader
 
     def __init_subclass__(cls) -> None:
         """Register the family."""
@@ -129,6 +133,15 @@ class Launcher(abc.ABC):
     def rank_in(cls, environment: Mapping[str, str]) -> str | None:
         """Return the rank of a process with this environment that the family has started; None where it has not."""
         return next((environment[name] for name in cls.rank_variables if name in environment), None)
+
+    def node_told_of(self, output: Sequence[str]) -> str:
+        """Return the node that the lines of its output say is lost; empty where they name none."""
+        found = re.search(self.node_pattern, "\n".join(output)) if self.node_pattern else None
+        return found[1] if found else ""
+
+    def plain(self, words: str) -> str:
+        """Return a line of its output as a reader needs it."""
+        return next((meaning for pattern, meaning in self.meanings if re.search(pattern, words)), words)
 
     def failed_by_chance(self, output: Sequence[str]) -> bool:
         """Whether the lines of its output tell of a failure that the same start may well not have again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 
 from linkgauge.run.launchers.base import Launcher, LaunchRequest, ssh_unless
@@ -24,6 +25,8 @@ class Hydra(Launcher):
     )
     status_patterns = (r"EXIT CODE:\s*(\d+)",)
     pid_pattern = r"PID (\d+) RUNNING AT"
+    fatal_statuses = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
+    meanings = ((r"assert \(!closed\) failed", "it lost the connection to its part on a node"),)
 
     def command(self, request: LaunchRequest) -> list[str]:
         """Return mpiexec -n N. Ranks have its own environment, on other nodes too; values in words stand in `ps`."""

@@ -21,6 +21,7 @@ class OpenMpi(Launcher):
     host_options = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
     rank_variables = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK")
     rank_pattern = r"process rank (\d+) with PID \d+ on node"
+    node_pattern = r"Remote daemon:.* on node (\S+)"
     signal_patterns = (r"exited on signal (\d+)",)
     status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)")
 

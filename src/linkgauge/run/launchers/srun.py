@@ -26,6 +26,7 @@ class Srun(Launcher):
     says = "slurm"
     programs = ("srun",)
     signal_names_pattern = r"\btasks? [\d,-]+: ([^:\n]+?)(?: \(core dumped\))?$"
+    node_pattern = r"Node failure on (\S+)"
     rank_pattern = r"\btask (\d+): "
     status_patterns = (r"[Ee]xited with exit code\s*:?\s*(\d+)",)
 

@@ -24,10 +24,10 @@ _BLIND_WAIT_S = 0.05
 class EndOf:
     """The end of a child process, to be waited for without looks in between."""
 
-    def __init__(self, pid: int, other: int = -1) -> None:
-        """`pid` is of a child that was not waited for yet; `other`: a descriptor whose news ends a wait, too."""
+    def __init__(self, pid: int, *others: int) -> None:
+        """`pid` is of a child that was not waited for yet; `others`: descriptors whose news ends a wait, too."""
         self._poll = select.poll()
-        if other >= 0:
+        for other in others:
             self._poll.register(other, select.POLLIN)
         try:
             self._fd = os.pidfd_open(pid)  # Linux 5.3; containers may forbid it

@@ -33,6 +33,7 @@ from linkgauge.run.machine.interfaces import named_interfaces
 from linkgauge.run.parent import node_probe
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.wire.evidence import last_words
+from linkgauge.run.wire.failures import least_nodes
 from linkgauge.run.wire.node_beats import addresses_for, new_server
 
 _PATIENCE_S = 7.0  # of the first answers
@@ -40,6 +41,7 @@ _NOBODY_S = 14.0  # while no node at all has answered: logins are slow there
 _SLOW_LOGIN = 1.5  # times as long as the slowest that answered, up to
 _MOST_S = 30.0
 _REACH_S = 5.5
+_PAUSE_S = 1.0
 _AT_ONCE = 128  # processes of ssh, 5 MB each
 _ALL_PAIRS = 8  # nodes, of which each tries all others; of more each tries the next ones
 _PARENT = ""
@@ -154,9 +156,7 @@ def _looked(shell: Sequence[str], hosts: Sequence[str], wanted: Mapping[str, Any
                 for pipe in (one.process.stdout, one.process.stderr):
                     assert pipe is not None
                     pipes.register(pipe, selectors.EVENT_READ, one)
-            _listen(pipes, asked, 1)
-            hellos = {one.host: hello for one in asked if (hello := _hello(one)) is not None}
-            _reach(pipes, asked, hellos, str(wanted["token"]))
+            _talk(pipes, asked, str(wanted["token"]))
     finally:
         _end(asked)
     return {one.host: one.found for one in asked}
@@ -176,12 +176,57 @@ def _start(shell: Sequence[str], host: str, wanted: Mapping[str, Any]) -> _Asked
     return one
 
 
-def _listen(pipes: selectors.BaseSelector, asked: Sequence[_Asked], lines: int) -> None:
-    """Read until each node has said so many lines, or will say no more, or time is over."""
+def _talk(pipes: selectors.BaseSelector, asked: Sequence[_Asked], token: str) -> None:
+    """Hear all nodes, and have them try to reach each other and this one; take in what is wrong with each.
+
+    Those that have answered do not wait for one that hangs: what comes later tries to reach them.
+    """
     began = time.monotonic()
+    hellos: dict[str, dict[str, Any]] = {}
+    failed: dict[tuple[str, str], str] = {}
+    heard: set[str] = set()
+    with new_server() as server:
+        node_probe.serve(server, token.encode())
+        while True:
+            _listen(pipes, asked, 1, began, pause=not heard)
+            over = not _late(asked, began)
+            fresh = [one for one in asked if one.host not in heard and (over or one.is_over or one.said)]
+            hellos |= {one.host: hello for one in fresh if (hello := _hello(one)) is not None}
+            heard |= {one.host for one in fresh}
+            there = [one for one in fresh if one.host in hellos and not one.found.problems]
+            failed |= _unreached(pipes, there, _usable(asked, hellos), server.getsockname()[1])
+            if over:
+                break
+    by_host = {one.host: one for one in asked}
+    usable = _usable(asked, hellos)
+    _tell_of_mtus({host: hello["addresses"] for host, hello in usable.items()}, [by_host[host] for host in usable])
+    _accuse(failed, by_host)
+
+
+def _late(asked: Sequence[_Asked], began: float) -> list[_Asked]:
+    """Who has not answered and may still; none once the time for it is over."""
+    waiting = [one for one in asked if not one.is_over and not one.said]
+    return waiting if time.monotonic() - began <= _longest_s(asked, waiting) else []
+
+
+def _usable(asked: Sequence[_Asked], hellos: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What those nodes have said on which ranks can be started."""
+    return {one.host: hellos[one.host] for one in asked if one.host in hellos and not one.found.problems}
+
+
+def _listen(
+    pipes: selectors.BaseSelector, asked: Sequence[_Asked], lines: int, began: float, pause: bool = False
+) -> None:
+    """Read until each node has said so many lines, or will say no more, or time is over.
+
+    `pause`: or half of them have, and none has for a moment.
+    """
+    news = began
     while waiting := [one for one in asked if not one.is_over and len(one.said) < lines]:
-        passed = time.monotonic() - began
-        if passed > _longest_s(asked, waiting, lines):
+        now = time.monotonic()
+        if now - began > (_REACH_S if lines > 1 else _longest_s(asked, waiting)):
+            return
+        if pause and 2 * len(waiting) <= len(asked) and now - news > _PAUSE_S:
             return
         for key, _ in pipes.select(0.1):
             one: _Asked = key.data
@@ -191,12 +236,10 @@ def _listen(pipes: selectors.BaseSelector, asked: Sequence[_Asked], lines: int) 
                 pipes.unregister(key.fileobj)
                 one.open_pipes -= 1
             if one.said and not one.answered_at:
-                one.answered_at = time.time()
+                one.answered_at, news = time.time(), time.monotonic()
 
 
-def _longest_s(asked: Sequence[_Asked], waiting: Sequence[_Asked], lines: int) -> float:
-    if lines > 1:
-        return _REACH_S
+def _longest_s(asked: Sequence[_Asked], waiting: Sequence[_Asked]) -> float:
     took = [one.answered_at - one.at for one in asked if one.answered_at]
     if took:
         return max(_PATIENCE_S, min(_MOST_S, _SLOW_LOGIN * max(took)))
@@ -236,45 +279,46 @@ def _without_prefix(line: str, host: str) -> str:
     return re.sub(rf"^(?:ssh: )?(?:connect to host {re.escape(host)} port (\d+): )?", "", line.strip())
 
 
-def _reach(
-    pipes: selectors.BaseSelector, asked: Sequence[_Asked], hellos: Mapping[str, Mapping[str, Any]], token: str
-) -> None:
-    """Have the nodes that can be used try to reach each other and this one, and take in what does not go."""
-    there = [one for one in asked if one.host in hellos and not one.found.problems]
+def _unreached(
+    pipes: selectors.BaseSelector, there: Sequence[_Asked], hellos: Mapping[str, Mapping[str, Any]], port: int
+) -> dict[tuple[str, str], str]:
+    """Have these nodes try to reach others of those that can be used, and this one; which cannot which, and why.
+
+    `hellos`: of those that can be used. `port`: this process' own.
+    """
     if not there:
-        return
-    _tell_of_mtus({one.host: hellos[one.host]["addresses"] for one in there}, there)
+        return {}
     mine = addresses_for(one.host for one in there)
     ports = any("PORT_RANGE" in name or ("MCA" in name and "port" in name) for name in os.environ)
-    with new_server() as server:
-        node_probe.serve(server, token.encode())
-        wanted = {} if ports else _peers({one.host: hellos[one.host] for one in there})
-        for one in there:
-            peers = {name: ([name, *_own_addresses(hellos[name])[:1]], hellos[name]["port"])
-                     for name in wanted.get(one.host, ())}  # fmt: skip
-            if not ports:
-                peers[_PARENT] = (mine[:2], server.getsockname()[1])
-            one.tell(json.dumps(peers).encode() + b"\n")
-        _listen(pipes, there, 2)
+    wanted = {} if ports else _peers(hellos)
+    for one in there:
+        peers = {name: ([name, *_own_addresses(hellos[name])[:1]], hellos[name]["port"])
+                 for name in wanted.get(one.host, ())}  # fmt: skip
+        if not ports:
+            peers[_PARENT] = (mine[:2], port)
+        one.tell(json.dumps(peers).encode() + b"\n")
+    _listen(pipes, there, 2, time.monotonic())
     failed: dict[tuple[str, str], str] = {}
     for one in there:
         if len(one.said) > 1:
             with contextlib.suppress(MisshapenError):
                 why = parsed(one.said[1], mapping(text), "what a node reaches")
                 failed |= {(one.host, name): words for name, words in why.items() if words}
-    for one in there:
-        if words := failed.pop((one.host, _PARENT), ""):
+    return failed
+
+
+def _accuse(failed: dict[tuple[str, str], str], by_host: Mapping[str, _Asked]) -> None:
+    """Name the least set of nodes that explains who cannot reach whom, later ones first."""
+    for host, one in by_host.items():
+        if words := failed.pop((host, _PARENT), ""):
             one.found.problems.append(f"it does not reach this node: {words}")
-    by_host = {one.host: one for one in there}
     failed = {pair: why for pair, why in failed.items() if not by_host[pair[0]].found.problems}
-    while failed:  # the least set of nodes that explains what does not go, later ones first
-        counts = Counter(host for pair in failed for host in pair)
-        worst = max(counts, key=lambda host: (counts[host], list(by_host).index(host)))
-        (source, target), why = next((pair, why) for pair, why in failed.items() if worst in pair)
-        one = by_host[worst]
-        one.found.problems.append(f"{source} does not reach it: {why}" if target == worst
-                                  else f"it does not reach {target}: {why}")  # fmt: skip
-        failed = {pair: words for pair, words in failed.items() if worst not in pair}
+    for worst, pairs in least_nodes(failed, list(by_host).index):
+        source, target = pairs[0]
+        why = failed[pairs[0]]
+        by_host[worst].found.problems.append(
+            f"{source} does not reach it: {why}" if target == worst else f"it does not reach {target}: {why}"
+        )
 
 
 def _own_addresses(hello: Mapping[str, Any]) -> list[str]:
@@ -324,6 +368,8 @@ def _end(asked: Sequence[_Asked]) -> None:
         assert one.process.stdin is not None
         with contextlib.suppress(OSError):
             one.process.stdin.close()
+        if not one.said:
+            one.process.kill()
     until = time.monotonic() + 1.0
     for one in asked:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from linkgauge.children import MOST_OUTPUT_BYTES, why_too_long
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.files import why_nothing_starts
+from linkgauge.model.case import Case
 from linkgauge.model.device_words import device_noun
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.launchers import launcher_for
@@ -59,6 +60,7 @@ class LaunchEnd:
     blamed: CaseEntry | None = None
     reason: str = ""
     evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
+    rank: int | None = None  # whose node's failure it is, where that is sure
     cannot_record: str = ""  # the journal could not be written: why
 
     @property
@@ -205,7 +207,8 @@ class Launch:
     ) -> Trouble | None:
         assert self._process is not None
         noted = False
-        with processes.EndOf(self._process.pid, self._first_end.file) as end:
+        news = [self._first_end.file, *([] if self._other_nodes is None else [self._other_nodes.closings.fileno()])]
+        with processes.EndOf(self._process.pid, *news) as end:
             while self._process.poll() is None:
                 for record in watch.new_records():
                     on_record(record)
@@ -214,8 +217,7 @@ class Launch:
                     # Only what the ranks have said: a look at all processes takes 20 ms of a core, beside the first
                     # case.
                     self._note(evidence.said_segments(self._evidence))
-                    if self._has_loads:
-                        self._first_end.watch(self._heartbeat)
+                    self._first_end.watch(self._heartbeat)
                     if self._other_nodes is not None:
                         self._other_nodes.listen(str(rank["host"]) for rank in watch.launch_record["ranks"])
                 unheard: frozenset[int] = frozenset()
@@ -269,8 +271,10 @@ class Launch:
     def _conclude(self, watch: LaunchWatch, trouble: Trouble | None, on_record: Callable[[Record], None]) -> LaunchEnd:
         assert self._process is not None
         found: dict[str, Any] = {}
-        if self._first_end.rank is not None:
-            found["first_rank"] = self._first_end.rank
+        if self._other_nodes is not None:
+            self._other_nodes.look()
+        if (first := self._ended_first()) is not None:
+            found["first_rank"] = first
         if trouble is not None and not watch.ended:
             words = self._heartbeat.words().copy()
             found["ranks"] = evidence.rank_states(self._heartbeat)
@@ -302,24 +306,39 @@ class Launch:
         died = any(rank["pid"] and rank["state"] in ("gone", "ended") for rank in found.get("ranks", []))
         if trouble is None or (trouble.status == "hung" and died):
             return self._crashed(end, found, output, notes, watch)
-        reason = trouble.reason + (self._silent_ranks(watch) if trouble.status == "hung" else "")
-        return dataclasses.replace(end, status=trouble.status, reason=reason, evidence=found)
+        if trouble.status == "hung" and watch.in_hand is not None:
+            silent, words = self._silent_ranks(watch.in_hand.case, watch)
+            trouble = dataclasses.replace(trouble, reason=trouble.reason + words, ranks=silent)
+        return dataclasses.replace(
+            end, status=trouble.status, reason=trouble.reason, evidence=found, rank=self._of_one_node(trouble.ranks)
+        )
 
     def _named(self, rank: int, watch: LaunchWatch) -> str:
         return evidence.named_rank(rank, watch.launch_record, device_noun({self._spec.runtime}))
 
-    def _silent_ranks(self, watch: LaunchWatch) -> str:
-        """Which ranks are behind the others, or all where none is, and in which phase; empty where no case is hung."""
-        if watch.in_hand is None:
-            return ""
-        ranks = rank_list(watch.in_hand.case, self._spec.devices)
+    def _ended_first(self) -> int | None:
+        """The rank that ended before all others, where that was seen; of another node the one that speaks for it."""
+        if self._first_end.rank is not None:
+            return self._first_end.rank
+        first = self._other_nodes.first_left if self._other_nodes is not None else ()
+        return first[0] if len(first) == 1 else None
+
+    def _of_one_node(self, ranks: Sequence[int]) -> int | None:
+        """One of these ranks where all are on one node, of which the failure then is."""
+        places = {self._spec.node_of[rank] if self._spec.node_of else 0 for rank in ranks}
+        return ranks[0] if len(places) == 1 else None
+
+    def _silent_ranks(self, case: Case, watch: LaunchWatch) -> tuple[tuple[int, ...], str]:
+        """Which ranks have stopped for sure; and in words those, or which are behind the others, and in which phase."""
+        ranks = rank_list(case, self._spec.devices)
         at = {rank: (self._heartbeat.word(rank, COUNT), self._heartbeat.phase_name(rank)) for rank in ranks}
         alike = Counter(at.values())
         least = min(alike, key=lambda one: (alike[one], one[0]))
         behind = [rank for rank in ranks if at[rank] == least]
         stopped = [one for one in ranks if (pid := self._heartbeat.word(one, PID)) and processes.state_of(pid) == "T"]
         words = ", ".join(self._named(rank, watch) for rank in (stopped or behind)[:_MOST_NAMED])
-        return f"; silent: {words}{' stopped' if stopped else ''}{evidence.doing(at[(stopped or behind)[0]][1])}"
+        doing = evidence.doing(at[(stopped or behind)[0]][1])
+        return tuple(stopped), f"; silent: {words}{' stopped' if stopped else ''}{doing}"
 
     def _crashed(
         self, end: LaunchEnd, found: dict[str, Any], output: list[str], notes: list[dict[str, Any]], watch: LaunchWatch
@@ -329,6 +348,7 @@ class Launch:
         stacks = evidence.written_stacks(self._evidence)
         if stacks:
             found["stacks"] = stacks
+        launcher = launcher_for(self._mpi)
         how = evidence.how_it_ended(self._process.returncode, output, stacks)
         found |= how
         told = evidence.told_rank(output, found["ranks"]) if how["by"] == "launcher" else None
@@ -336,27 +356,37 @@ class Launch:
             told = evidence.rank_told_of(output, watch.launch_record)
         if told is not None:
             found["told_rank"] = told
-        told = found.get("first_rank", told)
-        left = self._other_nodes.left if self._other_nodes is not None else {}
-        if told is None and left:  # the first whose node closed its connection, as far as looks tell
-            told = min(left, key=lambda rank: (left[rank], rank))
+        first = found.get("first_rank")
+        told = told if first is None else first
+        left = self._other_nodes.first_left if self._other_nodes is not None else ()
         named = "a rank" if told is None else self._named(told, watch)
+        if told is None and (left or (host := launcher.node_told_of(output))):
+            host = evidence.host_of(left[0], watch.launch_record) if left else host
+            named = f"a rank on {host}"
         at = "" if told is None else evidence.doing(self._heartbeat.phase_name(told))
+        # By SIGKILL and SIGTERM launchers end the others when one has ended, and may tell of one of those.
+        sure = first is not None or how.get("signal") not in evidence.ENDS_OTHERS
+        rank = told
         if notes:
             # A rank that could say why is the cause; the signal of the others is the launcher's.
             found["notes"] = notes
-            reason = f"rank {notes[0]['rank']}: {notes[0]['reason']}"
+            reason, rank = f"rank {notes[0]['rank']}: {notes[0]['reason']}", None
         elif "signal_name" in how:
-            which, at = ("the launcher", "") if how["by"] == "launcher itself" else (named, at)
-            reason = f"{which} died of {how['signal_name']}{at}"
-            if how["by"] == "launcher" and how["signal_name"] == "SIGKILL":
-                # Launchers end the others so when one has ended, and on a busy machine may tell of one of those.
-                reason += ", or was ended by the launcher after another rank"
+            if how["by"] == "launcher itself":
+                reason, rank = f"the launcher died of {how['signal_name']}", None
+            else:
+                reason = f"{named} died of {how['signal_name']}{at}"
+                if how["by"] != "rank" and not sure and how["signal_name"] == "SIGKILL":
+                    reason += ", or was ended by the launcher after another rank"
         else:
-            first = "" if told is None else f"{named} ended first{at}; "
-            words = evidence.last_words(output)
-            reason = f"{first}the launch ended with exit status {how['exit_status']}" + (f": {words}" if words else "")
-        return dataclasses.replace(end, status="crashed", reason=reason, evidence=found)
+            said = "" if named == "a rank" else f"{named} ended first{at}; "
+            words = launcher.plain(evidence.last_words(output))
+            reason = f"{said}the launch ended with exit status {how['exit_status']}"
+            if how["exit_status"] in launcher.fatal_statuses:
+                reason += f", as after {evidence.signal_name(how['exit_status'])}"
+            reason += f": {words}" if words else ""
+            rank = None if first is None else rank  # a rank may end itself since another one is gone
+        return dataclasses.replace(end, status="crashed", reason=reason, evidence=found, rank=rank if sure else None)
 
     def _end_processes(self) -> None:
         """End whatever is left: the launcher first by its id, then every process of the launch's mark."""

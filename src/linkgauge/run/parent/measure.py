@@ -18,7 +18,8 @@ from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.run.parent.looks import Looks, stored
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import Reporter
-from linkgauge.run.parent.runner import FAILED, Runner
+from linkgauge.run.parent.runner import Runner
+from linkgauge.run.parent.statuses import FAILED
 from linkgauge.run.parent.survivor import Survivor
 from linkgauge.store.folder import RunFolder
 from linkgauge.system.allowance import Quotas, Throttling, allowance

@@ -26,7 +26,7 @@ from linkgauge.run.parent.fallback import THREADS, end_of
 from linkgauge.run.parent.mpi_library import MpiInstallation, by_name, default_installation, find_all, resolve
 from linkgauge.run.parent.nodes import Nodes, least
 from linkgauge.run.parent.prepared import Pending, Prepared
-from linkgauge.run.parent.runner import FAILED
+from linkgauge.run.parent.statuses import FAILED
 from linkgauge.run.wire.spec import AFTER_FAILURES, FITTED, NODE_LEFT_OUT, CaseEntry
 from linkgauge.system import System, load
 from linkgauge.system.affinity import one_a_nic

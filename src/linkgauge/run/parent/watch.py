@@ -40,6 +40,7 @@ class Trouble:
 
     status: str  # hung | timeout | crashed
     reason: str
+    ranks: tuple[int, ...] = ()  # whose it is, where that is sure
 
 
 @dataclasses.dataclass
@@ -183,7 +184,7 @@ class LaunchWatch:
             if silent:
                 whose = f"rank{'s' if len(silent) > 1 else ''} {', '.join(map(str, silent))}"
                 words += f"; no heartbeat of {whose} came here, from another node by TCP, to tell slow from hung"
-            return Trouble("timeout", words)
+            return Trouble("timeout", words, tuple(silent))
         return None
 
     def _prepares_gpus(self) -> bool:

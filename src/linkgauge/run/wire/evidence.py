@@ -248,6 +248,11 @@ def named_rank(rank: int, record: Mapping[str, Any] | None, noun: str) -> str:
     return f"rank {rank} on {told['host']} ({noun} {told['device']['ordinal']})"
 
 
+def host_of(rank: int, record: Mapping[str, Any] | None) -> str:
+    """The node of a rank, as the launch's record has it."""
+    return next((str(one["host"]) for one in (record or {}).get("ranks", ()) if one.get("rank") == rank), "a node")
+
+
 def rank_told_of(output: Sequence[str], record: Mapping[str, Any] | None) -> int | None:
     """The rank of whose end a launcher tells by its number, or by node and process id; None where it tells of none."""
     from linkgauge.run.launchers import FAMILIES

@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import resource
+import select
 import socket
 import struct
 import threading
@@ -82,6 +83,12 @@ class NodeBeats:
 
         A process that ends closes it, and a reporter that lives comes back within seconds.
         """
+        self.first_left: tuple[int, ...] = ()
+        """The ranks of the node that closed its connection first; empty where several did between two looks.
+
+        A launcher ends the other ranks within milliseconds: `closings` is to be waited for between looks.
+        """
+        self.closings = select.epoll()  # readable where a node has closed its connection
         self._door: Door | None = None
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
 
@@ -113,8 +120,10 @@ class NodeBeats:
             ranks = caller.said[0] if len(caller.said) == 1 else None
             if type(ranks) is int and 0 < ranks <= self._heartbeat.ranks:
                 self._nodes.append(_Node(caller.link, 8 * _REPORT_WORDS * ranks))
+                self.closings.register(caller.link, select.EPOLLRDHUP)
             else:
                 caller.link.close()
+        closed = []
         for node in tuple(self._nodes):
             try:
                 alive = self._take(node)
@@ -123,7 +132,10 @@ class NodeBeats:
             if not alive:
                 node.link.close()
                 self._nodes.remove(node)
-                self.left |= dict.fromkeys(node.ranks, time.monotonic())
+                closed.append(node.ranks)
+        if len(closed) == 1 and not self.left:
+            self.first_left = closed[0]
+        self.left |= dict.fromkeys(itertools.chain(*closed), time.monotonic())
 
     def _take(self, node: _Node) -> bool:
         """Read what has come on a connection; whether it goes on."""
@@ -148,6 +160,7 @@ class NodeBeats:
             node.rows = [row for row, rank in enumerate(node.said) if rank in self._unseen]
             node.ranks = tuple(node.said[row] for row in node.rows)
             self.left = {rank: since for rank, since in self.left.items() if rank not in node.ranks}
+            self.first_left = () if set(node.ranks) & set(self.first_left) else self.first_left
         if node.ranks:
             self._heartbeat.words()[np.ix_(node.ranks, _WORDS)] = report[node.rows, 1:]
 
@@ -156,6 +169,7 @@ class NodeBeats:
         for node in self._nodes:
             node.link.close()
         self._nodes.clear()
+        self.closings.close()
         if self._door is not None:
             self._door.close()
             self._door = None

@@ -92,7 +92,7 @@ class WorkerSpec:
     peer_access: bool
     seed: int
     max_failures: int
-    failures: dict[str, int]  # of each transport so far
+    failures: dict[str, Any]  # of Failures.to_plain: those so far
     journal: str
     heartbeat: str
     folder: str  # private, on this node: segments of the group

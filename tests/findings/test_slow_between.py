@@ -15,7 +15,7 @@ from planting import MIB, World
 
 from linkgauge.expect.network import Network
 from linkgauge.findings.finding import Finding
-from linkgauge.findings.localize import slow_elements
+from linkgauge.findings.rules import apply
 from linkgauge.model.case import Case
 from linkgauge.stats.launches import Places
 from linkgauge.system import catalog
@@ -88,7 +88,7 @@ def found(seed: int, kind: str) -> tuple[list[Finding], str]:
     port = 25e9  # of alps
     stated = {name: rate * port for name, rate in sound.items()} if made.rates_known else {}
     facts.network = Network(Switches(made.above, "made up", stated), Places(launches_of(world.launches())))
-    return [one for one in slow_elements(facts) if one.severity == "fault"], slow
+    return [one for one in apply(facts, samples=False) if one.severity == "fault"], slow
 
 
 def names(finding: Finding, kind: str, slow: str) -> bool:
@@ -106,6 +106,26 @@ def test_what_is_slow_between_nodes_is_named(kind: str) -> None:
         told, slow = found(seed, kind)
         named += bool(told) and all(names(one, kind, slow) for one in told)
     assert named >= 0.95 * SEEDS - 1e-9
+
+
+@pytest.mark.parametrize("slow", [("l0", "l1"), ("l1", "l0"), ()])
+@pytest.mark.parametrize("nodes", [(2, 3), (3, 3), (2, 5)])
+def test_of_two_switches_the_way_between_is_named_with_its_direction(
+    nodes: tuple[int, int], slow: tuple[str, ...]
+) -> None:
+    above = {f"n{number}": (f"l{int(number >= nodes[0])}", "g") for number in range(sum(nodes))}
+    hosts = tuple(above)
+    world = World(catalog.load("alps"), np.random.default_rng(3), hosts=hosts)
+    each = len(world.names)
+    world.slowness.append(lambda case: 2.0 if tuple(above[hosts[d // each]][0] for d in case.devices) == slow else 1.0)
+    for a, b in itertools.permutations(range(len(hosts)), 2):
+        world.add("mpi", "unidirectional", 64 * MIB, (a * each, b * each))
+    facts = facts_of(world)
+    rates = dict.fromkeys((*hosts, "l0", "l1"), 25e9)
+    facts.network = Network(Switches(above, "made up", rates), Places(launches_of(world.launches())))
+    told = [one for one in apply(facts, samples=False) if one.is_alarm]
+    assert [(one.rule, one.subject) for one in told] == ([("slow_link", "trunk l0 - l1")] if slow else [])
+    assert all(f"in the direction from {slow[0]} to {slow[1]}" in one.sentence for one in told)
 
 
 def test_sound_networks_are_not_accused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,8 @@ def test_docker_a_management_network_and_what_is_not_there_are_told() -> None:
     (slow,) = wrong_choices(Chosen(("eno1",), ""), {"a": NODE})
     assert slow == "eno1 (1 Gb/s, 10.0.0.1) is slower than ens2 (100 Gb/s, 10.1.0.1): a management network?"
     assert wrong_choices(Chosen(("ens2",), ""), {"a": NODE}) == []
+    down = {"a": NODE, "b": Network((dataclasses.replace(FAST, carrier=False, address="10.1.0.2"), ETH))}
+    assert wrong_choices(Chosen(("ens2",), ""), down) == ["ens2 of b has no carrier"]
     assert wrong_choices(Chosen((), ""), {"a": NODE}) == ["a has no interface that is up and has an address"]
 
 
@@ -119,7 +122,8 @@ def test_interfaces_are_read_from_the_system(tmp_path: Path) -> None:
         return folder
 
     made("lo", flags="0x9", speed="")
-    (made("eno1", flags="0x1003", speed="25000", address__ipv4="10.0.0.1") / "device").mkdir()
+    (made("eno1", flags="0x1003", speed="25000", address__ipv4="10.0.0.1", operstate="up") / "device").mkdir()
+    (made("eno3", flags="0x1003", speed="-1", operstate="down") / "device").mkdir()
     (made("docker0", flags="0x1003", speed="10000") / "bridge").mkdir()
     (made("bond0", flags="0x1003", speed="50000") / "lower_eno1").mkdir()
     made("dummy0", flags="0x82")
@@ -129,6 +133,7 @@ def test_interfaces_are_read_from_the_system(tmp_path: Path) -> None:
     found = network(tmp_path)
     assert found.rdma == ("mlx5_0",)
     assert {one.name: (one.kind, one.up, one.rate // GIGABIT) for one in found.interfaces} == {
-        "lo": ("loopback", True, 0), "eno1": ("network", True, 25), "docker0": ("virtual", True, 10),
-        "bond0": ("network", True, 50), "dummy0": ("virtual", False, 0)}  # fmt: skip
+        "lo": ("loopback", True, 0), "eno1": ("network", True, 25), "eno3": ("network", True, 0),
+        "docker0": ("virtual", True, 10), "bond0": ("network", True, 50), "dummy0": ("virtual", False, 0)}  # fmt: skip
+    assert [one.name for one in found.interfaces if not one.carrier] == ["eno3"]
     assert Network.of_plain(found.plain()) == found

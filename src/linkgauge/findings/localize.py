@@ -41,6 +41,7 @@ _WORDS = {
 _SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "node": 4, "device": 5, "switch": 6,
              "uplink": 7, "pair": 8}  # fmt: skip
 _BETWEEN = "between nodes"
+_BETWEEN_NODES = ("nic", "node", "trunk", "switch", "uplink")
 Ways = dict[tuple[int, int], Way | None]
 
 
@@ -79,11 +80,11 @@ def slow_elements(facts: Facts) -> Iterable[Finding]:
     tested: dict[tuple[str, tuple[int | str, ...]], int] = {}
     for pairs in _sets(facts):
         found, candidates = _solve_set(facts, pairs)
-        # An uplink counts once a set of cases, whichever direction is slow: the other kinds' confidence was calibrated
-        # with each direction counted.
-        uplinks = {("uplink", e.ends): e for e in candidates if e.kind == "uplink"}.values()
-        for element in (*uplinks, *(e for e in candidates if e.kind != "uplink")):
-            tested[(element.kind, element.ends)] = tested.get((element.kind, element.ends), 0) + 1
+        # What is between nodes counts once a set of cases, in whichever direction and class it is slow. The other
+        # kinds' confidence was calibrated with each direction counted.
+        once = {(e.kind, e.ends, "" if e.kind in _BETWEEN_NODES else e.direction) for e in candidates}
+        for kind, ends, _ in once:
+            tested[(kind, ends)] = tested.get((kind, ends), 0) + 1
         for item in found:
             seen.setdefault((item.element.kind, item.element.ends), []).append(item)
     _host_links(facts, seen, tested)
@@ -234,15 +235,23 @@ def _elements(
         rank = _specific(element)
         if held is None or rank < _specific(held):
             unique[frozenset(members)] = element
-        elif element.kind == held.kind == "trunk" and len(joined := set(element.ends) ^ set(held.ends)) == 2:
-            low_name, high_name = sorted(map(str, joined))  # the two links up of two switches that alone hang there
-            unique[frozenset(members)] = Element("trunk", (low_name, high_name), "both", element.among)
+        elif element.kind == held.kind == "trunk" and len(set(element.ends) ^ set(held.ends)) == 2:
+            unique[frozenset(members)] = _trunks_joined(held, element)
         elif element.kind == held.kind and element.ends != held.ends and len(members) == 1:
             source, target = pairs[next(iter(members))]
             low, high = sorted((source, target))
             unique[frozenset(members)] = Element("pair", (low, high), "both" if both else f"{source}->{target}")
     everything = frozenset(range(len(pairs)))
     return {element: sorted(members) for members, element in unique.items() if members != everything}
+
+
+def _trunks_joined(one: Element, other: Element) -> Element:
+    """The two links up of two switches that alone hang there, in the direction in which pairs use both of them."""
+    low, high = sorted(str(end) for end in set(one.ends) ^ set(other.ends))
+    ways = [tuple(each.direction.split("->")) for each in (one, other) if "->" in each.direction]
+    leaves = {way[0] for way in ways} - {way[-1] for way in ways}  # the switch that pairs come from
+    direction = "both" if not leaves else f"{low}->{high}" if low in leaves else f"{high}->{low}"
+    return Element("trunk", (low, high), direction, one.among)
 
 
 def _node_sets(facts: Facts, kept: list[tuple[int, int]], measures: list[Measure]) -> list[tuple[str, ...]]:
@@ -420,7 +429,8 @@ def _told(
         score = max(item.slow.score for item in items)
         confidence = min(0.99, (0.8 + 0.19 * (1 - math.exp(-score / 20))) * (0.8 + 0.2 * agree))
         severity: Severity = "fault"
-        if _passing(items, max(tested.get((kind, ends), 1), 2 if kind == "host" else 1), score, share):
+        others_fit = kind == "host" or kind in _BETWEEN_NODES  # what else was measured does not show it
+        if _passing(items, max(tested.get((kind, ends), 1), 2 if others_fit else 1), score, share):
             severity, confidence = "note", 0.5
             sentence += " Only one case shows it: measure it again."
         elif kind == "uplink" and 2 * len(ends) == len(facts.hosts):

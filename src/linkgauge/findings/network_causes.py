@@ -1,4 +1,4 @@
-"""Why the network is slow, from what every node counts: lost packets, links that went down, MTUs that do not fit.
+"""Why the network is slow, from what every node says and counts: lost packets, links that are or went down, MTUs.
 
 These findings state what was counted, and are told in place of "slow" where they explain it (rules.py).
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import percent
+from linkgauge.run.machine.interfaces import down_words
 from linkgauge.run.machine.net_counters import TCP_DUPLICATES, TCP_OUT_OF_ORDER, TCP_RETRANSMITTED, TCP_SENT
 from linkgauge.run.rank.node_counters import CARRIER_CHANGES, DROPPED, NIC, PROTOCOLS, RETRIES, RX_TX_ERRORS
 from linkgauge.stats.node_counts import of_cards, packets_sent
@@ -22,6 +24,7 @@ _TIMES_USUAL = 4.0  # as much as between the better pairs
 _LEAST_LOST = 8  # packets of one way: fewer are chance
 _PAIR_TIMES = 5  # as much must be lost where one pair alone shows it
 _AGREE = 0.75
+_NAMED = 8
 Way = tuple[str, str]
 """From a node to another."""
 
@@ -73,8 +76,8 @@ def lossy_link(facts: Facts) -> Iterable[Finding]:
             f"pairs at most {percent(max((one.share for way, one in ways.items() if way not in bad), default=0.0), 2)} "
             "are lost.",
             (
-                Evidence(f"with {', '.join(others[:8])}: {sent_again:.0f} of {sum(o.sent for o in own):.0f} packets "
-                         "sent again", keys(mine)),
+                Evidence(f"with {', '.join(others[:_NAMED])}: {sent_again:.0f} of {sum(o.sent for o in own):.0f} "
+                         "packets sent again", keys(mine)),
                 *([Evidence(drops)] if drops else []),
             ),
             0.97,
@@ -88,8 +91,9 @@ def lossy_link(facts: Facts) -> Iterable[Finding]:
 def _losses(facts: Facts) -> tuple[dict[Way, _Loss], dict[Way, list[Measure]]]:
     """By way what was lost, and in which cases. Of cases of two nodes alone.
 
-    A packet that its sender sends again was lost on the way out, unless its receiver has got it twice: then what was
-    lost is the receiver's answer, on the way back.
+    A sender also sends again what was only late: a busy node, a long queue, the last packet of a message. Then its
+    receiver gets it twice, or sees no gap. So a packet is lost where it is sent again, not got twice, and the receiver
+    has got later ones before it; where the kernel does not count these, the sender's word stands.
     """
     found: defaultdict[Way, _Loss] = defaultdict(_Loss)
     cases: defaultdict[Way, list[Measure]] = defaultdict(list)
@@ -100,12 +104,12 @@ def _losses(facts: Facts) -> tuple[dict[Way, _Loss], dict[Way, list[Measure]]]:
             if set(counts) != set(nodes):
                 continue
             for a, b in itertools.permutations(nodes):
-                again = counts[a].get((PROTOCOLS, TCP_RETRANSMITTED), 0.0) + of_cards(counts[a], RETRIES)
-                twice = min(again, counts[b].get((PROTOCOLS, TCP_DUPLICATES), 0.0))
-                found[a, b].lost += again - twice
-                found[b, a].lost += twice
+                again = counts[a].get((PROTOCOLS, TCP_RETRANSMITTED), 0.0)
+                lost = max(0.0, again - counts[b].get((PROTOCOLS, TCP_DUPLICATES), 0.0))
+                out_of_order = counts[b].get((PROTOCOLS, TCP_OUT_OF_ORDER), lost)
+                found[a, b].lost += min(lost, out_of_order) + of_cards(counts[a], RETRIES)
                 found[a, b].sent += packets_sent(counts[a], TCP_SENT)
-                found[a, b].out_of_order += counts[b].get((PROTOCOLS, TCP_OUT_OF_ORDER), 0.0)
+                found[a, b].out_of_order += out_of_order
                 cases[a, b].append(measure)
     return dict(found), dict(cases)
 
@@ -170,13 +174,21 @@ def _drops(facts: Facts, node: str) -> str:
 
 @rule("network interfaces whose carrier went away during the run", faults=True, whole=True)
 def flapping_link(facts: Facts) -> Iterable[Finding]:
-    """Interfaces whose carrier went away or came back between the first and the last reading of the run."""
+    """Interfaces whose carrier went away or came back between the look before the run and the last reading of it."""
+    at_first = {(node, one["name"]): one.get("carrier_changes") for node, there in _looks(facts).items()
+                for one in there.get("interfaces", ())}  # fmt: skip
     for (node, (subject, name)), readings in sorted(facts.counts.readings.items()):
-        if name != CARRIER_CHANGES or (changes := readings[-1].value - readings[0].value) <= 0:
+        if name != CARRIER_CHANGES:
+            continue
+        card = subject.removeprefix(NIC)
+        looked = at_first.get((node, card))  # of a resumed run the last look
+        first = readings[0].value
+        changes = readings[-1].value - (first if looked is None else min(first, looked))
+        if changes <= 0:
             continue
         hit = [(before, after) for before, after in itertools.pairwise(readings) if after.value > before.value]
         cases = [key for before, after in hit for key in (before.case_key, after.case_key)]
-        card, times = subject.removeprefix(NIC), int(changes + 1) // 2
+        times = int(changes + 1) // 2
         yield Finding(
             "flapping_link",
             "fault",
@@ -192,15 +204,84 @@ def flapping_link(facts: Facts) -> Iterable[Finding]:
         )
 
 
+@rule("network cards that are down on a node and carry data on the others", faults=True, whole=True)
+def link_down(facts: Facts) -> Iterable[Finding]:
+    """Interfaces and RDMA devices that most nodes have up, and a few nodes not.
+
+    A fault where the others' cards of this name carried payload: else it may be that nobody uses it.
+    """
+    carried = _carried(facts)
+    for name, (up, states) in sorted(_states(facts).items()):
+        down = {host: words for host, words in states.items() if host not in up}
+        if len(up) <= len(down):
+            continue
+        users = sorted(carried.get(name, set()) - down.keys())
+        in_use = len(users) > 1
+        use = f"carried data on {', '.join(users[:_NAMED])}" if in_use else "carried no data there"
+        for host, words in sorted(down.items()):
+            own = (one for one in (*facts.measures, *facts.failures) if _leaves(facts, host, one.devices))
+            yield Finding(
+                "link_down",
+                "fault" if in_use else "note",
+                f"{name} of {host}",
+                f"{name} of {host} {words}. It is up on {', '.join(sorted(up)[:_NAMED])}, and {use}.",
+                (Evidence(f"{name} {words} on {host}", tuple(one.case_key for one in own) if in_use else ()),),
+                0.98,
+                f"Look at the cable, transceiver and switch port of {name} of {host} (ip link show {name}, ethtool "
+                f"{name}, ibstat), and set it up (ip link set {name} up).",
+                1 / max(2, facts.rails_of(sorted(up)[0])) if in_use else 0.0,
+                tuple(sorted(device for device in facts.devices if facts.host_of(device) == host)),
+            )  # fmt: skip
+
+
+def _leaves(facts: Facts, host: str, devices: Iterable[int]) -> bool:
+    """Whether a case of these devices goes from or to a node over the network."""
+    there = set(map(facts.host_of, devices))
+    return host in there and len(there) > 1
+
+
+def _carried(facts: Facts) -> dict[str, set[str]]:
+    """By card the nodes on which it carried payload in some case."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for crossing in facts.crossings.values():
+        for node, cards in crossing.rails_of.items():
+            for card in cards:
+                found[card].add(node)
+    return found
+
+
+def _looks(facts: Facts) -> dict[str, Mapping[str, Any]]:
+    """By node what it has to reach others by, of those that said so."""
+    return {node["host"]: node["network"] for node in facts.info.get("nodes") or () if node.get("network")}
+
+
+def _states(facts: Facts) -> dict[str, tuple[set[str], dict[str, str]]]:
+    """By interface and RDMA device the nodes where it is up, and what it is on each node that is otherwise."""
+    looks = _looks(facts)
+    up: defaultdict[str, set[str]] = defaultdict(set)
+    words: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for host, there in looks.items():
+        for one in there.get("interfaces", ()):
+            down = down_words(up=one.get("up", True), carrier=one.get("carrier", True))
+            if one.get("kind") == "network" and down:
+                words[one["name"]][host] = down
+            elif one.get("kind") == "network":
+                up[one["name"]].add(host)
+        for device in there.get("rdma", ()):
+            up[device].add(host)
+    return {name: (hosts, {host: words[name].get(host, "is not there, or has no active port")
+                           for host in looks.keys() - hosts}) for name, hosts in up.items()}  # fmt: skip
+
+
 @rule("network interfaces of one network whose MTUs differ", faults=True, whole=True)
 def mtu_mismatch(facts: Facts) -> Iterable[Finding]:
     """Interfaces of one name and network whose largest packet is not the same on all nodes."""
     sizes: dict[tuple[str, str], dict[str, int]] = {}
-    for node in facts.info.get("nodes") or ():
-        for one in node.get("network", {}).get("interfaces", ()):
+    for host, there in _looks(facts).items():
+        for one in there.get("interfaces", ()):
             if one.get("up") and one.get("kind") == "network" and one.get("mtu") and one.get("address"):
-                network = ".".join(str(one["address"]).split(".")[:2])
-                sizes.setdefault((str(one["name"]), network), {})[str(node["host"])] = int(one["mtu"])
+                network = ".".join(one["address"].split(".")[:2])
+                sizes.setdefault((one["name"], network), {})[host] = one["mtu"]
     for (name, _), by_host in sorted(sizes.items()):
         told = unlike(by_host)
         if told is None:

@@ -74,6 +74,7 @@ _CAUSES = ("throttled",)
 _OF_THE_NETWORK = {
     "lossy_link": "Lost packets explain it",
     "flapping_link": "A link that went down meanwhile explains it",
+    "link_down": "A link that is down explains it",
     "mtu_mismatch": "MTUs that differ explain it",
     "high_latency": "The latency of these nodes explains it",
 }

@@ -63,6 +63,11 @@ _LOOK = table(
     },
     needed=("moment", "when_ns"),
 )
+_INTERFACE = table(
+    {**dict.fromkeys(("name", "kind", "address", "driver"), text), **dict.fromkeys(("rate", "mtu"), whole()),
+     **dict.fromkeys(("up", "carrier"), flag), "carrier_changes": maybe(whole())}, needed=("name",)
+)  # fmt: skip
+_NODE = table({"host": text, "network": table({"interfaces": each(_INTERFACE), "rdma": each(text)})}, needed=("host",))
 INFO = table(
     {
         "format": one_of((schema.FORMAT,)),
@@ -86,6 +91,7 @@ INFO = table(
             {"source": text, "above": mapping(each(text, MOST_SWITCHES)), "rates": mapping(number(1.0, 1e18))},
             needed=("source", "above"),
         ),
+        "nodes": each(_NODE),
         "nodes_left_out": TEXTS,
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.files import kernel_text, looked_at
-from linkgauge.model.shape import each, flag, label, only, table, text, whole
+from linkgauge.model.shape import each, flag, label, maybe, only, table, text, whole
+from linkgauge.run.machine.net_counters import carrier_changes
 from linkgauge.system.sysfs import entries
 
 _SIOCGIFADDR = 0x8915
+_NO_CARRIER = ("down", "lowerlayerdown", "notpresent")
+"""Of an interface's operstate (the kernel's operstates.rst); others are up, or do not say."""
 _CONTAINER = re.compile(r"(docker|virbr|cni|podman|lxc|lxd|br-|flannel|cali|kube|vnet|tun|tap|wg)")
 _UCX_RDMA = "UCX takes RDMA devices first"
 
@@ -30,7 +33,9 @@ _UCX_RDMA = "UCX takes RDMA devices first"
 @dataclasses.dataclass(frozen=True)
 class Interface:
     """One interface. `rate`: bits a second as the kernel has it, 0 where it does not say; `address`: IPv4 or empty.
-    `mtu`: bytes of its largest packet, 0 where it is not known.
+    `mtu`: bytes of its largest packet, 0 where it is not known. `up` is the setting, by which libraries take it;
+    `carrier`: its link reaches the other end, true where the kernel does not say. `carrier_changes`: how often it came
+    or went so far, None where the kernel does not say.
 
     `kind`: network (hardware, or all that a container has), loopback, or virtual (bridges, tunnels, containers' ends).
     """
@@ -42,6 +47,8 @@ class Interface:
     address: str = ""
     driver: str = ""
     mtu: int = 0
+    carrier: bool = True
+    carrier_changes: int | None = None
 
     @property
     def words(self) -> str:
@@ -50,8 +57,14 @@ class Interface:
         return f"{self.name}" + (f" ({', '.join(filter(None, (rate, self.address)))})" if rate or self.address else "")
 
 
+def down_words(*, up: bool, carrier: bool) -> str:
+    """What an interface is where it carries nothing; empty where it is up."""
+    return "" if up and carrier else "has no carrier" if up else "is down"
+
+
 _INTERFACE = {"name": label, "kind": label, "up": flag, "rate": whole(), "address": text, "driver": text}
-_NETWORK = {"interfaces": each(only({**_INTERFACE, "mtu": whole()}, needed=_INTERFACE)), "rdma": each(text)}
+_LATER = {"mtu": whole(), "carrier": flag, "carrier_changes": maybe(whole())}
+_NETWORK = {"interfaces": each(only({**_INTERFACE, **_LATER}, needed=_INTERFACE)), "rdma": each(text)}
 NETWORK_SHAPE = table(_NETWORK, needed=_NETWORK)
 """Of `Network.plain()` as another node says it."""
 
@@ -97,7 +110,8 @@ def network(root: Path = Path("/")) -> Network:
         mtu = kernel_text(net / name / "mtu")
         found.append(
             Interface(name, _kind(net / name, name, hardware), up, rate, address, driver,
-                      int(mtu) if mtu.isdecimal() else 0)
+                      int(mtu) if mtu.isdecimal() else 0, kernel_text(net / name / "operstate") not in _NO_CARRIER,
+                      carrier_changes(net / name))
         )  # fmt: skip
     rdma = [
         device.name
@@ -246,7 +260,7 @@ def _named(text: str, usable: Sequence[Interface]) -> tuple[str, ...]:
 
 
 def wrong_choices(choice: Chosen, nodes: Mapping[str, Network]) -> list[str]:
-    """What is wrong with a choice, a sentence each: no network, one and the same address everywhere, not the fastest.
+    """What is wrong with a choice, a sentence each: no network, down, one address everywhere, not the fastest.
 
     `nodes`: by host what each has.
     """
@@ -261,6 +275,8 @@ def wrong_choices(choice: Chosen, nodes: Mapping[str, Network]) -> list[str]:
                     found[f"{name} is not there on {host}"] = None
             elif one.kind == "virtual":
                 found[f"{name} is no network: a bridge or tunnel of this node alone"] = None
+            elif words := down_words(up=one.up, carrier=one.carrier):
+                found[f"{name} of {host} {words}"] = None
             elif fastest is not None and one.rate and fastest.rate > 2 * one.rate and fastest.name not in choice.names:
                 found[f"{one.words} is slower than {fastest.words}: a management network?"] = None
         if not choice.names:

@@ -16,7 +16,8 @@ from typing import Any
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case, restated
 from linkgauge.exchange.rank_count import ranks_by_factor
 from linkgauge.exchange.readers.base import Reader
-from linkgauge.model.case import DATATYPES, OPS
+from linkgauge.model.case import OPS
+from linkgauge.model.elements import ELEMENT_BYTES
 from linkgauge.model.log_text import Line, lines_of, number_of, whole_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_duration as time_text
@@ -149,7 +150,7 @@ def _lacking(table: _Table, ranks: int) -> str:
         return f"no {info.name} is of {ranks} rank{'' if ranks == 1 else 's'}"
     if said.get("Memory type") not in _MEMORY:
         return f"memory type {said.get('Memory type', 'not said')[:20]}: expected {', '.join(_MEMORY)}"
-    if info.reduces and (said.get("Datatype") not in DATATYPES or said.get("Reduction", "").lower() not in OPS):
+    if info.reduces and (said.get("Datatype") not in ELEMENT_BYTES or said.get("Reduction", "").lower() not in OPS):
         return f"no reduction is of {said.get('Datatype', '')[:20]} by {said.get('Reduction', '')[:20]}"
     return ""
 

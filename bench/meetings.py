@@ -1,20 +1,20 @@
-"""What ranks on many nodes tell each other at the meetings of a case, and what a meeting costs a rank.
+"""What a meeting of ranks on several nodes costs, and how that compares with the same call by mpi4py.
 
-    python bench/meetings.py [--nodes 128] [--ranks 8]
+    mpiexec -n 4 python bench/meetings.py --mpi PREFIX [--ranks 1] [--rounds 20]
 
-Ranks are threads of this process, in the core's own groups; nodes' first ranks meet in its memory, where what each
-node is given is counted: bytes for everyone in an exchange, two numbers however many nodes there are in the rest. The
-time is the whole process' processor time over the number of ranks: what a rank of its own core adds to a case at most.
+Each `--ranks` ranks pretend to be a node. Blocks of meetings alternate with blocks of what each node's first rank would
+call by mpi4py for one barrier between nodes. The ratio is that of the medians of the blocks, with all blocks as JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import array
 import json
-import math
+import os
+import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,88 +22,68 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "src")]
 
-from linkgauge import _core as core  # noqa: E402
+import mpi4py  # noqa: E402
 
-ROUNDS = 20
-# Of a usual case of mpi between nodes, outside of its samples (session.cpp, buffered_operation.cpp, sampler.cpp).
-MEETINGS: dict[str, tuple[int, Callable[[Any], object]]] = {
-    "barrier": (9, lambda group: group.barrier(sleep=True)),
-    "agree": (8, lambda group: group.agree(True)),
-    "largest": (3, lambda group: group.largest(7)),
-    "exchange of 16 B": (0, lambda group: group.exchange(bytes(16))),
+from linkgauge import _core as core  # noqa: E402
+from linkgauge.run.parent.mpi_library import resolve  # noqa: E402
+from linkgauge.run.rank.session import open_mpi  # noqa: E402
+
+MEETINGS: dict[str, Callable[[Any], object]] = {
+    "barrier": lambda group: group.barrier(),
+    "agree": lambda group: group.agree(True),
+    "exchange of 16 B": lambda group: group.exchange(bytes(16)),
     # What ucx, ofi and nixl tell each other of their addresses, once a case: some hundred bytes a rank.
-    "exchange of 512 B": (0, lambda group: group.exchange(bytes(512))),
+    "exchange of 512 B": lambda group: group.exchange(bytes(512)),
 }
 
 
-class Between:
-    """The meetings of the nodes' first ranks."""
-
-    def __init__(self, nodes: int) -> None:
-        self._nodes, self._meeting = nodes, threading.Barrier(nodes)
-        self._said: dict[int, Any] = {}
-        self.given = 0  # bytes that one node is given, in all
-
-    def _meet(self, rank: int, mine: Any, ranks: list[int]) -> list[Any]:
-        self._said[rank] = mine
-        self._meeting.wait()
-        said = [self._said[one] for one in ranks]
-        self._meeting.wait()
-        return said
-
-    def of(self, rank: int) -> tuple[Any, Any]:
-        def exchange(mine: bytes, ranks: list[int]) -> list[bytes]:
-            said = self._meet(rank, mine, ranks)
-            if rank == 0:
-                self.given += sum(256 * math.ceil((len(one) + 8) / 256) for one in said)  # run/rank/session.py's frames
-            return said
-
-        def largest(mine: list[int], ranks: list[int], asleep: bool) -> list[int]:
-            if rank == 0:
-                self.given += 8 * len(mine) * math.ceil(math.log2(self._nodes))  # along a tree
-            return [max(column) for column in zip(*self._meet(rank, mine, ranks), strict=True)]
-
-        return exchange, largest
+def block_us(call: Callable[[], object], times: int) -> float:
+    """What one call takes in a block of so many."""
+    begin = time.perf_counter_ns()
+    for _ in range(times):
+        call()
+    return (time.perf_counter_ns() - begin) / times / 1000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=128)
-    parser.add_argument("--ranks", type=int, default=8, help="of each node")
+    parser.add_argument("--mpi", required=True, help="prefix of the MPI installation whose mpiexec starts this")
+    parser.add_argument("--ranks", type=int, default=1, help="of each node")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--times", type=int, default=200, help="meetings of a block")
     asked = parser.parse_args()
-    count = asked.nodes * asked.ranks
-    node_of = [rank // asked.ranks for rank in range(count)]
-    between = Between(asked.nodes)
-    together = threading.Barrier(count + 1)
+    installation = resolve(asked.mpi)
+    os.environ["MPI4PY_LIBMPI"] = str(installation.library)
+    mpi4py.rc.thread_level = "funneled"
+    from mpi4py import MPI
 
-    def play(rank: int, folder: str) -> None:
-        group = core.process_group(rank, node_of, f"{folder}/segment", *between.of(rank))
-        for _, meet in MEETINGS.values():
-            together.wait()
-            for _ in range(ROUNDS):
-                meet(group)
-            together.wait()
+    world = MPI.COMM_WORLD
+    node_of = [rank // asked.ranks for rank in range(world.size)]
+    folder = world.bcast(tempfile.mkdtemp(prefix="linkgauge-bench-") if world.rank == 0 else None)
+    group = core.process_group(world.rank, node_of, f"{folder}/segment", open_mpi(core, installation.abi))
+    leads = world.rank % asked.ranks == 0
+    leaders = world.Split(0 if leads else MPI.UNDEFINED, world.rank)
 
-    with tempfile.TemporaryDirectory() as folder:
-        threading.stack_size(1 << 18)
-        threads = [threading.Thread(target=play, args=(rank, folder)) for rank in range(count)]
-        for thread in threads:
-            thread.start()
-        per_case_ms = per_case_bytes = 0.0
-        for name, (times, _) in MEETINGS.items():
-            together.wait()
-            before, given = time.process_time(), between.given
-            together.wait()
-            each_ms = 1000 * (time.process_time() - before) / ROUNDS / count
-            each_bytes = (between.given - given) / ROUNDS
-            per_case_ms += times * each_ms
-            per_case_bytes += times * each_bytes
-            print(json.dumps({"meeting": name, "ranks": count, "nodes": asked.nodes, "processor_ms_a_rank": each_ms,
-                              "bytes_a_node": each_bytes}), flush=True)  # fmt: skip
-        for thread in threads:
-            thread.join()
-    print(json.dumps({"case": "mpi", "ranks": count, "processor_ms_a_rank": per_case_ms,
-                      "bytes_a_node": per_case_bytes}))  # fmt: skip
+    def by_mpi4py() -> None:
+        found = array.array("q", [0, 0])
+        leaders.Iallreduce(MPI.IN_PLACE, found, MPI.MAX).Wait()
+
+    for name, meet in MEETINGS.items():
+        blocks: dict[str, list[float]] = {"core": [], "mpi4py": []}
+        for _ in range(asked.rounds):
+            world.Barrier()
+            blocks["core"].append(block_us(lambda meet=meet: meet(group), asked.times))  # type: ignore[misc]
+            world.Barrier()
+            if leads:
+                blocks["mpi4py"].append(block_us(by_mpi4py, asked.times))
+        if world.rank == 0:
+            medians = {by: statistics.median(each) for by, each in blocks.items()}
+            facts = {"meeting": name, "ranks": world.size, "nodes": node_of[-1] + 1, "mpi": installation.name}
+            ratio = medians["core"] / medians["mpi4py"]
+            print(json.dumps({**facts, "median_us": medians, "ratio": ratio, "blocks_us": blocks}), flush=True)
+    world.Barrier()
+    if world.rank == 0:
+        Path(folder).rmdir()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,3 @@
-// Long: the classes that Python sees, each a list of its calls.
 // The one door to Python: linkgauge._core, typed by src/linkgauge/_core.pyi.
 //
 // Whatever may wait for another rank or take long gives the interpreter lock away meanwhile.
@@ -29,6 +28,7 @@
 #include "group/group.h"
 #include "measure/clock.h"
 #include "mpi/library.h"
+#include "mpi/node_link.h"
 #include "run/session.h"
 #include "transport/nccl/api.h"
 #include "transport/nccl/config.h"
@@ -149,46 +149,22 @@ nb::dict probe(const std::string& which, int host_devices, const std::vector<std
 }
 
 // A Python function that C++ calls, and lets go of, from threads that do not hold the interpreter lock.
-std::shared_ptr<nb::object> held_function(const nb::object& function) {
-  return {new nb::object(function), [](nb::object* object) {
-            const nb::gil_scoped_acquire acquire;
-            delete object;
-          }};
-}
-
 std::function<void(const std::string&)> failure_listener(const nb::object& function) {
-  return [held = held_function(function)](const std::string& reason) {
+  const std::shared_ptr<nb::object> held(new nb::object(function), [](nb::object* object) {
+    const nb::gil_scoped_acquire acquire;
+    delete object;
+  });
+  return [held](const std::string& reason) {
     const nb::gil_scoped_acquire acquire;
     (*held)(reason);
   };
 }
 
-ProcessExchange exchange_from(const nb::object& exchange, const nb::object& largest) {
-  ProcessExchange found;
-  if (exchange.is_none() || largest.is_none()) return found;
-  found.all = [held = held_function(exchange)](const Bytes& mine, const std::vector<int>& ranks) {
-    const nb::gil_scoped_acquire acquire;
-    const nb::object answer = (*held)(nb::bytes(reinterpret_cast<const char*>(mine.data()), mine.size()), ranks);
-    std::vector<Bytes> all;
-    for (const nb::handle item : answer) all.push_back(from_python(nb::cast<nb::bytes>(item)));
-    if (all.size() != ranks.size())
-      throw CallerError("exchange must return one message for each rank that it is given");
-    return all;
-  };
-  found.largest = [held = held_function(largest)](const std::vector<std::int64_t>& mine, const std::vector<int>& ranks,
-                                                  Waiting waiting) {
-    const nb::gil_scoped_acquire acquire;
-    auto answer = nb::cast<std::vector<std::int64_t>>((*held)(mine, ranks, waiting == Waiting::kSleep));
-    if (answer.size() != mine.size()) throw CallerError("largest must return as many numbers as it is given");
-    return answer;
-  };
-  return found;
-}
-
+// Between nodes collective over MPI's world.
 std::shared_ptr<Group> process_group(int rank, const std::vector<int>& node_of_rank, const std::string& segment_path,
-                                     const nb::object& exchange, const nb::object& largest) {
-  ProcessGroupOptions options{rank, node_of_rank, segment_path, exchange_from(exchange, largest)};
+                                     const std::shared_ptr<MpiLibrary>& mpi) {
   const nb::gil_scoped_release release;
+  ProcessGroupOptions options{rank, node_of_rank, segment_path, mpi ? make_mpi_link(mpi) : nullptr};
   return make_process_group(options);
 }
 
@@ -345,8 +321,7 @@ void bind_groups(nb::module_& module) {
           "abort_with", [](Group& group, const std::string& reason) { group.abort_with(reason); }, Release());
   module.def("thread_groups", make_thread_groups, "size"_a);
   module.def("spare_quota", spare_quota);
-  module.def("process_group", process_group, "rank"_a, "node_of_rank"_a, "segment_path"_a,
-             "exchange"_a.none() = nb::none(), "largest"_a.none() = nb::none());
+  module.def("process_group", process_group, "rank"_a, "node_of_rank"_a, "segment_path"_a, "mpi"_a.none() = nb::none());
 }
 
 void bind_session(nb::module_& module) {

@@ -26,6 +26,8 @@ using Take = std::function<void(std::span<const std::byte>)>;
 // those that have.
 enum class Waiting : std::uint8_t { kSpin, kSleep };
 
+class NodeLink;
+
 // How far this node's clock is ahead of that of its group's first node: by offset_ns, give or take uncertainty_ns.
 struct ClockOffset {
   std::int64_t offset_ns = 0;
@@ -108,21 +110,6 @@ class Group {
 // A group of `size` threads of this process; element i is for the thread that plays rank i. They share one state.
 std::vector<std::shared_ptr<Group>> make_thread_groups(int size);
 
-// What blocks until `ranks` of the launch have met, over whatever connected the processes (MPI): each calls with the
-// same ascending list. Used across nodes, by the first rank of each node; a subset's nodes need meetings of their own,
-// hence the list.
-struct ProcessExchange {
-  // Everyone's bytes, in the list's order: as many bytes for each of n as all n have.
-  std::function<std::vector<std::vector<std::byte>>(const std::vector<std::byte>& mine, const std::vector<int>& ranks)>
-      all;
-  // The largest of everyone's numbers, place by place: as many bytes for each whatever n. `waiting` of this caller
-  // alone: others may wait in another way.
-  std::function<std::vector<std::int64_t>(const std::vector<std::int64_t>& mine, const std::vector<int>& ranks,
-                                          Waiting waiting)>
-      largest;
-  explicit operator bool() const { return all && largest; }
-};
-
 // A group of processes. `node_of_rank[i]` is the index of rank i's node; ranks of one node meet in shared memory at
 // `segment_path`, a file in the launch's private folder that the node's first rank makes and removes once all have
 // mapped it. With several nodes the node's index is appended to it, so that a folder that nodes share will do.
@@ -133,7 +120,7 @@ struct ProcessGroupOptions {
   int rank = 0;
   std::vector<int> node_of_rank;
   std::string segment_path;
-  ProcessExchange exchange;  // needed when there is more than one node
+  std::shared_ptr<NodeLink> link;  // of all of them, in this order; needed when there is more than one node
 };
 std::shared_ptr<Group> make_process_group(const ProcessGroupOptions& options);
 

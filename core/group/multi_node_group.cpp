@@ -1,6 +1,7 @@
 #include "group/multi_node_group.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -10,7 +11,6 @@
 #include "base/now.h"
 #include "base/wire.h"
 #include "group/agreement.h"
-#include "group/progress.h"
 #include "group/region_group.h"
 
 namespace linkgauge {
@@ -31,68 +31,41 @@ std::vector<Bytes> unpacked(const Bytes& packed) {
 }  // namespace
 
 MultiNodeGroup::MultiNodeGroup(std::unique_ptr<Group> local, int rank, std::vector<int> launch_ranks,
-                               std::vector<int> node_of_rank, ProcessExchange exchange)
+                               std::vector<int> node_of_rank, std::shared_ptr<NodeLink> link)
     : local_(std::move(local)),
       rank_(rank),
       launch_ranks_(std::move(launch_ranks)),
       node_of_rank_(std::move(node_of_rank)),
-      exchange_(std::move(exchange)) {
-  const int nodes = *std::max_element(node_of_rank_.begin(), node_of_rank_.end()) + 1;
-  std::vector<int> seen(static_cast<std::size_t>(nodes), 0);
-  leaders_.assign(static_cast<std::size_t>(nodes), -1);
+      nodes_(*std::max_element(node_of_rank_.begin(), node_of_rank_.end()) + 1),
+      link_(std::move(link)) {
+  std::vector<int> seen(static_cast<std::size_t>(nodes_), 0);
+  std::vector<int> leaders(static_cast<std::size_t>(nodes_), -1);
   for (std::size_t i = 0; i < node_of_rank_.size(); ++i) {
     const auto node = static_cast<std::size_t>(node_of_rank_[i]);
-    if (seen[node] == 0) leaders_[node] = launch_ranks_[i];
+    if (seen[node] == 0) leaders[node] = launch_ranks_[i];
     local_rank_.push_back(seen[node]++);
   }
-}
-
-std::vector<int> MultiNodeGroup::ascending_leaders() const {
-  std::vector<int> ascending = leaders_;
-  std::sort(ascending.begin(), ascending.end());
-  return ascending;
+  if (leads()) between_.emplace(*link_, link_->newest_group, std::move(leaders), node());
 }
 
 // The largest numbers of the nodes' first ranks, once all are there. Where a node failed, all tell each other why. A
 // failed node does not know what the others are at: the first two numbers of each meeting are all that it gives.
 void MultiNodeGroup::largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress, Waiting waiting) {
-  const std::vector<int> ascending = ascending_leaders();
-  const auto largest = [&](const std::vector<std::int64_t>& mine) {
-    const WhileHeldUp held(progress);
-    return exchange_.largest(mine, ascending, waiting);
-  };
-  const std::vector<std::int64_t> first = largest({kWell, numbers.empty() ? 0 : numbers.front()});
+  std::array<std::int64_t, 2> first = {kWell, numbers.empty() ? 0 : numbers.front()};
+  between_->largest(first, progress, waiting);
   if (first.front() == kWell) {
     if (numbers.empty()) return;
     numbers.front() = first.back();
-    if (numbers.size() == 1) return;
-    const std::vector<std::int64_t> others = largest({numbers.begin() + 1, numbers.end()});
-    std::copy(others.begin(), others.end(), numbers.begin() + 1);
+    if (numbers.size() > 1) between_->largest(numbers.subspan(1), progress);
     return;
   }
   told_ = true;
   std::string failure;
-  for (const Bytes& words : exchange_.all({}, ascending)) {
+  for (const Bytes& words : between_->all({}, progress)) {
     if (failure.empty()) failure = text_of(words);
   }
   local_->pass_on(failure);
   throw PeerError(failure);
-}
-
-// Everyone's bytes among the nodes' first ranks, by node.
-std::vector<Bytes> MultiNodeGroup::exchange_leaders(const Bytes& mine, const Progress& progress) {
-  largest_of_leaders({}, progress);
-  const std::vector<int> ascending = ascending_leaders();
-  const std::vector<Bytes> all = [&] {
-    const WhileHeldUp held(progress);
-    return exchange_.all(mine, ascending);
-  }();
-  std::vector<Bytes> by_node(leaders_.size());
-  for (std::size_t node = 0; node < leaders_.size(); ++node) {
-    const auto place = std::lower_bound(ascending.begin(), ascending.end(), leaders_[node]) - ascending.begin();
-    by_node[node] = all[static_cast<std::size_t>(place)];
-  }
-  return by_node;
 }
 
 // A meeting of this node's ranks. If one of them failed, the other nodes wait for this node's next message: it tells
@@ -111,9 +84,9 @@ void MultiNodeGroup::tell_other_nodes(const std::string& failure) noexcept {
   if (told_) return;
   told_ = true;
   try {
-    const std::vector<int> ascending = ascending_leaders();
-    exchange_.largest({kFailed, 0}, ascending, Waiting::kSpin);
-    exchange_.all(to_bytes(failure.data(), failure.size()), ascending);
+    std::array<std::int64_t, 2> first = {kFailed, 0};
+    between_->largest(first, {});
+    between_->all(bytes_of(failure), {});
   } catch (...) {
     // The connection is gone as well; the parent processes see it.
   }
@@ -138,7 +111,8 @@ std::vector<Bytes> MultiNodeGroup::exchange(const Bytes& mine, const Progress& p
   if (leads()) {
     WireWriter packed;
     for (const Bytes& message : local) packed.bytes(message);
-    for (const Bytes& node : exchange_leaders(packed.message(), progress)) packed_nodes.bytes(node);
+    largest_of_leaders({}, progress);
+    for (const Bytes& node : between_->all(packed.message(), progress)) packed_nodes.bytes(node);
   }
   const std::vector<Bytes> told = meet_locally([&] { return local_->exchange(packed_nodes.message(), progress); });
   std::vector<std::vector<Bytes>> by_node;
@@ -173,8 +147,10 @@ std::unique_ptr<Group> MultiNodeGroup::subset(const std::vector<int>& ranks) {
     reason = error.what();
   }
   // The ranks of the other nodes would wait for ever for those of a node that has no memory for the group.
-  reason = first_reason(*this, reason);
-  if (!reason.empty()) throw MemoryError(reason);
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t newest = largest_of(reason.empty() ? link_->newest_group : kNone, {});
+  if (newest == kNone) throw MemoryError(first_reason(*this, reason));
+  link_->newest_group = newest + 1;
   const auto place = std::find(ranks.begin(), ranks.end(), rank_);
   if (place == ranks.end()) return nullptr;
 
@@ -187,7 +163,7 @@ std::unique_ptr<Group> MultiNodeGroup::subset(const std::vector<int>& ranks) {
     new_nodes.push_back(static_cast<int>(std::lower_bound(nodes.begin(), nodes.end(), old_node) - nodes.begin()));
   }
   return std::make_unique<MultiNodeGroup>(std::move(local), static_cast<int>(place - ranks.begin()),
-                                          std::move(launch_ranks), std::move(new_nodes), exchange_);
+                                          std::move(launch_ranks), std::move(new_nodes), link_);
 }
 
 std::int64_t MultiNodeGroup::align(std::int64_t lead_ns, std::int64_t offset_ns, const Progress& progress) {
@@ -239,16 +215,13 @@ ClockOffset MultiNodeGroup::offset_to(int other_node) {
     std::int64_t sent_ns;
     std::int64_t received_ns;  // of the round before
   };
-  std::vector<int> both = {leaders_[static_cast<std::size_t>(node())], leaders_[static_cast<std::size_t>(other_node)]};
-  const std::size_t theirs = both[0] < both[1] ? 1 : 0;
-  std::sort(both.begin(), both.end());
   std::int64_t most_ns = std::numeric_limits<std::int64_t>::max();
   std::int64_t least_ns = std::numeric_limits<std::int64_t>::min();
   Stamps mine{};
   for (int round = 0; round < kClockRounds; ++round) {
     const std::int64_t before_ns = mine.sent_ns;
     mine.sent_ns = now_ns();
-    const Stamps other = from_bytes<Stamps>(exchange_.all(to_bytes(mine), both).at(theirs));
+    const Stamps other = between_->swapped(mine, other_node);
     mine.received_ns = now_ns();
     most_ns = std::min(most_ns, mine.received_ns - other.sent_ns);
     if (round > 0) least_ns = std::max(least_ns, before_ns - other.received_ns);
@@ -263,21 +236,15 @@ ClockOffset MultiNodeGroup::offset_to(int other_node) {
 ClockOffset MultiNodeGroup::offset_to_first() {
   const int nodes = node_count();
   const auto parent_of = [](int one) { return one & ~static_cast<int>(std::bit_floor(static_cast<unsigned>(one))); };
-  const auto told = [&](const ClockOffset& mine, int other) {  // what both say, the lower one's first
-    std::vector<int> both = {leaders_[static_cast<std::size_t>(node())], leaders_[static_cast<std::size_t>(other)]};
-    const std::size_t lower = (node() < other) == (both[0] < both[1]) ? 0 : 1;
-    std::sort(both.begin(), both.end());
-    return from_bytes<ClockOffset>(exchange_.all(to_bytes(mine), both).at(lower));
-  };
   ClockOffset mine;
   for (int step = 1; step < nodes; step *= 2) {
     if (node() < step && node() + step < nodes) {
       offset_to(node() + step);
-      told(mine, node() + step);
+      between_->swapped(mine, node() + step);
     }
     if (node() >= step && node() < 2 * step) {
       mine = offset_to(parent_of(node()));
-      const ClockOffset parent = told({}, parent_of(node()));
+      const ClockOffset parent = between_->swapped(ClockOffset{}, parent_of(node()));
       mine.offset_ns += parent.offset_ns;
       mine.uncertainty_ns += parent.uncertainty_ns;
     }

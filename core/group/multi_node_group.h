@@ -1,28 +1,31 @@
-// A group that spans nodes: ranks of one node meet in their region, and the first rank of each node meets the others
-// through the launch's exchange. Each such meeting begins with the largest of three numbers, which is all of a barrier,
-// a vote and a deadline; a node that failed says so there, whatever meeting the others are at.
+// A group that spans nodes: ranks of one node meet in their region, and the first rank of each node meets the others by
+// messages. Each such meeting begins with the largest of two numbers, which is all of a barrier, a vote and a deadline;
+// a node that failed says so there, whatever meeting the others are at.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "group/clock_line.h"
 #include "group/group.h"
+#include "group/node_link.h"
+#include "group/node_meetings.h"
 
 namespace linkgauge {
 
 class MultiNodeGroup final : public Group {
  public:
   // `launch_ranks[i]` and `node_of_rank[i]`: the launch's rank and node index (0 ascending) of this group's rank i.
-  // `local` holds this node's ranks of the group, in their order.
+  // `local` holds this node's ranks of the group, in their order. Its number is the newest that `link` knows.
   MultiNodeGroup(std::unique_ptr<Group> local, int rank, std::vector<int> launch_ranks, std::vector<int> node_of_rank,
-                 ProcessExchange exchange);
+                 std::shared_ptr<NodeLink> link);
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(launch_ranks_.size()); }
   int node() const override { return node_of_rank_[static_cast<std::size_t>(rank_)]; }
-  int node_count() const override { return static_cast<int>(leaders_.size()); }
+  int node_count() const override { return nodes_; }
   bool one_process() const override { return false; }
 
   void barrier(const Progress& progress, Waiting waiting) override;
@@ -42,8 +45,6 @@ class MultiNodeGroup final : public Group {
  private:
   bool leads() const { return local_->rank() == 0; }
   void largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress, Waiting waiting = Waiting::kSpin);
-  std::vector<std::vector<std::byte>> exchange_leaders(const std::vector<std::byte>& mine, const Progress& progress);
-  std::vector<int> ascending_leaders() const;
   template <typename Meet>
   auto meet_locally(const Meet& meet) -> decltype(meet());
   void tell_other_nodes(const std::string& failure) noexcept;
@@ -57,11 +58,12 @@ class MultiNodeGroup final : public Group {
   std::vector<int> launch_ranks_;
   std::vector<int> node_of_rank_;
   std::vector<int> local_rank_;  // of each rank within its node
-  std::vector<int> leaders_;     // launch ranks, by node
-  ProcessExchange exchange_;
+  int nodes_;
+  std::shared_ptr<NodeLink> link_;
+  std::optional<NodeMeetings> between_;  // of the first rank of a node
   ClockLine clock_;
-  std::int64_t meeting_ns_ = 0;  // what an exchange of all nodes takes, roughly
-  bool told_ = false;            // the other nodes know of the failure: no further exchange will match
+  std::int64_t meeting_ns_ = 0;  // what a meeting of all nodes takes, roughly
+  bool told_ = false;            // the other nodes know of the failure: no further meeting will match
 };
 
 }  // namespace linkgauge

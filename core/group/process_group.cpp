@@ -229,8 +229,8 @@ std::shared_ptr<Group> make_process_group(const ProcessGroupOptions& options) {
     if (rank < options.rank) ++local_rank;
     ++local_size;
   }
-  if (names.size() > 1 && !options.exchange) {
-    throw CallerError("a group on " + std::to_string(names.size()) + " nodes needs a byte exchange between them");
+  if (names.size() > 1 && !options.link) {
+    throw CallerError("a group on " + std::to_string(names.size()) + " nodes needs an MPI library between them");
   }
 
   std::string path = options.segment_path;
@@ -245,7 +245,7 @@ std::shared_ptr<Group> make_process_group(const ProcessGroupOptions& options) {
   std::vector<int> launch_ranks;
   for (int rank = 0; rank < size; ++rank) launch_ranks.push_back(rank);
   return std::make_shared<MultiNodeGroup>(std::move(local), options.rank, std::move(launch_ranks), std::move(nodes),
-                                          options.exchange);
+                                          options.link);
 }
 
 }  // namespace linkgauge

@@ -235,33 +235,6 @@ class Library final : public MpiLibrary {
   }
   void win_sync(std::uint64_t window) override { calls_.check(mpi().win_sync(comm(window)), "MPI_Win_sync"); }
 
-  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,
-                                               std::uint64_t communicator) override {
-    const auto ranks = static_cast<std::size_t>(size(communicator));
-    std::vector<int> counts(ranks);
-    const int own = static_cast<int>(mine.size());
-    const int number_bytes = sizeof(int);
-    calls_.check(
-        mpi().allgather(&own, number_bytes, calls_.byte, counts.data(), number_bytes, calls_.byte, comm(communicator)),
-        "MPI_Allgather");
-    std::vector<int> places(ranks);
-    int total = 0;
-    for (std::size_t i = 0; i < ranks; ++i) {
-      places[i] = total;
-      total += counts[i];
-    }
-    std::vector<std::byte> all(static_cast<std::size_t>(total) + 1);
-    const std::byte nothing{};
-    calls_.check(mpi().allgatherv(mine.empty() ? &nothing : mine.data(), own, calls_.byte, all.data(), counts.data(),
-                                  places.data(), calls_.byte, comm(communicator)),
-                 "MPI_Allgatherv");
-    std::vector<std::vector<std::byte>> result(ranks);
-    for (std::size_t i = 0; i < ranks; ++i) {
-      result[i].assign(all.begin() + places[i], all.begin() + places[i] + counts[i]);
-    }
-    return result;
-  }
-
  private:
   const MpiSymbols<Handle>& mpi() const { return calls_.mpi; }
   template <typename... Taken, typename... Given>

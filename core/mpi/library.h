@@ -116,10 +116,6 @@ class MpiLibrary {
   virtual void get(void* target, std::size_t bytes, int source, std::size_t source_offset, std::uint64_t window) = 0;
   virtual void flush(int peer, std::uint64_t window) = 0;
   virtual void win_sync(std::uint64_t window) = 0;
-
-  // Each rank's bytes, by rank: what Group's ProcessExchange needs.
-  virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>& mine,
-                                                       std::uint64_t communicator) = 0;
 };
 
 // `path` must already be loaded in this process (mpi4py did that). `handles` are mpi4py's MPI._handleof of:

@@ -47,7 +47,6 @@ struct MpiCollectiveSymbols {
   FORMS(allreduce, Allreduce, const void*, void*, int, H, H, H)                                                        \
   FORMS(reduce_scatter_block, Reduce_scatter_block, const void*, void*, int, H, H, H)                                  \
   FORMS(allgather, Allgather, const void*, int, H, void*, int, H, H)                                                   \
-  REQUIRED(allgatherv, MPI_Allgatherv, int(const void*, int, H, void*, const int*, const int*, H, H))                  \
   FORMS(gather, Gather, const void*, int, H, void*, int, H, int, H)                                                    \
   FORMS(scatter, Scatter, const void*, int, H, void*, int, H, int, H)                                                  \
   FORMS(alltoall, Alltoall, const void*, int, H, void*, int, H, H)                                                     \

@@ -168,14 +168,11 @@ def process_group(
     rank: int,
     node_of_rank: Sequence[int],
     segment_path: str,
-    exchange: Callable[[bytes, list[int]], list[bytes]] | None = None,
-    largest: Callable[[list[int], list[int], bool], list[int]] | None = None,
+    mpi: Mpi | None = None,
 ) -> Group:
     """A group of processes that meet in shared memory at `segment_path`, a file name in the launch's private folder.
 
-    `exchange(mine, ranks)` is needed on several nodes: a blocking exchange among these ranks of the launch only (each
-    calls with the same ascending list), which brings everyone's bytes in the list's order. So is `largest(mine, ranks,
-    asleep)`, the largest of everyone's numbers, place by place; `asleep`: the caller has nothing to do until then.
+    On several nodes `mpi` carries messages between them. `rank` is then that of MPI's world, all of which takes part.
     """
 
 class Mpi:

@@ -83,7 +83,6 @@ class FakeMpi final : public MpiLibrary {
   void get(void*, std::size_t, int, std::size_t, std::uint64_t) override { refuse(); }
   void flush(int, std::uint64_t) override { refuse(); }
   void win_sync(std::uint64_t) override { refuse(); }
-  std::vector<std::vector<std::byte>> exchange(const std::vector<std::byte>&, std::uint64_t) override { refuse(); }
 
  private:
   static constexpr std::uint64_t kWorld = 1;

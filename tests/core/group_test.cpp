@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -30,15 +29,10 @@
 #include "measure/clock.h"
 #include "on_threads.h"
 #include "processes.h"
+#include "processor_time.h"
 
 namespace linkgauge {
 namespace {
-
-std::int64_t cpu_ns_of_this_thread() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
-}
 
 // A process of its own, since who spares quota does so for good. A rank waits for another, as it does before each
 // sample: spinning, or driving a library meanwhile. What it works itself is little of what it waits, whoever else runs.
@@ -608,7 +602,7 @@ TEST(ProcessGroup, AFailureSeenInAWaitForAFlagCrossesNodes) {
   EXPECT_EQ(statuses, (std::vector<int>{3, 3, 3, 0}));
 }
 
-TEST(ProcessGroup, SeveralNodesNeedAnExchange) {
+TEST(ProcessGroup, SeveralNodesNeedALink) {
   ProcessGroupOptions options;
   options.node_of_rank = {0, 1};
   EXPECT_THROW(make_process_group(options), CallerError);

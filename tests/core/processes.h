@@ -1,6 +1,7 @@
 // Ranks as processes, of which some pretend to be on other nodes: what MPI is otherwise between them, pipes are here.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -8,22 +9,105 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <memory>
+#include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/wire.h"
 #include "group/group.h"
+#include "group/node_link.h"
 #include "group/region_group.h"
 
 namespace linkgauge {
+
+// A pipe for each ordered pair of ranks, at `source * ranks + target`, ends as pipe() gives them. Each message has its
+// tag and size in front, since several tags share a pipe.
+class PipeLink final : public NodeLink {
+ public:
+  PipeLink(const std::vector<std::pair<int, int>>& pipes, int rank, int ranks)
+      : pipes_(pipes), rank_(rank), ranks_(ranks), to_go_(static_cast<std::size_t>(ranks)) {
+    for (const auto& [reading, writing] : pipes) {
+      for (const int end : {reading, writing}) fcntl(end, F_SETFL, O_NONBLOCK);
+    }
+  }
+  std::unique_ptr<NodeTransfer> transfer(int tag) override { return std::make_unique<Transfer>(*this, tag); }
+
+ private:
+  struct Head {
+    std::int64_t tag;
+    std::uint64_t bytes;
+  };
+  class Transfer final : public NodeTransfer {
+   public:
+    Transfer(PipeLink& link, int tag) : link_(link), tag_(tag) {}
+    void begin(int to, std::span<const std::byte> sent, int from, std::size_t expected) override {
+      const Bytes message = WireWriter().value(Head{tag_, sent.size()}).rest(sent).message();
+      Bytes& to_go = link_.to_go_[static_cast<std::size_t>(to)];
+      to_go.insert(to_go.end(), message.begin(), message.end());
+      to_ = to;
+      from_ = from;
+      expected_ = expected;
+    }
+    bool done() override {
+      link_.move(from_);
+      std::deque<Bytes>& come = link_.come_[{from_, tag_}];
+      if (!link_.to_go_[static_cast<std::size_t>(to_)].empty() || come.empty()) return false;
+      received_ = std::move(come.front());
+      come.pop_front();
+      // Whoever is at another meeting has sent something else.
+      if (received_.size() != expected_) throw std::runtime_error("ranks are at different meetings");
+      return true;
+    }
+    std::span<const std::byte> received() const override { return received_; }
+
+   private:
+    PipeLink& link_;
+    std::int64_t tag_;
+    int to_ = 0;
+    int from_ = 0;
+    std::size_t expected_ = 0;
+    Bytes received_;
+  };
+
+  // As many bytes as the pipes take and `from` has sent.
+  void move(int from) {
+    for (int to = 0; to < ranks_; ++to) {
+      Bytes& to_go = to_go_[static_cast<std::size_t>(to)];
+      if (to_go.empty()) continue;
+      const ssize_t sent = ::write(pipe_of(rank_, to).second, to_go.data(), to_go.size());
+      if (sent > 0) to_go.erase(to_go.begin(), to_go.begin() + sent);
+    }
+    Bytes& coming = coming_[from];
+    std::array<std::byte, 4096> piece;
+    const ssize_t got = ::read(pipe_of(from, rank_).first, piece.data(), piece.size());
+    if (got > 0) coming.insert(coming.end(), piece.begin(), piece.begin() + got);
+    if (coming.size() < sizeof(Head)) return;
+    const Head head = WireReader(coming).value<Head>();
+    const std::size_t whole = sizeof head + head.bytes;
+    if (coming.size() < whole) return;
+    const auto end = coming.begin() + static_cast<std::ptrdiff_t>(whole);
+    come_[{from, head.tag}].emplace_back(coming.begin() + sizeof head, end);
+    coming.erase(coming.begin(), end);
+  }
+  std::pair<int, int> pipe_of(int from, int to) const { return pipes_[static_cast<std::size_t>(from * ranks_ + to)]; }
+
+  std::vector<std::pair<int, int>> pipes_;
+  int rank_;
+  int ranks_;
+  std::vector<Bytes> to_go_;                                        // by target
+  std::map<int, Bytes> coming_;                                     // by source
+  std::map<std::pair<int, std::int64_t>, std::deque<Bytes>> come_;  // by source and tag
+};
 
 // Runs `body` as rank r of `node_of_rank.size()` processes; true when every one of them ended well.
 class Processes {
@@ -95,23 +179,7 @@ class Processes {
     options.rank = rank;
     options.node_of_rank = node_of_rank_;
     options.segment_path = folder_ + "/segment";
-    options.exchange.all = [this, rank](const std::vector<std::byte>& mine, const std::vector<int>& ranks) {
-      return exchange(rank, mine, ranks);
-    };
-    options.exchange.largest = [this, rank](const std::vector<std::int64_t>& mine, const std::vector<int>& ranks,
-                                            Waiting /*waiting*/) {
-      std::vector<std::byte> message(mine.size() * sizeof(std::int64_t));
-      std::memcpy(message.data(), mine.data(), message.size());
-      std::vector<std::int64_t> found = mine;
-      for (const std::vector<std::byte>& other : exchange(rank, message, ranks)) {
-        std::vector<std::int64_t> theirs(mine.size());
-        // Whoever is at another meeting has sent something else.
-        if (other.size() != message.size()) throw std::runtime_error("ranks are at different meetings");
-        std::memcpy(theirs.data(), other.data(), message.size());
-        for (std::size_t i = 0; i < found.size(); ++i) found[i] = std::max(found[i], theirs[i]);
-      }
-      return found;
-    };
+    options.link = std::make_shared<PipeLink>(pipes_, rank, static_cast<int>(node_of_rank_.size()));
     try {
       body(*make_process_group(options));
       return 0;
@@ -121,37 +189,6 @@ class Processes {
       fprintf(stderr, "rank %d: %s\n", rank, error.what());
       return 1;
     }
-  }
-
-  // What MPI is otherwise: a pipe for each ordered pair, each message with its size in front.
-  std::vector<std::vector<std::byte>> exchange(int rank, const std::vector<std::byte>& mine,
-                                               const std::vector<int>& ranks) {
-    const std::size_t size = node_of_rank_.size();
-    const auto pipe_of = [&](int from, int to) {
-      return pipes_[static_cast<std::size_t>(from) * size + static_cast<std::size_t>(to)];
-    };
-    const std::uint64_t bytes = mine.size();
-    std::vector<std::thread> writers;  // a pipe holds 64 KiB: all write while all read
-    for (const int peer : ranks) {
-      writers.emplace_back([&, peer] {
-        const int end = pipe_of(rank, peer).second;
-        if (::write(end, &bytes, sizeof bytes) != sizeof bytes) abort();
-        for (std::size_t sent = 0; sent < mine.size();)
-          sent += static_cast<std::size_t>(::write(end, mine.data() + sent, mine.size() - sent));
-      });
-    }
-    std::vector<std::vector<std::byte>> all;
-    for (const int peer : ranks) {
-      const int end = pipe_of(peer, rank).first;
-      std::uint64_t theirs = 0;
-      if (::read(end, &theirs, sizeof theirs) != sizeof theirs) abort();
-      std::vector<std::byte> message(theirs);
-      for (std::size_t got = 0; got < theirs;)
-        got += static_cast<std::size_t>(::read(end, message.data() + got, theirs - got));
-      all.push_back(std::move(message));
-    }
-    for (std::thread& writer : writers) writer.join();
-    return all;
   }
 
   std::vector<int> node_of_rank_;

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -225,80 +224,6 @@ def test_flipped_bytes_are_caught(runtime: Any, phase: str) -> None:
     assert found["expected"] ^ found["found"] == 0x40
     assert receiver[0]["stopped_by"] == "corrupt"
     assert receiver[1]["verified"]
-
-
-class Meetings:
-    """Nodes' first ranks as threads of this process that meet; what crossed is counted."""
-
-    def __init__(self, nodes: int) -> None:
-        self._barrier = threading.Barrier(nodes)
-        self._said: dict[int, Any] = {}
-        self.calls: list[str] = []
-        self.asleep: list[bool] = []
-
-    def _meet(self, rank: int, mine: Any, ranks: list[int]) -> list[Any]:
-        self._said[rank] = mine
-        self._barrier.wait(PATIENCE_S)
-        all_said = [self._said[one] for one in ranks]
-        self._barrier.wait(PATIENCE_S)
-        return all_said
-
-    def of(self, rank: int) -> tuple[Any, Any]:
-        """`exchange` and `largest` of one first rank."""
-
-        def exchange(mine: bytes, ranks: list[int]) -> list[bytes]:
-            self.calls.append("exchange")
-            return self._meet(rank, mine, ranks)
-
-        def largest(mine: list[int], ranks: list[int], asleep: bool) -> list[int]:
-            self.calls.append("largest")
-            self.asleep.append(asleep)
-            return [max(column) for column in zip(*self._meet(rank, mine, ranks), strict=True)]
-
-        return exchange, largest
-
-
-def test_what_nodes_tell_each_other_at_a_meeting_is_some_numbers_however_many_there_are(tmp_path: Path) -> None:
-    """A barrier and a vote are the largest of two numbers: only an exchange gives every node every node's bytes."""
-    nodes = 5
-    meetings = Meetings(nodes)
-    found: list[list[Any]] = [[] for _ in range(nodes)]
-
-    def play(node: int) -> None:
-        group = core.process_group(node, list(range(nodes)), str(tmp_path / "segment"), *meetings.of(node))
-        group.barrier()
-        found[node] += [group.agree(True), group.agree(node != 3), group.largest(-node)]
-        found[node].append(list(meetings.calls) if node == 0 else None)
-        group.barrier()
-        found[node].append(group.exchange(bytes([node])))
-
-    threads = [threading.Thread(target=play, args=(node,)) for node in range(nodes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert [one[:3] for one in found] == [[True, False, 0]] * nodes
-    assert set(found[0][3]) == {"largest"}
-    assert [one[4] for one in found] == [[bytes([node]) for node in range(nodes)]] * nodes
-    assert meetings.calls.count("exchange") == nodes
-
-
-def test_nodes_with_nothing_to_do_are_waited_for_asleep(tmp_path: Path) -> None:
-    """The barrier at which idle ranks wait for a case of others says so to what connects the nodes, and no other."""
-    meetings = Meetings(2)
-
-    def play(node: int) -> None:
-        group = core.process_group(node, [0, 1], str(tmp_path / "segment"), *meetings.of(node))
-        group.barrier()
-        group.agree(True)
-        group.barrier(sleep=True)
-
-    threads = [threading.Thread(target=play, args=(node,)) for node in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert meetings.asleep == [False] * (len(meetings.asleep) - 2) + [True] * 2
 
 
 @needs_faults

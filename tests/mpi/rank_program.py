@@ -16,42 +16,11 @@ from mpi4py import MPI  # noqa: E402
 
 from linkgauge import _core  # noqa: E402
 from linkgauge.run.machine.transports import library_folders  # noqa: E402
+from linkgauge.run.rank.session import open_mpi  # noqa: E402
 
 sys.path.append(str(Path(__file__).parents[1]))  # a rank knows no folder of the tests
 
 from planted_faults import clear, plant  # noqa: E402
-
-
-def handles(bits: int) -> dict[str, int]:
-    named = {
-        "comm_world": MPI.COMM_WORLD,
-        "info_null": MPI.INFO_NULL,
-        "errors_return": MPI.ERRORS_RETURN,
-        "byte": MPI.BYTE,
-        "int8": MPI.INT8_T,
-        "uint8": MPI.UINT8_T,
-        "int32": MPI.INT32_T,
-        "uint32": MPI.UINT32_T,
-        "int64": MPI.INT64_T,
-        "uint64": MPI.UINT64_T,
-        "float32": MPI.FLOAT,
-        "float64": MPI.DOUBLE,
-        "sum": MPI.SUM,
-        "prod": MPI.PROD,
-        "min": MPI.MIN,
-        "max": MPI.MAX,
-    }
-    return {name: MPI._handleof(handle) & (2**bits - 1) for name, handle in named.items()}
-
-
-def loaded_library() -> str:
-    """The library that mpi4py opened, by the process map."""
-    wanted = os.path.realpath(os.environ["MPI4PY_LIBMPI"])
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        path = line.split(maxsplit=5)[-1]
-        if os.path.realpath(path) == wanted:
-            return path
-    raise SystemExit(f"{wanted} is not loaded")
 
 
 def measured(session: Any, case: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +42,7 @@ def measured(session: Any, case: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text())
     world = MPI.COMM_WORLD
-    mpi = _core.open_mpi(loaded_library(), request["abi"], handles(32 if request["abi"] == "mpich" else 64))
+    mpi = open_mpi(_core, request["abi"])
     runtime = _core.open_runtime("host", host_devices=request["ranks"])
     group = _core.process_group(world.rank, [0] * world.size, request["segment"])
     session = _core.Session(runtime, group, mpi, library_folders=[str(folder) for folder in library_folders()])

@@ -97,10 +97,7 @@ bool NicTransport::registers_ahead(const CaseSpec& spec) { return registered_ahe
 std::vector<std::string_view> NicTransport::variants() const { return Variants<NicVariant>{name(), kNicWords}.names(); }
 
 Progress NicTransport::progress(const RankContext& context) {
-  // Between nodes the group meets by calls of MPI, which hold up the rank: what a peer waits for then goes on.
-  return ProgressOfAnyThread{
-      .begin = [runtime = context.runtime, device = context.device()] { runtime->bind_thread(device); },
-      .advance = [worker = worker(context)] { (void)worker->progress(); }};
+  return [worker = worker(context)] { (void)worker->progress(); };
 }
 
 void NicTransport::meet(const RankContext& launch, const CaseSpec& spec, int /*rank*/) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "group/progress.h"
 #include "transport/net/worker.h"
 #include "transport/transport.h"
 

@@ -9,7 +9,6 @@
 #include "base/errors.h"
 #include "base/not_copied.h"
 #include "base/wire.h"
-#include "group/progress.h"
 #include "transport/agreement.h"
 #include "transport/net/channels.h"
 #include "transport/one_sided.h"
@@ -164,7 +163,7 @@ std::vector<std::unique_ptr<Channel>> remote_memory_channels(const RankContext& 
   } catch (const RuntimeCallError& error) {
     reason = error.what();
   }
-  const Progress progress = ProgressOfAnyThread{[] {}, [&worker] { (void)worker.progress(); }};
+  const Progress progress = [&worker] { (void)worker.progress(); };
   agree_or_throw(*context.group, reason, progress);
   const auto all = context.group->exchange(mine.message(), progress);
   std::vector<std::unique_ptr<Channel>> channels(flows.size());

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "group/progress.h"
 #include "transport/agreement.h"
 #include "transport/net/channels.h"
 
@@ -84,8 +83,7 @@ std::vector<std::unique_ptr<Channel>> tag_channels(const RankContext& context, c
   } catch (const RuntimeCallError& error) {  // memory that the library does not register
     reason = error.what();
   }
-  agree_or_throw(*context.group, reason,
-                 ProgressOfAnyThread{[] {}, [worker = &connections->worker()] { (void)worker->progress(); }});
+  agree_or_throw(*context.group, reason, [worker = &connections->worker()] { (void)worker->progress(); });
   return channels;
 }
 

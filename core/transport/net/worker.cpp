@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/errors.h"
-#include "group/progress.h"
 #include "transport/agreement.h"
 
 namespace linkgauge::nic {
@@ -37,7 +36,7 @@ Worker::Meeting Worker::meet(Group& group, const std::vector<int>& peers) {
   std::vector<std::byte> mine(sizeof turn_ + address_.size());
   std::memcpy(mine.data(), &turn_, sizeof turn_);
   std::memcpy(mine.data() + sizeof turn_, address_.data(), address_.size());
-  const Progress progress = ProgressOfAnyThread{[] {}, [this] { (void)this->progress(); }};
+  const Progress progress = [this] { (void)this->progress(); };
   const auto all = group.exchange(mine, progress);
   Meeting met;
   for (const std::vector<std::byte>& theirs : all) {

@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/not_copied.h"
 #include "base/wire.h"
-#include "group/progress.h"
 #include "transport/agreement.h"
 #include "transport/nixl/agent.h"
 #include "transport/one_sided.h"
@@ -264,7 +263,7 @@ std::vector<std::unique_ptr<Channel>> transfer_channels(const RankContext& conte
   } catch (const RuntimeCallError& error) {
     reason = error.what();
   }
-  const Progress progress = ProgressOfAnyThread{[] {}, [&mine] { (void)mine.progress(); }};
+  const Progress progress = [&mine] { (void)mine.progress(); };
   const auto all = context.group->exchange(said.packed(), progress);
   std::vector<Said> everyone;
   std::uint32_t turn = 0;
@@ -340,9 +339,7 @@ class NixlTransport final : public Transport {
   }
 
   Progress progress(const RankContext& context) override {
-    return ProgressOfAnyThread{
-        .begin = [runtime = context.runtime, device = context.device()] { runtime->bind_thread(device); },
-        .advance = [agent = agent(context)] { (void)agent->progress(); }};
+    return [agent = agent(context)] { (void)agent->progress(); };
   }
 
  private:

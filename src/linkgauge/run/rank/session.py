@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import array
 import dataclasses
 import hashlib
 import importlib
 import importlib.util
 import json
 import os
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +21,7 @@ from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.owner import node_name
 from linkgauge.run.machine.observe import clock_rows, load_rows, overlap_rows, step_rows
 from linkgauge.run.machine.transports import ccl_library, library_folders, version_of_nixl
-from linkgauge.run.rank.gathering import Link, MpiLink, Ranks, sleep_until
+from linkgauge.run.rank.gathering import Link, MpiLink, Ranks
 from linkgauge.run.wire.kept_samples import KeptSamples
 from linkgauge.run.wire.load_lines import Lines
 from linkgauge.run.wire.outcome import RankOutcome
@@ -247,11 +245,10 @@ def open_process_session(spec: WorkerSpec, world: Any, nodes: Sequence[int], hea
     core = _core()
     segment = Path(spec.folder) / "group"
     several = max(nodes) > 0
-    meetings = _Meetings(world) if several else None
-    group = core.process_group(world.Get_rank(), list(nodes), str(segment), meetings and meetings.exchange,
-                               meetings and meetings.largest)  # fmt: skip
+    mpi = open_mpi(core, str(spec.launch_info["mpi"]["abi"]))
+    group = core.process_group(world.Get_rank(), list(nodes), str(segment), mpi if several else None)
     link = _link_over(world, nodes) if several else None
-    return CoreSession(core, spec, group, _runtime(core, spec), _mpi(core, spec), heartbeat, link)
+    return CoreSession(core, spec, group, _runtime(core, spec), mpi, heartbeat, link)
 
 
 def open_thread_sessions(spec: WorkerSpec, heartbeats: Sequence[Any]) -> list[Session]:
@@ -297,62 +294,13 @@ def _link_over(world: Any, nodes: Sequence[int]) -> Link | None:
     return MpiLink(world.Create_group(world.Get_group().Incl(ranks)), MPI.Status())
 
 
-_FRAME_BODY = 248
-_FRAME = struct.Struct(
-    f"<Q{_FRAME_BODY}s"
-)  # of an exchange's first collective: the message's length, and its beginning
-
-
-class _Meetings:
-    """What some ranks of the launch tell each other at once, for groups across nodes."""
-
-    def __init__(self, world: Any) -> None:
-        """Take the communicator of all ranks."""
-        self._world = world
-        self._made: dict[tuple[int, ...], Any] = {}
-
-    def _among(self, ranks: list[int]) -> Any:
-        key = tuple(ranks)
-        if key not in self._made:
-            self._made[key] = self._world.Create_group(self._world.Get_group().Incl(ranks))
-        return self._made[key]
-
-    def exchange(self, mine: bytes, ranks: list[int]) -> list[bytes]:
-        """Return everyone's bytes, in the order of `ranks`."""
-        # Nearly every message is small, and then one collective of the library without pickling is all: clocks are
-        # compared by such messages.
-        frames = bytearray(_FRAME.size * len(ranks))
-        self._among(ranks).Allgather(_FRAME.pack(len(mine), mine[:_FRAME_BODY]), frames)
-        unpacked = list(_FRAME.iter_unpack(frames))
-        if max(size for size, _ in unpacked) > _FRAME_BODY:
-            said: list[bytes] = self._among(ranks).allgather(mine)
-            return said
-        return [body[:size] for size, body in unpacked]
-
-    def largest(self, mine: list[int], ranks: list[int], asleep: bool) -> list[int]:
-        """Return the largest of everyone's numbers, place by place; within 64 bits.
-
-        `asleep`: this rank has nothing to do until then. MPI's own waits spin, and collectives that block meet none
-        that do not: so all are of the latter kind.
-        """
-        from mpi4py import MPI
-
-        found = array.array("q", mine)
-        request = self._among(ranks).Iallreduce(MPI.IN_PLACE, found, MPI.MAX)
-        if asleep:
-            sleep_until(request.Test)
-        else:
-            request.Wait()
-        return found.tolist()
-
-
 _DATATYPES = {
     "int8": "INT8_T", "uint8": "UINT8_T", "int32": "INT32_T", "uint32": "UINT32_T", "int64": "INT64_T",
     "uint64": "UINT64_T", "float32": "FLOAT", "float64": "DOUBLE",
 }  # fmt: skip
 
 
-def _mpi(core: Any, spec: WorkerSpec) -> Any:
+def open_mpi(core: Any, abi: str) -> Any:
     """The very library that mpi4py loaded, with the handles that mpi4py gives."""
     from mpi4py import MPI
 
@@ -362,7 +310,6 @@ def _mpi(core: Any, spec: WorkerSpec) -> Any:
         **{name: getattr(MPI, word) for name, word in _DATATYPES.items()},
     }  # fmt: skip
     library = os.path.realpath(os.environ["MPI4PY_LIBMPI"])
-    abi = str(spec.launch_info["mpi"]["abi"])
     bits = {name: MPI._handleof(handle) & 0xFFFF_FFFF_FFFF_FFFF for name, handle in handles.items()}
     return core.open_mpi(library, abi, bits)
 

@@ -71,6 +71,14 @@ def read_text(lines, log, hints):
 
 Reader("shout", re.compile("SHOUT "), read_text).register()
 '''
+THRESHOLDS = '''
+def _shout(text: str, path: Path) -> Iterator[Bar]:
+    """Bus bandwidth of an allreduce in GB/s: SHOUT 460."""
+    for rate in re.findall(r"SHOUT (\\d+)", text):
+        yield Bar(f"SHOUT {rate}", float(rate) * GB, system="hgx-h100-8")
+
+
+'''
 DIMENSION = """    mood: str = field(default="calm", metadata=row(
         Part.TIMING, Says.HOW, "Mood of the ranks.", one_of(("calm", "loud")), later=True, core=""))
 """
@@ -236,6 +244,17 @@ def test_a_reader_is_one_file(copy: Copy, tmp_path: Path) -> None:
     stored = json.loads(copy.run(tmp_path, "show", "run", "--json"))
     assert [row["size"] for row in stored] == [1 << 20, 1 << 21]
     assert copy.changed() == ["exchange/readers/shout.py"]
+
+
+@thorough("the forms that there are are rows of the same table")
+def test_a_form_of_thresholds_is_a_reader_in_the_table(copy: Copy, tmp_path: Path) -> None:
+    copy.replace("exchange/bar_files.py", "\n_FORMS: ", THRESHOLDS + "_FORMS: ")
+    last = "    (lambda text, path: _DCGM.search(text) is not None, _dcgm),\n"
+    copy.replace("exchange/bar_files.py", last, last + '    (lambda text, path: text.startswith("SHOUT"), _shout),\n')
+    (tmp_path / "loud.txt").write_text("SHOUT 460\n")
+    (judged,) = json.loads(copy.run(tmp_path, "bars", "loud.txt", "--json"))
+    assert (judged["bar"]["text"], judged["bar"]["value"]) == ("SHOUT 460", 460e9)
+    assert copy.changed() == ["exchange/bar_files.py"]
 
 
 @thorough("the patterns that there are are rows of the same tables")

@@ -46,9 +46,11 @@ class Machine:
         (root / "sys").mkdir(parents=True)
 
     def write(self, path: str, content: object) -> None:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{content}\n", encoding="utf-8")
+        file = f"{self.root}/{path}"  # a machine has hundreds: paths as objects cost as much as the files
+        if not os.path.isdir(os.path.dirname(file)):
+            os.makedirs(os.path.dirname(file))
+        with open(file, "w", encoding="utf-8") as made:
+            made.write(f"{content}\n")
 
     def numa(self, number: int, cores: str, distances: str, gib: int = 256) -> None:
         place = f"sys/devices/system/node/node{number}"

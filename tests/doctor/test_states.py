@@ -17,7 +17,7 @@ from linkgauge.nvml import fabric_health
 from linkgauge.system.nvlink_errors import LinkErrors
 from program import linkgauge
 from recorded_machine import Machine, h200, hgx_machine, instinct_machine, kfd_machine, switch_links
-from recordings import access_control, gpus_of, recording_of, replayed, written
+from recordings import access_control, gpus_of, looked_at, recording_of, replayed, written
 from thorough import most
 
 _NO_NVML = ([], "libnvidia-ml.so.1 not found")
@@ -142,7 +142,7 @@ def test_a_state_that_looks_healthy_is_named_with_its_fix(
     changed = {**healthy(machine), **state(machine)}
     if state is twelve_links:
         changed["gpus"] = (gpus_of(machine.root), "")
-    found = alarms(replayed(recording_of(machine.root, **changed)))
+    found = alarms(looked_at(machine.root, **changed))
     # What a lost GPU is unlike, the described machine, may be named too.
     assert set(found) - {"links_as_described", "devices_hidden"} == {check} - {"links_as_described"}, found
     assert finding in found[check].finding
@@ -182,7 +182,7 @@ def test_recorded_instincts_are_silent_until_something_is_planted(model: str, tm
         file = f"sys/bus/pci/devices/0000:25:00.0/{path}"
         sound = (machine.root / file).read_text()
         machine.write(file, content)
-        found = alarms(replayed(recording_of(machine.root, **more)))
+        found = alarms(looked_at(machine.root, **more))
         assert set(found) == {check}, (check, found)
         assert found[check].status in status
         assert finding in found[check].finding

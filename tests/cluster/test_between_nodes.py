@@ -358,9 +358,40 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     assert left_anywhere(cluster) == {}
 
 
+@thorough("what launchers say is in run/test_launchers.py, and one of them in a case of its own above")
+@pytest.mark.parametrize("family", ["mpich", "openmpi"])
+@pytest.mark.parametrize("what", ["rank", "node"])
+def test_what_dies_on_a_node_is_named_with_its_signal_by_each_launcher(
+    family: str, what: str, cluster: Cluster
+) -> None:
+    out = cluster.folder / f"named-{family}-{what}"
+    words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "allreduce", "--size", "8,64KiB", "--stop-rule", "duration", "--max-time", "3s",
+             "--mpi", library(family)]  # fmt: skip
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    try:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and not _begun(out, 2):
+            time.sleep(0.05)
+        time.sleep(0.5)
+        words = processes_of(cluster, "n1", "linkgauge.run.rank.worker" if what == "rank" else "")
+        cluster.run("fabric", ["kill", "-KILL", *(one for one in words if one != str(cluster.node_pid("n1")))])
+        assert run.wait(PATIENCE_S) == 4
+    finally:
+        run.kill()
+        run.wait()
+    (reason,) = [row.reason for row in load(out).rows() if row.status == "crashed"]
+    assert reason.startswith("rank 1 on n1 (host device 0) "), reason
+    if what == "rank":
+        assert "SIGKILL" in reason, reason
+    assert "assert" not in reason, reason
+
+
 @thorough("what is left out is tested by itself in run/test_failures.py; three hangs take 10 s each")
-def test_large_frames_that_a_switch_loses_between_two_nodes_cost_what_is_between_them() -> None:
-    """An MTU of 9000 on two nodes, planted after the look that would have named it."""
+@pytest.mark.skipif(IPTABLES is None, reason="loss needs iptables (Debian: iptables)")
+def test_large_packets_that_are_lost_between_two_nodes_cost_what_is_between_them() -> None:
+    """As where two MTUs meet, planted after the look that would have named it."""
     with Cluster(Layout.of(3, rate=RATE)) as cluster:
         out = cluster.folder / "run"
         words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1,n2", "--devices", "host:1", "--transport",
@@ -372,8 +403,9 @@ def test_large_frames_that_a_switch_loses_between_two_nodes_cost_what_is_between
             until = time.monotonic() + PATIENCE_S
             while time.monotonic() < until and not _begun(out, 1):
                 time.sleep(0.05)
-            for node in ("n1", "n2"):
-                done = cluster.run(node, ["ip", "link", "set", "eth0", "mtu", "9000", "gso_max_segs", "1"])
+            for node, other in (("n1", "n2"), ("n2", "n1")):
+                drop = f"-A INPUT -s {cluster.layout.address(other)} -m length --length 1000: -j DROP"
+                done = cluster.run(node, [str(IPTABLES), *drop.split()])
                 assert done.returncode == 0, done.stderr
             said = run.communicate(timeout=PATIENCE_S)[1].decode()
         finally:

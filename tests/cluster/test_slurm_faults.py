@@ -114,6 +114,8 @@ def test_a_node_that_dies_in_a_step_loses_no_case_before_it_and_a_resumed_run_ha
     found = [(str(row.status), row.reason) for row in load(out).rows()]
     statuses = [one for one, _ in found]
     assert statuses.count("crashed") == 1, (found, said)
+    (reason,) = [reason for status, reason in found if status == "crashed"]
+    assert "rank 1 on n1 (host device 0)" in reason, (found, said)
     assert "ok" in statuses, (found, said)
     assert set(statuses) <= {"ok", "failed", "crashed"}, (found, said)
     last = completed(slurm, out, "--retry", "crashed,failed")

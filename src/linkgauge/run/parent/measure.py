@@ -139,7 +139,7 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
         {
             "end": now(),
             "exit_status": status,
-            "counts": runner.counts,
+            "counts": runner.statuses.counts,
             "left": runner.left,
             "ended_by": _ended_by(runner),
             "clock": runner.clocks,
@@ -151,7 +151,7 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
     if status == Exit.INTERRUPTED:
         kept = _kept(folder)
         reporter.problem(
-            f"{interrupts.words(runner.interrupted)}: {kept} of {kept + runner.left} cases kept in {folder.path}; "
+            f"{interrupts.words(runner.ending.signal)}: {kept} of {kept + runner.left} cases kept in {folder.path}; "
             f"resume: linkgauge run --resume {folder.path}"
         )
         return status
@@ -176,23 +176,24 @@ def _kept(folder: RunFolder) -> int:
 def _why_nothing(runner: Runner) -> str:
     if runner.left:
         return f"the time limit was over before any of {runner.left} cases had ended"
-    return f"all {runner.counts.get('skipped', 0)} cases were skipped, the first since {runner.first_skipped}"
+    statuses = runner.statuses
+    return f"all {statuses.counts.get('skipped', 0)} cases were skipped, the first since {statuses.first_skipped}"
 
 
 def _ended_by(runner: Runner) -> str:
-    if runner.interrupted:
-        return "interrupted" if runner.interrupted == signal.SIGINT else signal.Signals(runner.interrupted).name
-    return "time limit" if runner.out_of_time and runner.left else ""
+    if runner.ending.signal:
+        return "interrupted" if runner.ending.signal == signal.SIGINT else signal.Signals(runner.ending.signal).name
+    return "time limit" if runner.ending.out_of_time and runner.left else ""
 
 
 def exit_status(runner: Runner) -> int:
     """130 interrupted, 5 where no launch could be started, 4 where cases failed or nodes were lost, 6 where no case was
     measured, else 0."""
-    if runner.interrupted:
+    if runner.ending.signal:
         return Exit.INTERRUPTED
-    failed = sum(runner.counts.get(status, 0) for status in FAILED)
+    failed = sum(runner.statuses.counts.get(status, 0) for status in FAILED)
     if runner.last_start_problem and not runner.launches_started:
         raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
     if failed or runner.lost_nodes:
         return Exit.SOME_FAILED
-    return Exit.DONE if runner.counts.get("ok") else Exit.NOTHING
+    return Exit.DONE if runner.statuses.counts.get("ok") else Exit.NOTHING

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Runner:
         self._nodes = prepared.nodes or Nodes(prepared.devices, reporter.note, prepared.worker[: -len(WORKER)])
         self._folders = folders
         self._reporter = reporter
-        self._ending = Ending(prepared.time_limit, reporter.problem)
+        self.ending = Ending(prepared.time_limit, reporter.problem)
         self._told_of_compiling = False
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
         self._choices = Choices()
@@ -81,30 +81,10 @@ class Runner:
         self._time_left = TimeLeft(
             lambda: (entry.case for one in pending for entry in one.entries.values()), self._machine
         )
-        self._statuses = Statuses(folder.status_journal(), reporter, self._time_left, prepared.max_failures)
+        self.statuses = Statuses(folder.status_journal(), reporter, self._time_left, prepared.max_failures)
         self.launches_started = 0
         self.last_start_problem = ""
         self.clocks: dict[str, Any] = dict(folder.info.get("clock") or {})  # of each launch, by its number
-
-    @property
-    def interrupted(self) -> int:
-        """The signal that ended the run early; 0: none."""
-        return self._ending.signal
-
-    @property
-    def out_of_time(self) -> bool:
-        """Whether its time limit ended it."""
-        return self._ending.out_of_time
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How many cases have each status."""
-        return self._statuses.counts
-
-    @property
-    def first_skipped(self) -> str:
-        """Why the first skipped case was."""
-        return self._statuses.first_skipped
 
     @property
     def lost_nodes(self) -> bool:
@@ -127,12 +107,12 @@ class Runner:
         )  # fmt: skip
         self._reporter.start(state)
         try:
-            with self._ending.heeded():
+            with self.ending.heeded():
                 self._leave_out_gone()
                 if limit is None:
-                    take_turns(self._pending, self._prepared.every_s, self._ending, self._run_planned)
+                    take_turns(self._pending, self._prepared.every_s, self.ending, self._run_planned)
                 else:
-                    use_time(self._pending, limit, self._machine, self._ending, self._run_planned)
+                    use_time(self._pending, limit, self._machine, self.ending, self._run_planned)
                 if self._prepared.library_choices:
                     self._ask_libraries()
         finally:
@@ -141,7 +121,7 @@ class Runner:
     def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
         """Record a case as skipped."""
         one = Pending.of(planned, [], planned.number)
-        self._statuses.write(one, CaseEntry(case, attempt, 0), "skipped", reason, {})
+        self.statuses.write(one, CaseEntry(case, attempt, 0), "skipped", reason, {})
 
     def _run_planned(self, one: Pending) -> None:
         if one.launched:
@@ -149,9 +129,9 @@ class Runner:
         start_failures = idle = 0
         first: LaunchEnd | None = None  # of those that could not start
         self._settle(one)
-        self._statuses.leave_out(one)
+        self.statuses.leave_out(one)
         while True:
-            if not one.entries or self._ending.is_due() or self._ending.turn_is_over():
+            if not one.entries or self.ending.is_due() or self.ending.turn_is_over():
                 return
             before = len(one.entries)
             end = self._run_launch(one)
@@ -159,14 +139,14 @@ class Runner:
                 raise EnvironmentLackingError(end.cannot_record)
             if end.ended == ENDED_BY_TIME:
                 return
-            if end.started and end.status and not self._ending.ended_with(end):
+            if end.started and end.status and not self.ending.ended_with(end):
                 lost = self._find_lost(one)
                 self._blame(one, end, lost=lost)
                 if lost:
                     self._leave_out_gone()
             elif not end.started:
-                if self._ending.is_due() or self._ending.without_its_job():
-                    if not self._ending.signaled:
+                if self.ending.is_due() or self.ending.without_its_job():
+                    if not self.ending.signaled:
                         self._reporter.note(f"the ranks of launch {one.number} had not met when the time was up")
                     return
                 self.last_start_problem = end.start_problem
@@ -176,26 +156,28 @@ class Runner:
                     continue
                 first = first or end
                 start_failures += 1
-                chance = self._by_chance(one, end)
+                settings = one.planned.settings
+                launcher = launcher_for(None if settings.threads else self._fallback.mpis[settings.mpi])
+                chance = launcher.failed_by_chance(end.evidence.get("output", ()))
                 # One whose ranks were waited for in vain is not waited for again.
                 in_vain = end.status == "hung" and not chance
-                if in_vain or start_failures >= self._fallback.attempts(one.planned.settings, chance):
+                if in_vain or start_failures >= self._fallback.attempts(settings, chance):
                     if not self._go_on(one, end):
-                        self._fail_all(one, first)
+                        self.statuses.fail_all(one, first)
                         return
                     start_failures = 0
             idle = idle + 1 if len(one.entries) == before and end.started else 0
             if idle >= _MAX_IDLE_LAUNCHES:
-                self._fail_all(one, end)
+                self.statuses.fail_all(one, end)
                 return
-            self._statuses.leave_out(one)
+            self.statuses.leave_out(one)
             if one.entries:
                 self._relaunch(one)
 
     def _find_lost(self, one: Pending) -> bool:
         """Whether nodes of a launch do not answer, where the run is to go on without them."""
         settings = one.planned.settings
-        if not settings.hosts or self._ending.is_due():
+        if not settings.hosts or self.ending.is_due():
             return False
         mpi = self._fallback.mpis[settings.mpi]
         return self._nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, self._folders)
@@ -211,14 +193,9 @@ class Runner:
             left_out = one.leave_out(self._nodes.gone)
             for entry, host in left_out:
                 reason = f"node {host} does not answer: {self._nodes.gone[host]}"
-                self._statuses.write(one, entry, "skipped", reason, {NODE_LEFT_OUT: host})
+                self.statuses.write(one, entry, "skipped", reason, {NODE_LEFT_OUT: host})
             if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
                 self._relaunch(one)
-
-    def _by_chance(self, one: Pending, end: LaunchEnd) -> bool:
-        settings = one.planned.settings
-        launcher = launcher_for(None if settings.threads else self._fallback.mpis[settings.mpi])
-        return launcher.failed_by_chance(end.evidence.get("output", ()))
 
     def _settle(self, one: Pending) -> None:
         """Plan a launch for what the run goes on with in place of its library."""
@@ -227,7 +204,7 @@ class Runner:
         if taken != one.planned.settings.mpi:
             mpi = self._fallback.mpis.get(taken)
             one.move(mpi, self._machine, self._fallback.why_threads, may_hold_all=True)
-            self._skip_held(one)
+            self.statuses.skip_held(one)
 
     def _go_on(self, one: Pending, end: LaunchEnd) -> bool:
         """Have a launch that could not start go on with the next library found, or in threads; whether there is one."""
@@ -248,12 +225,7 @@ class Runner:
         if steps:
             mpi = self._fallback.mpis.get(steps[-1].taken)
             self._folder.update_info(info_after(self._folder.info, steps, mpi, self._devices))
-        self._skip_held(one)
-
-    def _skip_held(self, one: Pending) -> None:
-        for entry, reason in one.held.values():
-            self._statuses.write(one, entry, "skipped", reason, {})
-        one.held.clear()
+        self.statuses.skip_held(one)
 
     def _relaunch(self, one: Pending) -> None:
         one.number = self._next_number
@@ -277,7 +249,7 @@ class Runner:
                 lambda record: self._on_record(one, record, loads),
             )
         case = None if end.blamed is None else end.blamed.case
-        if case is not None and load_to_blame(end, case, spec.devices) and not self._ending.ended_with(end):
+        if case is not None and load_to_blame(end, case, spec.devices) and not self.ending.ended_with(end):
             end = told_as_the_loads(end, spec, is_oversubscribed(spec, case))
         forget(spec)
         if end.started:
@@ -315,15 +287,15 @@ class Runner:
             raise EnvironmentLackingError(f"no port for the launches of background loads: {error.strerror}") from None
 
     def _follow(self, launch: Launch, on_record: Callable[[Record], None]) -> LaunchEnd:
-        with self._ending.ends(launch):
+        with self.ending.ends(launch):
             return launch.run(on_record, self._on_look)
 
     def _ask_libraries(self) -> None:
         """Have what was chosen for each measured case told by launches whose times do not count."""
         if self._prepared.time_limit is not None:
-            self._ending.turn_ends = self._prepared.time_limit.last_end
+            self.ending.turn_ends = self._prepared.time_limit.last_end
         for planned, entries in self._choices.launches():
-            if self._ending.is_due():
+            if self.ending.is_due():
                 return
             one = Pending.of(planned, entries, self._next_number)
             one.leave_out(self._nodes.gone)
@@ -337,7 +309,7 @@ class Runner:
             def answer(record: Record, planned: PlannedLaunch = planned) -> None:
                 nonlocal told
                 for status in self._choices.answered(planned, record.header) if record.kind == "case" else ():
-                    self._statuses.add(status)
+                    self.statuses.add(status)
                     told += 1
 
             try:
@@ -369,13 +341,13 @@ class Runner:
         mpi = self._fallback.mpis[settings.mpi] if not settings.threads else None
         if nodes and of_run:
             count = len(self._devices.ordinals)
-            self._statuses.hosts |= {settings.devices[node.ranks[0]] // count: node.host for node in nodes}
+            self.statuses.hosts |= {settings.devices[node.ranks[0]] // count: node.host for node in nodes}
             if not self._nodes.gone or "nodes" not in self._folder.info:  # else those of the whole run are there
                 switches = self._nodes.switches(nodes)
                 known = {} if switches is None else {"switches": switches.plain()}
                 self._folder.update_info({"nodes": [node.plain() for node in nodes], **known})
-        state = Known(nodes, bool(self._nodes.gone), self._statuses.failures, self._measured.get(settings, set()),
-                      self._curves_of(one), self._ending.turn_ends, self._token)  # fmt: skip
+        state = Known(nodes, bool(self._nodes.gone), self.statuses.failures, self._measured.get(settings, set()),
+                      self._curves_of(one), self.ending.turn_ends, self._token)  # fmt: skip
         spec = spec_of(one, self._prepared, mpi, self._folder, folders, state)
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
 
@@ -384,7 +356,7 @@ class Runner:
         if watch.compiled_s > _TOLD_AFTER_S and not self._told_of_compiling:
             self._told_of_compiling = True
             self._reporter.note("kernels are being linked with a library's device code, once: some seconds of a core")
-        self._ending.look(watch.launch_record is not None)
+        self.ending.look(watch.launch_record is not None)
 
     def _on_record(self, one: Pending, record: Record, loads: LoadLaunches | None = None) -> None:
         if record.kind == "launch":
@@ -398,7 +370,9 @@ class Runner:
                 if loads is not None:
                     loads.begin(entry.case)
         elif record.kind == "left_out":
-            self._on_left_out(one, record.header)
+            entry, header = one.take(record.header), record.header
+            if entry is not None and "reason" in header:  # else it is another case, which has its own status
+                self.statuses.write(one, entry, "skipped", header["reason"], header["evidence"])
         elif record.kind == "case":
             entry = one.take(record.header)
             if entry is None:
@@ -415,34 +389,20 @@ class Runner:
                 self._curves_of(one).learn(entry.case.size_requested, evidence)
             if self._prepared.library_choices:
                 self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
-            self._statuses.write(one, entry, status, reason, evidence, goodput=goodput)
+            self.statuses.write(one, entry, status, reason, evidence, goodput=goodput)
 
     def _curves_of(self, one: Pending) -> Curves:
         return self._curves.setdefault(one.planned.settings, Curves())
-
-    def _on_left_out(self, one: Pending, header: Mapping[str, Any]) -> None:
-        entry = one.take(header)
-        if entry is not None and "reason" in header:  # else it is another case of the launch, which has its own status
-            self._statuses.write(one, entry, "skipped", header["reason"], header["evidence"])
 
     def _blame(self, one: Pending, end: LaunchEnd, *, lost: bool = False) -> None:
         """Give the case in hand its status. One that has no rank on a node that was `lost` is measured again."""
         if lost and end.blamed is not None and not one.needs(end.blamed, self._nodes.gone):
             return
         if end.blamed is None:
-            if one.entries and not self._ending.is_due():
+            if one.entries and not self.ending.is_due():
                 self._reporter.note(f"the ranks ended between two cases, {end.reason}: a fresh launch continues")
             return
         if one.entries.pop(end.blamed.key, None) is not None:
             evidence = {**end.evidence, **end.blamed.evidence(None)}
             node = None if end.rank is None else end.blamed.case.node_of(one.planned.settings.devices[end.rank])
-            self._statuses.write(one, end.blamed, end.status, end.reason, evidence, node=node)
-
-    def _fail_all(self, one: Pending, end: LaunchEnd) -> None:
-        """Nothing more can be had of this launch: each case left fails with the reason."""
-        reason = f"its launch could not be run: {end.start_problem}"
-        one.give_back()
-        for entry in one.entries.values():
-            self._statuses.write(one, entry, "failed", reason, end.evidence, of_launch=True)
-        self._reporter.problem(f"{len(one.entries)} cases failed: {reason}")
-        one.entries.clear()
+            self.statuses.write(one, end.blamed, end.status, end.reason, evidence, node=node)

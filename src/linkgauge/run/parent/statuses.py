@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from linkgauge.run.parent.launch import LaunchEnd
 from linkgauge.run.parent.prepared import Pending
 from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.parent.time_left import TimeLeft
@@ -68,6 +69,21 @@ class Statuses:
     def add(self, record: dict[str, Any]) -> None:
         """Add to what is known of a case that has its status."""
         self._journal.append("status", record, durable=False)
+
+    def skip_held(self, one: Pending) -> None:
+        """Skip what a launch cannot run."""
+        for entry, reason in one.held.values():
+            self.write(one, entry, "skipped", reason, {})
+        one.held.clear()
+
+    def fail_all(self, one: Pending, end: LaunchEnd) -> None:
+        """Nothing more can be had of a launch: each case left fails with the reason."""
+        reason = f"its launch could not be run: {end.start_problem}"
+        one.give_back()
+        for entry in one.entries.values():
+            self.write(one, entry, "failed", reason, end.evidence, of_launch=True)
+        self._reporter.problem(f"{len(one.entries)} cases failed: {reason}")
+        one.entries.clear()
 
     def leave_out(self, one: Pending) -> None:
         """Skip what is left of a launch with nodes on which too many of its transport's cases have failed."""

@@ -100,7 +100,7 @@ class Failures:
             self._were_ok.setdefault(case.transport, set()).add(_alike(case))
             if len(nodes) > 1:
                 self._last_ok.setdefault(case.transport, {}).update(dict.fromkeys(nodes, self._cases))
-        elif status in BROKEN or node is not None:
+        elif status in BROKEN or (status == "timeout" and node is not None):
             against = nodes if node is None else frozenset({node})
             self._failed.setdefault(case.transport, []).append(_Failed(against, _alike(case), self._cases))
         else:

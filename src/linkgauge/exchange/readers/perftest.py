@@ -19,7 +19,8 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.shape import maybe, scalar, table
 
 _TOOL = "perftest"
-_TITLE = re.compile(r"(Send_imm|Send|RDMA_Write_imm|RDMA_Write|RDMA_Read|Atomic|RawEthernet)[ _]([\w ]*?)[ _]?Test$")
+_VERB = r"(Send_imm|Send|RDMA_Write_imm|RDMA_Write|RDMA_Read|Atomic|RawEthernet)"
+_TITLE = re.compile(_VERB + r"[ _]([\w ]*?(?:BW|Latency)[\w ]*?)[ _]?Test$")
 _COMMAND = re.compile(r"(?:.*[\s/$#])?ib_(send|write|read|atomic)_(bw|lat)(?:\s+(.*))?$")
 _VERBS = {"Send": "", "Send_imm": "", "RDMA_Write": "put", "RDMA_Write_imm": "put", "RDMA_Read": "get"}
 _OF_COMMAND = {"send": "Send", "write": "RDMA_Write", "read": "RDMA_Read", "atomic": "Atomic"}

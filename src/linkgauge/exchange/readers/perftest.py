@@ -74,7 +74,7 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
         if match := _TITLE.match(text):
             test, on_gpu = _Test(match[1], match[2], on_gpu=on_gpu), False
         elif match := _COMMAND.match(text):
-            way = "Bidirectional " if re.search(r"(?:^|\s)(?:-b|--bidirectional)(?:\s|$)", match[3] or "") else ""
+            way = "Bidirectional " if re.search(r"(?:^|\s)-(?:b|-bidirectional)(?:\s|$)", match[3] or "") else ""
             test = _Test(_OF_COMMAND[match[1]], way + ("BW" if match[2] == "bw" else "Latency"))
         elif _ON_GPU.match(text):
             on_gpu = True

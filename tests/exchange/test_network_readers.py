@@ -11,6 +11,8 @@ import pytest
 from linkgauge.errors import UsageError
 from linkgauge.exchange.imported import ImportedLog
 from linkgauge.exchange.importers import Hints, import_files, read_log
+from linkgauge.model.transports import EVERY_TRANSPORT, IMPORTED, TRANSPORT_NAMES
+from linkgauge.run.machine.transports import absent_transports
 
 TITLE = """ Dual-port       : OFF		Device         : mlx5_1
  Number of qps   : {qps}		Transport type : IB
@@ -125,6 +127,16 @@ def test_the_json_of_both_units(tmp_path: Path) -> None:
         assert 16 * 65536 / one.intervals[0][0] * 1e9 == pytest.approx(average * unit)
         results["MsgRate"] = 1.0
         assert "are not" in read(tmp_path, json.dumps(data)).problems[0]
+
+
+@pytest.mark.parametrize("kind", ["host", "cuda"])
+def test_what_only_other_tools_measure_is_skipped_with_its_reason(kind: str) -> None:
+    absent = absent_transports(kind)
+    assert {name: absent[name] for name in IMPORTED} == {
+        "verbs": "only 'linkgauge import' has it, of logs of perftest",
+        "ucc": "only 'linkgauge import' has it, of logs of ucc_perftest",
+    }
+    assert not {*IMPORTED} & {*EVERY_TRANSPORT, *TRANSPORT_NAMES}
 
 
 # --- UCC's perftest ---------------------------------------------------------------------------------------------------

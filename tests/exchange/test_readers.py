@@ -99,6 +99,22 @@ def test_what_contradicts_itself_or_is_no_pattern_is_left_out_and_said(tmp_path:
     assert not whole or log.cases == []
 
 
+LATENCY = "Send Latency Test\n #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]\n 8 9 1.0 2.0 1e999\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [IMB.replace("100.00", "1e999").format(name="PingPong", ranks=2, mb="10485.76"), LATENCY,
+     UCX.format(size=4096, us="1e999", mb=976.56, rate=1000000),
+     "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n"
+     "64k     10      =10      1.2m        0.00s   4566.97      1e999       0.07\n"],
+)  # fmt: skip
+def test_a_time_that_is_not_finite_is_left_out_and_said(tmp_path: Path, text: str) -> None:
+    log = read(tmp_path, text)
+    assert log.cases == []
+    assert "inf s" in log.problems[0]
+
+
 def test_copies_without_peer_access_say_so(tmp_path: Path) -> None:
     connected = "P2P Connectivity Matrix\n     D\\D     0     1\n     0       1     0\n     1       0     1\n"
     log = read(tmp_path, P2P.replace("Unidirectional", connected + "Unidirectional"))

@@ -17,9 +17,9 @@ def _patterns() -> Sequence[str]:
 
 
 def _transports() -> Sequence[str]:
-    from linkgauge.model.transports import TRANSPORT_ALIASES, TRANSPORTS
+    from linkgauge.model.transports import IMPORTED, TRANSPORT_ALIASES, TRANSPORTS
 
-    return [*TRANSPORTS, *TRANSPORT_ALIASES]
+    return [*(name for name in TRANSPORTS if name not in IMPORTED), *TRANSPORT_ALIASES]
 
 
 def _plans() -> Sequence[str]:

@@ -79,7 +79,7 @@ def list_transports(devices: str, form: str) -> None:
     """List the transports: where each can run, or why it cannot."""
     from linkgauge.errors import EnvironmentLackingError
     from linkgauge.model.runtimes import RUNTIMES
-    from linkgauge.model.transports import NIC_LIBRARIES, TRANSPORTS, shown_names
+    from linkgauge.model.transports import IMPORTED, NIC_LIBRARIES, TRANSPORTS, shown_names
     from linkgauge.run.machine.transports import LibraryVersion, absent_transports, ccl_version, nic_version
     from linkgauge.run.parent.devices import find_devices
     from linkgauge.run.parent.mpi_library import default_installation
@@ -108,6 +108,7 @@ def list_transports(devices: str, form: str) -> None:
             "what": traits.what,
         }
         for transport, traits in TRANSPORTS.items()
+        if transport not in IMPORTED
     ]
     if form == TABLE:
         called = shown_names({found.kind})

@@ -6,6 +6,7 @@ Every parser raises `UsageError` naming what was read and what was expected. Thi
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from fractions import Fraction
 
@@ -181,8 +182,10 @@ def format_exact_duration(time_ns: int) -> str:
 
 
 def format_duration(time_ns: float) -> str:
-    """A time for reading: `250 µs`, `1.5 s`, `2 m 05 s`, `1 h 10 m`."""
+    """A time for reading: `250 µs`, `1.5 s`, `2 m 05 s`, `1 h 10 m`; `inf s` where a file has none that is finite."""
     seconds = time_ns / 1e9
+    if not math.isfinite(seconds):
+        return f"{seconds:g} s"
     if seconds >= 3600:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} m"
     if seconds >= 60:

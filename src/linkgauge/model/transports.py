@@ -127,7 +127,10 @@ TRANSPORT_ALIASES = {"nccl": "ccl", "rccl": "ccl", "oneccl": "ccl"}
 """Names of libraries, by the transport that opens whichever of them is here."""
 
 TRANSPORT_NAMES = tuple(
-    word for name in TRANSPORTS for word in ([a for a, b in TRANSPORT_ALIASES.items() if b == name] or [name])
+    word
+    for name in TRANSPORTS
+    if name not in IMPORTED
+    for word in ([a for a, b in TRANSPORT_ALIASES.items() if b == name] or [name])
 )
 """What people write: the libraries in place of `ccl`, which files hold."""
 

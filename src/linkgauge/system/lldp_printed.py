@@ -21,7 +21,7 @@ UNNAMED = (f"{TOOL}'s output of a node that is not named: put its name before ea
 _KEY = re.compile(r"lldp\.(?P<port>[\w.:@-]{1,64}?)\.(?P<key>chassis\.(?:mac|name|local|ip|ifname)|"
                   r"port\.auto-negotiation\.current)=(?P<value>.*)$")  # fmt: skip
 _PREFIXED = re.compile(r"(?P<node>[A-Za-z0-9_][\w.-]{0,200}):\s(?P<rest>.*)$")
-_SPEED = re.compile(r"(\d{1,4})(G?)[bB]ase")
+_SPEED = re.compile(r"(\d{1,4})(G?)base", re.IGNORECASE)
 _IS = re.compile(
     r"^(?:[\w.-]+:\s)?\s*(?:lldp\.[^\s=]+\.(?:chassis|port)\.[\w.-]+=|\{?\s*\"lldp\":\s*[{\[])", re.MULTILINE
 )

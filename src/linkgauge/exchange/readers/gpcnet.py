@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, make_case
+from linkgauge.exchange.imported import MOST_RANKS, Hints, ImportedCase, ImportedLog, make_case
 from linkgauge.exchange.readers.base import Reader
 from linkgauge.model.log_text import Line, number_of
 
@@ -77,7 +77,7 @@ class _Reading:
             self.log.problem(number, f"figures that are no numbers: {' | '.join(words)[:80]!r}")
             return
         n, window = self.nodes if self.some is None else self.some, _WINDOW if pattern == "halo" else 1
-        if not 0 < figure < 1e9 or size <= 0 or n < 2:
+        if not 0 < figure < 1e9 or size <= 0 or not 2 <= n <= MOST_RANKS:
             self.log.problem(number, f"no case: size {size}, {figure:g} {said['Units']}, {n} ranks")
             return
         sent = {"halo": 2 * window * size, "alltoall": (n - 1) * size}.get(pattern, 0)

@@ -19,7 +19,8 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.shape import maybe, scalar, table
 
 _TOOL = "perftest"
-_TITLE = re.compile(r"(Send_imm|Send|RDMA_Write_imm|RDMA_Write|RDMA_Read|Atomic|RawEthernet)[ _]([\w ]*?)[ _]?Test$")
+_VERB = r"(Send_imm|Send|RDMA_Write_imm|RDMA_Write|RDMA_Read|Atomic|RawEthernet)"
+_TITLE = re.compile(_VERB + r"[ _]([\w ]*?(?:BW|Latency)[\w ]*?)[ _]?Test$")
 _COMMAND = re.compile(r"(?:.*[\s/$#])?ib_(send|write|read|atomic)_(bw|lat)(?:\s+(.*))?$")
 _VERBS = {"Send": "", "Send_imm": "", "RDMA_Write": "put", "RDMA_Write_imm": "put", "RDMA_Read": "get"}
 _OF_COMMAND = {"send": "Send", "write": "RDMA_Write", "read": "RDMA_Read", "atomic": "Atomic"}
@@ -73,7 +74,7 @@ def read_text(lines: Sequence[Line], log: ImportedLog, hints: Hints) -> None:
         if match := _TITLE.match(text):
             test, on_gpu = _Test(match[1], match[2], on_gpu=on_gpu), False
         elif match := _COMMAND.match(text):
-            way = "Bidirectional " if re.search(r"(?:^|\s)(?:-b|--bidirectional)(?:\s|$)", match[3] or "") else ""
+            way = "Bidirectional " if re.search(r"(?:^|\s)-(?:b|-bidirectional)(?:\s|$)", match[3] or "") else ""
             test = _Test(_OF_COMMAND[match[1]], way + ("BW" if match[2] == "bw" else "Latency"))
         elif _ON_GPU.match(text):
             on_gpu = True

@@ -70,6 +70,14 @@ class Profile:
         """A stream waits for what another had been given when the record was made."""
         self._between(at, stream, record, of, external)
 
+    def hold(self, begin: float, end: float) -> None:
+        """The host waits for the device."""
+        correlation = self.call(begin, "cudaDeviceSynchronize", length=end - begin)
+        if self._events:
+            self._found.append({"ph": "X", "cat": "cuda_sync", "name": "Context Sync", "pid": 0, "tid": -1, "ts": begin,
+                                "dur": end - begin, "args": {"cuda_sync_kind": "Context Sync", "stream": 4294967295,
+                                                             "correlation": correlation, "device": 0}})  # fmt: skip
+
     def _between(self, at: float, stream: int, record: int, of: int, external: int) -> None:
         correlation = self.call(at, "cudaStreamWaitEvent", external)
         if self._events:

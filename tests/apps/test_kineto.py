@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,73 @@ def test_ranks_that_wait_at_other_places_have_the_same_collectives(tmp_path: Pat
     program = program_of(step_file_of(document, "made"), {}, 2)
     check(program)
     assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [4, 4]
+
+
+def a_host_that_waits(*, events: bool) -> Profile:
+    """The host waits for the device before it launches what comes next, which is no other work of the host's."""
+    made = Profile(events=events)
+    made.kernel(0, 5, 10)
+    made.collective(1, 10, 40)
+    made.hold(2, 41)
+    made.kernel(45, 47, 50)
+    return made
+
+
+@BOTH
+def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, events: bool) -> None:
+    assert words(steps_of(tmp_path, a_host_that_waits(events=events))) == ["c5", "allreduce+", "w", "c3"]
+    kept = words(steps_of(tmp_path, a_host_that_waits(events=events), host_time=True))
+    assert kept == ["c5", "allreduce+", "w", "c10"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "advice"),
+    [
+        (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 130)),
+         "rank 0 computes 95.0 µs, waits 30.0 µs for communication (24 %), at least 0", "when computing has ended"),
+        (lambda made: (made.kernel(0, 5, 30), made.wait(3, made.collective(1, 30, 90)), made.kernel(4, 90, 95)),
+         "rank 0 computes 30.0 µs, waits 60.0 µs for communication (67 %), at least 30.0 µs", "begins when computing"),
+        (lambda made: (made.kernel(0, 5, 10), made.collective(1, 6, 90), made.kernel(2, 10, 40)),
+         "rank 0 computes 35.0 µs, waits 50.0 µs for communication (59 %), at least", "too little to compute"),
+        (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 101), made.kernel(2, 100, 200)),
+         "rank 0 computes 195 µs, waits 0", "Communication is hidden: no change of it saves more than 0.0 %"),
+        (lambda made: (made.kernel(0, 5, 10), made.collective(1, 10, 20), made.hold(2, 21), made.kernel(500, 501, 510)),
+         "rank 0 computes 14.0 µs, waits 10.0 µs for communication (42 %), at least 0", "The host decides"),
+    ],
+)  # fmt: skip
+def test_exposed_communication_and_what_follows(
+    make: Callable[[Profile], object], said: str, advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Profile(events=True)
+    make(made)
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(made.document))
+    assert run_command(["convert", str(path), "--exposed"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert said in printed
+    assert "allreduce of 1,024 B 1" in printed
+    assert advice in printed
+
+
+def test_waiting_for_a_rank_that_comes_later_is_no_communication(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for rank, begin in enumerate((20, 80)):  # both end at 90; the second computes until 80 in another stream's kernels
+        made = Profile(events=True, rank=rank)
+        made.kernel(0, 5, begin if rank else 100)
+        made.wait(4, made.collective(2, 10 if rank == 0 else begin, 190))
+        made.kernel(5, 190, 200)
+        paths.append(str(tmp_path / f"{rank}.json"))
+        Path(paths[-1]).write_text(json.dumps(made.document))
+    assert run_command(["convert", *paths, "--exposed"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "allreduce of 1,024 B 1 180 µs 70.0 µs 90.0 µs" in printed
+    assert "Another rank comes later" in printed
+
+
+def test_a_trace_without_times_has_no_exposed_communication(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "param.json"
+    path.write_text(json.dumps([{"comms": "all_reduce", "in_msg_size": 64, "out_msg_size": 64, "dtype": "int"}]))
+    assert run_command(["convert", str(path), "--exposed"]) == 2
+    assert "do not say when collectives end" in capsys.readouterr().err

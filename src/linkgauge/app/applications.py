@@ -64,12 +64,13 @@ def _settings(file: StepFile) -> str:
 )
 @option("-o", "--output", type=PATH, metavar="FILE", help="Step file to write; printed by default.")
 @flag("--host-time", help="Count the time in which a GPU waits for its host's launches as computing.")
+@flag("--exposed", help="Print how long GPUs wait for communication, by collective, in place of a step file.")
 @option("--chakra", type=PATH, metavar="FOLDER", help="Folder to write an application to, as Chakra traces.")
 @option("--ranks", type=click.IntRange(min=1), default=2, help="Number of ranks to write traces of, with --chakra.")
 @option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="Parameter, or preset, with --chakra.")
 def convert_command(
-    traces: Sequence[str], output: Path | None, host_time: bool, chakra: Path | None, ranks: int,
-    settings: tuple[str, ...],
+    traces: Sequence[str], output: Path | None, host_time: bool, exposed: bool, chakra: Path | None,
+    ranks: int, settings: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Convert a program's traces to an application: what its ranks communicate, in their order.
 
@@ -79,6 +80,8 @@ def convert_command(
         if len(traces) != 1 or output is not None:
             raise UsageError("--chakra FOLDER takes one application, by name or file, and no --output")
         _to_chakra(traces[0], settings, ranks, chakra)
+    elif exposed:
+        _print_exposed([Path(trace) for trace in traces])
     else:
         _from_traces([Path(trace) for trace in traces], output, host_time=host_time)
 
@@ -115,6 +118,26 @@ def _from_traces(traces: Sequence[Path], output: Path | None, *, host_time: bool
         write_atomically(output, text.encode())
         click.echo(f"step file: {output}: {document['description']}")
     _say_lost(lost, err=output is None)
+
+
+def _print_exposed(traces: Sequence[Path]) -> None:
+    from linkgauge.app.listing import print_table
+    from linkgauge.apps.exposure import exposure_of
+    from linkgauge.apps.traces import ranks_of_traces
+    from linkgauge.model.quantity import percent
+    from linkgauge.view.units import time_text
+
+    found = exposure_of(ranks_of_traces(traces))
+    whole = found.busy_ns + found.exposed_ns
+    click.echo(f"rank {found.rank} computes {time_text(found.busy_ns)}, waits {time_text(found.exposed_ns)} for "
+               f"communication ({percent(found.share)}), at least {time_text(found.least_ns)} in any order, and "
+               f"{time_text(found.idle_ns)} for its host")  # fmt: skip
+    rows = [{"collective": one.what, "count": one.count, "time": time_text(one.ns),
+             "waiting for other ranks": "" if one.waited_ns is None else time_text(one.waited_ns),
+             "exposed": time_text(one.exposed_ns), "of the time": percent(one.exposed_ns / whole if whole else 0.0)}
+            for one in found.kinds]  # fmt: skip
+    print_table("exposed communication", tuple(rows[0]), rows)
+    click.echo(found.advice)
 
 
 def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:

@@ -48,7 +48,7 @@ class _Op:
     place: int = 0
     needs: Needs | None = None
     ready: float | None = None
-    blocked: float | None = None
+    blocked: tuple[float, float] | None = None
 
 
 def of_profile(events: Sequence[Entry], rank: RankSteps, world: int = 0) -> None:
@@ -181,10 +181,14 @@ class _Profile:
             if kind == "Stream Wait Event":
                 said.append((since, number, functools.partial(of.wait, stream, event)))
             elif kind == "Event Sync":
-                said.append((until, number, functools.partial(of.hold, since, event=event)))
+                said.append((until, number, functools.partial(of.hold, (since, until), event=event)))
             else:
                 said.append(
-                    (until, number, functools.partial(of.hold, since, stream=stream, all_=kind != "Stream Sync"))
+                    (
+                        until,
+                        number,
+                        functools.partial(of.hold, (since, until), stream=stream, all_=kind != "Stream Sync"),
+                    )
                 )
         for _, _, act in sorted(said, key=lambda one: one[:2]):
             act()
@@ -201,12 +205,14 @@ class _Profile:
                 waits.append((end, begin))
         waits.sort(key=lambda one: one[0])
         lines: dict[Line, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))  # launched, and over
-        at, since, blocked = 0, 0.0, None
+        at, since = 0, 0.0
+        blocked: tuple[float, float] | None = None
         same: dict[Line, Needs] = {}
         for op in ordered:
             launched = op.launched or 0.0
             while at < len(waits) and waits[at][0] <= launched:
-                since, blocked = waits[at][0], blocked if waits[at][1] is None else waits[at][1]
+                since, begun_at = waits[at]
+                blocked = blocked if begun_at is None else (begun_at, since)
                 at += 1
             needs = {line: min(bisect.bisect_left(begun, since), bisect.bisect_right(over, op.begin)) - 1
                      for line, (begun, over) in lines.items()}  # fmt: skip
@@ -237,7 +243,7 @@ class _Streams:
         self._seen: dict[Line, Needs] = defaultdict(dict)
         self._recorded: dict[int, Needs] = {}
         self._host: Needs = {}
-        self._blocked: float | None = None
+        self._blocked: tuple[float, float] | None = None
 
     def launch(self, op: _Op) -> None:
         """The host gives something to its stream."""
@@ -253,11 +259,11 @@ class _Streams:
         """A stream waits for an event."""
         self._seen[stream] = _later(self._seen[stream], self._recorded.get(event, {}))
 
-    def hold(self, since: float, *, event: int = 0, stream: Line = (), all_: bool = False) -> None:
+    def hold(self, times: tuple[float, float], *, event: int = 0, stream: Line = (), all_: bool = False) -> None:
         """The host has waited for an event, a stream or all."""
         done = self._seen[stream] if stream in self._seen else self._recorded.get(event, {})
         self._host = _later(self._host, *(self._seen.values() if all_ else (done,)))
-        self._blocked = since
+        self._blocked = times
 
 
 def _act(acts: Sequence[Entry], rank: RankSteps, of_all: int) -> Callable[[bool], None]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
@@ -38,6 +38,16 @@ Group = tuple[int, int, int]
 Steps = list[dict[str, Any]]
 
 
+class Timed(NamedTuple):
+    """What communicated in a trace, by its step: how long it went on, how long its device waited for it with nothing to
+    compute, and how much of that because nothing was computed while it went on; ns."""
+
+    step: Mapping[str, Any]
+    ns: float
+    exposed_ns: float
+    at_once_ns: float
+
+
 class RankSteps:
     """What one rank does, gathered step by step."""
 
@@ -50,6 +60,8 @@ class RankSteps:
         self.eager, self.of_all, self.host_time = eager, of_all, host_time
         self.number = -1  # of the rank, where the trace says it
         self.idle_ns = 0.0  # in which the device had nothing to do, for the host came later
+        self.busy_ns = 0.0  # in which it computed
+        self.timed: list[Timed] = []
         self.steps: Steps = []
         self.lost = lost
         self.peers = False  # names ranks, so that it is of so many ranks only

@@ -42,6 +42,19 @@ def convert(paths: Sequence[Path], *, host_time: bool = False) -> tuple[dict[str
     return document, lost
 
 
+def ranks_of_traces(paths: Sequence[Path]) -> list[RankSteps]:
+    """What each rank does in the traces, with times. UsageError as of `convert`, or where a trace has no times."""
+    files = trace_files(paths)
+    lost: Counter[str] = Counter()
+    ranks, kinds = _read(files, lost, eager=False, host_time=False)
+    if not any(rank.timed for rank in ranks):
+        said = _why_none(lost) if not any(rank.steps for rank in ranks) else (
+            f"{', '.join(sorted(kinds))} traces do not say when collectives end: expected a profile of PyTorch, or of "
+            "Nsight Systems")  # fmt: skip
+        raise UsageError(f"{files[0].name}: {said}")
+    return ranks
+
+
 def _deadlocks(document: dict[str, Any], traces: int) -> bool:
     """Whether ranks of the step file wait for each other for ever. What else is wrong with it `run` says."""
     steps = document["step"]

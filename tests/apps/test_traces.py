@@ -311,6 +311,27 @@ def test_groups_of_a_node_of_process_groups_and_nodes_as_json(tmp_path: Path) ->
                                 {"wait": True}, {"compute": 3000}]  # fmt: skip
 
 
+def test_nodes_as_the_newest_schema_has_them(tmp_path: Path) -> None:
+    """Times, inputs and outputs, storage, and attributes of every type beside those that are read."""
+    texts = field(1, b"[1]") + field(2, b"[]") + field(3, b"['Int']")
+    more = field(4, varint(1)) + field(6, 5_000_000) + field(8, texts) + field(9, texts) + field(11, field(1, 1))
+    more += field(10, field(1, b"double") + varint(3 << 3 | 1) + b"\0" * 8 + field(2, b"what it is"))
+    more += field(10, field(1, b"float") + varint(5 << 3 | 5) + b"\0" * 4)
+    more += field(10, field(1, b"seq_id") + field(9, (1 << 64) - 1)) + field(10, field(1, b"list") + field(10, b"\1\2"))
+    begin = field(10, field(1, b"schema") + field(29, b"1.1.1-chakra.0.0.4"))  # of the converter: it has no version
+
+    def node(data: bytes) -> bytes:
+        return varint(len(data) + len(more)) + data + more
+
+    reduced = field(10, field(1, b"comm_type") + field(9, 0)) + field(10, field(1, b"comm_size") + field(9, 64))
+    content = varint(len(begin)) + begin + node(field(1, 1) + field(3, 4) + field(7, 9))
+    content += node(field(1, 2) + field(3, 7) + reduced) + node(field(1, 3) + field(3, 8))
+    content += node(field(1, 4) + field(3, 4) + field(5, varint(2)) + field(7, 3))
+    document, _ = convert([written(tmp_path, "t.et", content)])
+    assert document["step"] == [{"compute": 9000}, {"collective": "allreduce", "bytes": 64, "begun": True},
+                                {"wait": True}, {"compute": 3000}]  # fmt: skip
+
+
 def test_a_message_that_names_no_rank_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="entry 1: a message without comm_dst"):
         convert([written(tmp_path, "t.et", chakra(chakra_node(1, 5, comm_size=8)))])

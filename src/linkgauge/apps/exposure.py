@@ -1,6 +1,6 @@
 """Exposed communication of a trace: how long a device waits for it with nothing to compute, and what follows.
 
-Several ranks' traces say more: a collective takes itself as long as on the rank that came last, and what it takes longer
+Several ranks' traces say more: a collective itself takes as long as on the rank that came last. What it takes longer
 elsewhere is waiting for that rank.
 """
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from gpu_profiles import Profile
 from nsight_exports import Export
 
 PARAM = [
@@ -71,6 +72,17 @@ def seeds() -> list[bytes]:
         {"schema": "1.1.0-chakra.0.0.4", "nodes": [*execution_nodes(10, "broadcast", 53, 0)] * 3},
         {"traceEvents": [kernel(0, 10), kernel(10, 50, **reduced), kernel(12, 20), kernel(70, 5)]},
     ]
+    for events in (True, False):
+        made = Profile(events=events)
+        made.kernel(0, 5, 10)
+        end = made.collective(1, 10, 40, elements=64)
+        made.collective(2, 40, 50, "broadcast", stream=21, Rank=1)
+        made.wait(3, end)
+        made.kernel(4, 40, 60)
+        made.hold(5, 61)
+        of_json.append(made.document)
+    of_json.append({"workload_graph": [{"Id": 1, "Name": "a", "NodeType": 7, "data_deps": [], "comm_type": 0,
+                                        "comm_size": 64}]})  # fmt: skip
     nodes = (chakra_node(3, 4, us=7), chakra_node(5, 7, (3,), is_cpu_op=0, comm_type=0, comm_size=4000))
     return [*(json.dumps(one).encode() for one in of_json), chakra(*nodes), _export()]
 

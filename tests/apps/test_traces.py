@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from linkgauge.app.cli import run_command
 from linkgauge.app.dimension_options import applications
-from linkgauge.apps import catalog, trace_formats
+from linkgauge.apps import catalog, chakra_trace
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import as_toml, step_file_of
 from linkgauge.apps.trace_steps import Steps, looped
@@ -23,7 +23,7 @@ from linkgauge.apps.traces import convert
 from linkgauge.errors import UsageError
 from linkgauge.model.shape import parsed_toml
 from linkgauge.model.worded import App
-from tool_traces import PARAM, chakra, chakra_node, execution_nodes, kernel
+from tool_traces import PARAM, chakra, chakra_node, execution_nodes, field, kernel, varint
 
 
 def nested(depth: int) -> list[Any]:
@@ -275,8 +275,70 @@ def test_an_application_as_chakras_traces_is_read_back_with_the_same_amounts(nam
         assert {kind: before.get(kind) for kind in kept} == {kind: after.get(kind) for kind in kept}
 
 
+def test_groups_of_ranks_come_back(tmp_path: Path) -> None:
+    file = tmp_path / "halves.toml"
+    file.write_text('description = "x"\n[[step]]\ncollective = "allreduce"\nbytes = 64\ngroup = "rank // 2"\n')
+    assert run_command(["convert", str(file), "--ranks", "4", "--chakra", str(tmp_path / "et")]) == 0
+    traces = sorted((tmp_path / "et").glob("*.et"))
+    document, lost = convert(traces)
+    made = program_of(step_file_of(document, "back"), {}, 4)
+    assert {one.ranks for one in made.collectives} == {(0, 1), (2, 3)}
+    assert not any("taken as all ranks" in words for words in lost)
+    (tmp_path / "et" / "comm_groups.json").unlink()
+    document, lost = convert(traces)
+    assert any("taken as all ranks" in words for words in lost)
+    (tmp_path / "et" / "comm_groups.json").write_text("[1]")
+    with pytest.raises(UsageError, match="expected an object of lists of ranks"):
+        convert(traces)
+
+
+def test_groups_of_a_node_of_process_groups_and_nodes_as_json(tmp_path: Path) -> None:
+    listed = json.dumps([{"pg_name": "7", "pg_desc": "tp", "pg_size": 2, "ranks": [0, 2]},
+                         {"pg_name": "0", "ranks": [0, 1, 2, 3]}])  # fmt: skip
+    begun = field(1, 1) + field(2, b"## process_group:init ##") + field(8, field(1, repr([listed]).encode()))
+    used = field(1, 2) + field(3, 7) + field(10, field(1, b"pg_name") + field(29, b"7"))
+    used += field(10, field(1, b"comm_type") + field(9, 0)) + field(10, field(1, b"comm_size") + field(9, 64))
+    path = written(tmp_path, "t.et", chakra(*(varint(len(one)) + one for one in (begun, used))))
+    document, _ = convert([path])
+    assert document["step"][0]["group"] == "0 if rank >= 0 and rank < 4 and (rank - 0) % 2 == 0 else 1 + rank"
+    graph = {"workload_graph": [
+        {"Id": 0, "Name": "a", "NodeType": 4, "is_cpu_op": False, "runtime": 5, "data_deps": []},
+        {"Id": 1, "Name": "b", "NodeType": 7, "is_cpu_op": False, "data_deps": [0], "comm_type": 0, "comm_size": 64},
+        {"Id": 2, "Name": "c", "NodeType": 4, "is_cpu_op": False, "runtime": 3, "data_deps": [1]},
+    ]}  # fmt: skip
+    document, _ = convert([written(tmp_path, "t.json", graph)])
+    assert document["step"] == [{"compute": 5000}, {"collective": "allreduce", "bytes": 64, "begun": True},
+                                {"wait": True}, {"compute": 3000}]  # fmt: skip
+
+
+def test_nodes_as_the_newest_schema_has_them(tmp_path: Path) -> None:
+    """Times, inputs and outputs, storage, and attributes of every type beside those that are read."""
+    texts = field(1, b"[1]") + field(2, b"[]") + field(3, b"['Int']")
+    more = field(4, varint(1)) + field(6, 5_000_000) + field(8, texts) + field(9, texts) + field(11, field(1, 1))
+    more += field(10, field(1, b"double") + varint(3 << 3 | 1) + b"\0" * 8 + field(2, b"what it is"))
+    more += field(10, field(1, b"float") + varint(5 << 3 | 5) + b"\0" * 4)
+    more += field(10, field(1, b"seq_id") + field(9, (1 << 64) - 1)) + field(10, field(1, b"list") + field(10, b"\1\2"))
+    begin = field(10, field(1, b"schema") + field(29, b"1.1.1-chakra.0.0.4"))  # of the converter: it has no version
+
+    def node(data: bytes) -> bytes:
+        return varint(len(data) + len(more)) + data + more
+
+    reduced = field(10, field(1, b"comm_type") + field(9, 0)) + field(10, field(1, b"comm_size") + field(9, 64))
+    content = varint(len(begin)) + begin + node(field(1, 1) + field(3, 4) + field(7, 9))
+    content += node(field(1, 2) + field(3, 7) + reduced) + node(field(1, 3) + field(3, 8))
+    content += node(field(1, 4) + field(3, 4) + field(5, varint(2)) + field(7, 3))
+    document, _ = convert([written(tmp_path, "t.et", content)])
+    assert document["step"] == [{"compute": 9000}, {"collective": "allreduce", "bytes": 64, "begun": True},
+                                {"wait": True}, {"compute": 3000}]  # fmt: skip
+
+
+def test_a_message_that_names_no_rank_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="entry 1: a message without comm_dst"):
+        convert([written(tmp_path, "t.et", chakra(chakra_node(1, 5, comm_size=8)))])
+
+
 def nodes_of(path: Path) -> list[dict[str, Any]]:
-    return list(trace_formats._messages(path.read_bytes(), path))
+    return list(chakra_trace._messages(path.read_bytes(), path.name))
 
 
 def test_nodes_need_what_the_step_waits_for(tmp_path: Path) -> None:
@@ -346,14 +408,43 @@ def test_a_folder_of_packed_traces_is_what_its_files_are(tmp_path: Path) -> None
     assert document["step"] == [{"collective": "allreduce", "bytes": 4096}]
 
 
+def test_an_archive_of_traces_is_what_its_files_are(tmp_path: Path) -> None:
+    entry = [{"comms": "all_reduce", "in_msg_size": 1024, "out_msg_size": 1024, "dtype": "float", "world_size": 2}]
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json.gz").write_bytes(gzip.compress(json.dumps(entry).encode()))
+    whole, _ = convert([tmp_path / "rank0.json.gz", tmp_path / "rank1.json.gz"])
+    for name, mode in (("t.tar.gz", "w:gz"), ("t.tar", "w"), ("t.tgz", "w:gz")):
+        with tarfile.open(tmp_path / name, mode) as archive:
+            archive.add(__file__, "run/notes.py")
+            for rank in (1, 0):
+                archive.add(tmp_path / f"rank{rank}.json.gz", f"../run/rank{rank}.json.gz")
+                archive.add(__file__, f"run/._rank{rank}.json.gz")  # as macOS adds
+        document, _ = convert([tmp_path / name])
+        assert {**document, "description": ""} == {**whole, "description": ""}
+        assert document["description"].startswith(f"{name} and 1 more: ")
+    with pa.CompressedOutputStream(str(tmp_path / "t.tar.zst"), "zstd") as stream:
+        stream.write((tmp_path / "t.tar").read_bytes())
+    assert convert([tmp_path / "t.tar.zst"])[0]["step"] == whole["step"]
+    assert not (tmp_path.parent / "run").exists()  # nothing of it is written
+
+
 def test_archives_damaged_and_empty_ones_are_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no trace in this folder"):
         convert([tmp_path / "empty"])
     packed = tmp_path / "t.tar.gz"
     with tarfile.open(packed, "w:gz") as archive:
+        archive.add(__file__, "a.py")
+    with pytest.raises(UsageError, match="no trace in this archive"):
+        convert([packed])
+    with tarfile.open(packed, "w:gz") as archive:
         archive.add(__file__, "a.json")
-    with pytest.raises(UsageError, match="a tar archive: unpack it"):
+    with pytest.raises(UsageError, match=r"t\.tar\.gz: a\.json: no trace"):
+        convert([packed])
+    content = bytearray(gzip.decompress(packed.read_bytes()))
+    content[124:136] = b"7" * 12  # the size that it says
+    packed.write_bytes(gzip.compress(bytes(content)))
+    with pytest.raises(UsageError, match="a damaged tar archive"):
         convert([packed])
     (tmp_path / "a.json.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"\0" * 20)
     with pytest.raises(UsageError, match="a damaged zstd file"):

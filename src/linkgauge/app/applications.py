@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from linkgauge.app.command_line import COMMON, PATH, argument, command, option
+from linkgauge.app.command_line import COMMON, PATH, argument, command, flag, option
 from linkgauge.app.dimension_options import applications
 from linkgauge.app.options import counts, repeated, switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, output_options, print_data
@@ -60,15 +60,18 @@ def _settings(file: StepFile) -> str:
     metavar="TRACE...|APP",
     nargs=-1,
     required=True,
-    help="Traces: a file for each rank, a folder of them, or one for all.",
+    help="Traces: a file for each rank, a folder or archive of them, or one for all.",
 )
 @option("-o", "--output", type=PATH, metavar="FILE", help="Step file to write; printed by default.")
+@flag("--host-time", help="Count the time in which a GPU waits for its host's launches as computing.")
+@flag("--exposed", help="Print how long GPUs wait for communication, by collective, in place of a step file.")
 @option("--chakra", type=PATH, metavar="FOLDER", help="Folder to write an application to, as Chakra traces.")
 @option("--ranks", type=click.IntRange(min=1), default=2, help="Number of ranks to write traces of, with --chakra.")
 @option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="Parameter, or preset, with --chakra.")
 def convert_command(
-    traces: Sequence[str], output: Path | None, chakra: Path | None, ranks: int, settings: tuple[str, ...]
-) -> None:
+    traces: Sequence[str], output: Path | None, host_time: bool, exposed: bool, chakra: Path | None,
+    ranks: int, settings: tuple[str, ...],
+) -> None:  # fmt: skip
     """Convert a program's traces to an application: what its ranks communicate, in their order.
 
     Reads traces of PARAM, PyTorch, Chakra and OTF2, and SQLite exports of Nsight Systems with NCCL's and MPI's calls.
@@ -77,8 +80,10 @@ def convert_command(
         if len(traces) != 1 or output is not None:
             raise UsageError("--chakra FOLDER takes one application, by name or file, and no --output")
         _to_chakra(traces[0], settings, ranks, chakra)
+    elif exposed:
+        _print_exposed([Path(trace) for trace in traces])
     else:
-        _from_traces([Path(trace) for trace in traces], output)
+        _from_traces([Path(trace) for trace in traces], output, host_time=host_time)
 
 
 def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) -> None:
@@ -93,13 +98,13 @@ def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) ->
     _say_lost(lost)
 
 
-def _from_traces(traces: Sequence[Path], output: Path | None) -> None:
+def _from_traces(traces: Sequence[Path], output: Path | None, *, host_time: bool) -> None:
     from linkgauge.apps.step_file import as_toml, step_file_of
     from linkgauge.apps.traces import convert
     from linkgauge.model.values import LONGEST_APP
     from linkgauge.store.folder import write_atomically
 
-    document, lost = convert(traces)
+    document, lost = convert(traces, host_time=host_time)
     step_file_of(document, str(traces[0]))
     text = as_toml(document)
     if len(text) > LONGEST_APP:
@@ -111,8 +116,28 @@ def _from_traces(traces: Sequence[Path], output: Path | None) -> None:
         click.echo(text, nl=False)
     else:
         write_atomically(output, text.encode())
-        click.echo(f"step file: {output}")
+        click.echo(f"step file: {output}: {document['description']}")
     _say_lost(lost, err=output is None)
+
+
+def _print_exposed(traces: Sequence[Path]) -> None:
+    from linkgauge.app.listing import print_table
+    from linkgauge.apps.exposure import exposure_of
+    from linkgauge.apps.traces import ranks_of_traces
+    from linkgauge.model.quantity import percent
+    from linkgauge.view.units import time_text
+
+    found = exposure_of(ranks_of_traces(traces))
+    whole = found.busy_ns + found.exposed_ns
+    click.echo(f"rank {found.rank} computes {time_text(found.busy_ns)}, waits {time_text(found.exposed_ns)} for "
+               f"communication ({percent(found.share)}), at least {time_text(found.least_ns)} in any order, and "
+               f"{time_text(found.idle_ns)} for its host")  # fmt: skip
+    rows = [{"collective": one.what, "count": one.count, "time": time_text(one.ns),
+             "waiting for other ranks": "" if one.waited_ns is None else time_text(one.waited_ns),
+             "exposed": time_text(one.exposed_ns), "of the time": percent(one.exposed_ns / whole if whole else 0.0)}
+            for one in found.kinds]  # fmt: skip
+    print_table("exposed communication", tuple(rows[0]), rows)
+    click.echo(found.advice)
 
 
 def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:

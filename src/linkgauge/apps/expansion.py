@@ -52,7 +52,26 @@ def expanded(
     file: StepFile, settings: Mapping[str, int], ranks: int
 ) -> tuple[tuple[RankProgram, ...], tuple[Collective, ...]]:
     """Each rank's program, and the collectives that these name by number. UsageError for what cannot be."""
-    return _Expansion(file, settings, ranks).programs()
+    made = _Expansion(file, settings, ranks)
+    programs, collectives = made.programs()
+    if made.turns and not _agree(programs, collectives):
+        # Ranks wait at other places. So turns go on over waits, which takes more buffers, and are the same on all.
+        return _Expansion(file, settings, ranks, over_waits=True).programs()
+    return programs, collectives
+
+
+def _agree(programs: Sequence[RankProgram], collectives: Sequence[Collective]) -> bool:
+    """Whether the ranks of each group have the same collectives, by their turns too, one after the other."""
+    numbers: dict[tuple[int, ...], int] = {}
+    of = np.array([numbers.setdefault(one.ranks, len(numbers)) for one in collectives])
+    known: dict[int, NDArray[np.int64]] = {}
+    for program in programs:
+        mine = program.rows[program.rows[:, 0] == COLLECTIVE, 1]
+        for group in np.unique(of[mine]).tolist():
+            found = mine[of[mine] == group]
+            if not np.array_equal(known.setdefault(group, found), found):
+                return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,8 +102,11 @@ class _OneByOneError(Exception):
 
 
 class _Expansion:
-    def __init__(self, file: StepFile, settings: Mapping[str, int], ranks: int) -> None:
+    def __init__(
+        self, file: StepFile, settings: Mapping[str, int], ranks: int, *, over_waits: bool = False
+    ) -> None:  # fmt: skip
         self._file = file
+        self._over_waits = over_waits
         self._settings = settings
         self._ranks = ranks
         self._steps = file.steps
@@ -99,7 +121,7 @@ class _Expansion:
         self._every = tuple(range(ranks))
         self._collectives: dict[Collective, int] = {}
         self._listed: list[Collective] = []  # by number
-        self._turns: dict[tuple[int, int], int] = {}  # of begun collectives: the number of one's turn
+        self.turns: dict[tuple[int, int], int] = {}  # of begun collectives: the number of one's turn
         self._groups: dict[str, list[tuple[int, ...]]] = {}  # by their formula, of each rank, outside of loops' turns
         self._rows_left = MOST_ROWS
         self._written_left = MOST_ROWS  # steps of loops' turns, whether they come to anything or not
@@ -345,9 +367,9 @@ class _Expansion:
         turn %= _BEGUN_AT_ONCE
         if turn == 0:
             return row
-        if (number, turn) not in self._turns:
-            self._turns[number, turn] = self._numbered(dataclasses.replace(self._listed[number], turn=turn))
-        return (COLLECTIVE, self._turns[number, turn], -1, 0, 0)
+        if (number, turn) not in self.turns:
+            self.turns[number, turn] = self._numbered(dataclasses.replace(self._listed[number], turn=turn))
+        return (COLLECTIVE, self.turns[number, turn], -1, 0, 0)
 
     def _numbered(self, one: Collective) -> int:
         number = self._collectives.setdefault(one, len(self._listed))
@@ -370,7 +392,7 @@ class _Expansion:
             case "send" | "receive":
                 return self._message(step)
             case "wait":
-                self._begun = {}
+                self._begun = self._begun if self._over_waits else {}
                 return (WAIT, 0, -1, 0, 0)
             case "sync":
                 named = step.words["sync"]

@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.apps.trace_formats import sub_group
-from linkgauge.apps.trace_steps import Event, RankSteps, follow
+from linkgauge.apps.timeline import Event, follow
+from linkgauge.apps.trace_steps import RankSteps
+from linkgauge.apps.trace_values import sub_group
 from linkgauge.errors import UsageError
 from linkgauge.files import open_regular
 
@@ -272,18 +273,20 @@ class _Following:
         process = self._process
         for begin, end, by_nccl, _ in process.kernels:
             if not by_nccl:
-                yield begin, end, next(numbers), None
+                yield Event(begin, end, next(numbers))
         for batch in self._batches():
             over = batch.over
             if over is None:
                 self._rank.lost["when calls of NCCL without a kernel were over: taken as begun when called"] += 1
-            yield *(over or (batch.window[0], math.inf)), next(numbers), self._act_of(batch)
+            sends = all(call.name.lower() == "send" for call in batch.calls)
+            since, until = over or (batch.window[0], math.inf)
+            yield Event(since, until, next(numbers), self._act_of(batch), sends)
         before = None
         for begin, end, name, said in sorted(process.mpi, key=lambda one: one[:2]):
             if before is not None and begin > before and not process.kernels:
-                yield before, begin, next(numbers), None
+                yield Event(before, begin, next(numbers))
             before = end if before is None else max(before, end)
-            yield begin, math.inf, next(numbers), self._mpi_act(name, said)
+            yield Event(begin, math.inf, next(numbers), self._mpi_act(name, said), name.endswith("send"))
 
     def _batches(self) -> list[_Batch]:
         found: list[_Batch] = []
@@ -321,8 +324,8 @@ class _Following:
             before = batches[place].over or (begin, end)
             batches[place].over = (min(before[0], begin), max(before[1], end))
 
-    def _act_of(self, batch: _Batch) -> Callable[[], None]:
-        def act() -> None:
+    def _act_of(self, batch: _Batch) -> Callable[[bool], None]:
+        def act(_: bool) -> None:
             for call in batch.calls:
                 self._nccl(call)
 
@@ -352,13 +355,13 @@ class _Following:
         else:
             self._rank.message(verb, peer, size)
 
-    def _mpi_act(self, call: str, said: Mapping[str, int]) -> Callable[[], None]:
+    def _mpi_act(self, call: str, said: Mapping[str, int]) -> Callable[[bool], None]:
         rank = self._rank
         begun = call.startswith(_BEGUN) and call not in ("MPI_Iprobe", "MPI_Improbe")
         name = call.removeprefix("MPI_").lower().removeprefix("i" if begun else "")
         ranks = self._members.get(("mpi", said.get("communicator", 0)), {})
 
-        def act() -> None:
+        def act(_: bool) -> None:
             if name.startswith(("wait", "test")):
                 rank.wait()
             elif name in ("send", "ssend", "bsend", "rsend", "recv", "mrecv"):

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.apps.otf2_events import ABSENT, WRONG
-from linkgauge.apps.trace_formats import sub_group
 from linkgauge.apps.trace_steps import MOST_RANKS, RankSteps
+from linkgauge.apps.trace_values import sub_group
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.files import open_regular, temporary_folder
 from linkgauge.model.shape import as_it_is, each, parsed, table, text, whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
@@ -23,7 +23,10 @@ _PATTERNS = {
     "reducescattercoalesced": ("reduce_scatter", "out"), "reducescatterv": ("reduce_scatter", "out"),
     "reducescatterblock": ("reduce_scatter", "out"),
     "alltoall": ("alltoall", "in"), "alltoallbase": ("alltoall", "in"), "alltoallsingle": ("alltoall", "in"),
-    "alltoallv": ("alltoall", "in"), "gather": ("gather", "in"), "scatter": ("scatter", "out"),
+    "alltoallv": ("alltoall", "in"),
+    "allgathersingle": ("allgather", "in"), "reducescattersingle": ("reduce_scatter", "out"),  # torchcomms'
+    "alltoallvsingle": ("alltoall", "in"), "alltoallvdynamicdispatch": ("alltoall", "in"),
+    "alltoallvdynamiccombine": ("alltoall", "in"), "gather": ("gather", "in"), "scatter": ("scatter", "out"),
 }  # fmt: skip
 NOTHING = ("init", "batchisendirecv", "coalescedbegin", "coalescedend", "startcoalescing", "endcoalescing")
 _LONGEST_LOOP = 512
@@ -35,14 +38,30 @@ Group = tuple[int, int, int]
 Steps = list[dict[str, Any]]
 
 
+class Timed(NamedTuple):
+    """What communicated in a trace, by its step: how long it went on, how long its device waited for it with nothing to
+    compute, and how much of that because nothing was computed while it went on; ns."""
+
+    step: Mapping[str, Any]
+    ns: float
+    exposed_ns: float
+    at_once_ns: float
+
+
 class RankSteps:
     """What one rank does, gathered step by step."""
 
-    def __init__(self, where: str, lost: Counter[str], *, eager: bool = False) -> None:
+    def __init__(self, where: str, lost: Counter[str], *, eager: bool = False, of_all: int = 0,
+                 host_time: bool = False) -> None:  # fmt: skip
         """Take the file's name, for errors, where to count what is lost, and whether what is sent goes without its
-        receiver: a wait in a step file is one for the receiver too."""
+        receiver: a wait in a step file is one for the receiver too. `of_all`: how many ranks there are; 0: not known.
+        `host_time`: whether computing has the time in which the device waits for the host."""
         self.where = where
-        self._eager = eager
+        self.eager, self.of_all, self.host_time = eager, of_all, host_time
+        self.number = -1  # of the rank, where the trace says it
+        self.idle_ns = 0.0  # in which the device had nothing to do, for the host came later
+        self.busy_ns = 0.0  # in which it computed
+        self.timed: list[Timed] = []
         self.steps: Steps = []
         self.lost = lost
         self.peers = False  # names ranks, so that it is of so many ranks only
@@ -86,9 +105,9 @@ class RankSteps:
 
         Returns whether it waits.
         """
-        if not self._eager:
+        if not self.eager:
             self.wait()
-        return not self._eager
+        return not self.eager
 
     def _names(self, rank: int) -> None:
         if rank >= _MOST_NAMED:
@@ -101,7 +120,7 @@ class RankSteps:
         self._names(peer)
         if size:
             self.steps.append({verb: peer, "bytes": size})
-            self._under_way = self._under_way or verb != "send" or not self._eager
+            self._under_way = self._under_way or verb != "send" or not self.eager
 
     def collective(self, name: str, sizes: Mapping[str, int], group: Group | None, root: int,
                    begun: bool, shares: Sequence[int] = ()) -> None:  # fmt: skip
@@ -152,35 +171,6 @@ class RankSteps:
         return words
 
 
-Event = tuple[float, float, int, Callable[[], None] | None]
-"""Begin and end in ns, its number in the trace, and what it is besides time."""
-
-
-def follow(rank: RankSteps, events: Iterable[Event]) -> None:
-    """Fill a rank with what went on at times, by their begin.
-
-    An event that is nothing besides is computing. What begins after something's end waits for it; where the end says
-    nothing of when it was over, that is infinite.
-    """
-    ends: list[tuple[float, bool]] = []  # and whether it is a message that is sent
-    busy_until = 0.0
-    for begin, end, number, act in sorted(events, key=lambda one: one[:3]):
-        rank.at(number)
-        over = [sends for one, sends in ends if one <= begin]
-        if not all(over):
-            rank.wait()
-            ends = []
-        elif over:
-            ends = [] if rank.sent() else [one for one in ends if one[0] > begin]
-        if act is None:
-            # What several streams compute at once counts once.
-            rank.compute(round(end - max(begin, busy_until)))
-            busy_until = max(busy_until, end)
-        else:
-            act()
-            ends.append((end, bool(rank.steps) and "send" in rank.steps[-1]))
-
-
 def _group_formula(first: int, stride: int, count: int) -> str:
     """What is 0 on the ranks of a group, and on each other rank something of its own."""
     within = f"rank >= {first} and rank < {first + stride * count}"
@@ -211,3 +201,8 @@ def looped(steps: Steps) -> Steps:
             found.append(steps[at])
             at += 1
     return found
+
+
+def computing(steps: Steps) -> int:
+    """How many ns steps compute, loops as often as they turn."""
+    return sum(one.get("compute", 0) if "step" not in one else one["repeat"] * computing(one["step"]) for one in steps)

@@ -17,46 +17,42 @@ from linkgauge.apps.matching import DeadlockError, check
 from linkgauge.apps.otf2_trace import SUFFIX, ranks_of
 from linkgauge.apps.program import program_of
 from linkgauge.apps.step_file import step_file_of
+from linkgauge.apps.trace_files import TraceFile, trace_files
 from linkgauge.apps.trace_formats import NOT_IN, read
-from linkgauge.apps.trace_steps import MOST_RANKS, RankSteps, Steps, looped
+from linkgauge.apps.trace_steps import RankSteps, Steps, computing, looped
 from linkgauge.errors import UsageError
 
+_MUCH_IDLE = 0.1  # of the computing
 
-def convert(paths: Sequence[Path]) -> tuple[dict[str, Any], Counter[str]]:
+
+def convert(paths: Sequence[Path], *, host_time: bool = False) -> tuple[dict[str, Any], Counter[str]]:
     """The step file's document of traces, a file a rank or one for all ranks; and how often what was lost.
 
     Raises:
         UsageError: a file cannot be read or is no trace, or one file names ranks that it cannot speak for.
     """
-    paths = [file for path in paths for file in _files_of(path)]
-    if len(paths) > MOST_RANKS:
-        raise UsageError(f"{len(paths)} traces: expected at most {MOST_RANKS}")
-    document, lost = _converted(paths, eager=False)
-    if _deadlocks(document, len(paths)):
+    files = trace_files(paths)
+    document, lost = _converted(files, eager=False, host_time=host_time)
+    if _deadlocks(document, len(files)):
         # In the program what was sent had gone before its receiver came, as small messages do.
-        freed, told = _converted(paths, eager=True)
-        if not _deadlocks(freed, len(paths)):
+        freed, told = _converted(files, eager=True, host_time=host_time)
+        if not _deadlocks(freed, len(files)):
             told["waits for messages that were sent: a step file's wait needs their receivers, which came later"] += 1
             return freed, told
     return document, lost
 
 
-def _files_of(path: Path) -> list[Path]:
-    """The traces in a folder, as profilers write one for each rank; else the path itself."""
-    if not path.is_dir():
-        return [path]
-    try:
-        found = sorted(one for one in path.iterdir() if one.is_file() and _TRACE.search(one.name))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    if not found:
-        raise UsageError(
-            f"{path}: no trace in this folder: expected files that end in .json, .json.gz, .json.zst or .et"
-        )
-    return found
-
-
-_TRACE = re.compile(r"\.(?:json|et)(?:\.gz|\.zst)?$")
+def ranks_of_traces(paths: Sequence[Path]) -> list[RankSteps]:
+    """What each rank does in the traces, with times. UsageError as of `convert`, or where a trace has no times."""
+    files = trace_files(paths)
+    lost: Counter[str] = Counter()
+    ranks, kinds = _read(files, lost, eager=False, host_time=False)
+    if not any(rank.timed for rank in ranks):
+        said = _why_none(lost) if not any(rank.steps for rank in ranks) else (
+            f"{', '.join(sorted(kinds))} traces do not say when collectives end: expected a profile of PyTorch, or of "
+            "Nsight Systems")  # fmt: skip
+        raise UsageError(f"{files[0].name}: {said}")
+    return ranks
 
 
 def _deadlocks(document: dict[str, Any], traces: int) -> bool:
@@ -76,26 +72,27 @@ def _deadlocks(document: dict[str, Any], traces: int) -> bool:
     return False
 
 
-def _converted(paths: Sequence[Path], *, eager: bool) -> tuple[dict[str, Any], Counter[str]]:
+def _converted(files: Sequence[TraceFile], *, eager: bool, host_time: bool) -> tuple[dict[str, Any], Counter[str]]:
     lost: Counter[str] = Counter()
-    ranks, kinds = _read(paths, lost, eager=eager)
+    ranks, kinds = _read(files, lost, eager=eager, host_time=host_time)
     for rank in ranks:
         rank.wait()
         rank.steps = looped(rank.steps)
     if not any("compute" not in step for rank in ranks for step in rank.steps):
-        raise UsageError(f"{paths[0]}: no communication in it: expected a trace of several ranks")
+        raise UsageError(f"{files[0].name}: {_why_none(lost)}")
     lost.update(NOT_IN[kind] for kind in sorted(kinds))
     count = len(ranks)
     most = max(rank.most_ranks for rank in ranks)
     alike = all(rank.steps == ranks[0].steps for rank in ranks)
     if count == 1 and any("send" in one or "receive" in one for one in _all(ranks[0].steps)):
-        raise UsageError(f"{paths[0]}: one rank's messages say not what the others do: expected a trace of each rank")
+        raise UsageError(f"{files[0].name}: one rank's messages say not what the others do: expected a trace of each "
+                         "rank")  # fmt: skip
     if count > 1 and most > count:
-        raise UsageError(f"{paths[0]}: rank {most - 1} takes part, and there are traces of {count}: expected all")
+        raise UsageError(f"{files[0].name}: rank {most - 1} takes part, and there are traces of {count}: expected all")
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     document: dict[str, Any] = {
-        "description": f"{Path(paths[0]).name}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}: a trace of "
-                       f"{', '.join(sorted(kinds))}",
-    }  # fmt: skip
+        "description": f"{files[0].path.name}{more}: a trace of {', '.join(sorted(kinds))}{_host_decides(ranks)}",
+    }
     if count > 1:
         document["needs"] = {f"ranks == {count}": f"{count} ranks, as the traces have"}
     elif ranks[0].peers:
@@ -108,31 +105,60 @@ def _converted(paths: Sequence[Path], *, eager: bool) -> tuple[dict[str, Any], C
     return document, lost
 
 
-def _read(paths: Sequence[Path], lost: Counter[str], *, eager: bool) -> tuple[list[RankSteps], set[str]]:
+def _why_none(lost: Counter[str]) -> str:
+    """What a trace without communication lacks."""
+    without = next((words for words in lost if "without a size" in words or "whose size is" in words), "")
+    if without:
+        return (
+            f"no collective with a size in it, and {lost[without]} without: expected sizes, which PyTorch 2.3 records"
+        )
+    return "no communication in it: expected a trace of several ranks"
+
+
+def _host_decides(ranks: Sequence[RankSteps]) -> str:
+    """How long a GPU waits for its host, where that is much of its time."""
+    for number, rank in enumerate(ranks):
+        work_ns = computing(rank.steps) - (rank.idle_ns if rank.host_time else 0.0)
+        if rank.idle_ns > _MUCH_IDLE * (rank.idle_ns + work_ns):
+            found = (f"the host decides: in rank {number} the GPU works {work_ns / 1e6:.3g} ms and waits "
+                     f"{rank.idle_ns / 1e6:.3g} ms for launches, which computing ")  # fmt: skip
+            return f"; {found}{'has in it' if rank.host_time else 'has not in it (see --host-time)'}"
+    return ""
+
+
+def _read(
+    files: Sequence[TraceFile], lost: Counter[str], *, eager: bool, host_time: bool
+) -> tuple[list[RankSteps], set[str]]:
     """What each rank does, and the kinds of the traces."""
-    whole = [path for path in paths if path.suffix == SUFFIX]
-    if whole and len(paths) > 1:
+    whole = [file.path for file in files if file.path.suffix == SUFFIX]
+    if whole and len(files) > 1:
         raise UsageError(f"{whole[0]}: an OTF2 trace is of all ranks: expected no other beside it")
     if whole:
         return ranks_of(whole[0], lost, eager=eager), {"OTF2"}
-    bases = [path for path in paths if nsight.is_one(path)]
-    if bases and len(bases) < len(paths):
-        raise UsageError(f"{bases[0]}: an export of Nsight Systems beside other traces: expected one kind")
+    bases = [file for file in files if file.content is None and nsight.is_one(file.path)]
+    if bases and len(bases) < len(files):
+        raise UsageError(f"{bases[0].name}: an export of Nsight Systems beside other traces: expected one kind")
     if bases:
-        return nsight.ranks_of(_in_order(bases), lost, eager=eager), {"Nsight Systems'"}
+        return nsight.ranks_of([file.path for file in _in_order(bases)], lost, eager=eager), {"Nsight Systems'"}
     ranks, kinds = [], set()
-    for path in _in_order(paths):
-        ranks.append(RankSteps(str(path), lost, eager=eager))
-        kinds.add(read(path, ranks[-1]))
+    of_all = len(files) if len(files) > 1 else 0
+    for file in _in_order(files):
+        ranks.append(RankSteps(file.name, lost, eager=eager, of_all=of_all, host_time=host_time))
+        kinds.add(read(file, ranks[-1]))
+    if {rank.number for rank in ranks} == set(range(len(ranks))):  # as the traces themselves say
+        ranks.sort(key=lambda rank: rank.number)
     return ranks, kinds
 
 
-def _in_order(paths: Sequence[Path]) -> list[Path]:
-    """By the last number in the names where each has one of its own, else as given."""
-    numbers = [re.findall(r"\d+", re.split(r"\.(?:json|et|sqlite)", path.name)[0]) for path in paths]
-    if all(numbers) and len({int(found[-1][:9]) for found in numbers}) == len(paths):
-        return [path for _, path in sorted(zip((int(found[-1][:9]) for found in numbers), paths, strict=True))]
-    return list(paths)
+def _in_order(files: Sequence[TraceFile]) -> list[TraceFile]:
+    """By the last number in the names of which each file has one of its own, else as given."""
+    numbers = [[int(one[:9]) for one in re.findall(r"\d+", re.split(r"\.(?:json|et|sqlite)", Path(file.name).name)[0])]
+               for file in files]  # fmt: skip
+    for back in range(1, min(map(len, numbers)) + 1):
+        own = [found[-back] for found in numbers]
+        if len(set(own)) == len(files):
+            return [file for _, file in sorted(zip(own, files, strict=True), key=lambda pair: pair[0])]
+    return list(files)
 
 
 def _all(steps: Steps) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,119 @@
+"""Exposed communication of a trace: how long a device waits for it with nothing to compute, and what follows.
+
+Several ranks' traces say more: a collective itself takes as long as on the rank that came last. What it takes longer
+elsewhere is waiting for that rank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+from linkgauge.apps.trace_steps import RankSteps, Timed
+from linkgauge.model.quantity import percent
+
+_LITTLE = 0.02  # of the time: what no change can win much of
+_MOST = 0.5
+_NEAR = 1.2  # times the least possible
+
+
+@dataclasses.dataclass(frozen=True)
+class Exposed:
+    """Collectives of one kind and size on one rank; times in ns. `waited_ns`: for ranks that came later, None where one
+    trace alone does not say. `at_once_ns`: exposed since nothing was computed while they went on."""
+
+    what: str
+    count: int
+    ns: float
+    exposed_ns: float
+    at_once_ns: float
+    waited_ns: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Exposure:
+    """Of the rank that computes longest: the kinds, the most exposed first, and its times in ns.
+
+    `least_ns`: what no order hides, for it is more than there is to compute. `idle_ns`: waiting for the host.
+    """
+
+    rank: int
+    kinds: Sequence[Exposed]
+    busy_ns: float
+    idle_ns: float
+    least_ns: float
+
+    @property
+    def exposed_ns(self) -> float:
+        """Of all kinds."""
+        return sum(one.exposed_ns for one in self.kinds)
+
+    @property
+    def share(self) -> float:
+        """Of computing and waiting for communication."""
+        whole = self.busy_ns + self.exposed_ns
+        return self.exposed_ns / whole if whole else 0.0
+
+    @property
+    def advice(self) -> str:
+        """One sentence that follows from the trace."""
+        if self.share < _LITTLE:
+            return f"Communication is hidden: no change of it saves more than {percent(self.share, 1)}."
+        if self.idle_ns > self.exposed_ns:
+            return "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication."
+        waited = sum(one.waited_ns or 0.0 for one in self.kinds)
+        if waited > _MOST * self.exposed_ns:
+            return "Another rank comes later: balance the ranks' work before communication."
+        if self.exposed_ns <= _NEAR * self.least_ns:
+            return "There is too little to compute beside it: send fewer bytes, or use faster links."
+        worst = self.kinds[0]
+        at_once = sum(one.at_once_ns for one in self.kinds)
+        if at_once > _MOST * self.exposed_ns and worst.count == 1:
+            return f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb)."
+        if at_once > _MOST * self.exposed_ns:
+            return f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch)."
+        return f"{worst.what} goes on when computing has ended: begin it earlier, in smaller buckets (bucket_cap_mb)."
+
+
+def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:
+    """What the ranks' traces say of the one that computes longest."""
+    number = max(range(len(ranks)), key=lambda one: ranks[one].busy_ns)
+    own = _own_ns(ranks, number)
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 5)
+    for one, alone in zip(ranks[number].timed, own, strict=True):
+        found = sums[_words(one)]
+        for place, value in enumerate((1, one.ns, one.exposed_ns, one.at_once_ns, one.ns - alone)):
+            found[place] += value
+    kinds = [Exposed(what, int(count), ns, exposed, at_once, waited if len(ranks) > 1 else None)
+             for what, (count, ns, exposed, at_once, waited) in sums.items()]  # fmt: skip
+    kinds.sort(key=lambda one: (-one.exposed_ns, -one.ns))
+    mine = ranks[number]
+    return Exposure(number, kinds, mine.busy_ns, mine.idle_ns, max(0.0, sum(own) - mine.busy_ns))
+
+
+def _own_ns(ranks: Sequence[RankSteps], number: int) -> list[float]:
+    """How long each of a rank's collectives takes where nobody is waited for: as on the rank that came last. Those of
+    groups are the rank's own, for others' traces do not have them in the same order."""
+    mine = ranks[number].timed
+    alike = [rank.timed for rank in ranks if [one.step.get("group") for one in rank.timed] == [None] * len(mine)]
+    found = []
+    for place, one in enumerate(mine):
+        others = [timed[place].ns for timed in alike if _words(timed[place]) == _words(one)]
+        found.append(min([one.ns, *others]))
+    return found
+
+
+def _words(one: Timed) -> str:
+    """A kind of step, for people: its pattern and bytes."""
+    step = one.step
+    verb = str(step.get("collective", "")) or next((word for word in ("send", "receive") if word in step), "barrier")
+    size = step.get("bytes")
+    return verb if size is None else f"{verb} of {_bytes_of(size)}"
+
+
+def _bytes_of(size: object) -> str:
+    """Bytes as they stand in a step: of all ranks a formula."""
+    text = str(size).removesuffix(" * ranks")
+    each = " from each rank" if text != str(size) else ""
+    return f"{int(text):,} B{each}" if text.isdecimal() else f"{text} B"

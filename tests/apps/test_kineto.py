@@ -1,0 +1,269 @@
+"""Profiles of PyTorch become steps that wait for what the program's streams wait for, and for nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_profiles import Profile
+from linkgauge.app.cli import run_command
+from linkgauge.apps.matching import check
+from linkgauge.apps.program import amounts, program_of
+from linkgauge.apps.step_file import step_file_of
+from linkgauge.apps.trace_steps import Steps
+from linkgauge.apps.traces import convert
+
+BOTH = pytest.mark.parametrize("events", [True, False], ids=["events", "calls"])
+
+
+def steps_of(folder: Path, made: Profile, **asked: bool) -> Steps:
+    path = folder / "profile.json"
+    path.write_text(json.dumps(made.document))
+    document, _ = convert([path], **asked)
+    found: Steps = document["step"]
+    return found
+
+
+def words(steps: Steps) -> list[str]:
+    """Steps in short: c5 computes 5 us, allreduce+ is begun, allreduce is waited for at once, w waits."""
+    found = []
+    for one in steps:
+        if "step" in one:
+            found += words(one["step"]) * one["repeat"]
+        elif "compute" in one:
+            found.append(f"c{one['compute'] / 1000:g}")
+        elif "collective" in one:
+            found.append(one["collective"] + "+" * one.get("begun", False))
+        else:
+            found.append("w" if "wait" in one else next(iter(one)))
+    return found
+
+
+@BOTH
+def test_gradients_are_reduced_beside_the_backward_and_waited_for_before_the_optimizer(
+    tmp_path: Path, events: bool
+) -> None:
+    made = Profile(events=events)
+    made.kernel(0, 10, 20)
+    first = made.collective(2, 20, 22)  # over before the next kernel begins, which does not wait for it all the same
+    made.kernel(4, 25, 35)
+    second = made.collective(6, 35, 50)
+    made.kernel(8, 35, 40)
+    made.wait(9, first)
+    made.wait(9.5, second)
+    made.kernel(9.7, 50, 55)  # the optimizer
+    assert words(steps_of(tmp_path, made)) == ["c10", "allreduce+", "c10", "allreduce+", "c5", "w", "c5"]
+
+
+@BOTH
+def test_a_layer_waits_for_its_own_weights_and_not_for_those_of_the_next(tmp_path: Path, events: bool) -> None:
+    made = Profile(events=events)
+    ends = [made.collective(0, 10, 20, "_allgather_base")]
+    for layer in range(3):
+        begin = 20 + 30 * layer
+        ends.append(made.collective(1 + layer, begin + 0.5, begin + 10, "_allgather_base"))
+        made.wait(1.3 + layer, ends[layer])
+        made.kernel(1.6 + layer, begin + (0.2 if layer else 0.7), begin + 30)
+    gathered = words(steps_of(tmp_path, made))
+    if events:  # the host's calls alone do not say for which of those that are over
+        assert gathered == ["allgather+", "w", "allgather+", "c29.3", "w", "allgather+", "c29.8", "w", "allgather+",
+                            "c29.8", "w"]  # fmt: skip
+    computing = [place for place, one in enumerate(gathered) if one.startswith("c")]
+    assert all("w" in gathered[:place] for place in computing)
+    assert gathered.index("allgather+", 1) < computing[0]  # the next layer's weights come beside the first layer
+
+
+def test_a_collective_of_another_group_goes_on_beside_one_that_is_waited_for(tmp_path: Path) -> None:
+    made = Profile(events=True, world=4)
+    made.kernel(0, 5, 10)
+    gradient = made.collective(1, 10, 100, stream=21, ranks=(0, 2))
+    for turn in range(2):
+        part = made.collective(2 + 2 * turn, 20 + 20 * turn, 25 + 20 * turn, elements=64)
+        made.wait(2.5 + 2 * turn, part)
+        made.kernel(3 + 2 * turn, 25 + 20 * turn, 40 + 20 * turn)
+    made.wait(8, gradient, of=21)
+    made.kernel(9, 100, 110)
+    assert words(steps_of(tmp_path, made)) == [
+        "c5", "allreduce+", "allreduce", "c15", "allreduce", "c15", "w", "c10",
+    ]  # fmt: skip
+
+
+def test_what_stood_in_line_begins_when_it_could_have(tmp_path: Path) -> None:
+    """The second allreduce is ready at 20, and begins at 60 for the first is not over: a faster link changes that."""
+    made = Profile(events=True)
+    made.kernel(0, 5, 10)
+    made.collective(1, 10, 60)
+    made.kernel(2, 10, 20)
+    last = made.collective(3, 60, 90)
+    made.kernel(4, 20, 50)
+    made.wait(5, last)
+    made.kernel(6, 90, 95)
+    assert words(steps_of(tmp_path, made)) == ["c5", "allreduce+", "c10", "allreduce+", "c30", "w", "c5"]
+
+
+def test_messages_of_a_group_go_by_one_kernel(tmp_path: Path) -> None:
+    paths = []
+    for rank in range(2):
+        made = Profile(rank=rank)
+        made.parameters(1, "send", 64, **{"Dst Rank": 1 - rank})
+        made.parameters(2, "recv", 64, **{"Src Rank": 1 - rank})
+        made.kernel(3, 10, 20, "ncclDevKernel_SendRecv", 20)
+        paths.append(tmp_path / f"host{7 - rank}_1.pt.trace.json")  # the trace itself says which rank it is of
+        paths[-1].write_text(json.dumps(made.document))
+    document, _ = convert(paths)
+    assert [part["step"][0] for part in document["step"]] == [{"send": 1, "bytes": 256}, {"send": 0, "bytes": 256}]
+    assert [part["step"][1] for part in document["step"]] == [
+        {"receive": 1, "bytes": 256},
+        {"receive": 0, "bytes": 256},
+    ]
+
+
+def test_the_root_is_a_rank_of_its_group(tmp_path: Path) -> None:
+    made = Profile(world=8)
+    made.collective(1, 2, 5, "broadcast", ranks=(4, 6), Rank=1)
+    (step, _) = steps_of(tmp_path, made)
+    assert (step["root"], step["group"]) == (6, "0 if rank >= 4 and rank < 8 and (rank - 4) % 2 == 0 else 1 + rank")
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "all_gather_single", "reduce_scatter_single", "all_to_all_v_single"])
+def test_names_of_torchcomms_are_read(tmp_path: Path, name: str) -> None:
+    made = Profile()
+    made.collective(0, 1, 5, name)
+    assert len(steps_of(tmp_path, made)) == 2
+
+
+def test_kernels_without_sizes_are_no_computing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = Profile()
+    made.kernel(0, 1, 5)
+    made.kernel(1, 5, 50, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20)
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(made.document))
+    assert run_command(["convert", str(path)]) == 2
+    assert "no collective with a size in it, and 1 without" in capsys.readouterr().err
+    made.collective(60, 61, 65)
+    path.write_text(json.dumps(made.document))
+    document, lost = convert([path])
+    assert words(document["step"]) == ["c4", "allreduce+", "w"]
+    assert any("NCCL's kernels without a size" in one for one in lost)
+
+
+def test_a_host_that_launches_late_is_named_and_its_time_kept_if_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Profile()
+    made.kernel(0, 1, 5)
+    made.kernel(50, 52, 60)  # the device waits for 47 us
+    end = made.collective(70, 72, 75)
+    made.wait(71, end)
+    made.kernel(100, 102, 110)  # for 17 us more of which it knows nothing to wait for
+    assert words(steps_of(tmp_path, made)) == ["c12", "allreduce+", "w", "c8"]
+    assert words(steps_of(tmp_path, made, host_time=True)) == ["c69.1", "allreduce+", "c31.9", "w", "c8"]
+    path = str(tmp_path / "profile.json")
+    assert run_command(["convert", path, "-o", str(tmp_path / "a.toml")]) == 0
+    assert "the host decides: in rank 0 the GPU works 0.02 ms and waits" in capsys.readouterr().out
+    assert run_command(["convert", path, "--host-time"]) == 0
+    assert "compute = 69100" in capsys.readouterr().out
+
+
+def test_times_as_texts_and_other_forms_of_events(tmp_path: Path) -> None:
+    made = Profile()
+    made.collective(0, 1, 5)
+    document: dict[str, Any] = made.document
+    for one in document["traceEvents"]:
+        one["ts"], one["dur"] = str(one["ts"]), f"{one['dur']:.3f}"
+    document["traceEvents"] += [{"ph": "i", "name": "Iteration Start"}, {"cat": "kernel", "ts": None, "dur": 3},
+                                {"cat": ["kernel"], "ts": 1, "dur": 2, "args": []}]  # fmt: skip
+    path = tmp_path / "texts.json"
+    path.write_text(json.dumps(document))
+    assert words(convert([path])[0]["step"]) == ["allreduce+", "w"]
+
+
+def test_ranks_that_wait_at_other_places_have_the_same_collectives(tmp_path: Path) -> None:
+    """Alike collectives under way have buffers by turn, which a wait of one rank alone must not move."""
+    paths = []
+    for rank in range(2):
+        made = Profile(events=True, rank=rank)
+        ends = [made.collective(1 + turn, 10 + 10 * turn, 20 + 10 * turn) for turn in range(4)]
+        for turn in range(4) if rank else (3,):
+            made.wait(6 + turn, ends[turn])
+            made.kernel(6.5 + turn, 50 + 10 * turn, 60 + 10 * turn)
+        paths.append(tmp_path / f"{rank}.json")
+        paths[-1].write_text(json.dumps(made.document))
+    document, _ = convert(paths)
+    program = program_of(step_file_of(document, "made"), {}, 2)
+    check(program)
+    assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [4, 4]
+
+
+def a_host_that_waits(*, events: bool) -> Profile:
+    """The host waits for the device before it launches what comes next, which is no other work of the host's."""
+    made = Profile(events=events)
+    made.kernel(0, 5, 10)
+    made.collective(1, 10, 40)
+    made.hold(2, 41)
+    made.kernel(45, 47, 50)
+    return made
+
+
+@BOTH
+def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, events: bool) -> None:
+    assert words(steps_of(tmp_path, a_host_that_waits(events=events))) == ["c5", "allreduce+", "w", "c3"]
+    kept = words(steps_of(tmp_path, a_host_that_waits(events=events), host_time=True))
+    assert kept == ["c5", "allreduce+", "w", "c10"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said", "advice"),
+    [
+        (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 130)),
+         "rank 0 computes 95.0 µs, waits 30.0 µs for communication (24 %), at least 0", "when computing has ended"),
+        (lambda made: (made.kernel(0, 5, 30), made.wait(3, made.collective(1, 30, 90)), made.kernel(4, 90, 95)),
+         "rank 0 computes 30.0 µs, waits 60.0 µs for communication (67 %), at least 30.0 µs", "begins when computing"),
+        (lambda made: (made.kernel(0, 5, 10), made.collective(1, 6, 90), made.kernel(2, 10, 40)),
+         "rank 0 computes 35.0 µs, waits 50.0 µs for communication (59 %), at least", "too little to compute"),
+        (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 101), made.kernel(2, 100, 200)),
+         "rank 0 computes 195 µs, waits 0", "Communication is hidden: no change of it saves more than 0.0 %"),
+        (lambda made: (made.kernel(0, 5, 10), made.collective(1, 10, 20), made.hold(2, 21), made.kernel(500, 501, 510)),
+         "rank 0 computes 14.0 µs, waits 10.0 µs for communication (42 %), at least 0", "The host decides"),
+    ],
+)  # fmt: skip
+def test_exposed_communication_and_what_follows(
+    make: Callable[[Profile], object], said: str, advice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Profile(events=True)
+    make(made)
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(made.document))
+    assert run_command(["convert", str(path), "--exposed"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert said in printed
+    assert "allreduce of 1,024 B 1" in printed
+    assert advice in printed
+
+
+def test_waiting_for_a_rank_that_comes_later_is_no_communication(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for rank, begin in enumerate((20, 80)):  # both end at 90; the second computes until 80 in another stream's kernels
+        made = Profile(events=True, rank=rank)
+        made.kernel(0, 5, begin if rank else 100)
+        made.wait(4, made.collective(2, 10 if rank == 0 else begin, 190))
+        made.kernel(5, 190, 200)
+        paths.append(str(tmp_path / f"{rank}.json"))
+        Path(paths[-1]).write_text(json.dumps(made.document))
+    assert run_command(["convert", *paths, "--exposed"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "allreduce of 1,024 B 1 180 µs 70.0 µs 90.0 µs" in printed
+    assert "Another rank comes later" in printed
+
+
+def test_a_trace_without_times_has_no_exposed_communication(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "param.json"
+    path.write_text(json.dumps([{"comms": "all_reduce", "in_msg_size": 64, "out_msg_size": 64, "dtype": "int"}]))
+    assert run_command(["convert", str(path), "--exposed"]) == 2
+    assert "do not say when collectives end" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from linkgauge import _core
-from linkgauge.model.case import (  # fmt: skip
+from linkgauge.model.case import (
     CORE_NAMES,
     DIMENSIONS,
     MANAGED_USES,
@@ -24,7 +24,7 @@ from linkgauge.model.case import (  # fmt: skip
     StopRule,
     held_apart,
 )
-from linkgauge.model.dimension import Part  # fmt: skip
+from linkgauge.model.dimension import Part
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.traits import having

@@ -16,7 +16,7 @@ from linkgauge.expect.latency import of_latency, way
 from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.ports import Load, Ports, between_hosts, cores_of
 from linkgauge.expect.query import Query, query
-from linkgauge.expect.rules import RULES, Limit
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.expect.streams import in_own_memory
 from linkgauge.model.device_words import device_words
 from linkgauge.model.result import Measured
@@ -61,15 +61,13 @@ def from_ports(system: System, case: Mapping[str, Any], ports: Ports) -> list[Li
     rate = None if q.nodes > 1 else _goodput(q, ports)
     if q.traits.by_cores and cores_of(case) in ports.cores:
         rate = ports.cores[cores_of(case)], "the cores of that node on memory of those nodes"
-    rule = RULES["host_copy" if q.on_host or q.traits.by_cores else "port"]
     if rate is not None:
-        result.append(Limit(rule.name, rule.kind, rate[0], rate[1], rule.source))
+        result.append(limit("host_copy" if q.on_host or q.traits.by_cores else "port", *rate))
     result.extend(_primitive_latency(q, ports, case))
     latency = _latency(q, ports)
     if latency is not None:
-        rule = RULES["latency"]
         words = f"half a flag ping-pong on {device_words(sorted(latency[1]), q.noun)}"
-        result.append(Limit(rule.name, rule.kind, None, words, rule.source, latency_ns=latency[0]))
+        result.append(of_latency("latency", latency[0], words))
     return result
 
 

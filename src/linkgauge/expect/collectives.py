@@ -108,7 +108,8 @@ def bytes_bound(q: Query, graph: Wires, value: float, words: str) -> list[Limit]
     Where no transport is named and switches can, it says that it holds without them.
     """
     unless = IN_NETWORK if q.transport is None and _may_use_network(q, graph) else None
-    if not finite(value) or not (_bytes_rule_holds(q, graph) or unless):
+    others_add = _may_use_network(q, graph) or _hosts_take_part(q, graph)
+    if not finite(value) or (others_add and not unless):
         return []
     found = limit("allreduce_bytes", value, f"without {unless}, {words}" if unless else words, kind="upper bound")
     return [dataclasses.replace(found, without=unless)]
@@ -199,11 +200,6 @@ def _may_use_network(q: Query, graph: Wires) -> bool:
     able = bool(graph.multicast or graph.reduction)
     ring_or_tree = any(word in q.algorithm.lower() for word in ("ring", "tree")) and "nvls" not in q.algorithm.lower()
     return able and (q.transport is None or q.mechanism.collects(q.variant)) and not ring_or_tree
-
-
-def _bytes_rule_holds(q: Query, graph: Wires) -> bool:
-    """Whether all bytes of an allreduce are sent by devices: no switch and no host adds or repeats."""
-    return not _may_use_network(q, graph) and not _hosts_take_part(q, graph)
 
 
 def _hosts_take_part(q: Query, graph: Wires) -> bool:

@@ -278,7 +278,7 @@ def _nearest(q: Query, graph: Wires, first: str, last: str) -> tuple[float, str]
     weights = {v: 1 if ring else q.weights[v] for v in q.names}
     out = {(v, f"{v}{_OUT}"): float(weights[v]) for v in senders}
     into = {(f"{v}{_IN}", v): float(weights[v]) for v in receivers}
-    inside = dict(Counter(p for p in itertools.pairwise(_ranks(q)) if p[0] != p[1])) if ring else {}
+    inside = dict(Counter(p for p in itertools.pairwise(q.rank_names) if p[0] != p[1])) if ring else {}
     doored = graph.with_arcs(_doored(graph, own))
     if ring or q.traits.both_ways:
         rates = [flows.concurrent(doored, {**out, **into, **{pair: float(count) for pair, count in inside.items()}})]
@@ -290,10 +290,6 @@ def _nearest(q: Query, graph: Wires, first: str, last: str) -> tuple[float, str]
     used = sorted({nic for nics in own.values() for nic in nics})
     words = "; one flow leaves each node, whose ranks follow each other" if ring else ""
     return min(known) * (1 if ring else q.ranks), f"NICs {', '.join(used)}{words}"
-
-
-def _ranks(q: Query) -> list[str]:
-    return [q.system.names_by_ordinal[ordinal] for ordinal in q.devices]
 
 
 def _doored(graph: Wires, own: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:

@@ -205,14 +205,9 @@ def _links_used(q: Query) -> list[Link]:
             continue
         other = link.other(next(iter(ends & {link.a, link.b})))
         merged = other in inside or kinds[other] == "switch"
-        if merged and kinds[other] != "nic" and _in_scope(q, link, kinds):
+        if merged and kinds[other] != "nic" and is_fabric(link, kinds) == (q.scope == FABRIC):
             result.append(link)
     return result
-
-
-def _in_scope(q: Query, link: Link, kinds: Mapping[str, str]) -> bool:
-    peer = is_fabric(link, kinds)
-    return peer if q.scope == FABRIC else not peer
 
 
 def _share(q: Query, link: Link) -> Figure | None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from linkgauge.expect.graph import FABRIC, HOST
 from linkgauge.expect.of_case import least_of_links, limits
 from linkgauge.expect.query import Query, query
-from linkgauge.expect.rules import RULES, Limit
+from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
@@ -164,12 +164,11 @@ def counted_share(system: System, case: Mapping[str, Any], shares: Iterable[Wire
     if least is None:
         return []
     chosen = min(fitting, key=lambda one: one.share)
-    rule = RULES["payload_counted"]
     basis = (
         f"{percent(chosen.share, 1)} of {least.rule}: payload on {chosen.link_kind} {chosen.direction} as counted in "
     )
     value = (least.value_bytes_per_s or 0.0) * chosen.share
-    return [Limit(rule.name, rule.kind, value, basis + chosen.words, rule.source)]
+    return [limit("payload_counted", value, basis + chosen.words)]
 
 
 def _fitting(q: Query, known: list[WireShare]) -> list[WireShare]:

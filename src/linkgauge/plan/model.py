@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from linkgauge.model.background import WrittenLoads
 from linkgauge.model.dimension import unique
@@ -111,7 +111,8 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
             until = None if "size" in chosen else table.until
             fits = table.fit_size and not {"size", "window"} & chosen.keys()
             kept.append(dataclasses.replace(table, values=values, until=until, fit_size=fits))
-    missing = [] if not kept else _not_in(kept, chosen)
+    present = {pattern for table in kept for pattern in table.values["pattern"]}
+    missing = [pattern for pattern in chosen.get("pattern", ()) if kept and pattern not in present]
     if replace and (not kept or missing):
         first = plan.cases[0]
         extra = {**first.values, **chosen, **({"pattern": tuple(missing)} if kept else {})}
@@ -133,8 +134,3 @@ def side_by_side(table: CaseTable) -> CaseTable:
     values = dict(table.values)
     values["pattern"] = unique(SIDE_BY_SIDE.get(str(name), name) for name in values["pattern"])
     return dataclasses.replace(table, values=values)
-
-
-def _not_in(kept: Sequence[CaseTable], chosen: Mapping[str, tuple[Value, ...]]) -> list[Value]:
-    present = {pattern for table in kept for pattern in table.values["pattern"]}
-    return [pattern for pattern in chosen.get("pattern", ()) if pattern not in present]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def behind_ports(system: System, ports: int, port_rate: float) -> tuple[float, t
     entering = {node.name: node.throughput.value for node in system.nodes if node.throughput is not None}
     limits: list[list[tuple[Floats, float]]] = []
     for turned in (False, True):
-        found = [(row, _rate(rates, arc, nic_rate, turned)) for arc, row in shares.items()]
+        found = [(row, rates[arc[::-1] if turned else arc] if arc[1] else nic_rate) for arc, row in shares.items()]
         for vertex, most in entering.items():
             rows = [row for arc, row in shares.items() if arc[0 if turned else 1] == vertex]
             if rows:
@@ -60,10 +60,6 @@ def behind_ports(system: System, ports: int, port_rate: float) -> tuple[float, t
 def _passing(system: System) -> set[str]:
     """Return the vertices that pass traffic of others on to NICs: all but NICs."""
     return {node.name for node in system.nodes if node.kind != "nic"}
-
-
-def _rate(rates: Mapping[Arc, float], arc: Arc, nic_rate: float, turned: bool) -> float:
-    return nic_rate if arc[1] == "" else rates[arc[::-1] if turned else arc]
 
 
 def _binding(found: Sequence[tuple[Floats, float]], of_port: Ints, port_rate: float) -> tuple[Behind, ...]:

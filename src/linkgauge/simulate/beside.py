@@ -112,8 +112,7 @@ def _flow_bytes(stage: Stage) -> float:
     if stage.terms:
         term = stage.terms[0]
         n = len(term.a)
-        total = float(term.a.sum() * term.b.sum() - (term.a * term.b).sum())
-        return total / max(1, n * (n - 1))
+        return term.total / max(1, n * (n - 1))
     return float(stage.bytes.mean()) if len(stage.bytes) else 1.0
 
 

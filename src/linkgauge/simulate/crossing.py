@@ -72,7 +72,8 @@ def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
             )
             job.append(np.full(len(one.count), number, dtype=np.int64))
     port_rate = np.concatenate(rates) * fabric.port_rate
-    everything = [_joined(flows, name) for name in ("s_leaf", "t_leaf", "s_port", "t_port", "count", "bytes")]
+    names = ("s_leaf", "t_leaf", "s_port", "t_port", "count", "bytes")
+    everything: list[Floats] = [np.concatenate([getattr(one, name) for one in flows]) for name in names]
     s_leaf, t_leaf, s_port, t_port = (one.astype(np.int64) for one in everything[:4])
     n = len(s_leaf)
     own = np.arange(n)
@@ -86,11 +87,6 @@ def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
     ports_in = np.flatnonzero((used >= ports) & (used < 2 * ports))
     classes = Classes(uses[:, used].tocsr(), everything[4], everything[5], capacity[used])
     return Crossing(classes, np.concatenate(job), ports_in)
-
-
-def _joined(flows: Sequence[_Flows], name: str) -> Floats:
-    found: Floats = np.concatenate([getattr(one, name) for one in flows])
-    return found
 
 
 def _flows(sharer: Sharer, first_port: int) -> tuple[list[_Flows], Floats]:

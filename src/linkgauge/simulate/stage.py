@@ -24,6 +24,11 @@ class Term:
     a: Floats
     b: Floats
 
+    @property
+    def total(self) -> float:
+        """Bytes that all ranks send to others."""
+        return float(self.a.sum() * self.b.sum() - (self.a * self.b).sum())
+
 
 @dataclasses.dataclass(frozen=True)
 class Stage:

@@ -61,12 +61,11 @@ def _counted(f: Fabric, stage: Stage, asked: Demand, drawn: np.random.Generator,
 
 def _mean_flow(stage: Stage) -> float:
     """The mean bytes of a flow."""
-    total = sum(float(term.a.sum() * term.b.sum() - (term.a * term.b).sum()) for term in stage.terms)
     flows = sum(
         float((term.a > 0).sum()) * float((term.b > 0).sum()) - float(((term.a > 0) & (term.b > 0)).sum())
         for term in stage.terms
     )
-    return total / max(1.0, flows)
+    return sum(term.total for term in stage.terms) / max(1.0, flows)
 
 
 def _listed(layout: Layout, stage: Stage, drawn: np.random.Generator, ways: int) -> list[LinkClass]:

@@ -79,7 +79,7 @@ def _alltoallv(layout: Layout, r: Request) -> list[Stage]:
             f"distribution {text[:40]} over {n} ranks: expected uniform, zipf:S or classes:... for more "
             f"than {int(_MOST_PAIRS**0.5)}"
         )
-    return [_listed(layout, r)]
+    return _listed(layout, r)
 
 
 def zipf(n: int, size: int, text: str) -> Term:
@@ -117,14 +117,10 @@ def class_terms(n: int, size: int, text: str) -> tuple[Term, ...]:
     return tuple(Term((of == k).astype(float), scaled[k][of]) for k in range(c))
 
 
-def _listed(layout: Layout, r: Request) -> Stage:
+def _listed(layout: Layout, r: Request) -> list[Stage]:
     listed = pair_bytes(r.pattern, layout.ranks, r.size, r.distribution)
     table = np.array([pair for pair in listed if pair[0] != pair[1]], dtype=float).reshape(-1, 3)
-    return Stage(source=table[:, 0].astype(np.int64), target=table[:, 1].astype(np.int64), bytes=table[:, 2])
-
-
-def _halo(layout: Layout, r: Request) -> list[Stage]:
-    return [_listed(layout, r)]
+    return [Stage(source=table[:, 0].astype(np.int64), target=table[:, 1].astype(np.int64), bytes=table[:, 2])]
 
 
 def _direct(parts: Callable[[int], float], times: int = 1) -> Callable[[Layout, Request], list[Stage]]:
@@ -228,7 +224,7 @@ TRAFFIC: dict[str, dict[str, Maker]] = {
     "gather": {"direct": _rooted(outward=False, blocks=True)},
     "scatter": {"direct": _rooted(outward=True, blocks=True)},
     "alltoallv": {"": _alltoallv},
-    "halo": {"": _halo},
+    "halo": {"": _listed},
     "ring_shift": {"": _ring_shift},
     "permutation": {"": _permutation},
     "random_pairs": {"": _random_pairs},

@@ -149,10 +149,6 @@ def false_discovery_rates(p_values: npt.ArrayLike, dependence: Literal["positive
     return q
 
 
-def _rank_p_values(first: list[Floats], second: list[Floats]) -> Floats:
-    return np.array([rank_sum_p_value(a, b, "two-sided") for a, b in zip(first, second, strict=True)])
-
-
 def _moderated_p_values(first: list[Floats], second: list[Floats]) -> Floats:
     """P-values of t tests on logarithms whose variances are drawn towards those of all cases.
 
@@ -221,7 +217,8 @@ def p_values(first: list[Floats], second: list[Floats], level: float = 0.05) -> 
         return np.empty(0), "none"
     finest = max(least_p_value(a.size, b.size) for a, b in zip(first, second, strict=True))
     if finest <= level / len(first):
-        return _rank_p_values(first, second), "rank"
+        ranked = [rank_sum_p_value(a, b, "two-sided") for a, b in zip(first, second, strict=True)]
+        return np.array(ranked), "rank"
     return _moderated_p_values(first, second), "moderated t"
 
 

@@ -6,6 +6,7 @@ the run's own pairs between nodes, and every word of it says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -67,18 +68,14 @@ def from_rows(rows: Iterable[Result], places: Places) -> Switches | None:
             pair = (hosts[0], hosts[1]) if large else (min(hosts), max(hosts))
             time = row.median_ns if large else row.min_ns
             times[pair] = time if large else min(time, times.get(pair, time))
-    nodes = len(places.hosts)
-    whole = [(key, times) for key, times in groups.items() if len({frozenset(pair) for pair in times}) == _pairs(nodes)]
+    pairs = math.comb(len(places.hosts), 2)
+    whole = [(key, times) for key, times in groups.items() if len({frozenset(pair) for pair in times}) == pairs]
     for key, times in sorted(whole, key=lambda item: -int(item[0][-1])):
         size = int(key[-1])
         found = inferred(times, f"the {'time of large messages' if size >= _LARGE else 'latency'}")
         if found is not None:
             return found
     return None
-
-
-def _pairs(nodes: int) -> int:
-    return nodes * (nodes - 1) // 2
 
 
 def by_distance(rows: Sequence[Measured]) -> dict[str, list[Measured]]:

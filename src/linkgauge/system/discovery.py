@@ -127,9 +127,7 @@ def _add_device(draft: Draft, device: FoundDevice, ordinal: int) -> None:
     name = f"gpu{ordinal}"
     facts = draft.facts.get(device.address)
     numa = facts.numa if facts is not None and facts.numa is not None else device.numa
-    known = {key: getattr(device.node, key) for key in device.node.__dataclass_fields__}
-    known.update(name=name, ordinal=ordinal, numa=numa)
-    draft.nodes.append(Node(**known))
+    draft.nodes.append(dataclasses.replace(device.node, name=name, ordinal=ordinal, numa=numa))
     if device.note:
         draft.notes.append(device.note)
     _attach(draft, name, device.address, numa, device.pcie, device.behind)

@@ -22,7 +22,8 @@ _MOST_RESERVE = 0.6
 _TO_CONFIRM = 40  # launches' time: 20 launches, of which guard cases and checks make each take twice as long
 _SHARED = 0.2  # of a launch, what a measurement takes that shares one with others
 _ROUND = 4  # settings beside one default
-_FIRST_ALONE = 2  # launches of the default alone, where it may share one: what a launch takes
+_FIRST = 4  # launches of the default
+_FIRST_ALONE = 2  # of them alone, where it may share one: what a launch takes
 _STEADY = 0.03  # noise of a measurement up to which one is enough
 _AIMED = 0.02  # else so many together that their median scatters by about this
 _MOST_TIMES = 8
@@ -124,15 +125,12 @@ class Search:
 
     def _begin(self) -> None:
         """Some launches of the default, for what noise there is; more where it seems to be much."""
-        if self.record.shares(DEFAULT):  # a launch of its own takes seconds, one more in a shared launch a fraction
-            for _ in range(_FIRST_ALONE):
-                self.record.launch(DEFAULT)
-            more = TELLING + 1 - _FIRST_ALONE
-            self.record.foresee([DEFAULT] * more)
-            for _ in range(more):
-                self.record.launch(DEFAULT)
-            return
-        for _ in range(4):
+        shares = self.record.shares(DEFAULT)
+        alone = _FIRST_ALONE if shares else _FIRST
+        together = TELLING + 1 - alone if shares else 0  # a launch takes seconds, one more in a shared one a fraction
+        for place in range(alone + together):
+            if place == alone:
+                self.record.foresee([DEFAULT] * together)
             self.record.launch(DEFAULT)
         while self.record.noise() > _STEADY and not self.record.single_noise():
             self.record.launch(DEFAULT)

@@ -119,7 +119,8 @@ def fleet_html(subjects: Sequence[Subject], result: CheckResult, known_ns: Mappi
     nodes = [one for one in result.standings if one.kind == "node" and one.run in latest]
     title = f"Linkgauge · {count_text(len(latest), 'node')}"
     page.html(f"<header><h1>{escape(title)}</h1>")
-    page.html(f'<p class="dim">{escape(_when(subjects))}</p><p class="sentence">{escape(_sentence(result))}</p>')
+    sentence = f"{verdict_words(result.checked)}. {_apart(result)}"
+    page.html(f'<p class="dim">{escape(_when(subjects))}</p><p class="sentence">{escape(sentence)}</p>')
     page.html("</header><main>")
     _short(page, result, {one.name: one.host for one in subjects})
     hosts = short_names(one.host for one in subjects)
@@ -134,10 +135,6 @@ def _when(subjects: Sequence[Subject]) -> str:
     starts = sorted(filter(None, map(_start, subjects)))
     days = list(dict.fromkeys(start[:10] for start in (starts[:1] + starts[-1:])))
     return " · ".join(filter(None, (count_text(len(subjects), "run"), " to ".join(days))))
-
-
-def _sentence(result: CheckResult) -> str:
-    return f"{verdict_words(result.checked)}. {_apart(result)}"
 
 
 def _apart(result: CheckResult) -> str:

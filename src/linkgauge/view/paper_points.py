@@ -114,7 +114,7 @@ class Drawing:
         lines = []
         if without:
             lines.append(f"Not measured here: {len(without)} of {count_text(len(cases), 'case')}.")
-            why = Counter((_what(point), point.reason or point.status) for point in without)
+            why = Counter((point.transport or point.series, point.reason or point.status) for point in without)
             named = [f"{what} ({count}): {reason}" for (what, reason), count in why.most_common()]
             lines += named[:_MOST_REASONS]
             if len(named) > _MOST_REASONS:
@@ -149,10 +149,6 @@ def as_csv(records: Iterable[Mapping[str, Any]]) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return text.getvalue()
-
-
-def _what(point: Point) -> str:
-    return point.transport or point.series
 
 
 def drawings(run: Run, figure: Figure) -> list[Drawing]:

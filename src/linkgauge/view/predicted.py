@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalog
-from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Predicted, predict
 from linkgauge.expect.curves import Curves
@@ -173,7 +172,7 @@ def predictions(
                 sure = None
                 if ends is not None and answer is not None:
                     program = catalog.program(app, count)
-                    sure = ends.sureness(functools.partial(_again, program, by, slow), answer)
+                    sure = ends.sureness(functools.partial(predict, program, mechanism=by, slow=slow), answer)
                 one = Prediction(label, count, by, answer, reason, ns, ranks_told, sure)
                 if answer is not None and one.shared_ns and not answer.share.of:
                     other, _ = predicted(app, count, curves, by, cluster, slow, FREE)
@@ -198,10 +197,6 @@ def predicted(
         return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow, share), ""
     except UsageError as error:
         return None, str(error)
-
-
-def _again(program: Program, by: Mechanism, slow: SlowDowns | None, curves: Curves) -> Predicted:
-    return predict(program, curves, by, slow=slow)
 
 
 def print_predictions(

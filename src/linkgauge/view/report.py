@@ -76,7 +76,8 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     results, limits = look.results, look.limits
     found = findings_of(run) if findings is None else findings
     page = Page()
-    title = _title(run)
+    where, kinds = machine_words(run)
+    title = " · ".join(["Linkgauge", where, *kinds[:3]])
     _head(page, run, title, sentence(look, found, unit), counts_line(results).plain.partition(";")[0])
     page.html("<main>")
     first_screen(page, look, unit)
@@ -101,11 +102,6 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     _machine(page, run)
     page.html("</main><footer>Made by Linkgauge. GB/s is 10<sup>9</sup> bytes per second, KiB 1024 bytes.</footer>")
     return page.document(title)
-
-
-def _title(run: Run) -> str:
-    where, kinds = machine_words(run)
-    return " · ".join(["Linkgauge", where, *kinds[:3]])
 
 
 def _when(start: str, end: str) -> str:

@@ -23,7 +23,7 @@ from linkgauge.view.between import (
 from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.judged import findings_of, limits_known
 from linkgauge.view.node_words import LINK_WORDS
-from linkgauge.view.reached import FullPairs, Reached, percent_up
+from linkgauge.view.reached import FullPairs, percent_up
 from linkgauge.view.tables import counts_line, findings_table, status_tables
 from linkgauge.view.task_table import apart_lines, task_tables
 from linkgauge.view.units import count_text, percents, range_text, rate_text, size_text
@@ -173,7 +173,8 @@ def _host(look: FirstLook, unit: str) -> list[str]:
     kinds = {kind for ordinal, kind in node.host_kinds.items() if node.host[ordinal][0].rate is not None}
     name = LINK_WORDS.get(kind := next(iter(kinds)), kind) if len(kinds) == 1 else "the host link"
     usual = [one for one in ends if not one.apart] or ends
-    text = f"host copies {percents([_share(one) for one in usual])} of {name} ({rate_text(limits.pop(), unit)} {unit})"
+    shares = [(one.rate or 0.0) / (one.limit or 1.0) for one in usual]
+    text = f"host copies {percents(shares)} of {name} ({rate_text(limits.pop(), unit)} {unit})"
     if all(one.share is None for one in ends):
         text += f" at {node.host_basis.rpartition(', ')[2]}, too small to fill it"
     outside = [(ordinal, one) for ordinal, both in node.host.items() for one in both if one.apart]
@@ -182,10 +183,6 @@ def _host(look: FirstLook, unit: str) -> list[str]:
         more = len({other for other, _ in outside}) - 1
         text += f"{_DIFFERS}GPU {ordinal}: {rate_text(slow.rate, unit)} {unit}" + (f" and {more} more" if more else "")
     return [text]
-
-
-def _share(one: Reached) -> float:
-    return (one.rate or 0.0) / (one.limit or 1.0)
 
 
 def _tasks(look: FirstLook, unit: str) -> list[str]:

@@ -53,16 +53,13 @@ def ticket(look: FirstLook, facts: Facts, result: CheckResult) -> str:
     named = [f"{name}: {machine[key]}" for name, key in _MACHINE if machine.get(key)]
     versions = [f"{name} {value}" for name, value in dict(info.get("versions") or {}).items() if name in _VERSIONS]
     lines += ["", "## Run", "", _plain("; ".join([*named, *versions, *_libraries(launches)]) + ".")]
-    lines += [_plain(f"Folder: {run.path}; started {info.get('start') or 'unknown'}; plan {_plan(info)}.")]
+    plan = dict(info.get("requested") or {}).get("plan") or "unknown"
+    lines += [_plain(f"Folder: {run.path}; started {info.get('start') or 'unknown'}; plan {plan}.")]
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 
 
 _MACHINE = (("Host", "host"), ("system", "operating_system"), ("kernel", "kernel"), ("CPU", "cpu"))
 _VERSIONS = ("linkgauge", "cuda runtime", "hip runtime", "sycl runtime")
-
-
-def _plan(info: dict[str, Any]) -> str:
-    return str(dict(info.get("requested") or {}).get("plan") or "unknown")
 
 
 def _libraries(launches: Sequence[Launch]) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,11 @@ import pytest
 
 from gpu_profiles import Profile
 from linkgauge.app.cli import run_command
+from linkgauge.apps.kineto import of_profile
 from linkgauge.apps.matching import check
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import step_file_of
-from linkgauge.apps.trace_steps import Steps
+from linkgauge.apps.trace_steps import RankSteps, Steps
 from linkgauge.apps.traces import convert
 
 BOTH = pytest.mark.parametrize("events", [True, False], ids=["events", "calls"])
@@ -267,3 +270,71 @@ def test_a_trace_without_times_has_no_exposed_communication(tmp_path: Path, caps
     path.write_text(json.dumps([{"comms": "all_reduce", "in_msg_size": 64, "out_msg_size": 64, "dtype": "int"}]))
     assert run_command(["convert", str(path), "--exposed"]) == 2
     assert "do not say when collectives end" in capsys.readouterr().err
+
+
+def made_program(seed: int, *, later: bool) -> tuple[Profile, dict[int, float], float]:
+    """A program of one stream that computes and one that communicates, carried out as CUDA's streams are: its profile,
+    how long each collective takes by its bytes, and when all is over.
+
+    `later`: it waits for collectives that have others behind them too.
+    """
+    draw, made = random.Random(seed), Profile(events=True)
+    host, computing, communicating, last = 1.0, 0.0, 0.0, 0.0
+    lengths: dict[int, float] = {}
+    ends: list[tuple[int, float]] = []
+    first = None
+    for turn in range(draw.randint(3, 30)):
+        host += draw.choice((1, 2, 40))
+        what = draw.random()
+        if what < 0.5:
+            begin = max(host, computing)
+            computing = begin + draw.randint(1, 50)
+            made.kernel(host, begin, computing)
+            last, first = max(last, computing), begin if first is None else first
+        elif what < 0.8 and first is not None:
+            begin = max(host + 0.1, computing, communicating)
+            length = draw.randint(1, 80)
+            communicating = begin + length
+            lengths[4 * (turn + 1)] = length
+            ends.append((made.collective(host, begin, communicating, elements=turn + 1), communicating))
+            last = max(last, communicating)
+        elif ends:
+            record, over = ends.pop(draw.randrange(len(ends)) if later else -1)
+            ends = ends if later else []
+            made.wait(host, record)
+            computing = max(computing, over)
+    return made, lengths, last - (first or 0.0)
+
+
+def carried_out(steps: Steps, lengths: Mapping[int, float]) -> float:
+    """When the steps are over where each collective takes what it took, one after the other; us."""
+    now, free = 0.0, 0.0
+    for one in steps:
+        if "step" in one:
+            raise AssertionError("expected steps without loops")
+        if "compute" in one:
+            now += one["compute"] / 1000
+        elif "collective" in one:
+            free = max(free, now) + lengths[one["bytes"]]
+            now = now if one.get("begun") else free
+        else:
+            now = max(now, free)
+    return max(now, free)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["last", "any"])
+def test_steps_take_as_long_as_the_program(later: bool) -> None:
+    """Within one kernel: what stands in line behind a collective that is waited for begins when a kernel ends."""
+    compared = 0
+    for seed in range(300):
+        made, lengths, took = made_program(seed, later=later)
+        if not lengths:
+            continue
+        rank = RankSteps("made", Counter(), host_time=True)
+        of_profile(made.document["traceEvents"], rank)
+        rank.wait()
+        found = carried_out(rank.steps, lengths)
+        rounding = 0.11 * len(lengths) + 0.01
+        assert took - rounding <= found <= took + 50 + rounding, seed
+        compared += 1
+    assert compared > 200

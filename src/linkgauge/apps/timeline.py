@@ -118,10 +118,10 @@ class _Plan:
             needed = []
         self._expose(needed, event)
         before, after = self._idle(event, max((one.of.end for one in needed), default=-math.inf))
-        self._compute(event.at, before)
+        self._compute(self._busy or 0.0, before)
         if needed:
             self._wait(event, needed)
-        self._compute(event.at, after)
+        self._compute(event.at - after, after)
         if event.act is None:
             # What several streams compute at once counts once.
             alone = max(0.0, event.end - max(event.begin, self._busy or 0.0))

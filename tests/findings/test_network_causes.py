@@ -158,7 +158,9 @@ def test_a_carrier_that_went_away_between_two_cases_is_told_with_node_and_interf
 
 def test_a_carrier_that_went_away_before_a_node_s_first_case_is_told_by_the_look_before_the_run() -> None:
     facts = counted(cluster(4, lambda a, b: 1.0), loss({}), lambda node, when: 4 if node == "n1" else 2)
-    looks = [{"host": f"n{number}", "network": {"rdma": [], "interfaces": [{"name": "eth0", "carrier_changes": 2}]}}
+    looks = [{"host": f"n{number}", "network": {"rdma": [], "interfaces": [
+        {"name": "eth0", "kind": "network", "up": True, "carrier_changes": 2},
+    ]}}
              for number in range(4)]  # fmt: skip
     assert told(flapping_link, facts) == []
     assert told(flapping_link, dataclasses.replace(facts, info={"nodes": looks})) == [("fault", "eth0 of n1")]

@@ -131,8 +131,8 @@ def test_what_cannot_be_is_refused_in_one_line(
         ("relaunched", {"x": 1}, "a name in relaunched is 'x'"),
         ("seed", True, "seed is True: expected a whole number"),
         ("mpi_fallbacks", "x", "mpi_fallbacks is 'x'"),
-        ("nodes", [{"network": {}}], "nodes[0] has no 'host'"),
-        ("nodes", [{"host": "n0", "network": {"rdma": [1]}}], "nodes[0].network.rdma[0] is 1"),
+        ("nodes", [{"cores": 1}], "nodes[0] has no 'host'"),
+        ("nodes", [{"host": "n0", "network": {"interfaces": [], "rdma": [1]}}], "nodes[0].network.rdma[0] is 1"),
         ("counts", 10**30, "expected a finite number of at most 63 bits"),
     ],
 )

@@ -27,6 +27,7 @@ from linkgauge.model.place import Place
 from linkgauge.model.result import Identity, Launch, Measured, Observation, OfCase, Rank, Result
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.model.worded import LibrarySettings
+from linkgauge.run.machine.interfaces import Network as NodeNetwork
 from linkgauge.stats.alike import CaseClasses
 from linkgauge.stats.crossing import Crossing
 from linkgauge.stats.interference import Interference
@@ -326,14 +327,16 @@ class Facts(Remembering):
                 found.setdefault(node, card_in_use(grown))
         return found
 
+    @functools.cached_property
+    def networks(self) -> Mapping[str, NodeNetwork]:
+        """By node what it has to reach others by, of the run's own look; of those that said so."""
+        return {node["host"]: NodeNetwork.of_plain(node["network"]) for node in self.info.get("nodes") or ()
+                if "network" in node}  # fmt: skip
+
     def rails_of(self, host: str) -> int:
         """How many network cards of a node have an address and are up, by the run's own look; 0 where none looked."""
-        for node in self.info.get("nodes") or ():
-            if node.get("host") == host:
-                there = node.get("network", {})
-                up = [one for one in there.get("interfaces", ()) if one.get("up") and one.get("address")]
-                return len(there.get("rdma", ())) or sum(one.get("kind") == "network" for one in up)
-        return 0
+        there = self.networks.get(host, NodeNetwork())
+        return len(there.rdma) or sum(one.kind == "network" for one in there.usable)
 
     def host_of(self, device: int) -> str:
         """Return the host of a device, empty where it is not known."""

@@ -41,6 +41,11 @@ _WORDS = {
 _SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "node": 4, "device": 5, "switch": 6,
              "uplink": 7, "pair": 8}  # fmt: skip
 _BETWEEN = "between nodes"
+# Busy nodes delay operations and speed up none. Where medians between nodes are no surer than this, the fastest
+# operation of each pair shows what a link allows: a floor that its pairs share, where delays scatter.
+_WIDE = 0.1
+_LEAST, _LEAST_BY_FASTEST = 0.03, 0.33  # of the time
+_FLOOR_PAIRS, _FLOOR_SHARE, _FLOOR_WIDTH = 3, 0.75, 0.15  # so many pairs, and this part of them within 15 %
 _BETWEEN_NODES = ("nic", "node", "trunk", "switch", "uplink")
 Ways = dict[tuple[int, int], Way | None]
 
@@ -67,6 +72,7 @@ class _Seen:
     sibling_rate: float
     links: int
     known: str = ""  # the described system that tells it from its only sibling
+    by_fastest: bool = False  # its share is that of the fastest operations
 
 
 @rule(
@@ -112,6 +118,10 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
                 continue  # which links a routed pair takes is not known
         ways[pair] = way
         kept.append(pair)
+    by_fastest = bool(kept) and all(_between(facts, pair) for pair in kept)
+    by_fastest = by_fastest and median(pairs[pair].half_width for pair in kept) > _WIDE
+    if by_fastest:
+        pairs = {pair: _at_fastest(pairs[pair]) for pair in kept}
     kept = _filled(facts, pairs, kept, ways)
     if len(kept) < 2 or (wiring is None and len(kept) < 6 and len(facts.hosts) < 2):
         return [], []
@@ -120,7 +130,10 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
     both = one.pattern != "unidirectional"
     among = _widest(measures, classes)
     elements = _elements(facts, kept, classes, ways, both, among, _node_sets(facts, kept, measures))
-    found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures])
+    least = _LEAST_BY_FASTEST if by_fastest else _LEAST
+    found = solve([m.time_ns for m in measures], classes, elements, [m.half_width for m in measures], least)
+    if by_fastest:
+        found = [slow for slow in found if _one_floor([measures[pair].time_ns for pair in slow.pairs])]
     result = []
     for slow in found:
         element = slow.element
@@ -131,8 +144,22 @@ def _solve_set(facts: Facts, pairs: dict[tuple[int, int], Measure]) -> tuple[lis
         rate = median(m.goodput or math.nan for m in mine)
         usual = median(m.goodput or math.nan for m in siblings) if siblings else math.nan
         counts = {way.count for pair in slow.pairs if (way := ways[kept[pair]]) is not None}
-        result.append(_Seen(slow, element, mine, rate, usual, counts.pop() if len(counts) == 1 else 0))
+        links = counts.pop() if len(counts) == 1 else 0
+        result.append(_Seen(slow, element, mine, rate, usual, links, by_fastest=by_fastest))
     return result, [e for e in elements if isinstance(e, Element)]
+
+
+def _at_fastest(measure: Measure) -> Measure:
+    """A case as its fastest operation was."""
+    goodput = measure.goodput and measure.goodput * measure.time_ns / measure.fastest_ns
+    return dataclasses.replace(measure, time_ns=measure.fastest_ns, half_width=_WIDE, goodput=goodput)
+
+
+def _one_floor(fastest_ns: list[float]) -> bool:
+    """Whether the fastest operations of several pairs end at one time, as those do that one link limits."""
+    middle = median(fastest_ns)
+    near = sum(abs(time / middle - 1) <= _FLOOR_WIDTH for time in fastest_ns)
+    return len(fastest_ns) >= _FLOOR_PAIRS and near >= _FLOOR_SHARE * len(fastest_ns)
 
 
 def _filled(
@@ -406,6 +433,8 @@ def _told(
         first = subject[:1].upper() + subject[1:]
         fraction = _fraction(facts, worst, loss)
         sentence = f"{first} is {percent(loss)} below {others}{_way_words(facts, directions)}{fraction}."
+        if worst.by_fastest:
+            sentence += " The times spread, so the fastest operation of each pair was compared."
         if kind == "pair" and len(facts.devices) > 2:
             sentence += " All other pairs of both devices are as they should be."
         elif kind == "pair":

@@ -8,13 +8,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from linkgauge.findings.facts import Facts, Measure, keys
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import percent
-from linkgauge.run.machine.interfaces import down_words
 from linkgauge.run.machine.net_counters import TCP_DUPLICATES, TCP_OUT_OF_ORDER, TCP_RETRANSMITTED, TCP_SENT
 from linkgauge.run.rank.node_counters import CARRIER_CHANGES, DROPPED, NIC, PROTOCOLS, RETRIES, RX_TX_ERRORS
 from linkgauge.stats.node_counts import of_cards, packets_sent
@@ -175,8 +173,8 @@ def _drops(facts: Facts, node: str) -> str:
 @rule("network interfaces whose carrier went away during the run", faults=True, whole=True)
 def flapping_link(facts: Facts) -> Iterable[Finding]:
     """Interfaces whose carrier went away or came back between the look before the run and the last reading of it."""
-    at_first = {(node, one["name"]): one.get("carrier_changes") for node, there in _looks(facts).items()
-                for one in there.get("interfaces", ())}  # fmt: skip
+    at_first = {(node, one.name): one.carrier_changes for node, there in facts.networks.items()
+                for one in there.interfaces}  # fmt: skip
     for (node, (subject, name)), readings in sorted(facts.counts.readings.items()):
         if name != CARRIER_CHANGES:
             continue
@@ -219,13 +217,14 @@ def link_down(facts: Facts) -> Iterable[Finding]:
         in_use = len(users) > 1
         use = f"carried data on {', '.join(users[:_NAMED])}" if in_use else "carried no data there"
         for host, words in sorted(down.items()):
-            own = (one for one in (*facts.measures, *facts.failures) if _leaves(facts, host, one.devices))
+            own = [m.case_key for m in facts.measures if _leaves(facts, host, m.devices)]
+            own += [one.case_key for one in facts.failures if _leaves(facts, host, one.devices)]
             yield Finding(
                 "link_down",
                 "fault" if in_use else "note",
                 f"{name} of {host}",
                 f"{name} of {host} {words}. It is up on {', '.join(sorted(up)[:_NAMED])}, and {use}.",
-                (Evidence(f"{name} {words} on {host}", tuple(one.case_key for one in own) if in_use else ()),),
+                (Evidence(f"{name} {words} on {host}", tuple(own) if in_use else ()),),
                 0.98,
                 f"Look at the cable, transceiver and switch port of {name} of {host} (ip link show {name}, ethtool "
                 f"{name}, ibstat), and set it up (ip link set {name} up).",
@@ -250,38 +249,30 @@ def _carried(facts: Facts) -> dict[str, set[str]]:
     return found
 
 
-def _looks(facts: Facts) -> dict[str, Mapping[str, Any]]:
-    """By node what it has to reach others by, of those that said so."""
-    return {node["host"]: node["network"] for node in facts.info.get("nodes") or () if node.get("network")}
-
-
 def _states(facts: Facts) -> dict[str, tuple[set[str], dict[str, str]]]:
     """By interface and RDMA device the nodes where it is up, and what it is on each node that is otherwise."""
-    looks = _looks(facts)
     up: defaultdict[str, set[str]] = defaultdict(set)
     words: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for host, there in looks.items():
-        for one in there.get("interfaces", ()):
-            down = down_words(up=one.get("up", True), carrier=one.get("carrier", True))
-            if one.get("kind") == "network" and down:
-                words[one["name"]][host] = down
-            elif one.get("kind") == "network":
-                up[one["name"]].add(host)
-        for device in there.get("rdma", ()):
+    for host, there in facts.networks.items():
+        for one in there.interfaces:
+            if one.kind == "network" and one.down_words:
+                words[one.name][host] = one.down_words
+            elif one.kind == "network":
+                up[one.name].add(host)
+        for device in there.rdma:
             up[device].add(host)
     return {name: (hosts, {host: words[name].get(host, "is not there, or has no active port")
-                           for host in looks.keys() - hosts}) for name, hosts in up.items()}  # fmt: skip
+                           for host in facts.networks.keys() - hosts}) for name, hosts in up.items()}  # fmt: skip
 
 
 @rule("network interfaces of one network whose MTUs differ", faults=True, whole=True)
 def mtu_mismatch(facts: Facts) -> Iterable[Finding]:
     """Interfaces of one name and network whose largest packet is not the same on all nodes."""
     sizes: dict[tuple[str, str], dict[str, int]] = {}
-    for host, there in _looks(facts).items():
-        for one in there.get("interfaces", ()):
-            if one.get("up") and one.get("kind") == "network" and one.get("mtu") and one.get("address"):
-                network = ".".join(one["address"].split(".")[:2])
-                sizes.setdefault((one["name"], network), {})[host] = one["mtu"]
+    for host, there in facts.networks.items():
+        for one in there.usable:
+            if one.kind == "network" and one.mtu:
+                sizes.setdefault((one.name, ".".join(one.address.split(".")[:2])), {})[host] = one.mtu
     for (name, _), by_host in sorted(sizes.items()):
         told = unlike(by_host)
         if told is None:

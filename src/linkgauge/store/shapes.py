@@ -65,9 +65,10 @@ _LOOK = table(
 )
 _INTERFACE = table(
     {**dict.fromkeys(("name", "kind", "address", "driver"), text), **dict.fromkeys(("rate", "mtu"), whole()),
-     **dict.fromkeys(("up", "carrier"), flag), "carrier_changes": maybe(whole())}, needed=("name",)
+     **dict.fromkeys(("up", "carrier"), flag), "carrier_changes": maybe(whole())}, needed=("name", "kind", "up")
 )  # fmt: skip
-_NODE = table({"host": text, "network": table({"interfaces": each(_INTERFACE), "rdma": each(text)})}, needed=("host",))
+_NETWORK = {"interfaces": each(_INTERFACE), "rdma": each(text)}
+_NODE = table({"host": text, "network": table(_NETWORK, needed=_NETWORK)}, needed=("host",))
 INFO = table(
     {
         "format": one_of((schema.FORMAT,)),

@@ -56,10 +56,10 @@ class Interface:
         rate = f"{self.rate / 1e9:g} Gb/s" if self.rate else ""
         return f"{self.name}" + (f" ({', '.join(filter(None, (rate, self.address)))})" if rate or self.address else "")
 
-
-def down_words(*, up: bool, carrier: bool) -> str:
-    """What an interface is where it carries nothing; empty where it is up."""
-    return "" if up and carrier else "has no carrier" if up else "is down"
+    @property
+    def down_words(self) -> str:
+        """What it is where it carries nothing; empty where it is up."""
+        return "" if self.up and self.carrier else "has no carrier" if self.up else "is down"
 
 
 _INTERFACE = {"name": label, "kind": label, "up": flag, "rate": whole(), "address": text, "driver": text}
@@ -83,7 +83,9 @@ class Network:
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Network:
         """Of `plain()`."""
-        return cls(tuple(Interface(**one) for one in plain["interfaces"]), tuple(plain["rdma"]))
+        known = [field.name for field in dataclasses.fields(Interface)]  # a later version may say more
+        found = ({name: one[name] for name in known if name in one} for one in plain["interfaces"])
+        return cls(tuple(Interface(**one) for one in found), tuple(plain["rdma"]))
 
     @property
     def usable(self) -> tuple[Interface, ...]:
@@ -275,8 +277,8 @@ def wrong_choices(choice: Chosen, nodes: Mapping[str, Network]) -> list[str]:
                     found[f"{name} is not there on {host}"] = None
             elif one.kind == "virtual":
                 found[f"{name} is no network: a bridge or tunnel of this node alone"] = None
-            elif words := down_words(up=one.up, carrier=one.carrier):
-                found[f"{name} of {host} {words}"] = None
+            elif one.down_words:
+                found[f"{name} of {host} {one.down_words}"] = None
             elif fastest is not None and one.rate and fastest.rate > 2 * one.rate and fastest.name not in choice.names:
                 found[f"{one.words} is slower than {fastest.words}: a management network?"] = None
         if not choice.names:

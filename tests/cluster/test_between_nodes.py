@@ -384,35 +384,6 @@ def test_what_dies_on_a_node_is_named_with_its_signal_by_each_launcher(
     assert "assert" not in reason, reason
 
 
-@thorough("what is left out is tested by itself in run/test_failures.py; three hangs take 10 s each")
-@pytest.mark.skipif(IPTABLES is None, reason="loss needs iptables (Debian: iptables)")
-def test_large_packets_that_are_lost_between_two_nodes_cost_what_is_between_them() -> None:
-    """As where two MTUs meet, planted after the look that would have named it."""
-    with Cluster(Layout.of(3, rate=RATE)) as cluster:
-        out = cluster.folder / "run"
-        words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1,n2", "--devices", "host:1", "--transport",
-                 "mpi", "--pattern", "unidirectional", "--size", "8,32KiB,64KiB,128KiB", "--pairs", "ordered",
-                 "--stop-rule", "duration", "--max-time", "500ms"]  # fmt: skip
-        run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-        try:
-            until = time.monotonic() + PATIENCE_S
-            while time.monotonic() < until and not _begun(out, 1):
-                time.sleep(0.05)
-            for node, other in (("n1", "n2"), ("n2", "n1")):
-                drop = f"-A INPUT -s {cluster.layout.address(other)} -m length --length 1000: -j DROP"
-                done = cluster.run(node, [str(IPTABLES), *drop.split()])
-                assert done.returncode == 0, done.stderr
-            said = run.communicate(timeout=PATIENCE_S)[1].decode()
-        finally:
-            run.kill()
-            run.wait()
-        rows = list(load(out).rows())
-    between = [row for row in rows if {*row.case.devices} == {1, 2}]
-    assert {row.status for row in rows if row not in between} == {"ok"}, said
-    assert "skipped after 3 failures of mpi between n1, n2 (--max-failures 3)" in {row.reason for row in between}, said
-
-
 @pytest.mark.parametrize("lost", ["n1", pytest.param("n0", marks=thorough("any other node is lost alike"))])
 def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_when_it_is_back(lost: str) -> None:
     with Cluster(Layout.of(3, rate=RATE)) as cluster:

@@ -241,9 +241,11 @@ def test_a_node_that_a_launcher_says_is_lost_is_known(family: type[Launcher], ou
     assert family(None).node_told_of(output.splitlines()) == node
 
 
-def test_words_of_hydra_about_its_own_insides_are_said_in_plain_ones() -> None:
+def test_words_of_launchers_about_their_own_insides_are_said_in_plain_ones() -> None:
     words = "[mpiexec@login] control_cb (/pm/hydra/mpiexec/pmiserv_cb.c:280): assert (!closed) failed"
     assert Hydra(None).plain(words) == "it lost the connection to its part on a node"
+    lost = "This is usually due to either a failure of the TCP network"
+    assert OpenMpi(None).plain(lost) == "it lost the connection to its part on a node"
     assert Hydra(None).plain("ssh: connect to host n1 port 22: No route") == "ssh: connect to host n1 port 22: No route"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,29 @@ def test_a_folder_in_the_making_is_no_leftover(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in folders.temporary.parent.iterdir()] == [str(os.getpid())]
     assert clean_leftovers([tmp_path]) == []
     folders.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_is_cleared_though_a_launchers_daemon_still_writes_into_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / f"linkgauge-{os.getuid()}" / "66"
+    (root / "0" / "session").mkdir(parents=True)
+    owner = private_folder.node_owner_file(root / "0", "nobody.0")
+    owner.write_text("")
+    real, removed = shutil.rmtree, []
+
+    def and_written_again(folder: Path, **more: Any) -> None:
+        real(folder, **more)
+        removed.append(folder)
+        if len(removed) < 3:
+            (folder / "session").mkdir(parents=True)
+
+    monkeypatch.setattr(shutil, "rmtree", and_written_again)
+    monkeypatch.setattr(private_folder, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(private_folder, "clean_leftovers", list)
+    private_folder.clear_node(owner)
+    assert removed == [root / "0"] * 3
     assert list(tmp_path.iterdir()) == []
 
 

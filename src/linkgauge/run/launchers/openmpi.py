@@ -22,7 +22,10 @@ class OpenMpi(Launcher):
     rank_variables = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK")
     rank_pattern = r"process rank (\d+) with PID \d+ on node"
     node_pattern = r"Remote daemon:.* on node (\S+)"
-    meanings = (("unable to reliably start one or more daemons", "it could not start its part on a node, or lost it"),)
+    meanings = (
+        ("unable to reliably start one or more daemons", "it could not start its part on a node, or lost it"),
+        ("due to either a failure of the TCP network", "it lost the connection to its part on a node"),
+    )
     signal_patterns = (r"exited on signal (\d+)",)
     status_patterns = (r"Exit code:\s*(\d+)", r"[Ee]xited with (?:non-zero )?(?:status|exit code)\s*:?\s*(\d+)")
 

@@ -39,6 +39,7 @@ _SEGMENTS = "segments.json"
 _NAMELESS = ".new-"  # in the making, or being removed
 _YOUNG_S = 600.0  # whose process cannot be told
 _ATTEMPTS = 20
+_REMOVALS, _AGAIN_S = 20, 0.25  # of a folder into which others still write
 _HYDRA_S = 5.0  # from its proxy's file to the first rank's own start, on a busy node
 _OWNER_LATE_S = 1.0  # a node's owner file is written while the first rank is under way
 # How MPICH, Intel MPI, UCX and NCCL begin the names of theirs: no setting but UCX's gives them another place.
@@ -158,7 +159,12 @@ def _clear_launch(path: Path) -> None:
     _remove_segments(_left_segments(folder, path))
     _remove_hydras(path)
     _remove_made(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    # A launcher's daemon has no mark, and may put its files there while it ends, as Open MPI's does.
+    for _ in range(_REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            break
+        time.sleep(_AGAIN_S)
     with contextlib.suppress(OSError):
         path.unlink()
         path.parent.rmdir()

@@ -1,4 +1,3 @@
-// Long: a session is one class; what it does for one job and for several beside each other is one order of meetings.
 #include "run/session.h"
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "measure/clock.h"
 #include "mpi/library.h"
 #include "operation/make_operation.h"
+#include "run/case_check.h"
 #include "traffic/lanes.h"
 #include "traffic/side_by_side.h"
 #include "transport/agreement.h"
@@ -63,44 +63,6 @@ Session::~Session() {
   kept_.clear();  // what transports keep needs the runtime
 }
 
-void Session::check(const CaseSpec& spec) const {
-  const int launch_size = options_.group->size();
-  const auto ranks = static_cast<int>(spec.places.rank_list.size());
-  check_subset(spec.places.rank_list, launch_size);
-  if (spec.places.devices.size() != spec.places.rank_list.size()) {
-    throw CallerError("devices [" + listed(spec.places.devices) + "] must have one entry for each of the " +
-                      std::to_string(ranks) + " ranks");
-  }
-  for (const int device : spec.places.devices) {
-    if (device < 0 || device >= options_.runtime->count()) {
-      throw CallerError("there is no device " + std::to_string(device) + ", expected 0 to " +
-                        std::to_string(options_.runtime->count() - 1));
-    }
-  }
-  const auto at_least = [](const char* name, std::int64_t value, std::int64_t least) {
-    if (value >= least) return;
-    throw CallerError(std::string(name) + " " + std::to_string(value) + " must be " + std::to_string(least) +
-                      " or more");
-  };
-  at_least("size_bytes", spec.traffic.size_bytes, 0);
-  at_least("window", spec.traffic.window, 1);
-  at_least("batch", spec.timing.batch, 1);
-  at_least("skew_ns", spec.timing.skew_ns, 0);
-  at_least("warmup", spec.timing.warmup, 0);
-  at_least("checks", spec.timing.checks, 0);
-  for (const int device : {spec.places.source_device, spec.places.target_device}) {
-    if (device < options_.runtime->count()) continue;
-    throw CallerError("there is no device " + std::to_string(device) + ", expected -1 to " +
-                      std::to_string(options_.runtime->count() - 1));
-  }
-  const std::string ungrouped = why_not_grouped(spec);
-  if (!ungrouped.empty()) throw CallerError(ungrouped);
-  if (spec.traffic.root < 0 || spec.traffic.root >= ranks / spec.places.groups) {
-    throw CallerError("root " + std::to_string(spec.traffic.root) + " must be a rank of the case or group, 0 to " +
-                      std::to_string(ranks / spec.places.groups - 1));
-  }
-}
-
 RankContext Session::context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime) {
   RankContext context;
   context.runtime = &runtime;
@@ -142,7 +104,7 @@ std::vector<Session::Job> Session::jobs_of(const CaseSpec& spec) const {
   std::vector<int> ranks;
   for (Job& job : jobs) {
     job.loads = spec.jobs.loads.size();
-    check(*job.spec);
+    check_case(*job.spec, options_.group->size(), options_.runtime->count());
     job.part = {.number = part_number(*job.spec), .spec = part_of(*job.spec, part_number(*job.spec))};
     ranks.insert(ranks.end(), job.spec->places.rank_list.begin(), job.spec->places.rank_list.end());
     if (job.pace == nullptr) continue;

@@ -106,7 +106,6 @@ class Session : NotCopied {
   void settle(const CaseSpec& spec);
   int part_number(const CaseSpec& spec) const;
   RankContext context_for(const CaseSpec& spec, Group& group, DeviceRuntime& runtime);
-  void check(const CaseSpec& spec) const;
 
   SessionOptions options_;
   // Every hook that there was stays: what transports keep may have been made through its runtime.

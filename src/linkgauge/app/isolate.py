@@ -136,7 +136,7 @@ def _plan(request: Request, groups: Sequence[Group], nodes: Sequence[str], devic
     firsts = [sorted(place[node] * devices for node in group) for group in groups]
     of_group = tuple(tuple(first + ordinal for first in one for ordinal in range(devices)) for one in firsts)
     plan = apply_dimensions(builtin_plan("isolate"), dimension_values(request.dimensions), named=False)
-    return dataclasses.replace(plan, cases=tuple(dataclasses.replace(table, devices=of_group) for table in plan.cases))
+    return dataclasses.replace(plan, cases=tuple(dataclasses.replace(table, places=of_group) for table in plan.cases))
 
 
 def _asked_of(request: Request, groups: Sequence[Group], nodes: Sequence[str], out: Path | None) -> Request:

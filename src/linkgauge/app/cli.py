@@ -51,6 +51,8 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("doctor", "doctor", "Find what is wrong with this set-up before a run, with the fix."),
         ("record", "record", "Record this machine as one file, without identities."),
         ("crosscheck", "crosscheck", "Alternate with an installed benchmark, by its own estimator."),
+        ("health", "health", "Check this node's paths in a minute: one line and an exit status for a scheduler."),
+        ("isolate", "isolate", "Find the slow node of many: rounds of halves or pairs, about log2 N of them."),
         ("tune", "tune", "Find which settings to export, by measurement, with proof."),
     ),
     "Read a run": (
@@ -67,6 +69,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Judge": (
         ("findings", "judging", "Report faults and performance losses, each with evidence and a fix."),
         ("ticket", "ticket", "Write a page of Markdown for whoever repairs the machine."),
+        ("bundle", "bundle", "Pack a run, its report and this node's state into one archive for a vendor."),
         ("compare", "judging", "Compare two runs: what became better, worse or stayed the same."),
         ("check", "judging", "Judge whether a machine is as fast as it should be: PASS, FAIL, UNKNOWN."),
         ("baseline", "judging", "Make a baseline of five runs or more."),

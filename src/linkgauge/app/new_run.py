@@ -129,7 +129,8 @@ def new_run(request: Request) -> int:
         status = measure(limited, folder, reporter)
     if status == Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
         return status
-    present(folder.path, reporter, report=shown.report and not execution.peers)
+    if shown.summary:
+        present(folder.path, reporter, report=shown.report and not execution.peers)
     if execution.peers:
         from linkgauge.peers.alternate import measure_alternating
 

@@ -36,6 +36,11 @@ def _set(level: int) -> Callable[[click.Context, click.Parameter, bool], None]:
     return callback
 
 
+def quieten() -> None:
+    """Have what the running command calls say as little as with `-q`."""
+    click.get_current_context().meta[_KEY] = QUIET
+
+
 def verbosity() -> int:
     """What the command that runs was asked for: QUIET, USUAL or VERBOSE."""
     context = click.get_current_context(silent=True)

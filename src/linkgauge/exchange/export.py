@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
 from linkgauge.exchange import nccl_form
+from linkgauge.exchange.anonymous_run import pseudonyms_of
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
@@ -166,20 +165,7 @@ class _Hider:
     """Takes names of machines, devices, persons and places out of values."""
 
     def __init__(self, run: Run) -> None:
-        words: set[str] = set()
-        for launch in run.launched:
-            for rank in launch.ranks:
-                words |= {rank.host, rank.device_uuid, rank.device_serial, rank.device_pci_address}
-        words |= set(_named(run.info))
-        words |= {str(run.path.resolve()), str(Path.home()), os.environ.get("USER", ""), os.uname().nodename}
-        # Short words would tear holes into ordinary text.
-        self._words = sorted((word for word in words if len(word) >= 3), key=len, reverse=True)
-
-    def text(self, text: str) -> str:
-        """Return a text with every known name replaced."""
-        for word in self._words:
-            text = text.replace(word, "(hidden)")
-        return text
+        self.text = pseudonyms_of(run, slots=True).of_run
 
     def row(self, row: Columns) -> Columns:
         """Return a flat row with its texts hidden."""
@@ -212,15 +198,3 @@ class _Hider:
             except (ValueError, RecursionError):
                 return self.text(text)
         return self.text(text)
-
-
-def _named(value: object, name: str = "") -> Iterator[str]:
-    """Yield the texts in run.json under names that identify something."""
-    if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _named(one, str(key))
-    elif isinstance(value, list):
-        for one in value:
-            yield from _named(one, name)
-    elif isinstance(value, str) and re.search(r"host|uuid|serial|user", name, re.IGNORECASE):
-        yield value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from statistics import median
 
@@ -27,7 +27,7 @@ def add(history: History, subject: Subject) -> tuple[list[str], int]:
     info = subject.facts.info
     end = _end_of(subject)
     by_kind: dict[str, list[dict[str, Cell]]] = {}
-    for row in _rows(subject.facts, int(end.timestamp() * 1000), run_id(subject)):
+    for row in rows_of_run(subject):
         by_kind.setdefault(str(row.pop("kind")), []).append(row)
     if not by_kind:
         raise UsageError(f"{subject.name}: nothing was measured, so there is nothing to add: linkgauge show RUN")
@@ -37,6 +37,11 @@ def add(history: History, subject: Subject) -> tuple[list[str], int]:
         for kind, rows in by_kind.items()
     ]
     return files, sum(map(len, by_kind.values()))
+
+
+def rows_of_run(subject: Subject) -> Iterator[dict[str, Cell]]:
+    """Yield a row for each undisturbed measure of a run, in their order. UsageError where its date is not known."""
+    return _rows(subject.facts, int(_end_of(subject).timestamp() * 1000), run_id(subject))
 
 
 def run_id(subject: Subject) -> str:
@@ -57,20 +62,24 @@ def _end_of(subject: Subject) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
-def kind_of(devices: Sequence[Rank]) -> str:
-    """Return the kind of a node by its devices, as a folder may be called: 8x-NVIDIA-H100-80GB-HBM3."""
-    names = Counter(device.device_name or device.device_kind or "device" for device in devices)
-    words = "+".join(f"{count}x-{name}" for name, count in sorted(names.items()))
+def kind_of(names: Iterable[str]) -> str:
+    """Return the kind of a node by its devices' names, as a folder may be called: 8x-NVIDIA-H100-80GB-HBM3."""
+    counts = Counter(name or "device" for name in names)
+    words = "+".join(f"{count}x-{name}" for name, count in sorted(counts.items()))
     return re.sub("[^0-9a-zA-Z+._-]+", "-", words)[:100] or "unknown"
+
+
+def lowest(uuids: Iterable[str]) -> str:
+    """Return the UUID by which a history tells machines of one name apart; empty where none is known."""
+    return min(filter(None, uuids), default="")
 
 
 def _rows(facts: Facts, end_ms: int, run: str) -> Iterator[dict[str, Cell]]:
     of_host: dict[str, list[Rank]] = {}
     for device in facts.devices.values():
         of_host.setdefault(device.host, []).append(device)
-    kinds = {host: kind_of(devices) for host, devices in of_host.items()}
-    machines = {host: min((one.device_uuid for one in devices if one.device_uuid), default="")
-                for host, devices in of_host.items()}  # fmt: skip
+    kinds = {host: kind_of(one.device_name or one.device_kind for one in devices) for host, devices in of_host.items()}
+    machines = {host: lowest(one.device_uuid for one in devices) for host, devices in of_host.items()}
     switches = stored_switches(facts.info) if len(of_host) > 1 else None
     common = {"run": run, "run_end_ms": end_ms, **_facts_of(facts)}
     for measure in facts.undisturbed.measures:

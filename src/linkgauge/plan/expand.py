@@ -91,6 +91,7 @@ def device_sets(
     """
     per_node = machine.device_count
     subsets = [tuple(rank for rank in all_ranks if rank % per_node in subset) for subset in table.devices]
+    subsets += [tuple(rank for rank in all_ranks if rank in places) for places in map(set, table.places)]
     subsets = [subset or tuple(all_ranks[:1]) for subset in subsets] or [tuple(all_ranks)]  # skipped, if none is here
     found: dict[tuple[int, ...], None] = {}
     for subset in subsets:

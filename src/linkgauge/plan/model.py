@@ -34,6 +34,8 @@ class CaseTable:
 
     values: Mapping[str, tuple[Value, ...]]
     devices: tuple[tuple[int, ...], ...] = ()
+    # Subsets of places, counted over all nodes, in place of `devices`: from other commands, never from a file.
+    places: tuple[tuple[int, ...], ...] = ()
     # Which of more ranks take part, of CHOICES, as plan/choice.py says; both: linear, and interleaved too.
     placement: str = "linear"
     # all ordered pairs and the diagonal | ordered | first | root (root to each other) | nodes (one for each two nodes)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
+import operator
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -168,14 +170,18 @@ class History:
         runs = table.group_by(["run", "run_end_ms"]).aggregate([]).to_pylist()
         return {row["run"]: row["run_end_ms"] for row in runs}
 
-    def read(self, part: Part) -> pa.Table:
-        """Return a file's rows, without the runs that are left out. Columns that its version lacks are null."""
+    def read(self, part: Part, nodes: Sequence[str] = ()) -> pa.Table:
+        """Return a file's rows, without the runs that are left out. Columns that its version lacks are null.
+
+        `nodes`: those of these nodes alone; rows lie by node, so that little else is read.
+        """
         import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
         rows = ds.dataset(part.path, schema=schema(), filesystem=self.files, format="parquet")
-        keep = ~pc.field("run").isin(list(part.left_out)) if part.left_out else None
-        return rows.to_table(filter=keep)
+        conditions = [~pc.field("run").isin(list(part.left_out))] if part.left_out else []
+        conditions += [pc.field("node").isin(list(nodes))] if nodes else []
+        return rows.to_table(filter=functools.reduce(operator.and_, conditions) if conditions else None)
 
     def compact(self, before: str = "9") -> tuple[int, int]:
         """Join the files of each kind and day earlier than `before`; return how many were joined, and to how many."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 _HEX = "[0-9a-fA-F]"
 _KINDS = {
@@ -26,6 +26,10 @@ _IDENTITY = re.compile(rf"(?<![\w:.])(?:{_ANY})(?![\w:]|\.[0-9])")
 # A prefix before a UUID is no part of a word: GPU-..., MIG-...
 _PREFIXED = re.compile(rf"(?<=[A-Za-z]-)({_KINDS['uuid']})(?!\w)")
 _UNIQUE = re.compile(r"(?m)^(unique_id +)([0-9]+)$")  # of KFD's properties
+# A path of two parts or more, but for the system's own; of a library its file says which it is.
+_SYSTEMS = "(?:usr|lib|lib64|opt|bin|sbin|etc|sys|proc|dev)"
+_PATH = re.compile(rf"(?<![\w./~-])(?:~|/(?!{_SYSTEMS}/)[\w.@+-]+)(?:/[\w.@+%=-]+)+")
+_LIBRARY = re.compile(r"/lib[\w+-]+\.so[.0-9]*$")
 _MAPPED = "0" * 20 + "ffff"  # of a GID that holds an IPv4 address
 # Networks that anyone may use name nobody: so many of their bits are kept.
 _COMMON = {"10.0.0.0/8": 8, "172.16.0.0/12": 12, "192.168.0.0/16": 16, "169.254.0.0/16": 16, "100.64.0.0/10": 10}
@@ -35,11 +39,21 @@ _KEPT = tuple(map(ipaddress.IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0
 class Pseudonyms:
     """The pseudonyms of one recording. `key` decides those of IPv4 addresses: random bytes, or a test's."""
 
-    def __init__(self, key: bytes, hosts: Sequence[str] = (), users: Sequence[str] = ()) -> None:
-        """Replace these names of hosts and users, too, wherever they stand as words of a program's answers."""
-        self._key = key
+    def __init__(
+        self, key: bytes, hosts: Sequence[str] = (), users: Sequence[str] = (), devices: Sequence[str] = (),
+        kept: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        """Replace these names of hosts, users and devices, too, wherever they stand as words of a program's answers.
+
+        `kept`: digits that name nothing of a machine, such as hashes. Several hosts are numbered, by their first part.
+        """
+        self._key, self._kept = key, frozenset(kept)
         self._numbers: dict[str, int] = {}
-        names = {name: "node" for name in hosts if name} | {name: "user" for name in users if name and name != "root"}
+        nodes = list(dict.fromkeys(name.partition(".")[0] for name in hosts if name))
+        names = {name: f"node{nodes.index(name.partition('.')[0]) + 1 if len(nodes) > 1 else ''}"
+                 for name in hosts if name}  # fmt: skip
+        names |= {name: "user" for name in users if name and name != "root"}
+        names |= {name: f"device-{number}" for number, name in enumerate(dict.fromkeys(filter(None, devices)), 1)}
         longest = sorted(names, key=len, reverse=True)  # a full name before its first part
         self._named = {name.lower(): names[name] for name in longest}
         any_name = "|".join(map(re.escape, longest))
@@ -57,6 +71,10 @@ class Pseudonyms:
             text = self._words.sub(lambda found: self._named[found[1].lower()], text)
         return self.of(text)
 
+    def of_run(self, text: str) -> str:
+        """A text of a run folder without identities, hosts, users, and paths but those of the system's own."""
+        return self.of_answer(_PATH.sub(lambda found: "/path" + (_LIBRARY.search(found[0]) or [""])[0], text))
+
     def route_table(self, text: str) -> str:
         """`/proc/net/route` with its addresses replaced: hexadecimal, the last byte first."""
         lines = [line.split("\t") for line in text.splitlines()]
@@ -71,7 +89,7 @@ class Pseudonyms:
         return self._numbers.setdefault(digits.lower(), len(self._numbers) + 1)
 
     def _digits(self, found: str) -> str:
-        if not found.strip("0") or not found.lower().strip("f"):
+        if found in self._kept or not found.strip("0") or not found.lower().strip("f"):
             return found  # what a fabric or port that has none states
         return f"{self._number(found):0{len(found)}x}"
 

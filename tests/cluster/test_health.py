@@ -87,6 +87,7 @@ def script(cluster: Cluster, name: str, options: Sequence[str]) -> Path:
 
 
 @pytest.mark.skipif(bool(slurm_why_not()), reason=slurm_why_not() or "there is one")
+@thorough("Slurm's daemons and a launch of two nodes for each look take minutes on a busy machine")
 def test_slurm_drains_the_node_with_a_slow_link_with_the_reason_and_no_other(cluster: Cluster) -> None:
     options = ["--budget", "50s", "--history", str(cluster.folder / "fleet"), *LOOK]
     program = script(cluster, "slurm-health.sh", options)
@@ -118,6 +119,7 @@ def test_a_prolog_fails_where_the_link_is_slow_alone(cluster: Cluster) -> None:
     assert ended == {"n0": 0, "n1": 1}
 
 
+@thorough("four launches of three nodes; the rule itself is in findings/test_health.py")
 def test_of_two_partners_the_slow_one_is_not_the_nodes_fault(cluster: Cluster) -> None:
     history = cluster.folder / "partners"
     look = ["--budget", "500s", "--history", str(history), *LOOK[:2], "--partner", "login,n1", *LOOK[4:]]
@@ -130,6 +132,7 @@ def test_of_two_partners_the_slow_one_is_not_the_nodes_fault(cluster: Cluster) -
     assert "only to n1: the fault is there" in done.stdout
 
 
+@thorough("about six launches of five nodes; the search itself is in findings/test_isolate.py")
 def test_isolate_names_the_slow_node_and_goes_on_without_one_that_does_not_answer(tmp_path: Path) -> None:
     with Cluster(Layout.of(6, rate=RATE, slow={"n4": 0.5})) as cluster:
         (cluster.folder / "n1.down").touch()

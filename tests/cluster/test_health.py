@@ -65,7 +65,7 @@ def cluster() -> Iterator[Cluster]:
         for node in made.layout.nodes:
             first = on(made, node, "health", "--budget", "500s", "--history", str(history), *LOOK)
             assert first.returncode == 3, first.stdout + first.stderr
-            assert first.stdout.startswith("UNKNOWN: nothing to judge by")
+            assert first.stdout.startswith("UNKNOWN: too few runs in the history")
         grown(history, 8)
         made.set_rate("n1", RATE / 2)
         yield made

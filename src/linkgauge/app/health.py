@@ -87,7 +87,9 @@ def health_command(asked: Health, request: Request) -> int:
         return status
     from linkgauge.judge.health import line_of
 
-    line, verdict = line_of(verdicts, troubles, power.source, measured=power.repeats > 0)
+    line, verdict = line_of(
+        verdicts, troubles, power.source, measured=power.repeats > 0, history=asked.history is not None
+    )
     if asked.form == TABLE:
         click.echo(line)
     else:

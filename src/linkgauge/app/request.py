@@ -174,7 +174,7 @@ class Execution:
         "SHARE", "Share of free memory to use at most, or a size: 50%, 4GiB.", advanced=True
     )
     max_failures: int = value(
-        "NUMBER", "Skip a transport on a node, or between nodes, after this many failures there.", USUAL_MAX_FAILURES,
+        "NUMBER", "Skip a transport on a node, or between nodes, after this many failures.", USUAL_MAX_FAILURES,
         type=Whole(1), advanced=True,
     )  # fmt: skip
     keep_going: str | None = value(

@@ -242,11 +242,12 @@ def _identity(one: Verdict) -> tuple[object, ...]:
 
 
 def line_of(
-    verdicts: Sequence[Verdict], troubles: Sequence[str], known: str = "", *, measured: bool = True
+    verdicts: Sequence[Verdict], troubles: Sequence[str], known: str = "", *, measured: bool = True, history: bool = False
 ) -> tuple[str, Exit]:
     """Return the node's health as one line of at most LONGEST_LINE characters, and the exit status.
 
     `troubles`: of the node's hardware. `known`: whose runs it was held against. `measured`: whether any path was.
+    `history`: whether there is one to judge by, if with too few runs.
     """
     checked = Checked.of(verdicts)
     if troubles:
@@ -261,7 +262,9 @@ def line_of(
     held = [one for one in checked.verdicts if one.outcome == "pass" and not one.weak]
     if not held:
         unknown = next((one for one in checked.verdicts if one.outcome == "unknown"), None)
-        why = f"{unknown.what}: {unknown.reason}" if unknown else "nothing to judge by: add runs by --history"
+        few = f"too few runs in the history yet: {LEAST_REPEATS} of this node, or of as many like it"
+        nothing = few if history else "nothing to judge by: give --history"
+        why = f"{unknown.what}: {unknown.reason}" if unknown else nothing
         why = why if measured else "no path was measured within the budget"
         return _shortened(f"UNKNOWN: {why}"), Exit.UNKNOWN
     count = f"{len(held)} check{'' if len(held) == 1 else 's'}"

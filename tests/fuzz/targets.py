@@ -421,11 +421,11 @@ def node_answers(data: bytes) -> None:
     if not isinstance(said, list):
         return
     looked = shaped(said, node.said_shape)
-    if not isinstance(looked, str) and not isinstance(found := nodes._nodes(looked, 2), str):
+    if not isinstance(looked, str) and not isinstance(found := node.nodes_of(looked, 2), str):
         nodes.differences(found)
         nodes.least(_MACHINE, found)
         nodes.cores_there(found, "nearest", (0, 1), (0,))
-        json.dumps([node.plain() for node in found])
+        json.dumps([one.plain() for one in found])
     with (
         mock.patch.object(on_nodes, "words_of_ranks", return_value=said),
         mock.patch.object(on_nodes, "ask_each_alone", return_value={"a": said, "b": said}),

@@ -82,7 +82,7 @@ def test_registrations_before_and_after_belong_to_their_case(
         for name, value in ((REGISTERED, made), (HELD, 0))
     ]
     case = dataclasses.replace(BETWEEN, transport="mpi", gpudirect=asked)
-    info = {"nodes": [{"network": {"rdma": ["mlx5_0"]}}]}
+    info = {"nodes": [{"host": "n0", "network": {"interfaces": [], "rdma": ["mlx5_0"]}}]}
     run = load(make_run(tmp_path / "run", cases=[case], samples=5, info=info, observations=rows))
     assert [(asked_for, effect.proved) for asked_for, effect in effects(run)] == [(asked, proved)]
 

@@ -29,6 +29,7 @@ PAGES = [
 # Flags of programs that are not ours: whose.
 OTHERS = {
     "--showtopo": "rocm-smi's",
+    "--show-fec": "ethtool's",
     **dict.fromkeys(("--all", "--newest", "--approve", "--external", "--pack"), "./lg's"),
     **dict.fromkeys(("--faults", "--durations"), "pytest's, by ./lg test"),
     **dict.fromkeys(("--count", "--seconds", "--differences", "--slurm", "--loudest", "--seeds",

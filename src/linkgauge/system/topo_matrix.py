@@ -125,11 +125,11 @@ class _Matrix:
             for number, name in enumerate(self.gpus)
         ]
         nodes += hosts.values()
-        nodes += [Node(self.called(name), "nic", numa=hosts[at[name]].numa if name in at else None)
-                  for name in self.nics]  # fmt: skip
         switches, links = self._pcie(hosts, at, notes)
         more, fabric = self._nvlink(notes)
-        nodes += [*switches, *more]
+        nodes += [*switches, *more]  # before cards, as in a dump: read again it is the same system
+        nodes += [Node(self.called(name), "nic", numa=hosts[at[name]].numa if name in at else None)
+                  for name in self.nics]  # fmt: skip
         pairs = itertools.combinations([host.name for host in hosts.values()], 2)
         links += [*fabric, *(Link(a, b, "upi") for a, b in pairs)]
         count = len(self.gpus)

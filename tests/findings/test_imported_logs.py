@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -183,6 +184,27 @@ def test_what_a_log_lacks_is_given_to_import(tmp_path: Path, capsys: pytest.Capt
     (log := tmp_path / "a.log").write_text("\n".join(nccl_log("alltoall", named=False)))
     assert run_command(["check", str(log)]) == 2
     assert f"'linkgauge import {log}' has these options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"# a log of no tool\n", "not a log of a tool"),
+        (gzip.compress(b"# nThread 1 nGpus 8\n"), "this is packed by gzip: unpack it (gunzip)"),
+        (b"\x28\xb5\x2f\xfd\0\0", "this is packed by zstd: unpack it (unzstd)"),
+        (b"\xfd7zXZ\0\0", "this is packed by xz: unpack it (unxz)"),
+        (b"PK\3\4\0\0", "this is packed by zip: unpack it (unzip)"),
+    ],
+)
+def test_what_is_no_log_is_not_sent_to_the_options_of_import(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, words: str
+) -> None:
+    (log := tmp_path / "a.log").write_bytes(content)
+    for command in (["check", str(log)], ["import", str(log), "-o", str(tmp_path / "run")]):
+        assert run_command(command) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert "has these options" not in said
 
 
 @pytest.mark.parametrize(("system", "status"), [("gb200-nvl72", 0), ("gb200-tray", 3)])

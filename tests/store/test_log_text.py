@@ -30,7 +30,8 @@ SAMPLES = {path.name: path.read_text().splitlines() for path in sorted(LOGS.iter
 STAMPS = ("2025-11-25T21:20:34.123456789Z ", "2025-11-25T21:20:34.123456Z ", "[2025-11-25 21:20:34] ",
           "2025/11/25 21:20:34 ", "21:20:34 ", "Nov 25 21:20:34 ", "Wed Nov 25 21:20:34 UTC 2026 ",
           "I1125 21:20:34.123456   12345 main.go:12] ",
-          "[2025-11-25T21:20:34.123Z] ", "2025-11-25 21:20:34,123 - root - INFO - ", "")  # fmt: skip
+          "2025-11-25T21:20:34.123456789Z stdout F ", "[2025-11-25T21:20:34.123Z] ",
+          "2025-11-25 21:20:34,123 - root - INFO - ", "")  # fmt: skip
 TAGS = ("[1,0]<stdout>:", "[1,0]<stdout>: ", "[prterun-n1-1234@1,0]<stdout>: ", "Wed Nov 25 21:20:34 2026<stdout>:",
         "0: ", "  0: ", "[0] ", "[0]: ", "node-01: ", "10.0.0.1: ", "node01.cluster.local: ", "[default0]:", "[rank0]:",
         "worker-0  | ", "[pod/tests-0/main] ", "(RayWorker pid=1234, ip=10.0.0.1) ", "nid000001 0: ",
@@ -84,6 +85,8 @@ def changed(name: str, around: dict[str, Any]) -> bytes:
     for place, line in around["library"]:
         lines.insert(place % (len(lines) + 1), line)
     lines = [f"{around['stamp']}{around['tag']}{line}" for line in lines]
+    if around["from a browser"]:
+        lines = [line.replace("  ", "\u00a0 ") for line in lines]
     if around["colored"]:
         lines = [f"\x1b[32m{line}\x1b[0m" for line in lines]
     lines = [NUMBERED[around["numbered"]](at, line) for at, line in enumerate(lines, start=1)]
@@ -96,6 +99,7 @@ AROUND = st.fixed_dictionaries(
         "library": st.lists(st.tuples(st.integers(0, 1000), st.sampled_from(LIBRARY_LINES)), max_size=12),
         "stamp": st.sampled_from(STAMPS),
         "tag": st.sampled_from(TAGS),
+        "from a browser": st.booleans(),
         "colored": st.booleans(),
         "numbered": st.sampled_from(sorted(NUMBERED)),
         "end": st.sampled_from(("\n", "\r\n", "\r")),

@@ -41,8 +41,11 @@ def machine(seed: int) -> tuple[list[str], Cells, dict[str, int]]:
         same = next((level for level, (x, y) in enumerate(zip(place[a], place[b], strict=True)) if x != y), 3)
         cells[a, b] = "X" if a == b else ("SYS", "NODE", "PXB", "PIX")[same]
     links = chosen.choice((0, 0, 18)) if gpus > 2 else chosen.choice((0, 4))
-    for a, b in itertools.permutations(names, 2):
-        if links and a.startswith("GPU") and b.startswith("GPU"):
+    # Partitions of NVSwitches, and GPUs that are in none, as one whose NVLinks are down.
+    parts = chosen.randint(1, 3)
+    part = {f"GPU{number}": chosen.randrange(parts) for number in range(gpus)}
+    for a, b in itertools.permutations(part, 2):
+        if links and part[a] == part[b]:
             cells[a, b] = f"NV{links}"
     return names, cells, {name: where[0] for name, where in place.items()}
 
@@ -79,13 +82,14 @@ def matrix_of(system: System) -> Cells:
         return found
 
     nvlinks = {frozenset((link.a, link.b)): link.count for link in system.links if link.kind == "nvlink"}
+    fabrics = [node.name for node in system.nodes if node.name.startswith("nvswitch")]
     cells = {}
     for a, b in itertools.product([node.name for node in system.nodes if node.kind in ("device", "nic")], repeat=2):
         one, other = above(a), above(b)
         common = next((name for name in one if name in other), "")
         way = "SYS" if not common else "NODE" if kinds[common] == "host" else "PXB" if " upper " in common else "PIX"
-        both = [nvlinks.get(frozenset((end, "nvswitch")), 0) for end in (a, b)]
-        count = nvlinks.get(frozenset((a, b)), 0) or min(both)
+        shared = (min(nvlinks.get(frozenset((end, one)), 0) for end in (a, b)) for one in fabrics)
+        count = nvlinks.get(frozenset((a, b)), 0) or max(shared, default=0)
         cells[a, b] = "X" if a == b else f"NV{count}" if count else way
     return cells
 
@@ -98,7 +102,7 @@ def test_the_system_that_is_read_gives_the_matrix_that_was_printed(seed: int, sp
     ours = {name: name.lower().replace("nic", "mlx5_") for name in names}
     assert matrix_of(system) == {(ours[a], ours[b]): way for (a, b), way in cells.items()}
     assert [system.node(ours[name]).numa for name in names] == [numa[name] for name in names]
-    assert from_json(to_json(system)).links == system.links
+    assert from_json(to_json(system)) == system
 
 
 @settings(max_examples=300, deadline=None)
@@ -129,6 +133,24 @@ def test_a_matrix_that_contradicts_itself_or_lacks_a_row_is_refused() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             read(lines)
+
+
+def test_gpus_that_nvlink_parts_share_no_switch() -> None:
+    names = [f"GPU{number}" for number in range(8)]
+    cells = {(a, b): "X" if a == b else "NV18" if (a < "GPU4") == (b < "GPU4") else "SYS"
+             for a, b in itertools.product(names, names)}  # fmt: skip
+    system = read(printed(names, cells, dict.fromkeys(names, 0)))
+    found = [sorted(link.a for link in system.links if link.b == node.name) for node in system.nodes
+             if node.kind == "switch"]  # fmt: skip
+    assert found == [["gpu0", "gpu1", "gpu2", "gpu3"], ["gpu4", "gpu5", "gpu6", "gpu7"]]
+
+
+def test_nvlink_that_reaches_some_of_those_that_it_joins_is_refused() -> None:
+    names = [f"GPU{number}" for number in range(4)]
+    cells = {(a, b): "X" if a == b else "NV18" for a, b in itertools.product(names, names)}
+    cells["GPU0", "GPU3"] = cells["GPU3", "GPU0"] = "SYS"
+    with pytest.raises(UsageError, match="GPU0 to GPU3 is SYS, and NVSwitches join both"):
+        read(printed(names, cells, dict.fromkeys(names, 0)))
 
 
 def test_what_is_given_for_a_system_and_is_none_is_named(tmp_path: Path) -> None:

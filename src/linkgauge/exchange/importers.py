@@ -29,6 +29,10 @@ MAX_BYTES = 1 << 30
 _HINTS = {"--ranks": whole(1, MOST_RANKS), "--window": whole(1, MOST_RANKS), "--pattern": one_of(PATTERNS),
           "--transport": one_of(TRANSPORTS)}  # fmt: skip
 READ = "a tool that 'linkgauge import --list' has as read"
+_PACKED = (
+    (b"\x1f\x8b", "gzip", "gunzip"), (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"), (b"\xfd7zXZ\0", "xz", "unxz"),
+    (b"BZh", "bzip2", "bunzip2"), (b"PK\3\4", "zip", "unzip"),
+)  # fmt: skip
 _OPENS = re.compile(r"\s*(?:\{|\[\s*(?:[\[{\"\]]|$))")
 
 
@@ -94,7 +98,7 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
 
     `own`: Linkgauge started the program itself, so that nobody needs to find out of which ranks its figures are.
     """
-    content = read_file(file, MAX_BYTES, "a log of one of these tools")
+    content = _content(file)
     if is_pickle(content):
         return _of_data(file, unpickled(content, str(file)), ImportedLog(file.name, own=own), hints)
     cleaned = log_text(content)
@@ -117,6 +121,17 @@ def read_log(file: Path, hints: Hints, *, own: bool = False) -> ImportedLog:
     raise UsageError(f"{file}: not a log of {READ}")
 
 
+def _content(file: Path) -> bytes:
+    """What a log holds. UsageError where it is packed: what a small file unpacks to has no bound."""
+    content = read_file(file, MAX_BYTES, "a log of one of these tools")
+    for begins, name, command in _PACKED:
+        if content.startswith(begins):
+            raise UsageError(
+                f"{file}: this is packed by {name}: unpack it ({command}); give a packed trace to 'linkgauge convert'"
+            )
+    return content
+
+
 def known_tools() -> list[tuple[str, str]]:
     """Each tool whose output is known, and what is done with it: text, JSON, or why it is not read."""
     found: dict[str, list[str]] = {}
@@ -133,7 +148,7 @@ def known_tools() -> list[tuple[str, str]]:
 
 def explain(file: Path) -> list[str]:
     """What a log is taken as, a line each: what is taken off it, and by which lines which tool is known."""
-    cleaned = log_text(read_file(file, MAX_BYTES, "a log of one of these tools"))
+    cleaned = log_text(_content(file))
     said = [f"{file.name}: {note}" for note in cleaned.notes]
     known = False
     for stream in cleaned.streams:

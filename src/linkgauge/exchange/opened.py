@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from linkgauge.exchange.importers import MAX_BYTES, Hints, import_files
 from linkgauge.files import read_file
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_data
+
+_OF_IMPORT = re.compile(r" --(?:ranks|pattern|transport|size|window)\b")  # what a log may lack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +64,7 @@ def opened(paths: Sequence[Path], system_name: str = "") -> Iterator[Opened]:
             try:
                 left_out += import_files([log], folder, Hints(), system).problems
             except UsageError as error:
-                if " --" not in str(error):
+                if not _OF_IMPORT.search(str(error)):
                     raise
                 raise UsageError(f"{error}: 'linkgauge import {log}' has these options") from None
             folders[log] = folder

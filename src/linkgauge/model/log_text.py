@@ -105,6 +105,7 @@ PREFIXES = (
     Prefix("a timestamp", re.compile(rf"{_DATE}(?:\s|$)")),
     Prefix("a timestamp", re.compile(rf"\[?{_CLOCK}\]?:?(?:\s|$)"), sure=False),
     Prefix("a timestamp", re.compile(rf"[IWEF]\d{{4}} {_CLOCK} +\d+ [\w.-]+:\d+\] ?")),
+    Prefix("a container's stream", re.compile(r"std(?:out|err) F(?: |$)")),  # not P: a part of a line
     Prefix("Ray's tag of a worker", re.compile(r"\((?P<who>[\w.:-]+ (?:rank=\d+, )?pid=\d+(?:, ip=[\w.:]+)?)\) ?")),
     Prefix("mpirun's tag of a rank", re.compile(r"\[(?P<who>[^\]\s]{0,200}?\d{1,9},\d{1,9})\]<std\w{1,9}>:? ?")),
     Prefix("mpirun's tag of a stream", re.compile(r"<std(?:out|err|diag)>:? ?")),
@@ -123,6 +124,7 @@ PREFIXES = (
 """In the order in which they are looked for; several may stand before one line, in any order."""
 _MOST_PREFIXES = 6
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_FIRM = "\N{NO-BREAK SPACE}"  # browsers and chats keep columns by them
 _ENDS = re.compile(r"\r\n|\n|\r")
 _MOST_WARNINGS, _LONGEST_WARNING = 5, 200
 _LOOKED_AT = 50_000  # lines that show which prefixes there are: each costs a match a line
@@ -134,6 +136,9 @@ def log_text(raw: bytes) -> LogText:
     if _ANSI.search(text):
         text, count = _ANSI.subn("", text)
         notes.append(f"{count} terminal codes were taken off")
+    if count := text.count(_FIRM):
+        text = text.replace(_FIRM, " ")
+        notes.append(f"{count} non-breaking spaces were read as spaces")
     texts = _ENDS.split(text)
     if texts and not texts[-1]:
         texts.pop()

@@ -125,11 +125,11 @@ class _Matrix:
             for number, name in enumerate(self.gpus)
         ]
         nodes += hosts.values()
-        nodes += [Node(self.called(name), "nic", numa=hosts[at[name]].numa if name in at else None)
-                  for name in self.nics]  # fmt: skip
         switches, links = self._pcie(hosts, at, notes)
         more, fabric = self._nvlink(notes)
-        nodes += [*switches, *more]
+        nodes += [*switches, *more]  # before cards, as in a dump: read again it is the same system
+        nodes += [Node(self.called(name), "nic", numa=hosts[at[name]].numa if name in at else None)
+                  for name in self.nics]  # fmt: skip
         pairs = itertools.combinations([host.name for host in hosts.values()], 2)
         links += [*fabric, *(Link(a, b, "upi") for a, b in pairs)]
         count = len(self.gpus)
@@ -203,6 +203,31 @@ class _Matrix:
         if all(sum(row.values()) <= most for row in counts.values()):
             pairs = ((a, b, count) for a, row in counts.items() for b, count in row.items() if a < b)
             return [], [Link(self.called(a), self.called(b), "nvlink", count) for a, b, count in pairs]
-        notes.append(f"a GPU's NV# add up to more than {most} links: they go to NVSwitches, drawn as one")
-        switch = Node("nvswitch", "switch", model="NVSwitch", routes=True)
-        return [switch], [Link(self.called(a), "nvswitch", "nvlink", max(row.values())) for a, row in counts.items()]
+        switches, links = self._switched(counts)
+        if len(switches) == 1:
+            notes.append(f"a GPU's NV# add up to more than {most} links: they go to NVSwitches, drawn as one")
+        else:
+            notes.append(
+                f"a GPU's NV# add up to more than {most} links: they go to NVSwitches, drawn as one for each of the "
+                f"{len(switches)} groups of GPUs that NVLink joins"
+            )
+        return switches, links
+
+    def _switched(self, counts: Mapping[str, Mapping[str, int]]) -> tuple[list[Node], list[Link]]:
+        """A switch for each group of GPUs that NVLink joins: what parts a fabric, parts its switches too."""
+        reached: dict[str, frozenset[str]] = {a: frozenset((a, *row)) for a, row in counts.items()}
+        for a, row in counts.items():
+            for b in row:
+                if missing := reached[b] - reached[a]:
+                    other = min(missing, key=self.gpus.index)
+                    raise UsageError(
+                        f"{self.place}: {a} to {other} is {self.way(a, other)}, and NVSwitches join both to {b}: "
+                        "the matrix is damaged"
+                    )
+        groups = list(dict.fromkeys(reached.values()))
+        names = ["nvswitch"] if len(groups) == 1 else [f"nvswitch{number}" for number in range(len(groups))]
+        called = dict(zip(groups, names, strict=True))
+        switches = [Node(name, "switch", model="NVSwitch", routes=True) for name in names]
+        return switches, [
+            Link(self.called(a), called[reached[a]], "nvlink", max(row.values())) for a, row in counts.items()
+        ]

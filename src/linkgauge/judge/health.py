@@ -242,7 +242,12 @@ def _identity(one: Verdict) -> tuple[object, ...]:
 
 
 def line_of(
-    verdicts: Sequence[Verdict], troubles: Sequence[str], known: str = "", *, measured: bool = True, history: bool = False
+    verdicts: Sequence[Verdict],
+    troubles: Sequence[str],
+    known: str = "",
+    *,
+    measured: bool = True,
+    history: bool = False,
 ) -> tuple[str, Exit]:
     """Return the node's health as one line of at most LONGEST_LINE characters, and the exit status.
 

@@ -77,7 +77,8 @@ def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, trans
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
     # What moves the bytes is the same under each library, the library beside it another.
     if transport != "mpi" and mpi != installations()[0]:
-        patterns = most(patterns, ("pingpong", "bidirectional", "halo", "alltoall", "allreduce"))
+        few = {"pingpong", "bidirectional", "halo", "alltoall", "allreduce"}
+        patterns = most(patterns, tuple(one for one in patterns if one in few))
     tried = sizes if ranks == 2 else ends
     cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in tried(pattern, ranks)]
     cases += [case(transport, one, ranks, 4 * ranks * 50, root=ranks - 1) for one in patterns if one not in PAIRS]

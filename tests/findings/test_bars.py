@@ -64,11 +64,16 @@ def test_bars_of_others_prove_nothing() -> None:
 
 
 def test_what_no_description_says_is_unknown() -> None:
-    assert judge_bar(bar(1, "")).why.startswith("the file does not say of which machine")
+    assert judge_bar(bar(1, "")).why.startswith("no described system is known for it: name one with --system")
     assert "2 nodes" in judge_bar(bar(1, "hgx-a100-8", nodes=2)).why
     assert judge_bar(bar(1, "hgx-h100-4", ranks=8)).fit == "unknown"
     assert "no rate of a NIC" in judge_bar(bar(1, quantity=PORT)).why
     assert judge_bar(Bar("x", 48e9, system="aws-p5", unread="a loop")).why == "a loop"
+
+
+def test_a_named_system_goes_for_what_the_file_does_not_name() -> None:
+    assert judge_bar(bar(300, "aws-p4d", nodes=2), "aws-p5en").why == judge_bar(bar(300, "aws-p4d", nodes=2)).why
+    assert judge_bar(bar(800, "", nodes=2), "aws-p5en").fit == "impossible"
 
 
 def test_all_machines_of_clouds_are_described() -> None:
@@ -126,6 +131,13 @@ READ: list[tuple[str, str, list[tuple[Any, ...]]]] = [
 @pytest.mark.parametrize(("name", "text", "bars"), READ, ids=[name for name, _, _ in READ])
 def test_a_file_of_each_form_is_read(tmp_path: Path, name: str, text: str, bars: list[tuple[Any, ...]]) -> None:
     assert read(tmp_path, name, text) == bars
+
+
+@pytest.mark.parametrize("before", ["", "check_nvsmi_healthmon", "check_gpu_xid\n * || check_nvlink_status"])
+def test_a_check_without_a_number_hides_none_of_the_next(tmp_path: Path, before: str) -> None:
+    lines = [*([f" * || {before}"] if before else []), " * || check_gpu_bw 48 335", "#* || check_gpu_bw 9 9"]
+    found = read(tmp_path, "nd96isr_h100_v5.conf", "\n".join([*lines, " * || check_gpu_xid", ""]))
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize(

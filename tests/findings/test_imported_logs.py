@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.exchange.importers import Hints, import_files
 from store.nccl_logs import nccl_log
@@ -32,17 +33,23 @@ def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, s
     return status, " ".join(told.out.split())
 
 
+def without_shares(folder: Path) -> Path:
+    """A system with the links of HGX H100 of which no share of what the logs here measure is known."""
+    system = folder / "unknown.toml"
+    system.write_text(
+        'name = "unknown"\nsource = "test"\nbased_on = "hgx-h100-8"\n[[device]]\nname = "gpu0..7"\nmodel = "GPU"\n'
+        '[[accepted]]\nkind = "pcie"\nshare = 0.8\n'
+    )
+    return system
+
+
 @pytest.mark.parametrize("how", ["--system", "--against"])
 def test_by_a_systems_wires_a_quarter_of_what_is_usual_falls_short(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     # At 40 % of the limit or more it passes, on which no PASS rests: without a known share that says too little. So of
     # a machine with the links of HGX H100 of which no share of an allreduce is known.
-    system = tmp_path / "unknown.toml"
-    system.write_text(
-        'name = "unknown"\nsource = "test"\nbased_on = "hgx-h100-8"\n[[device]]\nname = "gpu0..7"\nmodel = "GPU"\n'
-        '[[accepted]]\nkind = "pcie"\nshare = 0.8\n'
-    )
+    system = without_shares(tmp_path)
     for name, status in (("sound", 3), ("quarter", 1)):
         (folder := tmp_path / name).mkdir()
         run = run_of(folder, name)
@@ -77,6 +84,29 @@ def test_without_wires_nothing_is_an_all_clear(tmp_path: Path, capsys: pytest.Ca
     assert "No rate was compared with a limit: no wires of this machine are known" in texts[0]
     assert "Not judged: no limit of this machine's links is known" in texts[1]
     assert not any("othing odd" in text or "All hold" in text for text in (text, *texts))
+
+
+def pairs_log(rate: float) -> str:
+    """A log of nvbandwidth of eight GPUs whose pairs all have one rate, in GB/s."""
+    rows = [" ".join("N/A" if row == column else f"{rate:.2f}" for column in range(8)) for row in range(8)]
+    name = "device_to_device_memcpy_read_ce"
+    lines = [
+        "nvbandwidth Version: v0.8", *(f"Device {device}: GPU (00000000:{device + 1:02x}:00)" for device in range(8)),
+        f"Running {name}.", "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)", " ".join(map(str, range(8))),
+        *(f"{row} {cells}" for row, cells in enumerate(rows)), "", f"SUM {name} {56 * rate:.2f}",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("share", "status"), [(1.0, 3), (0.7, 3), (0.5, 1)])
+def test_pairs_of_a_log_that_are_alike_are_no_all_clear(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float, status: int
+) -> None:
+    """All may be slow alike: without a known share only what is far below the limit is told."""
+    (log := tmp_path / "pairs.log").write_text(pairs_log(390.0 * share))
+    got, text = said(capsys, "check", log, "--system", without_shares(tmp_path))
+    assert got == status
+    assert ("which alone says too little" in text) == (status == 3)
 
 
 @pytest.mark.parametrize("what", [{"ranks": 16, "hosts": 2}, {"largest": 1 << 22}], ids=["two-nodes", "small"])
@@ -231,3 +261,19 @@ def test_two_nodes_of_a_named_cloud_are_judged_by_what_was_published_of_two(
     got, text = said(capsys, "check", log, *(() if status == 3 else ("--system", "aws-p5")))
     assert (got, text.split(":")[0]) == (status, word), text
     assert ("Judged by what is known of aws-p5" in text) == (status != 3)
+
+
+@pytest.mark.parametrize("accepted", ["", '[[accepted]]\nkind = "nvlink"\nnodes = 9\nshare = 0.5\nsource = "test"\n'])
+def test_of_a_named_cloud_it_is_told_that_no_share_over_several_nodes_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], accepted: str
+) -> None:
+    """It is described, so "no described system is like this machine" would be wrong, and so would "judged by"."""
+    described = (Path(systems.__file__).parents[1] / "systems" / "gcp-a3-mega.toml").read_text(encoding="utf-8")
+    system = tmp_path / "mine.toml"
+    system.write_text(described.split("# Shares of")[0].replace('name = "gcp-a3-mega"', 'name = "mine"') + accepted)
+    log = log_of(tmp_path, "sound", H100, ranks=16, hosts=2)
+    got, text = said(capsys, "check", log, "--system", system)
+    assert got == 3
+    assert "of mine no share over several nodes is known" in text
+    assert "no described system" not in text
+    assert "Judged by what is known" not in text

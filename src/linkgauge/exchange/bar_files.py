@@ -66,7 +66,7 @@ def read_bars(path: Path) -> list[Bar]:
 
 # --- AzNHC -----------------------------------------------------------------------------------------------------------
 
-_NHC = re.compile(r"^\s*(?!#)\S+\s*\|\|\s*(check_\w+)\s*(.*)$", re.MULTILINE)
+_NHC = re.compile(r"^\s*(?!#)\S+\s*\|\|\s*(check_\w+)[^\S\n]*(.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?$")
 _SIZE = re.compile(r"\d{1,6}[KMG]$")
 

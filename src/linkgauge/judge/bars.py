@@ -55,12 +55,12 @@ class JudgedBar:
 
 
 def judge_bar(bar: Bar, system_name: str = "") -> JudgedBar:
-    """Judge a bar by the machine that its file names, or by another. UsageError for an unknown one."""
-    name = system_name or bar.system
+    """Judge a bar by the machine that its file names, else by the named one. UsageError for an unknown one."""
+    name = bar.system or system_name
     if bar.unread:
         return JudgedBar(bar, "unknown", bar.unread)
     if not name:
-        return JudgedBar(bar, "unknown", "the file does not say of which machine it is: name one with --system")
+        return JudgedBar(bar, "unknown", "no described system is known for it: name one with --system")
     system = catalog.load(name)
     if bar.quantity == PORT:
         return _port(bar, system)

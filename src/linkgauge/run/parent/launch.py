@@ -250,8 +250,8 @@ class Launch:
         left = self._other_nodes.left if self._other_nodes is not None else {}
         for rank, since in left.items():
             if now - since >= _LEFT_PATIENCE_S:
-                return Trouble("crashed", f"rank {rank} closed its connection from another node {now - since:.0f} s "
-                               "ago and its launcher went on: its process ended, or its node")  # fmt: skip
+                return Trouble("crashed", f"{self._named(rank, watch)} closed its connection {now - since:.0f} s ago "
+                               "and its launcher went on: its process ended, or its node", (rank,))  # fmt: skip
         return None
 
     def _too_long(self) -> Trouble | None:

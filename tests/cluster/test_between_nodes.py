@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -326,6 +327,23 @@ def processes_of(cluster: Cluster, node: str, word: str) -> list[str]:
     return [number for number, (net, line) in found.items() if net == there and word.encode() in line]
 
 
+@contextlib.contextmanager
+def under_way(
+    cluster: Cluster, out: Path, *words: str, stderr: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[Any]]:
+    """A run into `out`, from when its second case has begun; it has ended when the body is left."""
+    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL, stderr=stderr,
+                        text=True, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    try:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and not _begun(out, 2):
+            time.sleep(0.05)
+        yield run
+    finally:
+        run.kill()
+        run.wait()
+
+
 @pytest.mark.parametrize(
     ("signal", "status"),
     [
@@ -338,19 +356,11 @@ def test_a_node_that_dies_or_stops_in_a_case_costs_that_case_alone(signal: str, 
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,256KiB", "--stop-rule", "duration",
              "--max-time", "3s"]  # fmt: skip
-    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-    try:
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until and not _begun(out, 2):
-            time.sleep(0.05)
+    with under_way(cluster, out, *words) as run:
         time.sleep(0.5)
         for process in processes_of(cluster, "n1", "linkgauge.run.rank.worker"):
             cluster.run("fabric", ["kill", f"-{signal}", process])
         assert run.wait(PATIENCE_S) == 4
-    finally:
-        run.kill()
-        run.wait()
     rows = list(load(out).rows())
     assert sorted(str(row.status) for row in rows) == sorted(["ok", "ok", status])
     (reason,) = [row.reason for row in rows if row.status == status]
@@ -368,53 +378,16 @@ def test_what_dies_on_a_node_is_named_with_its_signal_by_each_launcher(
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB", "--stop-rule", "duration", "--max-time", "3s",
              "--mpi", library(family)]  # fmt: skip
-    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-    try:
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until and not _begun(out, 2):
-            time.sleep(0.05)
+    with under_way(cluster, out, *words) as run:
         time.sleep(0.5)
         words = processes_of(cluster, "n1", "linkgauge.run.rank.worker" if what == "rank" else "")
         cluster.run("fabric", ["kill", "-KILL", *(one for one in words if one != str(cluster.node_pid("n1")))])
         assert run.wait(PATIENCE_S) == 4
-    finally:
-        run.kill()
-        run.wait()
     (reason,) = [row.reason for row in load(out).rows() if row.status == "crashed"]
     assert reason.startswith("rank 1 on n1 (host device 0) "), reason
     if what == "rank":
         assert "SIGKILL" in reason, reason
     assert "assert" not in reason, reason
-
-
-@thorough("what is left out is tested by itself in run/test_failures.py; three hangs take 10 s each")
-@pytest.mark.skipif(IPTABLES is None, reason="loss needs iptables (Debian: iptables)")
-def test_large_packets_that_are_lost_between_two_nodes_cost_what_is_between_them() -> None:
-    """As where two MTUs meet, planted after the look that would have named it."""
-    with Cluster(Layout.of(3, rate=RATE)) as cluster:
-        out = cluster.folder / "run"
-        words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1,n2", "--devices", "host:1", "--transport",
-                 "mpi", "--pattern", "unidirectional", "--size", "8,32KiB,64KiB,128KiB", "--pairs", "ordered",
-                 "--stop-rule", "duration", "--max-time", "500ms"]  # fmt: skip
-        run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-        try:
-            until = time.monotonic() + PATIENCE_S
-            while time.monotonic() < until and not _begun(out, 1):
-                time.sleep(0.05)
-            for node, other in (("n1", "n2"), ("n2", "n1")):
-                drop = f"-A INPUT -s {cluster.layout.address(other)} -m length --length 1000: -j DROP"
-                done = cluster.run(node, [str(IPTABLES), *drop.split()])
-                assert done.returncode == 0, done.stderr
-            said = run.communicate(timeout=PATIENCE_S)[1].decode()
-        finally:
-            run.kill()
-            run.wait()
-        rows = list(load(out).rows())
-    between = [row for row in rows if {*row.case.devices} == {1, 2}]
-    assert {row.status for row in rows if row not in between} == {"ok"}, said
-    assert "skipped after 3 failures of mpi between n1, n2 (--max-failures 3)" in {row.reason for row in between}, said
 
 
 @thorough("a node that dies in a case is in the test above")
@@ -426,23 +399,14 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         words = ["run", "--no-report", "--out", str(out), *hosts, "--devices", "host:1", "--transport", "mpi",
                  "--pattern", "unidirectional,allreduce", "--size", "64KiB", "--keep-going", "nodes",
                  "--stop-rule", "duration", "--max-time", "1s"]  # fmt: skip
-        run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True,
-                            env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
         entry = cluster.folder / f"{lost}.pid"
         pid = entry.read_text()
-        try:
-            until = time.monotonic() + PATIENCE_S
-            while time.monotonic() < until and not _begun(out, 2):
-                time.sleep(0.05)
+        with under_way(cluster, out, *words, stderr=subprocess.PIPE) as run:
             processes = processes_of(cluster, lost, "linkgauge.run.rank.worker")
             entry.unlink()  # by which nodes are entered
             for process in processes:
                 cluster.run("fabric", ["kill", "-KILL", process])
             _, said = run.communicate(timeout=PATIENCE_S)
-        finally:
-            run.kill()
-            run.wait()
         assert run.returncode == 4, said
         assert f"node {lost} does not answer, and the run continues without it" in said
         at = int(lost[1])
@@ -491,18 +455,10 @@ def test_an_interrupted_or_killed_run_is_resumed_by_its_folder_alone(signal: str
     words = ["run", "--no-report", "--out", str(out), "--hosts", "n0,n1", "--devices", "host:1", "--transport", "mpi",
              "--pattern", "allreduce", "--size", "8,64KiB,128KiB", "--stop-rule", "duration",
              "--max-time", "2s"]  # fmt: skip
-    run = cluster.start("login", [sys.executable, "-m", "linkgauge", *words], stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL, env={"PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
-    try:
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until and not _begun(out, 2):
-            time.sleep(0.05)
+    with under_way(cluster, out, *words) as run:
         for process in processes_of(cluster, "login", out.name):
             cluster.run("fabric", ["kill", f"-{signal}", process])
         run.wait(PATIENCE_S)
-    finally:
-        run.kill()
-        run.wait()
     done = sum(row.status == "ok" for row in load(out).rows())
     assert 0 < done < 3
     os.chown(out, 65534, -1)  # ssh starts nothing on the hosts that a stranger's folder names

@@ -34,6 +34,7 @@ class Tally:
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
+    not_collected: bool = False  # one of the failed is no test: a file, or workers whose tests are unlike
     skipped: Counter[str] = field(default_factory=Counter)
     alone: list[str] = field(default_factory=list)  # passed when tried once more with nothing beside; counted as passed
 
@@ -41,6 +42,7 @@ class Tally:
         """Adds another runner's tests to these."""
         self.passed += other.passed
         self.failed += other.failed
+        self.not_collected |= other.not_collected
         self.skipped += other.skipped
         self.alone += other.alone
 
@@ -58,8 +60,11 @@ def read_junit(path: Path) -> Tally:
     for case in ElementTree.parse(path).iter("testcase"):
         name = "::".join(part for part in (case.get("classname"), case.get("name")) if part)
         skip = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            tally.failed.append(name)
+        fault = next((found for tag in ("failure", "error") if (found := case.find(tag)) is not None), None)
+        if fault is not None:
+            is_test = bool(case.get("classname"))
+            tally.failed.append(name if is_test else f"{name}: {fault.get('message')}\n{fault.text or ''}")
+            tally.not_collected |= not is_test
         elif skip is not None:
             tally.skipped[_skip_reason(case, skip)] += 1
         elif case.get("status") in ("notrun", "disabled"):
@@ -152,7 +157,7 @@ def try_again(tally: Tally, run: Callable[[], Tally]) -> None:
 
     A test that passes then is counted as passed and named as one that failed first.
     """
-    if 0 < len(tally.failed) <= FEW:
+    if 0 < len(tally.failed) <= FEW and not tally.not_collected:
         print(f"\nOnce more with nothing beside: {', '.join(tally.failed)}", flush=True)
         tally.tried_again(run())
 

@@ -80,6 +80,26 @@ def test_pytests_results_are_read_from_a_real_run(tmp_path: Path) -> None:
     assert tally.skipped == Counter({"no GPU here": 2, "not yet": 1})
 
 
+def test_workers_that_collect_unlike_tests_are_named_and_not_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "test_unlike.py").write_text(
+        "import os, pytest\n"
+        "@pytest.mark.parametrize('of', [os.environ['PYTEST_XDIST_WORKER']])\n"
+        "def test_it(of): pass\n"
+    )
+    report = tmp_path / "pytest.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    tally = run_tests.run_runner("pytest", [*command, str(tmp_path)], report)
+    assert "test_it[gw0]" in tally.failed[0]
+    assert "test_it[gw1]" in tally.failed[0]
+    run_tests.try_again(tally, lambda: pytest.fail("tried again"))
+
+
+@pytest.mark.parametrize("packed", [b"\x1f\x8b\x08\x00\xecw", b"\x1f\x8b\x08\x00\xebw"])
+def test_bytes_are_not_in_a_tests_name(packed: bytes, request: pytest.FixtureRequest) -> None:
+    assert packed[:2] == b"\x1f\x8b"
+    assert request.node.name in [f"test_bytes_are_not_in_a_tests_name[packed{number}]" for number in (0, 1)]
+
+
 def test_a_runner_that_dies_without_results_is_a_failure(tmp_path: Path) -> None:
     report = tmp_path / "none.xml"
     report.write_text(CTEST_XML)  # of an earlier run: must not be taken for this one's

@@ -80,6 +80,7 @@ def test_pytests_results_are_read_from_a_real_run(tmp_path: Path) -> None:
     assert tally.skipped == Counter({"no GPU here": 2, "not yet": 1})
 
 
+@thorough("Bytes are the one thing here that two collections had unlike, and are tested below")
 def test_workers_that_collect_unlike_tests_are_named_and_not_tried_again(tmp_path: Path) -> None:
     (tmp_path / "test_unlike.py").write_text(
         "import os, pytest\n"

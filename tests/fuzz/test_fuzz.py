@@ -28,9 +28,7 @@ from patience import PATIENCE_S
 from thorough import most, thorough
 
 NAMES = sorted(targets.TARGETS)
-# Each allocation is traced, of which these make many.
-LARGE_NAMES = ("imported_log", "run_folder")
-LARGE = thorough("readers of journals, plans and systems are looked at for memory in every run of the tests")
+MEMORY = thorough("each allocation of many readings is traced; what they do with nonsense is tried in every run")
 SECONDS = 1  # of libFuzzer for each target
 GROWTH_BYTES = 100_000  # over some forty readings: caches of regular expressions and of pyarrow settle late
 FOUND = [(name, path) for name in NAMES for path in targets.found(name)]
@@ -77,7 +75,8 @@ def test_mutants_end_well_or_in_one_line(name: str) -> None:
     assert sum(refused) > len(refused) / 2, "most mutants are what they were made from"
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=LARGE) if name in LARGE_NAMES else name for name in NAMES])
+@pytest.mark.parametrize("name", NAMES)
+@MEMORY
 def test_reading_nonsense_leaves_no_memory_behind(name: str) -> None:
     seeds = sorted(targets.seeds(name), key=len)[:3]
     inputs = [*seeds, *(hostile.mutant(name, seed, random.Random(n)) for seed in seeds for n in range(2))]

@@ -20,6 +20,7 @@ from linkgauge.peers.drive import Outcome
 from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.store.hold import Hold
 from patience import PATIENCE_S
+from thorough import most
 
 STUBBORN = """import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -36,7 +37,7 @@ def libraries() -> list[str]:
     return [one.name for one in find_all() if not one.problem] or ["none"]
 
 
-@pytest.mark.parametrize("mpi", libraries())
+@pytest.mark.parametrize("mpi", most(libraries(), libraries()[:1]))
 def test_a_peers_programs_that_ignore_signals_end_with_a_killed_parent(tmp_path: Path, mpi: str) -> None:
     if mpi == "none":
         pytest.skip("no MPI library is here")

@@ -172,8 +172,10 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
     [("corrupt", "final_check", 3, "disturbed"), ("throw", "check", 2, "failed"),
-     ("kill", "final_check", 3, "disturbed"), ("corrupt", "final_check", 0, "corrupt"),
-     ("hang", "final_check", 3, "disturbed"), ("kill", "final_check", 1, "crashed"),
+     ("kill", "final_check", 3, "disturbed"),
+     pytest.param("corrupt", "final_check", 0, "corrupt", marks=thorough("tests/faults has the measured job's")),
+     pytest.param("hang", "final_check", 3, "disturbed", marks=thorough("loads of another launch hang too")),
+     pytest.param("kill", "final_check", 1, "crashed", marks=thorough("tests/faults has the measured job's")),
      pytest.param("throw", "final_check", 2, "disturbed", marks=thorough("it throws in the check too")),
      pytest.param("segv", "final_check", 2, "disturbed", marks=thorough("it is killed too")),
      pytest.param("stop", "final_check", 3, "disturbed", marks=thorough("it hangs too")),
@@ -204,7 +206,8 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
 
 @pytest.mark.parametrize(
     ("kind", "phase", "status", "said"),
-    [("kill", "final_check", "disturbed", "SIGKILL"), ("hang", "final_check", "disturbed", "heartbeat"),
+    [("hang", "final_check", "disturbed", "heartbeat"),
+     pytest.param("kill", "final_check", "disturbed", "SIGKILL", marks=thorough("loads of one launch are killed too")),
      ("corrupt", "final_check", "disturbed", "wrong bytes"),
      pytest.param("throw", "final_check", "disturbed", "", marks=thorough("loads of the same launch throw there")),
      pytest.param("throw", "check", "failed", "", marks=thorough("loads of the same launch throw there"))],

@@ -26,6 +26,7 @@ from linkgauge.run.wire.outcome import COLUMNS, RankOutcome, case_header, eviden
 from linkgauge.store.journal import JournalWriter, Record, read_journal
 from linkgauge.store.run import load
 from patience import PATIENCE_S
+from thorough import thorough
 
 CASE = Case("mpi", "allreduce", 4096, 4096, (0, 1))
 
@@ -344,7 +345,11 @@ def _of(table: Any, but: Iterable[str]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in but} for row in table.to_pylist()]
 
 
-@pytest.mark.parametrize(("kind", "status"), [("dies gathering", "crashed"), ("hangs gathering", "hung")])
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("dies gathering", "crashed"),
+     pytest.param("hangs gathering", "hung", marks=thorough("a rank that dies costs alike"))],
+)  # fmt: skip
 def test_a_rank_that_is_lost_while_its_samples_are_fetched_costs_its_case_only(
     run_plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, status: str
 ) -> None:

@@ -213,6 +213,7 @@ def test_a_job_that_is_ended_as_a_whole_blames_no_case(tmp_path: Path) -> None:
     assert len(measured(path)) == 66
 
 
+@thorough("a job that is ended as a whole is told from a crash above, and crashes in tests/faults")
 def test_ranks_that_alone_are_ended_are_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "run"
     sizes, cases = most((SIZES, 66), ("8:8KiB:x8", 24))
@@ -237,9 +238,16 @@ def test_two_signals_end_at_once(tmp_path: Path) -> None:
     assert load(path).info["exit_status"] == 130
 
 
+OTHER_RECORDS = thorough("a case's record is damaged in every run of the tests")
+
+
 @pytest.mark.parametrize(
     ("journal", "kind"),
-    [("launch-00000.lgj", "case"), ("launch-00000.lgj", "launch"), ("statuses.lgj", "status")],
+    [
+        ("launch-00000.lgj", "case"),
+        pytest.param("launch-00000.lgj", "launch", marks=OTHER_RECORDS),
+        pytest.param("statuses.lgj", "status", marks=OTHER_RECORDS),
+    ],
 )
 def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
     tmp_path: Path, journal: str, kind: str

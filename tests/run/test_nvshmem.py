@@ -393,6 +393,7 @@ def test_what_fails_is_said(
     assert all(part in row.reason for row in rows), [row.reason for row in rows]
 
 
+@thorough("NVSHMEM gives up after a minute, and other tests here have what fails at one PE")
 def test_a_pe_that_refuses_fails_the_case_of_those_that_wait_for_it_within_nvshmem(tmp_path: Path) -> None:
     """Rank 2 takes no part in the case, and yet none can begin without it."""
     rows = rows_of(tmp_path, PAIR, LINKGAUGE_STAND_IN="devices=3;fail=nvshmemx_hostlib_init_attr:1:7",

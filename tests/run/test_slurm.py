@@ -25,6 +25,7 @@ from cluster.slurm import COMMON
 from faults.leftovers import left_behind
 from linkgauge.store.run import load
 from patience import PATIENCE_S
+from thorough import thorough
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "squeue", "sinfo")
 PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
@@ -135,6 +136,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
                 daemon.wait()
 
 
+@thorough("tests/cluster asks Slurm for nodes and measures on them")
 def test_a_job_is_measured_by_srun_and_one_that_is_canceled_keeps_what_it_measured(
     slurm: Slurm, tmp_path: Path
 ) -> None:

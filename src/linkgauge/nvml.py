@@ -117,6 +117,14 @@ def mps_pipe(environment: Mapping[str, str]) -> str:
     return f"{environment.get('CUDA_MPS_PIPE_DIRECTORY', '/tmp/nvidia-mps')}/control"
 
 
+def confidential_computing(library: Any) -> bool | None:
+    """Return whether the host's GPUs run in confidential computing, which encrypts transfers; None where unknown."""
+    try:
+        return bool(library.nvmlSystemGetConfComputeState().ccFeature)
+    except refusals(library):
+        return None
+
+
 def mig_uuids(library: Any, handle: Any) -> tuple[str, ...]:
     """Return the UUIDs of the MIG devices that a GPU is divided into; none where it is whole, or NVML does not say."""
     try:

@@ -261,7 +261,7 @@ def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("[[rule]]\n", "asks nothing"),
+        ("[[rule]]\n", "requires nothing"),
         ("rule = 3\n", "expected [[rule]] tables"),
         ("[[rule]]\ngoodput = 1\n", "unknown key 'goodput'"),
         ('[[rule]]\ngoodput_at_least = "9 parsecs"\n', "unknown unit 'parsecs'"),

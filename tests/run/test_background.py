@@ -67,7 +67,7 @@ def test_every_transport_goes_on_beside_another(tmp_path: Path, threads: bool) -
         assert all(rate.alone_ns for rate in one.loads)
         assert one.alone_ns > 0 < one.beside_ns
     assert phases(run)["alone"] == phases(run)["sample"] > 0
-    lines = said.split("beside loads: time over time alone, by turns\n")[1]
+    lines = said.split("with background load: time over time alone, alternated\n")[1]
     assert lines.count(" alone, ") == lines.count(" beside: ") == len(transports)
 
 

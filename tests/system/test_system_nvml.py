@@ -14,6 +14,7 @@ import pytest
 from linkgauge import nvml as opener
 from linkgauge.doctor import nvml as doctor_nvml
 from linkgauge.doctor.nvml import nvidia_gpus
+from linkgauge.run.parent import info
 from linkgauge.system import discover, nvml, visible
 from linkgauge.system import nvlink_errors as link_errors
 from linkgauge.system.nvlink_errors import LinkErrors, nvlink_errors
@@ -132,6 +133,20 @@ def test_the_doctor_reads_the_fabric_as_discovery_does(monkeypatch: pytest.Monke
     monkeypatch.delattr(Driver, "nvmlDeviceGetGpuFabricInfoV")
     assert {gpu.fabric_state for gpu in nvidia_gpus()[0]} == {""}
     assert opener.fabric_info(types.SimpleNamespace(), 0) is None
+
+
+@pytest.mark.parametrize("feature", [0, 1])
+def test_the_doctor_and_run_json_say_whether_confidential_computing_is_on(
+    monkeypatch: pytest.MonkeyPatch, feature: int
+) -> None:
+    monkeypatch.setattr(doctor_nvml, "open_nvml", Driver)
+    monkeypatch.setattr(info, "open_nvml", Driver)
+    assert info.machine()["confidential_computing"] is None
+    assert {gpu.confidential for gpu in nvidia_gpus()[0]} == {False}
+    state = types.SimpleNamespace(ccFeature=feature)
+    monkeypatch.setattr(Driver, "nvmlSystemGetConfComputeState", lambda self: state, raising=False)
+    assert info.machine()["confidential_computing"] is bool(feature)
+    assert {gpu.confidential for gpu in nvidia_gpus()[0]} == {bool(feature)}
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ Library::Library(const std::vector<std::string>& folders)
 }
 
 void Library::fail(Status status, const char* call) const {
-  throw RuntimeCallError(call, name_of(status), status, -1, "NIXL_LOG_LEVEL=DEBUG tells more");
+  throw RuntimeCallError(call, name_of(status), status, -1, "set NIXL_LOG_LEVEL=DEBUG for more");
 }
 
 }  // namespace linkgauge::nixl

@@ -39,7 +39,7 @@ Reduction* Library::reduction(const std::string& name) const {
 
 void Library::check(Status status, const char* call, int device) const {
   if (status == 0) return;
-  throw RuntimeCallError(call, "NVSHMEM status", status, device, "NVSHMEM_DEBUG=INFO tells more");
+  throw RuntimeCallError(call, "NVSHMEM status", status, device, "set NVSHMEM_DEBUG=INFO for more");
 }
 
 }  // namespace linkgauge::nvshmem

@@ -121,7 +121,7 @@ void Pe::grow(std::size_t bytes) {
   heap_ = static_cast<std::byte*>(calls().nvshmem_malloc(bytes));
   if (heap_ == nullptr) {
     throw MemoryError("nvshmem_malloc gave none of " + std::to_string(bytes) + " bytes on device " +
-                      std::to_string(device_) + "; NVSHMEM_DEBUG=INFO tells why");
+                      std::to_string(device_) + "; set NVSHMEM_DEBUG=INFO to see why");
   }
   heap_bytes_ = bytes;
 }

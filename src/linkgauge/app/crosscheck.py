@@ -114,7 +114,7 @@ def crosscheck_command(asked: Comparison, peer: str) -> None:
         [size_bytes for word in asked.size.split(",") for size_bytes in parse_sizes(word)],
     )
     if not rows:
-        raise UsageError(f"nothing is left to compare: {next(iter(cannot.values()), 'no size was asked for')}")
+        raise UsageError(f"nothing is left to compare: {next(iter(cannot.values()), 'no size was requested')}")
     request = Request(
         peer=name,
         folder=folder,

@@ -71,7 +71,7 @@ def devices_hidden(readers: Readers) -> Result:
         return Result(WARNING, left.words, "the hidden ones are not measured", f"unset {hiding}")
     seen = readers.visible_devices()
     if seen is None:
-        return not_checked("the runtime was not asked")
+        return not_checked("the runtime was not queried")
     if seen >= left.count:
         return ok(f"all {left.count} GPUs are visible")
     return Result(FAILING, f"{seen} of {left.count} GPUs are visible, and no variable hides them",

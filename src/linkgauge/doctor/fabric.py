@@ -29,7 +29,7 @@ def nvlink_sharp(readers: Readers) -> Result:
         return Result(WARNING, "NCCL_NVLS_ENABLE=0 turns NVLink SHARP off", cost, "unset NCCL_NVLS_ENABLE")
     states = readers.multicast()
     if states is None:
-        return not_checked("CUDA was not asked")
+        return not_checked("CUDA was not queried")
     if lacking := [number for number, state in enumerate(states) if not state]:
         return Result(WARNING, f"NVLink SHARP (multicast) is not there on {len(lacking)} of {len(states)} GPUs", cost,
                       "nvidia-smi -q shows Fabric; systemctl restart nvidia-fabricmanager; in a virtual machine the "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from linkgauge.doctor.facts import GpuFacts
-from linkgauge.nvml import NvmlAbsentError, fabric_info, mig_uuids, open_nvml, refusals
+from linkgauge.nvml import NvmlAbsentError, confidential_computing, fabric_info, mig_uuids, open_nvml, refusals
 
 _Value = TypeVar("_Value")
 _FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}  # NVML_GPU_FABRIC_STATE_*
@@ -83,7 +83,7 @@ def _facts(nvml: Any, index: int) -> GpuFacts:
         busy=ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100, None),
         persistence=_on(ask(lambda: int(nvml.nvmlDeviceGetPersistenceMode(handle)), -1)),
         ecc=_on(ask(lambda: int(nvml.nvmlDeviceGetEccMode(handle)[0]), -1)),
-        confidential=ask(lambda: bool(nvml.nvmlSystemGetConfComputeState().ccFeature), False),
+        confidential=bool(confidential_computing(nvml)),
         vbios=text(ask(lambda: nvml.nvmlDeviceGetVbiosVersion(handle), "")),
         driver=text(ask(lambda: nvml.nvmlSystemGetDriverVersion(), "")),
         gsp=text(ask(lambda: nvml.nvmlDeviceGetGspFirmwareVersion(handle), "")),

@@ -121,7 +121,7 @@ def _concurrent(wires: Wires, like: Alike, wanted: Any) -> Rate | None:
 
 
 def _cheaper(wires: Wires, like: Alike, wanted: Any, why: str) -> Rate | None:
-    """Return the least of the cuts around each vertex, alone and with what hangs on it, and what even shares reach.
+    """Return the least of the cuts around each vertex, alone and with what is attached to it, and what even shares reach.
 
     A cut bounds by what leaves, or enters, over what must.
     """
@@ -137,7 +137,7 @@ def _cheaper(wires: Wires, like: Alike, wanted: Any, why: str) -> Rate | None:
         for members in {frozenset({vertex}), frozenset({vertex, *hanging})}:
             inside = np.zeros(len(wires.vertices), dtype=bool)
             inside[list(members)] = True
-            name = wires.vertices[vertex] + (" with what hangs on it" if len(members) > 1 else "")
+            name = wires.vertices[vertex] + (" with what is attached to it" if len(members) > 1 else "")
             for way, there in (("leave", inside), ("enter", ~inside)):
                 asked = float(wanted[there[sources]][:, ~there].sum())
                 crossing = float(rates[there[like.tails] & ~there[like.heads]].sum())

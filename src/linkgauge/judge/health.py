@@ -29,7 +29,7 @@ FALSE_ALARM = 0.001
 """Chance that a valid node fails against its history, over all cases of a look together."""
 POWER = 0.95
 ASSUMED_NOISE = 0.02
-"""Standard deviation of a case's median from run to run, as a share, where no history tells it."""
+"""Standard deviation of a case's median from run to run, as a share, where no history has it."""
 MOST_REPEATS = 9
 LONGEST_LINE = 99
 """Characters of a line: Slurm and node conditions show a reason of so many whole."""

@@ -177,7 +177,7 @@ def _user_rule(entry: Mapping[str, Any], place: str) -> UserRule:
     limits = {key: said[key] for key in _LIMITS if key in said}
     unwanted = tuple(told for names in said.get("no_findings", ()) for told in names)
     if not limits and not unwanted:
-        raise UsageError(f"{place}: asks nothing: expected one of {', '.join(_LIMITS)} or no_findings")
+        raise UsageError(f"{place}: requires nothing: expected one of {', '.join(_LIMITS)} or no_findings")
     where = said.get("where", {})
     if "devices" in where:
         where["devices"] = tuple(where["devices"])
@@ -250,7 +250,7 @@ def _against(subject: Subject, rule: UserRule, key: str, limit: float, measure: 
     reach = 0.0 if quantity == "spread" else measure.half_width
     short = value * (1 + reach) < limit if at_least else value * (1 - reach) > limit
     shortfall = 0.0 if not short else (1 - value / limit if at_least else 1 - limit / value)
-    asked = f"{'at least' if at_least else 'at most'} {_shown(limit, unit)} asked"
+    asked = f"{'at least' if at_least else 'at most'} {_shown(limit, unit)} required"
     reason = f"{quantity} {_shown(value, unit)}, {asked}"
     unit = "" if unit == units.COUNT else unit
     return subject.verdict(

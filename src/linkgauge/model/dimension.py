@@ -99,7 +99,7 @@ class Part(enum.Enum):
     PLACES = "on which ranks and devices, and in which memory", "Where it lies"
     OPTIONS = "by what the bytes move", "What is moved"
     TIMING = "how operations are started, timed and checked", "How it is timed"
-    JOBS = "what goes on at the same time", "What is moved"
+    JOBS = "what runs at the same time", "What is moved"
 
 
 _OF_LOADS = (Part.TRAFFIC, Part.PLACES, Part.OPTIONS)

@@ -327,7 +327,7 @@ _TABLE = (
         "pointer_chase", "loads of which each one waits for the one before", "bytes walked", "lanes",
         _whole, _one, _whole, _whole, ranks="1 or 2", latency_only=True),
     PatternTraits(
-        "flag_pingpong", "a flag that two kernels write for each other by turns", "-", "starter",
+        "flag_pingpong", "a flag that two kernels write for each other alternately", "-", "starter",
         _whole, _one, _whole, _whole, ranks="2", latency_only=True, half_round_trip=True),
     PatternTraits(
         "empty_op", "an empty operation: what the measurement itself takes", "-", "lanes",

@@ -61,7 +61,7 @@ def _by_switch(how: str, table: CaseTable, machine: PlanMachine) -> list[int]:
     if machine.nodes == 1:
         raise UsageError(f"{where} is of nodes by their switches, here is one node: give --hosts or --nodes")
     if machine.above is None:
-        raise UsageError(f"{where}: which switch each node hangs on is not known: {_GIVE}")
+        raise UsageError(f"{where}: which switch each node is attached to is not known: {_GIVE}")
     lost = [node for node, names in machine.above.items() if not names]
     if lost:
         raise UsageError(f"{where}: no switch of node {', '.join(lost[:8])} is known: {_GIVE}")

@@ -49,7 +49,7 @@ def beside(
     """A job's goodput alone and beside loads that never end, by a rule that spreads evenly. UsageError."""
     fabric = layout.fabric
     if not shares(fabric, rule):
-        raise UsageError(f"jobs beside each other by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+        raise UsageError(f"concurrent jobs by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
     made = each_listed(stages(layout, request))
     others = [(other, each_listed(stages(other, wanted)[:1])[0]) for other, wanted in loads]
     payload = request.payload(layout.ranks)
@@ -128,7 +128,7 @@ def background(
     if not 0 < share <= 1 or not 1 <= draws <= 1000:
         raise UsageError("a background of other jobs: expected a share above 0, up to 1, and 1 to 1000 draws")
     if not shares(fabric, rule):
-        raise UsageError(f"jobs beside each other by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+        raise UsageError(f"concurrent jobs by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
     layout, _ = job_and_loads(fabric, gpus, [], placement, per_node)
     made = stages(layout, request)
     payload = request.payload(layout.ranks)

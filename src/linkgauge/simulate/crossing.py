@@ -57,7 +57,7 @@ class _Flows:
 def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
     """All jobs' classes. UsageError for rules and kinds of fabric that sharing is not reckoned for; TooManyError."""
     if not shares(fabric, rule):
-        raise UsageError(f"jobs beside each other by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+        raise UsageError(f"concurrent jobs by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
     if fabric.behind_out or fabric.behind_in:  # shared by ports, which are taken as classes here
         raise TooManyError
     flows, job, rates = [], [], []
@@ -115,7 +115,7 @@ def _flows(sharer: Sharer, first_port: int) -> tuple[list[_Flows], Floats]:
     capacity = np.ones(u * p)
     if stage.terms:
         if len(stage.source) or any(len(np.unique(side[side > 0])) > 1 for t in stage.terms for side in (t.a, t.b)):
-            raise UsageError("jobs beside each other: expected an alltoall or listed flows, not a skewed matrix")
+            raise UsageError("concurrent jobs: expected an alltoall or listed flows, not a skewed matrix")
         alike, capacity = _alltoall(layout, stage, first_port)
         found = [alike]
     return found, capacity
@@ -129,7 +129,7 @@ def _by_size(s: Ints, t: Ints, size: Floats) -> tuple[Ints, Ints, Floats]:
 
 def _alltoall(layout: Layout, stage: Stage, first_port: int) -> tuple[_Flows, Floats]:
     if len(stage.terms) > 1 or (stage.terms[0].a <= 0).any() or (stage.terms[0].b <= 0).any():
-        raise UsageError("jobs beside each other: expected an alltoall or listed flows, not a matrix of classes")
+        raise UsageError("concurrent jobs: expected an alltoall or listed flows, not a matrix of classes")
     term = stage.terms[0]
     size = float(term.a[0] * term.b[0])
     u, p = layout.leaves.shape

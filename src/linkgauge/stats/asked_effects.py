@@ -90,8 +90,8 @@ def gpudirect_effect(
     if len(registered) == len(case.nodes):
         return _by_registrations(case.gpudirect == "on", registered)
     if case.transport == "ccl":
-        return Effect(False, "NCCL was not asked: --library-choices does")
-    return Effect(False, f"the library below {TRANSPORTS[case.transport].name} tells nobody which way it took, and the "
+        return Effect(False, "NCCL was not queried: --library-choices queries it")
+    return Effect(False, f"the library below {TRANSPORTS[case.transport].name} does not report which way it took, and the "
                   "nodes' kernels count no GPU memory that is registered with cards")  # fmt: skip
 
 

@@ -21,7 +21,7 @@ _NOT_READ = {
     r'\{?\s*"lldp":|lldp\.\S+=': UNNAMED,
     r"\A\s*[{\[<]": "JSON or XML",
 }
-"""By how a line begins what a text is that tells of no network, or in a form that is not read."""
+"""By how a line begins what a text is that describes no network, or in a form that is not read."""
 
 
 _NETWORK = "a network's switches: give it to --fabric"
@@ -44,7 +44,7 @@ def not_a_system(text: str) -> str:
 
 
 def not_read(text: str) -> str:
-    """What a text is that tells of no network, or tells it in a form that is not read; empty where it is none of these.
+    """What a text is that describes no network, or tells it in a form that is not read; empty where it is none of these.
 
     nvidia-smi underlines its headings, so terminal codes are looked through.
     """

@@ -69,7 +69,7 @@ def interference_lines(results: Results) -> list[RenderableType]:
     columns, rows = interference_rows(results)
     if not rows:
         return []
-    lines = [Text("beside loads: time over time alone, by turns", style="bold")]
+    lines = [Text("with background load: time over time alone, alternated", style="bold")]
     for case, alone, beside, factor, interval, *others in rows:
         rest = ", ".join(f"{name} {value}" for name, value in zip(columns[5:], others, strict=True) if value != "-")
         lines += [Text(case), Text(f"  {alone} alone, {beside} beside: {factor} ({interval}); {rest}")]

@@ -242,7 +242,7 @@ def _loads(page: Page, results: Results) -> None:
     if rows:
         page.heading(2, "Beside loads", "loads")
         page.static_table([(name, True) for name in columns], rows)
-        page.note("Time over time alone, by turns; which part explains a loss is among the findings.")
+        page.note("Time over time alone, alternated; which part explains a loss is among the findings.")
 
 
 def _rounds(page: Page, results: Results) -> None:

@@ -168,7 +168,7 @@ def _matrix(
     if hints.size_bytes is None:
         evidence["size"] = "nvbandwidth's default; the log does not say"
     if transport == "kernel" and "_bidirectional_memcpy" in name and "device_to_device" not in name:
-        evidence["flows"] = "one kernel a device, whose warps copy either way by turns; the rate is of one way"
+        evidence["flows"] = "one kernel a device, whose warps copy either way alternately; the rate is of one way"
     for i, j, rate in _cells(number, name, "rate", matrix, into.log):
         # Of host_to_device_bidirectional and its like the other columns are cases of their own.
         beside = len(matrix[i]) if "all_" in name or "_to_all" in name else 1

@@ -19,7 +19,7 @@ from typing import Any
 from linkgauge import __version__
 from linkgauge.built import this_build
 from linkgauge.files import kernel_text
-from linkgauge.nvml import mps_pipe
+from linkgauge.nvml import NvmlAbsentError, confidential_computing, mps_pipe, open_nvml
 from linkgauge.plan.environment import is_secret, shown, split_values
 from linkgauge.plan.tuning_variables import tuning_variable
 from linkgauge.run.parent.devices import DeviceSet
@@ -64,9 +64,17 @@ def machine() -> dict[str, Any]:
         "available_cores": allowed.whole_cores,
         "allowed": allowed.plain(),
         "mps": Path(mps_pipe(os.environ)).exists(),
+        "confidential_computing": _confidential_computing(),
         "memory_bytes": int(memory[1]) * 1024 if memory else 0,
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))),
     }
+
+
+def _confidential_computing() -> bool | None:
+    try:
+        return confidential_computing(open_nvml())
+    except NvmlAbsentError:
+        return None
 
 
 def versions(devices: DeviceSet, mpis: Sequence[MpiInstallation]) -> dict[str, str]:

@@ -176,7 +176,7 @@ def _set_environment(spec: WorkerSpec) -> int:
 
     started = started_by(os.environ)
     if started is None:
-        _note(spec, -1, "the launcher tells ranks no number, by which jobs get their service classes", NoteKind.START)
+        _note(spec, -1, "the launcher gives ranks no number, by which jobs get their service classes", NoteKind.START)
         _end_now(EXIT_START)
     os.environ.update(spec.env_of(int(started[1])))
     return int(started[1])

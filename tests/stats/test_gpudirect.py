@@ -32,10 +32,10 @@ def test_nccls_channels_prove_it_or_not(asked: str, channels: int, direct: int, 
 @pytest.mark.parametrize(
     ("more", "cards", "why"),
     [
-        ({}, True, "--library-choices does"),
+        ({}, True, "--library-choices queries it"),
         ({}, False, "no RDMA card"),
         ({"devices_per_node": 0}, True, "nothing of it crosses the network"),
-        ({"transport": "mpi"}, True, "the library below mpi tells nobody"),
+        ({"transport": "mpi"}, True, "the library below mpi does not report"),
         ({"transport": "staging"}, True, "its messages are in host memory"),
         ({"transport": "mpi", **HOST}, True, "its messages are in host memory"),
     ],
@@ -57,7 +57,7 @@ def test_what_no_one_tells_is_not_proved(more: dict[str, object], cards: bool, w
         ("on", [(0, 3), (0, 0)], False, "registered before, by whichever program"),
         ("off", [(1, 0), (0, 0)], False, "all the same on 1 of 2 nodes"),
         ("off", [(0, 1), (0, 0)], False, "registered before"),
-        ("on", [(2, 0)], False, "tells nobody"),  # of one node alone it is known
+        ("on", [(2, 0)], False, "does not report"),  # of one node alone it is known
     ],
 )
 @pytest.mark.parametrize("transport", ["mpi", "ucx", "ofi"])

@@ -286,8 +286,11 @@ def _counts(checked: Checked) -> str:
     text = "; ".join([*told, *beside])
     if not text:
         return "no case has a requirement"
-    if checked.verdicts and all(one.weak for one in checked.verdicts):
+    weak = sum(one.weak for one in checked.verdicts)
+    if weak and weak == len(checked.verdicts):
         text += ", which alone says too little"
+    elif weak:
+        text += f"; {weak} of them by siblings or limits alone"
     return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")
 
 

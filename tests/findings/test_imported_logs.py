@@ -106,7 +106,7 @@ def test_pairs_of_a_log_that_are_alike_are_no_all_clear(
     (log := tmp_path / "pairs.log").write_text(pairs_log(390.0 * share))
     got, text = said(capsys, "check", log, "--system", without_shares(tmp_path))
     assert got == status
-    assert ("which alone says too little" in text) == (status == 3)
+    assert ("by siblings or limits alone" in text) == (status == 3)
 
 
 @pytest.mark.parametrize("what", [{"ranks": 16, "hosts": 2}, {"largest": 1 << 22}], ids=["two-nodes", "small"])

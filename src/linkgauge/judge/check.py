@@ -226,8 +226,8 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     if subject.facts.are_cores(sorted(subject.facts.devices)):
         named = f"named only where they take {1 + CORES_SLOWER:g} times as long"
         judged = f"Judged by its own siblings: host devices are cores, {named}."
-    is_log = bool(subject.facts.info.get("origin"))
-    return verdicts, [judged, *([] if is_log or any(not one.weak for one in verdicts) else [_ALIKE])], 0
+    alike = bool(verdicts) and all(one.weak for one in verdicts) and not subject.facts.info.get("origin")
+    return verdicts, [judged, *([_ALIKE] if alike else [])], 0
 
 
 def _judge(

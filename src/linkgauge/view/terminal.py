@@ -286,11 +286,9 @@ def _counts(checked: Checked) -> str:
     text = "; ".join([*told, *beside])
     if not text:
         return "no case has a requirement"
-    weak = sum(one.weak for one in checked.verdicts)
-    if weak and weak == len(checked.verdicts):
-        text += ", which alone says too little"
-    elif weak:
-        text += f"; {weak} of them by siblings or limits alone"
+    if weak := sum(one.weak for one in checked.verdicts):
+        some = "" if weak == len(checked.verdicts) else f" {weak} of them"
+        text += f",{some} by siblings or limits alone"
     return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")
 
 

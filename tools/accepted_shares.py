@@ -6,6 +6,8 @@
 A share is the lowest healthy published value of its class (system, transport, pattern, ranks, algorithm, which end
 starts the copies) at its size, over what the links of the description allow. The bar of a maker or an operator is taken
 where nobody published a measurement of that class.
+
+Copies over a fabric take the same links in every machine that `also_of` names, so their shares are written there too.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.shape import parsed_toml
 from linkgauge.system import System, load
+from linkgauge.system.model import FABRIC_KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "tests" / "expect" / "published.toml"
@@ -54,6 +57,8 @@ class Table:
     healthy: bool = True
     nodes: int = 1
     initiator: str = ""
+    also_of: tuple[str, ...] = ()
+    measured_on: str = ""
 
     @property
     def of_class(self) -> Class:
@@ -76,7 +81,19 @@ class Table:
 def tables(path: Path = TABLES) -> list[Table]:
     """Read the published values, each with its source in words."""
     read = parsed_toml(path.read_text(encoding="utf-8"), str(path))
-    return [Table(**{**one, "source": read["sources"][one["source"]]}) for one in read["table"]]
+    made = [Table(**{**one, "source": read["sources"][one["source"]]}) for one in read["table"]]
+    return [each for one in made for each in (one, *_on_the_same_links(one))]
+
+
+def _on_the_same_links(table: Table) -> list[Table]:
+    """The table as one of each machine of `also_of`; ValueError where its links there are others."""
+    made = [dataclasses.replace(table, system=name, also_of=(), measured_on=table.system) for name in table.also_of]
+    for one in made:
+        size = one.size(next(iter(one.values)))
+        there, here = nominal(load(one.system), one, size), nominal(load(table.system), table, size)
+        if there != here or there[0] not in FABRIC_KINDS or PATTERNS[table.pattern].collective:
+            raise ValueError(f"{table.system} and {one.system}: {there} and {here} are not the same links of a pair")
+    return made
 
 
 def nominal(system: System, table: Table, size: int) -> tuple[str, float]:
@@ -118,7 +135,10 @@ def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
 
 def _note(members: list[Table]) -> str:
     chosen = sorted({one.chosen for one in members if one.chosen})
-    return f"the library chose {' or '.join(chosen)}" if chosen else ""
+    elsewhere = sorted({one.measured_on for one in members if one.measured_on})
+    words = [f"the library chose {' or '.join(chosen)}"] if chosen else []
+    words += [f"measured on {' and '.join(elsewhere)}, whose links are the same"] if elsewhere else []
+    return "; ".join(words)
 
 
 def _range(words: Iterable[str]) -> str:

@@ -121,6 +121,7 @@ def test_copies_without_peer_access_say_so(tmp_path: Path) -> None:
     assert log.problems == []
     told = {one.case.devices: one.evidence.get("peer access") for one in log.cases}
     assert told == {(0,): None, (0, 1): "none", (1, 0): None, (1,): None}
+    assert {one.case.devices for one in log.cases if one.case.transport == "staging"} == {(0, 1)}
     assert [rank["device"]["pci_address"] for rank in log.tables[-1].ranks] == ["0000:01:00", "0000:41:00"]
 
 

@@ -18,9 +18,10 @@ import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.exchange.other_names import NCCL_PROGRAMS
 from linkgauge.expect import limits
+from linkgauge.findings.known import TOLERANCE
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.quantity import parse_size
-from linkgauge.system.model import spread_of
+from linkgauge.system.model import FULL_SIZE, lowest_healthy, most_particular, spread_of
 from thorough import most
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,57 @@ def test_what_others_published_of_one_class_agrees() -> None:
                                          table.pattern)  # fmt: skip
     apart = {key: 1 - min(values) / max(values) for key, values in seen.items()}
     assert {key: share for key, share in apart.items() if share > allowed[key]} == {}
+
+
+ROUNDING = 5e-4  # shares are written with three digits
+
+
+def fitting(name: str, one: Any, kind: str, size: int, end: str) -> list[systems.Accepted]:
+    """The shares of a system that speak of a class at a size, where this end starts the copies."""
+    ranks = one.ranks or (2 if PATTERNS[one.pattern].pair else 1)
+    return [
+        each
+        for each in systems.load(name).accepted
+        if each.fits(one.transport, one.pattern, size, ranks, one.algorithm or "", one.nodes or 1, end)
+        and (each.pattern == one.pattern if PATTERNS[one.pattern].collective else each.kind == kind)
+    ]
+
+
+def ends_of(name: str, one: Any, kind: str, size: int) -> list[str]:
+    """The ends that a measurement speaks of: where the source names none, those that nobody measured apart."""
+    if one.initiator:
+        return [one.initiator]
+    apart = {
+        each.initiator for each in fitting(name, one, kind, size, "sender") + fitting(name, one, kind, size, "receiver")
+    }
+    return [end for end in ("sender", "receiver") if end not in apart]
+
+
+@pytest.mark.parametrize("table", HEALTHY, ids=name_of)
+def test_no_share_is_above_the_lowest_published_value_of_its_size(table: Any) -> None:
+    for text, value in table.values.items():
+        size = table.size(text)
+        kind, rate = tool.nominal(systems.load(table.system), table, size)
+        for end in ends_of(table.system, table, kind, size):
+            speaks = most_particular(fitting(table.system, table, kind, size, end))
+            assert speaks is not None
+            assert speaks.share.value <= table.goodput(value) / rate + ROUNDING, (text, value, speaks)
+
+
+@pytest.mark.parametrize("name", [name for name in systems.names() if systems.load(name).accepted])
+def test_every_machine_that_was_measured_passes(name: str) -> None:
+    """What 'check' requires at a size is below all that was measured there, ours included; 'bars' takes the lowest."""
+    for one in systems.load(name).accepted:
+        if one.origin == "bar" or one.transport is None or one.pattern is None:
+            continue
+        size = int(one.size.value)
+        for end in ends_of(name, one, one.kind, size):
+            found = fitting(name, one, one.kind, size, end)
+            speaks, least = most_particular(found), lowest_healthy(found)
+            assert speaks is not None
+            assert least is not None
+            assert one.share.value >= speaks.share.value * (1 - TOLERANCE), (one, speaks)
+            assert least.share.value <= one.share.value or least.size.value > FULL_SIZE > size, (one, least)
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------

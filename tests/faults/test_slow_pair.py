@@ -74,7 +74,7 @@ def test_a_device_that_sends_slowly_is_named(tmp_path: Path, capsys: pytest.Capt
 def test_nothing_is_named_where_nothing_is_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for attempt in range(3):  # others' load makes devices that share a core slow, and truly so
         status, _, shown = checked(tmp_path / f"clean-{attempt}", [], capsys)
-        if status == 0:
+        if status == 3:  # siblings alone are no PASS
             break
-    assert status == 0, shown
+    assert status == 3, shown
     assert "Judged by its own siblings" in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,27 @@ def test_sizes_below_those_that_are_known_fall_back_to_siblings(
     small = [c for c in plan(1 << 22) if c.ranks == 2]
     made(tmp_path / "r", cases=small)
     status, said = checked(capsys, str(tmp_path / "r"))
-    assert status == 0
+    assert status == 3
     assert "no share is known at the sizes of this run" in said["notes"][0]
     assert {v["source"] for v in said["verdicts"]} == {"its siblings"}
+
+
+def test_what_no_share_is_about_is_judged_by_siblings_and_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of host links shares are known here, of pairs of 4 MiB none: a slow pair is named all the same."""
+    cases = [case for case in plan() if case.ranks == 1] + [case for case in plan(1 << 22) if case.ranks == 2]
+    for name, rate, status in (("well", 1.0, 0), ("slow", 0.8, 1)):
+        slow = times(lambda case, rate=rate: rate if case.devices == (1, 3) else 1.0)
+        made(tmp_path / name, cases=cases, time_ns=slow)
+        found, said = checked(capsys, str(tmp_path / name), "--no-findings")
+        assert found == status
+        assert said["notes"][0].endswith("; by siblings and limits alone: GPU pairs.")
+        assert [v["what"] for v in said["verdicts"] if v["outcome"] == "fail"] == ["GPU 1 - GPU 3"] * status
+    assert run_command(["check", str(tmp_path / "well")]) == 0
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert re.fullmatch(r"PASS: (\d+) of \1 checks passed, 1 of them by siblings or limits alone.*\.", first)
+    assert "Judged by what is known of hgx-h200-8" in second
 
 
 def finding(path: Path) -> list[Any]:
@@ -215,9 +234,11 @@ def test_an_unknown_machine_is_judged_by_its_siblings_and_limits(
 ) -> None:
     make_run(tmp_path / "r", cases=plan(), samples=30, noise=QUIET, info=unknown(), time_ns=times())
     status, said = checked(capsys, str(tmp_path / "r"))
-    assert status == 0
+    assert status == 3  # all may be slow alike, of a run as of a log
+    assert {v["outcome"] for v in said["verdicts"]} == {"pass"}
     assert {v["source"] for v in said["verdicts"]} == {"its siblings", "its limits"}
     assert "no described system is like this machine" in said["notes"][0]
+    assert "Five runs make a baseline" in said["notes"][1]
     names = {v["what"] for v in said["verdicts"]}
     assert {"all pairs of GPUs 0-3", "each of GPUs 0-3", "unidirectional on all pairs of GPUs 0-3"} <= names
 

@@ -1,8 +1,8 @@
 """Whether other people's bars fit the machines that they are for: impossible, too high, toothless or about right.
 
 A bar above what the links allow is impossible: no machine passes. One above the lowest healthy measurement that is
-known is too high: a healthy machine fails. One that a machine with a dead link passes is toothless. Only measured
-shares count, since bars of others prove nothing about each other.
+known is too high: a healthy machine fails, whichever end starts its copies and whoever measured it. One that a machine
+with a dead link passes is toothless. Only measured shares count, since bars of others prove nothing about each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from linkgauge.model.bar import BUS, PORT, Bar
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import percent
 from linkgauge.system import catalog
-from linkgauge.system.model import System, is_fabric, most_particular
+from linkgauge.system.model import System, is_fabric, lowest_healthy
 
 Fit = Literal["impossible", "too high", "toothless", "about right", "unknown"]
 FITS: dict[Fit, str] = {
@@ -131,11 +131,11 @@ def _usual(system: System, bar: Bar, ranks: int, size: int) -> tuple[float | Non
     found = nominal(system, bar.transport, bar.pattern, ranks, size, nodes=bar.nodes)
     if found is None:
         return None, ""
-    entry = most_particular(
+    entry = lowest_healthy(
         one
         for one in system.accepted
-        if one.origin != "bar"
-        and one.fits(bar.transport, bar.pattern, size, ranks, nodes=bar.nodes)
+        for end in ("sender", "receiver")
+        if one.fits(bar.transport, bar.pattern, size, ranks, nodes=bar.nodes, initiator=end)
         and (one.pattern == bar.pattern if PATTERNS[bar.pattern].collective else one.kind == found[0])
     )
     if entry is not None:

@@ -39,6 +39,11 @@ FINDINGS = "findings"
 BURN_IN = ("drifting", "throttled", "errors_rose")
 """What a run under the `duration` stop rule is judged by beside its faults."""
 
+_ALIKE = (
+    "Siblings and limits alone are no PASS, since all may be slow alike. Five runs make a baseline: "
+    "'linkgauge baseline RUN... -o FILE', then 'linkgauge check RUN --against FILE'."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckResult:
@@ -136,12 +141,45 @@ def _beside_light_use(subject: Subject, verdicts: Sequence[Verdict]) -> list[Ver
     ]
 
 
-def _not_judged(subject: Subject, verdicts: Sequence[Verdict]) -> list[str]:
-    """Of what was measured the groups of patterns that no verdict is about."""
-    patterns = ((dict(one.labels).get("pattern"), one.devices) for one in verdicts if not one.weak)
-    judged = {group_of(pattern, devices) for pattern, devices in patterns if pattern}
-    measured = {group_of(measure.pattern, measure.devices) for measure in subject.facts.measures}
-    return [group_words(one, subject.facts.noun) for one in GROUPS if one in measured - judged]
+def _groups(subject: Subject) -> dict[str, set[int]]:
+    """The groups of patterns that were measured, each with the identities of its measures."""
+    found: dict[str, set[int]] = {}
+    for measure in subject.facts.measures:
+        found.setdefault(group_of(measure.pattern, measure.devices), set()).add(id(measure))
+    return {one: found[one] for one in GROUPS if one in found}
+
+
+def _judged_groups(verdicts: Sequence[Verdict], weak: bool) -> set[str]:
+    """The groups that verdicts on cases are about: by shares and failures, or weak ones by limits alone."""
+    cases = ((dict(one.labels).get("pattern"), one.devices) for one in verdicts if one.weak == weak)
+    return {group_of(pattern, devices) for pattern, devices in cases if pattern}
+
+
+def _by_siblings_and_limits(subject: Subject) -> list[Verdict]:
+    """Judge by siblings and limits. A pass is weak, of a run as of a log: all of a class may be slow alike."""
+    found = [*check_siblings(subject), *check_limits(subject), *check_collectives(subject)]
+    return [dataclasses.replace(one, weak=one.outcome == "pass") for one in found]
+
+
+def _where_no_share_is(subject: Subject, verdicts: Sequence[Verdict]) -> tuple[list[Verdict], str]:
+    """Judge the groups that no share is about by siblings and limits; say which these are, and what nothing judges."""
+    found: list[Verdict] = []
+    alone: list[str] = []
+    none: list[str] = []
+    groups, by_limits = _groups(subject), _judged_groups(verdicts, weak=True)
+    for group in groups.keys() - _judged_groups(verdicts, weak=False):
+        others = set().union(*(groups[one] for one in groups if one != group))
+        # What check_system has judged by limits is among the verdicts.
+        some = [] if group in by_limits else _by_siblings_and_limits(
+            dataclasses.replace(subject, facts=subject.facts.without(others))
+        )  # fmt: skip
+        (alone if some or group in by_limits else none).append(group)
+        found += some
+    words = ""
+    for how, those in (("by siblings and limits alone", alone), ("not judged", none)):
+        named = [group_words(one, subject.facts.noun) for one in GROUPS if one in those]
+        words += f"; {how}: {', '.join(named)}" if named else ""
+    return found, words
 
 
 def _reads_samples(subject: Subject) -> bool:
@@ -167,9 +205,8 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
         if held_against(subject.facts, kind.system, tolerance)[0]:
             verdicts, notes, without = check_system(subject, kind.system, tolerance)
             said = f"Judged by what is known of {name}: {percent(1 - tolerance)} of the shares measured there"
-            more = _not_judged(subject, verdicts)
-            said += f"; not judged: {', '.join(more)}." if more else "."
-            return verdicts, [said, *notes], without
+            rest, words = _where_no_share_is(subject, verdicts) if not fleet else ([], "")
+            return [*verdicts, *rest], [f"{said}{words}.", *notes], without
         why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
     cluster = subject.facts.system
     # No device tells which cluster it is of, so only a named one has shares between nodes.
@@ -182,18 +219,15 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     verdicts = failed_verdicts(subject, "its own cases")
     if fleet:
         return verdicts, [], 0
-    passed = [*check_siblings(subject), *check_limits(subject), *check_collectives(subject)]
-    if subject.facts.info.get("origin"):
-        # A log has one mechanism, at times of one case: those that are alike may all be slow.
-        passed = [dataclasses.replace(one, weak=one.outcome == "pass") for one in passed]
-    verdicts += passed
-    notes = [f"Judged by its own siblings and limits: {why}."]
+    verdicts += _by_siblings_and_limits(subject)
+    judged = f"Judged by its own siblings and limits: {why}."
     if subject.facts.unjudged:
-        notes = [f"Judged by its own siblings alone: {subject.facts.unjudged}."]
+        judged = f"Judged by its own siblings alone: {subject.facts.unjudged}."
     if subject.facts.are_cores(sorted(subject.facts.devices)):
         named = f"named only where they take {1 + CORES_SLOWER:g} times as long"
-        notes = [f"Judged by its own siblings: host devices are cores, {named}."]
-    return verdicts, notes, 0
+        judged = f"Judged by its own siblings: host devices are cores, {named}."
+    alike = bool(verdicts) and all(one.weak for one in verdicts) and not subject.facts.info.get("origin")
+    return verdicts, [judged, *([_ALIKE] if alike else [])], 0
 
 
 def _judge(

@@ -14,7 +14,7 @@ from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.naming import case_words, task_words
 from linkgauge.findings.rules import ANY, told_by
-from linkgauge.judge.siblings import check_collectives
+from linkgauge.judge.siblings import bus_words, check_collectives
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Outcome, Verdict
 from linkgauge.model.patterns import PATTERNS
@@ -67,7 +67,7 @@ def check_system(
         library = f" with {one.entry.library}" if one.entry.library else ""
         share = percent(one.entry.share.value, 1)
         seen = f"such machines reach {share}{library}, of which {percent(1 - tolerance)} is required"
-        bus = f", busbw {rate_text(measure.bus)}" if PATTERNS[measure.pattern].collective else ""
+        bus = bus_words(measure, one.required)
         reason = f"{percent(one.goodput / one.nominal)} of {rate_text(one.nominal)} (nominal){bus}; {seen}"
         outcome: Outcome = "fail" if one.short else "pass"
         most = best.goodput or 0.0

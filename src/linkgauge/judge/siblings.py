@@ -274,7 +274,7 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         limit = bound.value_bytes_per_s or 0.0
         short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
         allowed = f"{percent(share)} of {rate_text(limit)}, what the links allow ({bound.rule})"
-        reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required"
+        reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required{bus_words(measure, LEAST_OF_LIMIT * limit)}"
         verdicts.append(
             subject.verdict(
                 "fail" if short else "pass", case_words(measure), reason, "its limits", measure,
@@ -283,6 +283,13 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
             )
         )  # fmt: skip
     return verdicts
+
+
+def bus_words(measure: Measure, required: float) -> str:
+    """Of a collective its bus bandwidth and the one that a required goodput (B/s) is, as nccl-tests prints them."""
+    if not PATTERNS[measure.pattern].collective or not measure.bus or not measure.goodput:
+        return ""
+    return f", busbw {rate_text(measure.bus)}, at least {rate_text(measure.bus * required / measure.goodput)} required"
 
 
 def _bound(facts: Facts, measure: Measure) -> float | None:

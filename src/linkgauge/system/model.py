@@ -222,22 +222,41 @@ def most_particular(entries: Iterable[Accepted]) -> Accepted | None:
     that lies further below the highest than healthy machines differ. What was seen below FULL_SIZE says nothing of
     larger messages.
     """
-    of_source: dict[tuple[object, ...], Accepted] = {}
+    alike: list[Accepted] = []
     most: tuple[object, ...] = ()
     for entry in entries:
         said = (entry.pattern, entry.transport, entry.ranks, entry.algorithm, entry.initiator)
         kind = (entry.origin != "bar", *(one is not None for one in said))
         if kind > most:
-            most, of_source = kind, {}
+            most, alike = kind, []
         if kind == most:
-            key = (entry.share.source,)
-            if key not in of_source or _sooner(of_source[key], entry):
-                of_source[key] = entry
-    largest = max((entry.size.value for entry in of_source.values()), default=0.0)
-    speaking = [one for one in of_source.values() if one.size.value >= min(largest, FULL_SIZE)]
+            alike.append(entry)
+    speaking = _at_largest_sizes(alike)
     highest = max((one.share.value for one in speaking), default=0.0)
-    agreeing = [one for one in speaking if one.share.value >= (1 - spread_of(one.kind, one.pattern)) * highest]
-    return min(agreeing, key=lambda one: (one.share.value, -one.size.value), default=None)
+    return _lowest(one for one in speaking if one.share.value >= (1 - spread_of(one.kind, one.pattern)) * highest)
+
+
+def lowest_healthy(entries: Iterable[Accepted]) -> Accepted | None:
+    """Return the measurement of several that fit which saw least, whoever made it and whichever end started the copies.
+
+    A threshold above it fails a healthy machine. Each source counts at its own largest size, as in `most_particular`.
+    """
+    return _lowest(_at_largest_sizes(one for one in entries if one.origin != "bar"))
+
+
+def _at_largest_sizes(entries: Iterable[Accepted]) -> list[Accepted]:
+    """Of each source and end the entry of the largest size, without what was seen at small sizes alone."""
+    largest: dict[tuple[object, ...], Accepted] = {}
+    for entry in entries:
+        key = (entry.share.source, entry.initiator)
+        if key not in largest or _sooner(largest[key], entry):
+            largest[key] = entry
+    least = min(max((one.size.value for one in largest.values()), default=0.0), FULL_SIZE)
+    return [one for one in largest.values() if one.size.value >= least]
+
+
+def _lowest(entries: Iterable[Accepted]) -> Accepted | None:
+    return min(entries, key=lambda one: (one.share.value, -one.size.value), default=None)
 
 
 def _sooner(one: Accepted, other: Accepted) -> bool:

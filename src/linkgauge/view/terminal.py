@@ -286,8 +286,9 @@ def _counts(checked: Checked) -> str:
     text = "; ".join([*told, *beside])
     if not text:
         return "no case has a requirement"
-    if checked.verdicts and all(one.weak for one in checked.verdicts):
-        text += ", which alone says too little"
+    if weak := sum(one.weak for one in checked.verdicts):
+        some = "" if weak == len(checked.verdicts) else f" {weak} of them"
+        text += f",{some} by siblings or limits alone"
     return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")
 
 

@@ -2,7 +2,8 @@
 
 Read with its source (NVIDIA/cuda-samples, p2pBandwidthLatencyTest.cu): 40,000,000 ints a copy, 5 copies a figure held
 by a flag, 100 copies of one int for a latency, of which the GPU's is by events. Of a write the row's device copies to
-the column's, of a read it copies from there. On the diagonal bytes count twice, as read and as written.
+the column's, of a read it copies from there. On the diagonal bytes count twice, as read and as written. Without peer
+access the driver copies through host memory: a copy of `staging`.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def _matrix(
     absent = 0
     for line, row, column, value in cells:
         source, target = (column, row) if reads else (row, column)
-        told = evidence | ({"peer access": "none"} if (row, column) in without else {})
-        copies = Copies(into, "copy_engine", size, told, "gated", by_receiver=reads)
+        staged = (row, column) in without
+        told = evidence | ({"peer access": "none"} if staged else {})
+        copies = Copies(into, "staging" if staged else "copy_engine", size, told, "gated", by_receiver=reads)
         per_copy = value if of_rate else size / (value * 1e3) if value > 0 else 0.0
         rate = per_copy / 2 if of_rate and source == target else per_copy
         absent += not copies.add(line, Place(False, int(source)), Place(False, int(target)), rate, ways)

@@ -93,5 +93,5 @@ def test_every_field_of_a_request_is_an_option_or_named_here() -> None:
     run, watch = (cli.ROOT.get_command(context, one) for one in ("run", "watch"))
     assert run is not None
     assert watch is not None
-    assert fields - {one.name for one in run.params} == {"every_s", "made", "summary"}
+    assert fields - {one.name for one in run.params} == {"core_use", "every_s", "made", "summary"}
     assert not left_out & {one.name for one in watch.params}

@@ -1,29 +1,39 @@
-"""`health`: what it states to find it finds, of its own noise it names nothing, and its line fits a scheduler."""
+"""`health`: what it states to find it finds, of noise and others' load it names nothing; its line fits a scheduler."""
 
 from __future__ import annotations
 
-import http.server
-import json
 import math
-import shutil
-import ssl
-import subprocess
-import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from linkgauge.app import node_condition
+from linkgauge.app import health as command
+from linkgauge.app import new_run
 from linkgauge.app.cli import run_command
-from linkgauge.errors import EnvironmentLackingError, Exit
+from linkgauge.app.health import Health, Look
+from linkgauge.app.request import Request
+from linkgauge.errors import Exit
 from linkgauge.judge import health
-from linkgauge.judge.health import FALSE_ALARM, Known, confirmed, known_of, line_of, of_this_node, power_for
+from linkgauge.judge.health import (
+    FALSE_ALARM,
+    Known,
+    confirmed,
+    excused,
+    is_usual,
+    known_of,
+    line_of,
+    of_this_node,
+    power_for,
+)
 from linkgauge.judge.history import add
 from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.judge.verdicts import Verdict
+from linkgauge.model.quantity import parse_duration
+from linkgauge.model.result import Measured
+from linkgauge.run.parent import one_look
 from linkgauge.store.history import History
 from synthetic import Noise, link_model, make_run, pair_cases
 
@@ -31,10 +41,13 @@ PAIRS = [case for case in pair_cases("unidirectional", 1 << 26) if len(set(case.
 QUIET = Noise(0.01, 0.0, 0.01)
 
 
-def run(path: Path, seed: int, slow: dict[tuple[int, int], float] | None = None, host: str = "n0") -> Subject:
+def run(
+    path: Path, seed: int, slow: dict[tuple[int, int], float] | None = None, host: str = "n0",
+    observations: Sequence[dict[str, Any]] = (),
+) -> Subject:  # fmt: skip
     end = f"2099-01-{seed % 28 + 1:02d}T00:00:00+00:00"
     made = make_run(path, cases=PAIRS, seed=seed, samples=30, time_ns=link_model(slow), host=host, noise=QUIET,
-                    info={"id": path.name, "start": end, "end": end})  # fmt: skip
+                    info={"id": path.name, "start": end, "end": end}, observations=observations)  # fmt: skip
     return load_subjects([made])[0]
 
 
@@ -142,6 +155,107 @@ def test_only_what_both_looks_find_fails() -> None:
     assert ends == {"a": "fail", "b": "pass", "c": "unknown", "d": "pass"}
 
 
+def test_what_others_used_in_the_second_look_is_unknown_and_says_so() -> None:
+    first = [Verdict("fail", "a", "20 % below", "history", case_key="a", shortfall=0.1)]
+    used = Verdict("unknown", "the network cards of n0", "were used", "findings", kind="finding")
+    (_, one) = confirmed(first, [used])
+    assert (one.outcome, one.reason) == ("unknown", "20 % below; others used it in the second look")
+    assert "too short" in confirmed(first, [])[0].reason
+    assert not is_usual(confirmed(first, []))
+    assert is_usual([Verdict("pass", "a", "", "")])
+
+
+def waits(share: float, subject: Subject, stolen: float = 0.0) -> list[dict[str, Any]]:
+    """What is observed of a rank that waited for this share of the measured time of its shortest case."""
+    measured = [one for one in subject.facts.rows if isinstance(one, Measured) and one.is_headline]
+    least = min(one.median_ns * (one.operations_total or 0) for one in measured)
+    values = {"cores_waited": share * least, "cores_all": 1e9, "cores_stolen": stolen * 1e9}
+    return [{"rank": 0, "subject": "cores", "moment": moment, "when_ns": at, "name": name, "unit": "ns",
+             "value": 5e9 + at * value}
+            for at, moment in enumerate(("before", "after")) for name, value in values.items()]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("waited", "stolen", "outcome"),
+    [(0.0, 0.0, "fail"), (0.02, 0.0, "fail"), (0.3, 0.0, "unknown"), (0.0, 0.3, "unknown"), (0.0, 0.02, "fail")],
+)
+def test_what_a_wait_for_a_core_explains_is_no_failure(
+    history: History, tmp_path: Path, waited: float, stolen: float, outcome: str
+) -> None:
+    """A link at 80 % of its rate: a fifth more time is explained by waits for 15 % of it, not by those for 2 %."""
+    plain = run(tmp_path / "plain", 20, {(0, 2): 0.8})
+    bad = run(tmp_path / "bad", 20, {(0, 2): 0.8}, observations=waits(waited, plain, stolen))
+    known = known_of(history, "n0", infos(bad), ())
+    verdicts = excused(health.against_history(bad, known, "n0", ()), bad)
+    found = {one.devices: one for one in verdicts if one.outcome != "pass"}
+    assert {devices: one.outcome for devices, one in found.items()} == {(0, 2): outcome}
+    assert not is_usual(verdicts)
+    line, status = line_of(verdicts, [])
+    assert status == (Exit.FAIL if outcome == "fail" else Exit.UNKNOWN)
+    assert found[0, 2].reason.endswith("waited for a core") == (outcome == "unknown")
+    assert line.startswith(f"{outcome.upper()}: GPU 0 - GPU 2 unidirectional")
+
+
+def test_of_a_node_whose_cores_others_have_nothing_fails(history: History, tmp_path: Path) -> None:
+    """Fifty looks in which each case is slow by what its rank waited: none fails, and none is one of those to come."""
+    known = known_of(history, "n0", infos(run(tmp_path / "plain", 99)), ())
+    for seed in range(50):
+        slow = 0.4 + 0.5 * seed / 50  # of the time that is left
+        every = {(a, b): slow for a in range(4) for b in range(4) if a != b}
+        plain = run(tmp_path / f"p{seed}", seed + 100, every)
+        busy = run(tmp_path / f"b{seed}", seed + 100, every, observations=waits((1 - slow) / 1.6, plain))
+        verdicts = excused(health.against_history(busy, known, "n0", ()), busy)
+        assert "fail" not in {one.outcome for one in verdicts}
+
+
+class Clock:
+    """A clock that only moves when it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_parts_of_a_look_together_take_the_budget(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each launch takes all of the time that it gets, and judging all that is kept for it."""
+    known = known_of(history, "n0", infos(run(tmp_path / "plain", 20)), ())
+    clock, limits = Clock(), list[float]()
+
+    class Judged(Look):
+        def known(self) -> Known:
+            return known
+
+    def measured(request: Request) -> int:
+        assert request.execution.time_limit is not None
+        assert request.execution.out is not None
+        limits.append(parse_duration(request.execution.time_limit) / 1e9)
+        run(request.execution.out, 20 + len(limits), {(0, 2): 0.7})
+        clock.now += limits[-1] + command._JUDGING_S
+        return 0
+
+    monkeypatch.setattr(new_run, "new_run", measured)
+    look = Judged(Health(), Request(), "n0", (), clock.now + 60.0, lambda _: None, clock)
+    clock.now += 8.0  # the doctor's checks, and another look's turn
+    _, verdicts, _ = look.measured(tmp_path, healthy=True)
+    assert {one.devices for one in verdicts if one.outcome == "fail"} == {(0, 2)}  # by its siblings as well
+    assert len(limits) == 2
+    assert clock.now == pytest.approx(160.0, abs=0.01)
+
+
+def test_a_look_that_had_no_turn_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(one_look, "PLACE", tmp_path / "lock")
+    monkeypatch.setattr(command, "_TURN", 0.0)
+    with one_look.one_look(0.0, print):
+        assert run_command(["health", "--devices", "host:2", "--budget", "5s"]) == Exit.UNKNOWN
+    assert capsys.readouterr().out == "UNKNOWN: another look on this machine took half of the budget\n"
+
+
 def test_a_line_is_short_whatever_it_states() -> None:
     long = Verdict("fail", "x" * 200, "y" * 50, "z", shortfall=0.2)
     for verdicts, troubles in (([long, long], []), ([], ["t" * 300]), ([Verdict("unknown", "u" * 200, "", "")], [])):
@@ -151,96 +265,9 @@ def test_a_line_is_short_whatever_it_states() -> None:
         assert status in (Exit.FAIL, Exit.UNKNOWN)
     good = line_of([Verdict("pass", "a", "", "")], [], "its own 8 runs")
     assert good == ("PASS: 1 check, against its own 8 runs", 0)
-    assert line_of([], [], measured=False)[0] == "UNKNOWN: no path was measured within the budget"
+    assert line_of([], [], unmeasured="no path was measured") == ("UNKNOWN: no path was measured", Exit.UNKNOWN)
 
 
 def test_a_budget_that_is_too_short_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["health", "--budget", "1s"]) == 2
     assert "expected 5s or more" in capsys.readouterr().err
-
-
-class Api:
-    """A fake API server: a node, and what was asked of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.node: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-        self.asked: list[tuple[str, str, str]] = []
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=api",
-                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key", "-out", folder / "ca.crt"],
-                       check=True, capture_output=True)  # fmt: skip
-        (folder / "token").write_text("secret-token\n")
-        api = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                api.asked.append((self.command, self.path, self.headers["Authorization"]))
-                status = 200 if self.headers["Authorization"] == "Bearer secret-token" else 403
-                if self.command == "PATCH" and status == 200:
-                    assert self.headers["Content-Type"] == "application/strategic-merge-patch+json"
-                    sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                    (new,) = sent["status"]["conditions"]
-                    kept = [one for one in api.node["status"]["conditions"] if one["type"] != new["type"]]
-                    api.node["status"]["conditions"] = [*kept, new]
-                content = json.dumps(api.node).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def do_GET(self) -> None:
-                self.answer()
-
-            def do_PATCH(self) -> None:
-                self.answer()
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "ca.crt", folder / "key")
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def condition(self) -> dict[str, str]:
-        (found,) = [one for one in self.node["status"]["conditions"] if one["type"] == "LinkSlow"]
-        return dict(found)
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl here, which makes the fake server's certificate")
-    made = Api(tmp_path)
-    monkeypatch.setattr(node_condition, "ACCOUNT", tmp_path)
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(made.server.server_address[1]))
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
-
-
-def test_a_nodes_condition_follows_the_verdict_and_others_stay(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    node_condition.set_condition("gpu-17", "FAIL: GPU 0 - GPU 2", Exit.FAIL)
-    first = api.condition()
-    assert (first["status"], first["message"]) == ("True", "FAIL: GPU 0 - GPU 2")
-    api.node["status"]["conditions"][1]["lastTransitionTime"] = "2020-01-01T00:00:00Z"
-    node_condition.set_condition("gpu-17", "FAIL: again", Exit.FAIL)
-    assert api.condition()["lastTransitionTime"] == "2020-01-01T00:00:00Z"  # it is the same condition still
-    node_condition.set_condition("gpu-17", "PASS: 12 checks", Exit.DONE)
-    assert api.condition()["status"] == "False"
-    assert api.condition()["lastTransitionTime"] > "2020-01-01T00:00:00Z"
-    node_condition.set_condition("gpu-17", "UNKNOWN: nothing", Exit.UNKNOWN)
-    assert api.condition()["status"] == "Unknown"
-    assert {"type": "Ready", "status": "True"} in api.node["status"]["conditions"]
-    assert {(method, path) for method, path, _ in api.asked} == {
-        ("GET", "/api/v1/nodes/gpu-17"), ("PATCH", "/api/v1/nodes/gpu-17/status")}  # fmt: skip
-
-
-def test_why_a_condition_is_not_set_is_one_line(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "token").write_text("another")
-    with pytest.raises(EnvironmentLackingError, match=r"403 .*patch nodes/status"):
-        node_condition.set_condition("n", "line", Exit.DONE)
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
-    with pytest.raises(EnvironmentLackingError, match="is for a pod"):
-        node_condition.set_condition("n", "line", Exit.DONE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.machine.observe import Observer, notable
+from linkgauge.run.machine.observe import Observer, Value, notable
 from linkgauge.run.rank.node_counters import (
     ALL,
     BUSY,
@@ -17,8 +17,10 @@ from linkgauge.run.rank.node_counters import (
     RECEIVED,
     SENT,
     STOLEN,
+    WAITED,
     CoreUse,
     NicCounters,
+    core_wait,
     tells_of_nics,
 )
 from linkgauge.system.ethernet import statistics
@@ -195,6 +197,15 @@ def test_counts_of_cores_are_the_kernels(tmp_path: Path) -> None:
     assert found == {ALL: 720 * TICK, BUSY: 140 * TICK, STOLEN: 50 * TICK, OWN: 51 * TICK}
     assert CoreUse([9], tmp_path).read() == []  # a process that is gone: nothing is said
     assert CoreUse([], tmp_path / "none").read() == []
+
+
+def test_the_wait_for_a_core_is_the_kernels(tmp_path: Path) -> None:
+    (tmp_path / "thread-self").mkdir()
+    counts = tmp_path / "thread-self" / "schedstat"
+    for text, found in (("123 4567 8\n", [Value(WAITED, 4567.0, "ns")]), ("", []), ("1 -2 3", []), ("1 2", [])):
+        counts.write_text(text)
+        assert core_wait(tmp_path) == found
+    assert core_wait(tmp_path / "none") == []
 
 
 def test_another_programs_time_is_none_of_the_launchs() -> None:

@@ -1,4 +1,4 @@
-"""`linkgauge bundle`: a run with all that a vendor asks for, in one archive."""
+"""`linkgauge bundle`: a run with all that a vendor requires, in one archive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Bundled:
 @run_argument()
 @takes(Bundled)
 @verbosity_options("Name each step.")
-def bundle_command(asked: Bundled, run: Path) -> None:
+def bundle_command(options: Bundled, run: Path) -> None:
     """Pack the run folder, its report, a page for a ticket, the versions, and the state of this node now.
 
     The page is index.html. The doctor's checks and error counters are of the node that runs this command.
@@ -37,13 +37,13 @@ def bundle_command(asked: Bundled, run: Path) -> None:
     from linkgauge.view.bundle import write_bundle
 
     loaded = load(run)
-    output = asked.output or Path(f"{loaded.path.resolve().name}.tar.gz")
+    output = options.output or Path(f"{loaded.path.resolve().name}.tar.gz")
     library, problem = installation_for(None)
     readers = Readers(mpi=library, mpi_problem=problem, ranks=max(find_devices(AUTO).count, 1))
     with Stages("bundle") as stages:
         stages.stage("checking this node")
-        for line in write_bundle(loaded, output, readers, stages.doing, anonymous=asked.anonymous):
+        for line in write_bundle(loaded, output, readers, stages.doing, anonymous=options.anonymous):
             stages.note(line)
     click.echo(f"{output}: {output.stat().st_size / 1e6:.2g} MB")
-    if asked.anonymous:
+    if options.anonymous:
         click.echo("Look into the archive before you pass it on.", err=True)

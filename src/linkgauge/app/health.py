@@ -7,17 +7,16 @@ import dataclasses
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from linkgauge.app.command_line import COMMON, FiniteRange, command
-from linkgauge.app.dimension_options import AsNcclTests
 from linkgauge.app.options import takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
-from linkgauge.app.request import EarlierRun, Execution, PlanChoice, Presentation, Request, Rounds
+from linkgauge.app.request import NOT_OF_VERDICTS, Execution, PlanChoice, Presentation, Request
 from linkgauge.app.verbosity import QUIET, USUAL, quieten, verbosity, verbosity_options
 from linkgauge.errors import Exit, UsageError
 from linkgauge.model.quantity import parse_duration
@@ -31,18 +30,20 @@ _JUDGING_S = 2.5
 """Kept of the budget for reading and judging a look, and for this program's own start."""
 _FIRST_LOOK = 0.6
 """Share of the time that the first look may take; the rest is for the second, after a failure."""
+_TURN = 0.5
+"""Share of the budget for which another look on this machine is waited for."""
 _OF_THE_NODE = ("host", "devices", "gpu_state", "links")
 """Modules of the doctor whose checks are about hardware; others are about a user's set-up."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Health:
-    """How long the look may take, what it is to find, and what it is held against."""
+    """How long the look may take, what it is to find, and what it is compared with."""
 
     budget: str = value("TIME", "End within this time.", "60s", flags="--budget --time-limit")
     loss: float = value("", "Loss of rate to find, as a share.", 0.1, type=FiniteRange(0.01, 0.9))
     history: str | None = value("DATASET", "History to judge by; the run is added unless the node fails.")
-    partner: str | None = value("A,B|FILE", "Nodes to measure the network with; two tell whose link is slow.")
+    partner: str | None = value("A,B|FILE", "Nodes to measure the network with; two show whose link is slow.")
     max_size: str | None = value("SIZE", "Cap the message sizes, for example 256KiB on slow links.")
     out: Path | None = value("FOLDER", "Folder for the run folders; they are removed without it.")
     node_condition: str | None = value("NODE", "Kubernetes node whose condition LinkSlow to set, from a pod.")
@@ -57,50 +58,50 @@ class Health:
 )
 @takes(Health)
 @verbosity_options("Print each case as it ends.")
-@takes(
-    Request,
-    of="run",
-    without=(
-        PlanChoice, EarlierRun, Execution, Presentation, Rounds, AsNcclTests, "dimensions", "nodes", "hosts",
-        "exclusive", "wait_idle",
-    ),
-)  # fmt: skip
-def health_command(asked: Health, request: Request) -> int:
+@takes(Request, of="run", without=(*NOT_OF_VERDICTS, Execution, "dimensions", "nodes", "hosts"))
+def health_command(options: Health, request: Request) -> int:
     """Check this node: hardware states, and each path against its own history and its kind."""
-    from linkgauge.run.parent.hosts import asked_hosts
-
     began = time.monotonic()
-    budget_s = parse_duration(asked.budget) / 1e9
+    from linkgauge.judge.health import line_of
+    from linkgauge.run.parent.hosts import asked_hosts
+    from linkgauge.run.parent.one_look import one_look
+
+    budget_s = parse_duration(options.budget) / 1e9
     if budget_s < _LEAST_BUDGET_S:
-        raise UsageError(f"--budget '{asked.budget}': expected {_LEAST_BUDGET_S:.0f}s or more: a launch takes seconds")
-    if asked.out is not None and asked.out.exists():
-        raise UsageError(f"{asked.out} exists already: give --out a folder that does not")
+        given = options.budget
+        raise UsageError(f"--budget '{given}': expected {_LEAST_BUDGET_S:.0f}s or more: a launch takes seconds")
+    if options.out is not None and options.out.exists():
+        raise UsageError(f"{options.out} exists already: give --out a folder that does not")
     if (level := verbosity()) == USUAL:
         quieten()
     host = os.uname().nodename
-    partners = tuple(name for name in asked_hosts(None, asked.partner) if name != host) if asked.partner else ()
-    look = _Look(asked, request, host, partners, began + budget_s)
+    partners = tuple(name for name in asked_hosts(None, options.partner) if name != host) if options.partner else ()
+    say = _say if level != QUIET else lambda _: None
+    look = Look(options, request, host, partners, began + budget_s, say)
     troubles = _hardware(request.machine.devices)
-    with look.folder() as folder:
-        power, verdicts, status = look.measured(folder, say=level != QUIET)
+    with one_look(began + _TURN * budget_s, say) as alone, look.folder() as folder:
+        power, verdicts, status = look.measured(folder, healthy=not troubles) if alone else look.not_measured()
     if status == Exit.INTERRUPTED:
         return status
-    from linkgauge.judge.health import line_of
-
+    why = "no path was measured within the budget" if alone else "another look on this machine took half of the budget"
     line, verdict = line_of(
-        verdicts, troubles, power.source, measured=power.repeats > 0, history=asked.history is not None
+        verdicts, troubles, power.source, unmeasured="" if power.repeats else why, history=options.history is not None
     )
-    if asked.form == TABLE:
+    if options.form == TABLE:
         click.echo(line)
     else:
-        said = {"line": line, "exit_status": int(verdict), **dataclasses.asdict(power), "budget_s": budget_s,
+        data = {"line": line, "exit_status": int(verdict), **dataclasses.asdict(power), "budget_s": budget_s,
                 "took_s": round(time.monotonic() - began, 3)}  # fmt: skip
-        print_data(said | {"verdicts": [one.as_json() for one in verdicts]}, asked.form, rows=[said])
-    if asked.node_condition is not None:
+        print_data(data | {"verdicts": [one.as_json() for one in verdicts]}, options.form, rows=[data])
+    if options.node_condition is not None:
         from linkgauge.app.node_condition import set_condition
 
-        set_condition(asked.node_condition, line, verdict)
+        set_condition(options.node_condition, line, verdict)
     return verdict
+
+
+def _say(text: str) -> None:
+    click.echo(f"linkgauge: {text}", err=True)
 
 
 def _hardware(devices: str) -> list[str]:
@@ -115,53 +116,62 @@ def _hardware(devices: str) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Look:
-    """A measurement of this node until a moment of the monotonic clock, repeated where it finds something."""
+class Look:
+    """A measurement of this node until `end` of the clock, repeated where it finds something."""
 
-    asked: Health
+    options: Health
     request: Request
     host: str
     partners: tuple[str, ...]
     end: float
+    say: Callable[[str], None]
+    clock: Callable[[], float] = time.monotonic
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
         """Give the folder of the run folders."""
-        if self.asked.out is not None:
-            yield self.asked.out
+        if self.options.out is not None:
+            yield self.options.out
             return
         with tempfile.TemporaryDirectory(prefix="linkgauge-health-") as made:
             yield Path(made)
 
-    def measured(self, folder: Path, *, say: bool) -> tuple[Power, list[Verdict], int]:
-        """Measure once, and again where something fails. Return what that finds, the verdicts, and how it ended."""
+    def measured(self, folder: Path, *, healthy: bool) -> tuple[Power, list[Verdict], int]:
+        """Measure once, and again where something fails. Return what that finds, the verdicts, and how it ended.
+
+        The run is added to the history if the node is `healthy` otherwise, and this finds nothing either.
+        """
         from linkgauge.app.fleet import add_run
-        from linkgauge.judge.health import confirmed, power_for
+        from linkgauge.judge.health import confirmed, is_usual, power_for
 
         known = self.known()
-        power = power_for(known, self.asked.loss)
-        if say:
-            more = "" if power.loss <= self.asked.loss else "; more runs in the history find less"
-            click.echo(f"linkgauge: {power.words}{more}", err=True)
-        time_s = (self.end - time.monotonic()) * _FIRST_LOOK
-        verdicts, status, repeats = self.once(folder / "first", power.repeats, time_s, known)
+        power = power_for(known, self.options.loss)
+        more = "" if power.loss <= self.options.loss else "; more runs in the history find less"
+        self.say(f"{power.words}{more}")
         last = folder / "first"
+        verdicts, status, repeats = self.once(last, power.repeats, (self.end - self.clock()) * _FIRST_LOOK, known)
         if status != Exit.INTERRUPTED and any(one.outcome == "fail" for one in verdicts):
             last = folder / "second"
-            again, status, repeats = self.once(last, power.repeats, self.end - time.monotonic(), known)
+            again, status, repeats = self.once(last, power.repeats, self.end - self.clock(), known)
             verdicts = confirmed(verdicts, again)
         power = dataclasses.replace(power_for(known, 0.0, repeats), repeats=repeats)
-        healthy = status != Exit.INTERRUPTED and repeats > 0 and all(one.outcome != "fail" for one in verdicts)
-        if self.asked.history is not None and healthy:
-            add_run(self.asked.history, last, lambda _: None)
+        usual = healthy and status != Exit.INTERRUPTED and repeats > 0 and is_usual(verdicts)
+        if self.options.history is not None and usual:
+            add_run(self.options.history, last, lambda _: None)
         return power, verdicts, status
+
+    def not_measured(self) -> tuple[Power, list[Verdict], int]:
+        """Return what `measured` does of a look that had no time."""
+        from linkgauge.judge.health import Known, power_for
+
+        return dataclasses.replace(power_for(Known(), 0.0), repeats=0), [], Exit.DONE
 
     def once(self, out: Path, repeats: int, time_s: float, known: Known) -> tuple[list[Verdict], int, int]:
         """Measure into a run folder within a time, and judge it: the verdicts, the run's status, and its repeats."""
         from linkgauge.app.new_run import new_run
         from linkgauge.collector import uncollected
         from linkgauge.judge.check import check
-        from linkgauge.judge.health import against_history, of_this_node
+        from linkgauge.judge.health import against_history, excused, of_this_node
         from linkgauge.judge.subjects import load_subjects
         from linkgauge.plan.builtin import builtin_plan
 
@@ -170,9 +180,9 @@ class _Look:
         plan = dataclasses.replace(builtin_plan("health"), repeat=repeats)
         request = dataclasses.replace(
             self.request,
-            choice=PlanChoice(made=plan, max_size=self.asked.max_size),
+            choice=PlanChoice(made=plan, max_size=self.options.max_size),
             allocation=dataclasses.replace(self.request.allocation, hosts=hosts),
-            execution=Execution(out=out, time_limit=limit, keep_going="nodes" if hosts else None),
+            execution=Execution(out=out, time_limit=limit, keep_going="nodes" if hosts else None, core_use=True),
             shown=Presentation(report=False, summary=False),
         )
         status = new_run(request)
@@ -182,7 +192,7 @@ class _Look:
             (subject,) = load_subjects([out])
             found = [*check([subject], "").checked.verdicts, *against_history(subject, known, self.host, self.partners)]
             repeats = max((len(one.repeats) for one in subject.facts.undisturbed.measures), default=0)
-        return of_this_node(found, subject, self.host, self.partners), status, repeats
+        return of_this_node(excused(found, subject), subject, self.host, self.partners), status, repeats
 
     def known(self) -> Known:
         """What the history knows of this node and its kind; nothing without one, or while it is empty."""
@@ -190,7 +200,7 @@ class _Look:
         from linkgauge.run.parent.devices import find_devices
         from linkgauge.store.history import History
 
-        if self.asked.history is None:
+        if self.options.history is None:
             return Known()
         infos = find_devices(self.request.machine.devices).infos
-        return known_of(History.open(self.asked.history, make=True), self.host, infos, self.partners)
+        return known_of(History.open(self.options.history, make=True), self.host, infos, self.partners)

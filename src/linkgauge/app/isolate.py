@@ -1,4 +1,4 @@
-"""`linkgauge isolate`: which of many nodes is slow, by rounds of groups that are measured against each other."""
+"""`linkgauge isolate`: which of many nodes is slow, by rounds of groups that are compared with each other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from linkgauge.app.command_line import COMMON, FiniteRange, command
-from linkgauge.app.dimension_options import AsNcclTests, dimension_values
+from linkgauge.app.dimension_options import dimension_values
 from linkgauge.app.options import switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.planning import apply_dimensions, planned, resolve_mpis
-from linkgauge.app.request import EarlierRun, PlanChoice, Presentation, Request, Rounds
+from linkgauge.app.request import NOT_OF_VERDICTS, PlanChoice, Presentation, Request
 from linkgauge.app.run import enter_allocation, refuse_ranks
 from linkgauge.app.verbosity import QUIET, USUAL, quieten, verbosity, verbosity_options
 from linkgauge.errors import EnvironmentLackingError, Exit, UsageError
@@ -53,15 +53,11 @@ class Isolation:
 @takes(Isolation)
 @verbosity_options("Print each case as it ends.")
 @takes(
-    Request,
-    of="run",
-    without=(
-        PlanChoice, EarlierRun, Presentation, Rounds, AsNcclTests, "seed", "out", "keep_going", "history", "peers",
-        "exclusive", "wait_idle", "threads",
-    ),
+    Request, of="run",
+    without=(*NOT_OF_VERDICTS, "seed", "out", "keep_going", "history", "peers", "threads"),
 )  # fmt: skip
-def isolate_command(asked: Isolation, request: Request) -> int:
-    """Find the slow node of many; say beforehand how many rounds and minutes that takes (--dry-run).
+def isolate_command(options: Isolation, request: Request) -> int:
+    """Find the slow node of many; estimate beforehand how many rounds and minutes that takes (--dry-run).
 
     Ends with 1 where a node is named, with 3 where none could be named or cleared.
     """
@@ -69,58 +65,58 @@ def isolate_command(asked: Isolation, request: Request) -> int:
     allocation = request.allocation
     if not (allocation.hosts or allocation.nodes):
         raise UsageError("which nodes? give --hosts A,B,C,D, or --nodes all in a job")
-    if not asked.dry_run:
+    if not options.dry_run:
         enter_allocation(allocation)
-    if asked.out.exists():
-        raise UsageError(f"{asked.out} exists already: give --out a folder that does not")
+    if options.out.exists():
+        raise UsageError(f"{options.out} exists already: give --out a folder that does not")
     from linkgauge.judge.isolate import Search, rounds_for
 
-    search = Search(allocation.names(), asked.loss, asked.noise, asked.by, asked.seed)
+    search = Search(allocation.names(), options.loss, options.noise, options.by, options.seed)
     level = verbosity()
     if level == USUAL:
         quieten()
-    rounds = rounds_for(len(search.nodes), asked.loss, asked.noise, asked.by)
-    each_s = _estimated_s(request, search, asked)
+    rounds = rounds_for(len(search.nodes), options.loss, options.noise, options.by)
+    each_s = _estimated_s(request, search, options)
     times = [format_duration(count * each_s * 1e9) for count in (rounds.usual, rounds.most)]
     head = (
         f"{len(search.nodes)} nodes ({_some(search.nodes)}): about {rounds.usual} rounds, at most {rounds.most}, "
-        f"of {asked.by}: {times[0]}, at most {times[1]}"
+        f"of {options.by}: {times[0]}, at most {times[1]}"
     )
-    if asked.dry_run:
-        if asked.form != TABLE:
+    if options.dry_run:
+        if options.form != TABLE:
             data = {"nodes": list(search.nodes), "rounds": rounds.usual, "most_rounds": rounds.most, "round_s": each_s}
-            print_data(data, asked.form)
+            print_data(data, options.form)
         else:
             click.echo(head)
         return 0
     if level != QUIET:
         click.echo(f"linkgauge: {head}", err=True)
     while not search.ended:
-        status = _round(request, search, asked, say=level != QUIET)
+        status = _round(request, search, options, say=level != QUIET)
         if status == Exit.INTERRUPTED:
             return status
-    return _tell(search, asked)
+    return _print_verdict(search, options)
 
 
-def _tell(search: Search, asked: Isolation) -> int:
+def _print_verdict(search: Search, options: Isolation) -> int:
     likely = search.probabilities()
     gone = f"; without {_some(tuple(search.gone))}, which did not answer" if search.gone else ""
     if search.slow:
         found = ", ".join(f"{node} ({percent(likely[node], 1)} sure)" for node in search.slow)
         line, status = f"FAIL: slow: {found}, after {search.rounds} rounds{gone}", Exit.FAIL
-    elif search.sound:
-        line = f"PASS: no node loses {percent(asked.loss)} or more, after {search.rounds} rounds{gone}"
+    elif search.cleared:
+        line = f"PASS: no node loses {percent(options.loss)} or more, after {search.rounds} rounds{gone}"
         status = Exit.DONE
     else:
         line = f"UNKNOWN: after {search.rounds} rounds the suspects are {_some(search.suspects)}{gone}"
         status = Exit.UNKNOWN
-    if asked.form == TABLE:
+    if options.form == TABLE:
         click.echo(line)
     else:
         rows = [{"node": node, "probability": one} for node, one in sorted(likely.items(), key=lambda pair: -pair[1])]
         data = {"line": line, "exit_status": int(status), "rounds": search.rounds, "slow": search.slow,
                 "gone": search.gone, "nodes": rows}  # fmt: skip
-        print_data(data, asked.form, rows=rows)
+        print_data(data, options.form, rows=rows)
     return status
 
 
@@ -139,7 +135,7 @@ def _plan(request: Request, groups: Sequence[Group], nodes: Sequence[str], devic
     return dataclasses.replace(plan, cases=tuple(dataclasses.replace(table, places=of_group) for table in plan.cases))
 
 
-def _asked_of(request: Request, groups: Sequence[Group], nodes: Sequence[str], out: Path | None) -> Request:
+def _request_for(request: Request, groups: Sequence[Group], nodes: Sequence[str], out: Path | None) -> Request:
     from linkgauge.run.parent.devices import find_devices
 
     made = _plan(request, groups, nodes, find_devices(request.machine.devices).count)
@@ -153,7 +149,7 @@ def _asked_of(request: Request, groups: Sequence[Group], nodes: Sequence[str], o
     )
 
 
-def _estimated_s(request: Request, search: Search, asked: Isolation) -> float:
+def _estimated_s(request: Request, search: Search, options: Isolation) -> float:
     """How long a round is assumed to take, nodes being as this one."""
     from linkgauge.judge.isolate import Search
     from linkgauge.plan.launches import estimated_s
@@ -161,24 +157,24 @@ def _estimated_s(request: Request, search: Search, asked: Isolation) -> float:
     from linkgauge.run.parent.nodes import Nodes
     from linkgauge.run.parent.prepare import prepare
 
-    first = Search(search.nodes, asked.loss, asked.noise, asked.by, asked.seed).groups()
-    made = _asked_of(request, first, search.left, None)
+    first = Search(search.nodes, options.loss, options.noise, options.by, options.seed).groups()
+    made = _request_for(request, first, search.left, None)
     devices, given = find_devices(request.machine.devices), resolve_mpis(request.launch.mpi)
     nodes = Nodes(devices, lambda _: None, look=False)
     prepared = prepare(planned(made, given, devices.kind), devices, given, nodes)
     return estimated_s(prepared.launches, prepared.machine)
 
 
-def _round(request: Request, search: Search, asked: Isolation, *, say: bool) -> int:
+def _round(request: Request, search: Search, options: Isolation, *, say: bool) -> int:
     """Measure a round, or find out which nodes do not answer."""
     from linkgauge.app.new_run import new_run
 
     groups, nodes = search.groups(), search.left
-    out = asked.out / f"round-{search.rounds + 1:02d}{'-again' * len(search.gone)}"
+    out = options.out / f"round-{search.rounds + 1:02d}{'-again' * len(search.gone)}"
     try:
-        status = new_run(_asked_of(request, groups, nodes, out))
+        status = new_run(_request_for(request, groups, nodes, out))
     except EnvironmentLackingError:
-        if not _dropped(request, search, nodes, asked.out):
+        if not _dropped(request, search, nodes, options.out):
             raise
         if say:
             click.echo(f"linkgauge: {_some(tuple(search.gone))}: no answer; the search continues without", err=True)
@@ -207,7 +203,7 @@ def _times(out: Path, groups: Sequence[Group], nodes: Sequence[str]) -> dict[Gro
 
     (subject,) = load_subjects([out])
     found: dict[Any, dict[Any, float]] = {}
-    for measure in subject.facts.measures:
+    for measure in subject.facts.undisturbed.measures:
         hosts = frozenset(subject.facts.devices[number].host for number in measure.devices)
         case = (measure.case.transport, measure.case.size_requested, measure.launch_key)
         found.setdefault(hosts, {})[case] = measure.time_ns

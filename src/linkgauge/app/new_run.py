@@ -120,7 +120,11 @@ def new_run(request: Request) -> int:
         limit_ns = plan.time_limit_ns
         limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
         limited = dataclasses.replace(
-            prepared, max_failures=execution.max_failures, time_limit=limit, every_s=request.rounds.every_s
+            prepared,
+            max_failures=execution.max_failures,
+            time_limit=limit,
+            every_s=request.rounds.every_s,
+            core_use=execution.core_use,
         )
         takes_s = estimated_s(prepared.launches, prepared.machine)
         if takes_s >= _SAID_FROM_S:

@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 20
 
 
 def set_condition(node: str, line: str, verdict: Exit) -> None:
-    """Set the condition LinkSlow of a node: True where it fails, Unknown where nothing is known.
+    """Set the condition LinkSlow of a node: True where it fails, Unknown where it is not judged.
 
     EnvironmentLackingError where this is no pod, or its account may not.
     """
@@ -37,12 +37,12 @@ def set_condition(node: str, line: str, verdict: Exit) -> None:
         trusted = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
         token = read_file(ACCOUNT / "token", _MOST_BYTES, "a service account's token").decode().strip()
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status, reason = _STATES.get(verdict, ("Unknown", "NothingToJudgeBy"))
-        before = _asked(address, token, trusted, None).get("status", {}).get("conditions", [])
+        status, reason = _STATES.get(verdict, ("Unknown", "NotJudged"))
+        before = _answer_to(address, token, trusted, None).get("status", {}).get("conditions", [])
         same = [one for one in before if one.get("type") == TYPE and one.get("status") == status]
         condition = {"type": TYPE, "status": status, "reason": reason, "message": line, "lastHeartbeatTime": now,
                      "lastTransitionTime": same[0].get("lastTransitionTime", now) if same else now}  # fmt: skip
-        _asked(f"{address}/status", token, trusted, {"status": {"conditions": [condition]}})
+        _answer_to(f"{address}/status", token, trusted, {"status": {"conditions": [condition]}})
     except urllib.error.HTTPError as error:
         fix = ": let its service account get nodes and patch nodes/status" if error.code in (401, 403) else ""
         why = f"{error.code} {error.reason}{fix}"
@@ -53,7 +53,7 @@ def set_condition(node: str, line: str, verdict: Exit) -> None:
     raise EnvironmentLackingError(f"the condition of node '{node}' is not set: {why}")
 
 
-def _asked(address: str, token: str, trusted: ssl.SSLContext, patch: dict[str, Any] | None) -> dict[str, Any]:
+def _answer_to(address: str, token: str, trusted: ssl.SSLContext, patch: dict[str, Any] | None) -> dict[str, Any]:
     """What the API server answers to a GET, or to a strategic merge patch, which joins conditions by their type."""
     request = urllib.request.Request(
         address,

@@ -180,6 +180,7 @@ class Execution:
     keep_going: str | None = value(
         "nodes", "Continue without nodes that do not answer; skip their cases.", advanced=True
     )
+    core_use: bool = False  # observed beside each case, for a command that judges by it
     history: str | None = value("DATASET", "Add the run to this fleet's history at its end.", advanced=True)
     peers: tuple[str, ...] = repeated(
         "PEER=FOLDER", "Alternate with osu, nccl-tests or nvbandwidth afterwards; repeatable.", advanced=True,
@@ -296,6 +297,12 @@ class Request:
         if self.choice.class_weights is not None:
             values["class_weights"] = _weights(self.choice.class_weights)
         return dataclasses.replace(plan, **{name: given for name, given in values.items() if given is not None})
+
+
+NOT_OF_VERDICTS: tuple[Any, ...] = (
+    PlanChoice, EarlierRun, Presentation, Rounds, AsNcclTests, "exclusive", "wait_idle"
+)  # fmt: skip
+"""What commands lack that measure a plan of their own and print a verdict: `takes(without=...)`."""
 
 
 def _weights(text: str) -> dict[str, float]:

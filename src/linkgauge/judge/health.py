@@ -20,6 +20,7 @@ from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.quantity import percent
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.compare import LEAST_REPEATS
+from linkgauge.stats.core_waits import shares_lost
 from linkgauge.stats.prediction import predict
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ POWER = 0.95
 ASSUMED_NOISE = 0.02
 """Standard deviation of a case's median from run to run, as a share, where no history has it."""
 MOST_REPEATS = 9
+_WAITED = "but its ranks waited for a core"
 LONGEST_LINE = 99
 """Characters of a line: Slurm and node conditions show a reason of so many whole."""
 _DAYS = 30  # of the history
@@ -192,13 +194,34 @@ def against_history(subject: Subject, known: Known, host: str, partners: Sequenc
         fails = beyond >= reaches[at]
         slower = -math.expm1(-float(found.shift[at]))
         reason = f"{percent(max(0.0, slower))} below {known.source}"
+        required = measure.time_ns * math.exp(reaches[at] - beyond)
         verdicts.append(
             subject.verdict(
                 "fail" if fails else "pass", f"{row['part'] or 'all'} {measure.pattern}", reason, known.source, measure,
-                shortfall=slower if fails else 0.0,
+                measured=measure.time_ns, required=required, unit="ns",
+                shortfall=1 - required / measure.time_ns if fails else 0.0,
             )
         )  # fmt: skip
     return verdicts
+
+
+def excused(verdicts: Iterable[Verdict], subject: Subject) -> list[Verdict]:
+    """Return the verdicts; unknown is what fails by no more than the waits of its ranks for a core may have cost.
+
+    A verdict on no single case counts with the run's longest waits.
+    """
+    lost = shares_lost(subject.facts.rows, subject.facts.observations)
+    by_case: dict[str, float] = {}
+    for (case_key, *_), share in lost.items():
+        by_case[case_key] = max(share, by_case.get(case_key, 0.0))
+    most = max(by_case.values(), default=0.0)
+    kept = []
+    for one in verdicts:
+        share = by_case.get(one.case_key, 0.0) if one.case_key else most
+        if one.outcome == "fail" and one.kind != "case" and 0.0 < one.shortfall <= share:
+            one = dataclasses.replace(one, outcome="unknown", reason=f"{one.reason}, {_WAITED}")
+        kept.append(one)
+    return kept
 
 
 def of_this_node(verdicts: Iterable[Verdict], subject: Subject, host: str, partners: Sequence[str]) -> list[Verdict]:
@@ -227,12 +250,13 @@ def of_this_node(verdicts: Iterable[Verdict], subject: Subject, host: str, partn
 
 
 def confirmed(first: Sequence[Verdict], second: Sequence[Verdict]) -> list[Verdict]:
-    """Return what two looks say: a failure is one that both have; what the second had no time for is not known."""
+    """Return what two looks find: a failure is one that both have; what the second did not judge is not known."""
     before = {_identity(one): one for one in first if one.outcome == "fail"}
     again = {_identity(one) for one in second}
     kept = [dataclasses.replace(one, outcome="pass") if one.outcome == "fail" and _identity(one) not in before else one
             for one in second]  # fmt: skip
-    why = "; the budget was too short for a second look"
+    used = any(one.outcome == "unknown" and one.kind == "finding" for one in second)
+    why = "; others used it in the second look" if used else "; the budget was too short for a second look"
     return kept + [dataclasses.replace(one, outcome="unknown", reason=one.reason + why)
                    for identity, one in before.items() if identity not in again]  # fmt: skip
 
@@ -241,18 +265,23 @@ def _identity(one: Verdict) -> tuple[object, ...]:
     return (one.case_key or one.what, one.devices, one.source)
 
 
+def is_usual(verdicts: Iterable[Verdict]) -> bool:
+    """Whether later runs may be judged by this one: nothing in it is slow, whosever fault that is."""
+    return not any(one.outcome != "pass" and one.shortfall > 0 for one in verdicts)
+
+
 def line_of(
     verdicts: Sequence[Verdict],
     troubles: Sequence[str],
     known: str = "",
     *,
-    measured: bool = True,
+    unmeasured: str = "",
     history: bool = False,
 ) -> tuple[str, Exit]:
     """Return the node's health as one line of at most LONGEST_LINE characters, and the exit status.
 
-    `troubles`: of the node's hardware. `known`: whose runs it was held against. `measured`: whether any path was.
-    `history`: whether there is one to judge by, if with too few runs.
+    `troubles`: of the node's hardware. `known`: whose runs it was compared with. `unmeasured`: why no path was
+    measured; empty where one was. `history`: whether there is one to judge by, if with too few runs.
     """
     checked = Checked.of(verdicts)
     if troubles:
@@ -262,16 +291,17 @@ def line_of(
         # Of what is against the history the line states the loss; other reasons are longer.
         worst = max(failed, key=lambda one: (one.shortfall, one.kind == "check"))
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        said = worst.reason if worst.kind == "check" else ""
-        return _shortened(f"FAIL: {worst.what}{f' {said}' if said else ''}", more), Exit.FAIL
+        reason = f" {worst.reason}" if worst.kind == "check" else ""
+        return _shortened(f"FAIL: {worst.what}{reason}", more), Exit.FAIL
     held = [one for one in checked.verdicts if one.outcome == "pass" and not one.weak]
-    if not held:
+    # Slow, and not known why; or disturbed by others.
+    doubted = any(one.outcome == "unknown" and (one.shortfall > 0 or one.kind == "finding") for one in verdicts)
+    if doubted or not held:
         unknown = next((one for one in checked.verdicts if one.outcome == "unknown"), None)
         few = f"too few runs in the history yet: {LEAST_REPEATS} of this node, or of as many like it"
         nothing = few if history else "nothing to judge by: give --history"
         why = f"{unknown.what}: {unknown.reason}" if unknown else nothing
-        why = why if measured else "no path was measured within the budget"
-        return _shortened(f"UNKNOWN: {why}"), Exit.UNKNOWN
+        return _shortened(f"UNKNOWN: {unmeasured or why}"), Exit.UNKNOWN
     count = f"{len(held)} check{'' if len(held) == 1 else 's'}"
     return _shortened(f"PASS: {count}{f', against {known}' if known else ''}"), Exit.DONE
 

@@ -1,4 +1,4 @@
-"""Which of many nodes is slow: rounds of groups that are measured against each other, each chosen by what is known.
+"""Which of many nodes is slow: rounds of groups that are compared with each other, each chosen by what is known.
 
 A group's collective is as slow as its slowest node. So each round tests many nodes at once (Dorfman 1943, The Detection
 of Defective Members of Large Populations). What is known is a probability for each node that it alone is slow, and for
@@ -25,7 +25,7 @@ SURE = 0.99
 LEAST_NODES = 4
 Group = tuple[str, ...]
 _NONE = 0.5  # probability before any round that no node is slow
-_OUTLIERS = 0.02  # share of measurements that say nothing: other users, a retransmission
+_OUTLIERS = 0.02  # share of measurements that show nothing: other users, a retransmission
 _WIDTH = 6.0  # of the logarithm of an outlier's time
 _LOSSES = 8  # that a slow node may have, from the one that is sought up to 95 %
 _LEAST_ROUNDS = 3  # before a node or none is named: a single outlier is none of either
@@ -43,7 +43,7 @@ class Rounds:
 def rounds_for(nodes: int, loss: float, noise: float, by: str) -> Rounds:
     """Return the rounds of a search. `loss`, `noise`: of rate, and of a group's time from launch to launch, as shares.
 
-    A round of halves errs with p = Phi(-d / (2 sqrt(2) noise)), d = -ln(1 - loss), and tells C = 1 - H(p) bits: of N
+    A round of halves errs with p = Phi(-d / (2 sqrt(2) noise)), d = -ln(1 - loss), and yields C = 1 - H(p) bits: of N
     nodes and none log2(N + 1) / C rounds (Ben-Or and Hassidim 2008, theorem 1.1), and one for SURE. At most 2 log2 N.
     """
     if by == PAIRS:
@@ -77,14 +77,15 @@ class Search:
         return [node for node in self.nodes if node not in self.gone]
 
     def drop(self, node: str, why: str) -> None:
-        """Go on without a node that does not answer."""
+        """Continue without a node that does not answer."""
         self.gone[node] = why
 
     def groups(self) -> list[Group]:
         """Return the groups of the next round: of equal size, with as much suspicion in each as can be.
 
-        Nodes of equal suspicion are drawn, so that rounds differ in all but what they ask. Of pairs the most suspected
-        half meets the least suspected one.
+        A collective's time depends on the number of nodes: of an odd number the least suspected node pauses. Nodes of
+        equal suspicion are drawn, so that rounds test different groups. Of pairs the most suspected half meets the
+        least suspected one.
         """
         order = self.left
         self._random.shuffle(order)
@@ -93,10 +94,10 @@ class Search:
         if self.by == PAIRS:
             others = order[half : 2 * half]
             return list(zip(order[:half], others, strict=True))
-        odd = order.pop() if len(order) % 2 else ""  # the least suspected one joins either
+        order = order[: 2 * half]
         first = [node for at, node in enumerate(order) if at % 4 in (0, 3)]
         second = [node for at, node in enumerate(order) if at % 4 in (1, 2)]
-        return [tuple(first), (*second, *([odd] if odd else []))]
+        return [tuple(first), tuple(second)]
 
     def observe(self, times: Mapping[Group, float | None]) -> None:
         """Take a round's times in ns; None of a group that could not be measured."""
@@ -105,7 +106,7 @@ class Search:
         if len(known) < 2:
             return
         middle = float(np.median([*known.values()]))
-        # Of two groups each is held against the other; of many, against their median, which has little noise.
+        # Of two groups each is compared with the other; of many, against their median, which has little noise.
         deviation = self._noise * math.sqrt(1 + (1 if len(known) == 2 else math.pi / 2 / len(known)))
         for group, value in known.items():
             level = 2 * middle - value if len(known) == 2 else middle
@@ -139,11 +140,11 @@ class Search:
         return sorted((node for node, one in found.items() if one >= least), key=lambda node: -found[node])
 
     @property
-    def sound(self) -> bool:
+    def cleared(self) -> bool:
         """Whether all nodes that are left are cleared."""
         found = self.probabilities().values()
-        cleared = max(found, default=0.0) <= 1 - SURE if self.by == PAIRS else sum(found) <= 1 - SURE
-        return cleared and self.rounds >= _LEAST_ROUNDS
+        doubt = max(found, default=0.0) if self.by == PAIRS else sum(found)
+        return doubt <= 1 - SURE and self.rounds >= _LEAST_ROUNDS
 
     @property
     def ended(self) -> bool:
@@ -151,4 +152,4 @@ class Search:
         if self.rounds >= self._limit or len(self.left) < LEAST_NODES:
             return True
         unsure = self.by == PAIRS and any(1 - SURE < one < SURE for one in self.probabilities().values())
-        return self.sound or (bool(self.slow) and not unsure)
+        return self.cleared or (bool(self.slow) and not unsure)

@@ -85,7 +85,7 @@ def write_bundle(
 
 def _packed(root: Path, output: Path, anonymous: bool) -> None:
     def entry(info: tarfile.TarInfo) -> tarfile.TarInfo:
-        if anonymous:  # owners and times tell whose it is
+        if anonymous:  # owners and times show whose it is
             info.uid = info.gid = info.mtime = 0
             info.uname = info.gname = ""
         return info

@@ -78,7 +78,7 @@ def spec_of(
         fault=prepared.fault,
         end_by=time.time() + known.turn_ends - time.monotonic() if limited else None,
         estimates_s=tuple(case_s(entry.case, prepared.machine) for entry in entries) if limited else (),
-        core_use=prepared.every_s > 0,
+        core_use=prepared.core_use or prepared.every_s > 0,
         curves=known.curves.to_plain(),
         job_env=tuple((devices, dict(env)) for devices, env in settings.job_env),
         token=known.token,

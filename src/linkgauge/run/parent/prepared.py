@@ -168,6 +168,7 @@ class Prepared:
     max_failures: int = USUAL_MAX_FAILURES
     time_limit: TimeLimit | None = None
     every_s: float = 0.0  # from the begin of a repeat to the next one's; 0: one after the other
+    core_use: bool = False  # observe what the nodes' cores did beside each case
     variables_read: bool = False  # have NCCL tell which variables it read, in the measured launches
     library_choices: bool = False  # ask NCCL what it chose, in launches of their own (run/parent/library_choice.py)
     without_mpi: str = ""  # why launches that named no MPI library were planned in threads

@@ -26,6 +26,7 @@ from linkgauge.run.rank.node_counters import (
     MEMORY,
     CoreUse,
     NicCounters,
+    core_wait,
     memory_use,
     quota_use,
     tells_of_nics,
@@ -188,7 +189,12 @@ def _measure(
     registers = tells and bool(entry.case.gpudirect)
     if registers:
         observer.note("before", place, peer_memory.SUBJECT, peer_memory.registrations)
+    waits = spec.core_use and place >= 0
+    if waits:
+        observer.note("before", place, CORES, core_wait)
     outcome = session.measure(entry.case)
+    if waits:
+        observer.note("after", place, CORES, core_wait)
     if registers:
         observer.note("after", place, peer_memory.SUBJECT, peer_memory.registrations)
     observer.look("after", place, nics=tells, priorities=classes, node=node)

@@ -200,12 +200,23 @@ def memory_use(traffic: MemoryTraffic) -> list[Value]:
 
 CORES = "cores"
 ALL, BUSY, STOLEN, OWN = "cores_all", "cores_busy", "cores_stolen", "cores_own"
+WAITED = "cores_waited"
+
+
+def core_wait(root: Path = Path("/proc")) -> list[Value]:
+    """For how long this thread could run and had no core, in ns since it began (Documentation/scheduler/sched-stats).
+
+    15 us; nothing where the kernel does not count it. `root` is that of /proc, of tests only.
+    """
+    fields = kernel_text(root / "thread-self" / "schedstat").split()
+    return [Value(WAITED, float(fields[1]), "ns")] if len(fields) == 3 and fields[1].isdecimal() else []
 
 
 class CoreUse:
     """This node's cores: how long they were busy, with this launch's ranks, and taken by a hypervisor.
 
-    Read before and after each case of a watch, whose rounds are told apart by it: 20 us, and 15 us more a process of
+    Read before and after each case of a watch, whose rounds are told apart by it, and of a look at a node's health:
+    20 us, and 15 us more a process of
     the launch on the node, outside of all timed parts. The kernel counts in ticks of 10 ms, a core's time to what ran
     when the tick came (proc_stat(5)): sums over a round's cases say a share of a few percent, a single short case says
     nothing. `root` is that of /proc, of tests only.

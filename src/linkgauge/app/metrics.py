@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import http.server
+import socket
 from pathlib import Path
 
 import click
@@ -63,8 +64,22 @@ def metrics_of(runs: tuple[Path, ...]) -> str:
 def server_for(listen: str, runs: tuple[Path, ...]) -> http.server.HTTPServer:
     """Return a server of the runs' metrics, bound. UsageError for an address that cannot be bound to."""
     address, _, port = listen.rpartition(":")
+    address = address.strip("[]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--listen '{listen}': expected a port from 0 to 65535, or ADDRESS:PORT")
+
+    seen: tuple[frozenset[tuple[str, int, int]], bytes] = (frozenset(), b"")
+
+    def content() -> bytes:
+        """Return the metrics; what is scraped every few seconds must not read and judge unchanged runs each time."""
+        nonlocal seen
+        now = _state_of(runs)
+        if seen[0] != now:
+            seen = (now, metrics_of(runs).encode())
+        return seen[1]
+
+    class Server(http.server.HTTPServer):
+        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
 
     class Handler(http.server.BaseHTTPRequestHandler):
         """Answers GET /metrics."""
@@ -77,28 +92,35 @@ def server_for(listen: str, runs: tuple[Path, ...]) -> http.server.HTTPServer:
                 self.send_error(404, "expected /metrics")
                 return
             try:
-                content = metrics_of(runs).encode()
+                answer = content()
             except Exception as error:  # a run folder that is being written, or went away: the next scrape asks again
                 self.send_error(503, f"cannot read the runs: {type(error).__name__}")
                 return
             self.send_response(200)
             self.send_header("Content-Type", _TYPE)
-            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(answer)
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing of each scrape."""
 
     try:
-        return http.server.HTTPServer((address.strip("[]") or "127.0.0.1", int(port)), Handler)
+        return Server((address, int(port)), Handler)
     except OSError as error:
         raise UsageError(f"--listen '{listen}': {error.strerror}: name another address or port") from None
+
+
+def _state_of(runs: tuple[Path, ...]) -> frozenset[tuple[str, int, int]]:
+    """Return the files of run folders with their sizes and times: another state is another content."""
+    found = [(one, one.stat()) for run in runs for one in run.iterdir()]
+    return frozenset((str(one), stat.st_size, stat.st_mtime_ns) for one, stat in found)
 
 
 def _serve(listen: str, runs: tuple[Path, ...]) -> None:
     metrics_of(runs)  # what cannot be read is said now
     with server_for(listen, runs) as server:
         host, port = server.server_address[:2]
-        click.echo(f"serving http://{host!s}:{port}/metrics; Ctrl-C ends it")
+        shown = f"[{host!s}]" if ":" in str(host) else host
+        click.echo(f"serving http://{shown!s}:{port}/metrics; Ctrl-C ends it")
         server.serve_forever()

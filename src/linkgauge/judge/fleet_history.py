@@ -56,15 +56,20 @@ class Drift:
     shifts: tuple[Shift, ...]
 
 
+_LATEST = """
+CREATE TEMP TABLE latest AS
+SELECT node, machine, others IS NULL AS alone, max(run_end_ms) AS run_end_ms, arg_max(day, run_end_ms) AS day
+FROM results GROUP BY ALL
+"""
+# Only days with a last run are read: mostly one of seven. Their names are dates, as the history checked them.
 _EXCESS = """
 CREATE TEMP TABLE excess AS
-WITH latest AS (
-    SELECT node, machine, others IS NULL AS alone, max(run_end_ms) AS run_end_ms FROM results GROUP BY ALL
-), times AS (
+WITH times AS (
     SELECT r.kind, r.run, r.node, r.machine, r.others, r.part, r.size, r.case_key, r.launch_key, ln(r.time_ns) AS x,
            {groupings}
     FROM results r JOIN latest l ON r.node = l.node AND r.machine = l.machine AND r.run_end_ms = l.run_end_ms
                                 AND (r.others IS NULL) = l.alone
+    WHERE r.day IN ({days})
 ), middle AS (
     SELECT kind, case_key, launch_key, median(x) AS m FROM times GROUP BY ALL HAVING count(*) >= {least}
 )
@@ -97,7 +102,10 @@ def standings(database: DuckDBPyConnection, by: Sequence[str] = GROUPINGS) -> li
     of its kind's standings. A group's (`by`) is the difference of its members' median from that of all others.
     """
     columns = ", ".join(f"r.{name}" for name in GROUPINGS)
-    database.execute(_EXCESS.format(groupings=columns, least=LEAST_NODES))
+    database.execute(_LATEST)
+    days = database.execute("SELECT DISTINCT day FROM latest").fetchall()
+    listed = ", ".join(f"'{day}'" for (day,) in days) or "''"
+    database.execute(_EXCESS.format(groupings=columns, least=LEAST_NODES, days=listed))
     nodes = _columns(database, _NODES)
     level_of = dict(zip(zip(nodes["kind"], nodes["node"], nodes["machine"], strict=True), nodes["level"], strict=True))
     twice = _names_of_several(nodes)

@@ -299,6 +299,9 @@ WRITING: dict[str, Any] = {
 """How files are encoded: words by dictionaries, ends by differences, the bytes of times each by its place."""
 
 
+_EXPECTED = "expected a folder, or s3://BUCKET/PATH"
+
+
 def _file_system(name: str) -> tuple[pafs.FileSystem, str]:
     import pyarrow as pa
     import pyarrow.fs as pafs
@@ -308,7 +311,9 @@ def _file_system(name: str) -> tuple[pafs.FileSystem, str]:
     try:
         files, root = pafs.FileSystem.from_uri(name)
     except (pa.ArrowInvalid, OSError, ValueError) as error:
-        raise UsageError(f"{name}: {one_line(str(error))[:200]}: expected a folder, or s3://BUCKET/PATH") from None
+        raise UsageError(f"{name}: {one_line(str(error))[:200]}: {_EXPECTED}") from None
+    if not root:
+        raise UsageError(f"{name}: names no bucket: {_EXPECTED}")
     return files, root
 
 

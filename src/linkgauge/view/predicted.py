@@ -283,9 +283,10 @@ def print_predictions(
         out.print(Text(f"moves nothing, and takes no time here: {where}"))
     for reason, count in Counter(one.why_not for one in found if one.why_not).items():
         out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
-    for line in _overlap_lines([one for one, _ in known]) + _shared_lines([one for one, _ in known]):
+    those = [one for one, _ in known]
+    for line in _overlap_lines(those) + _shared_lines(those):
         out.print(Text(line))
-    for line in _interval_lines([one for one, _ in known], told=told) + _doubt_lines([one for one, _ in known], shown or {}):
+    for line in _interval_lines(those, told=told) + _doubt_lines(those, shown or {}):
         out.print(Text(line))
     errors = [one.error for one, _ in known if one.error is not None]
     if errors and told and bound_of is None:

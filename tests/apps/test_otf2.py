@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from linkgauge.app.cli import run_command
+from linkgauge.apps.matching import check
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.traces import convert
@@ -231,3 +232,38 @@ def test_without_the_package_it_is_named(tmp_path: Path, capsys: pytest.CaptureF
     path.write_bytes(b"OTF2")
     assert run_command(["convert", str(path)]) == 5
     assert "pip install otf2" in capsys.readouterr().err
+
+
+IN_PLACE = (RANKS - 1) * BLOCK
+
+
+@pytest.mark.parametrize(
+    ("op", "at_root", "total"),
+    [("REDUCE", (0, IN_PLACE), BLOCK), ("GATHER", (0, IN_PLACE), ALL), ("SCATTER", (IN_PLACE, 0), ALL),
+     ("ALLREDUCE", (60, 60), 20)],
+)  # fmt: skip
+def test_a_call_in_place_has_the_size_of_one_that_is_not(
+    op: str, at_root: tuple[int, int], total: int, otf2: Any, tmp_path: Path
+) -> None:
+    """Score-P does not count a rank's own block then; other ranks of a rooted call count theirs."""
+    trace = Trace(otf2, tmp_path)
+    rooted = op != "ALLREDUCE"
+    for rank in range(RANKS):
+        sent, received = at_root if rank == 2 or not rooted else CALLS[op][1]
+        trace.inside(rank, "mpi_collective_end", collective_op=getattr(trace.ops, op), communicator=trace.world,
+                     root=2 if rooted else NONE, size_sent=sent, size_received=received)  # fmt: skip
+    made = program_of(step_file_of(convert([trace.closed()])[0], "trace"), {}, RANKS)
+    check(made)
+    (name,) = [name for name in amounts(made, 0) if name in SIZES]
+    assert amounts(made, 0)[name].total == total
+
+
+def test_each_rank_of_an_uneven_allgather_has_its_own_share(otf2: Any, tmp_path: Path) -> None:
+    trace = Trace(otf2, tmp_path)
+    shares = [4, 8, 100, 16]
+    for rank, share in enumerate(shares):
+        trace.inside(rank, "mpi_collective_end", collective_op=trace.ops.ALLGATHERV, communicator=trace.world,
+                     root=NONE, size_sent=RANKS * share, size_received=sum(shares))  # fmt: skip
+    made = program_of(step_file_of(convert([trace.closed()])[0], "trace"), {}, RANKS)
+    check(made)
+    assert amounts(made, 0)["allgather"].total == sum(shares)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from linkgauge.app.cli import run_command
 from linkgauge.app.dimension_options import applications
 from linkgauge.apps import catalog, chakra_trace
+from linkgauge.apps.matching import check
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import as_toml, step_file_of
 from linkgauge.apps.trace_steps import Steps, looped
@@ -457,3 +458,22 @@ def test_collectives_without_a_size_are_said(tmp_path: Path) -> None:
     document, lost = convert([tmp_path / "a.json"])
     assert document["step"] == [{"collective": "allreduce", "bytes": 4096}]
     assert lost["collectives whose size is 0 or not recorded: left out"] == 1
+
+
+@pytest.mark.parametrize("shares", [(400, 240), (400, 0), (0, 0), (0, 400)])
+def test_ranks_that_state_unlike_sizes_agree(shares: tuple[int, int], tmp_path: Path) -> None:
+    """As of experts' tokens: each rank's trace has what that rank sends, which may be nothing."""
+    paths = []
+    for rank, share in enumerate(shares):
+        uneven = {"comms": "all_to_allv", "in_msg_size": share, "out_msg_size": 0, "dtype": "int", "world_size": 2}
+        even = {**uneven, "comms": "all_reduce", "in_msg_size": 16, "out_msg_size": 16}
+        paths.append(written(tmp_path, f"trace.{rank}.json", [even, uneven, even]))
+    document, lost = convert(paths)
+    program = program_of(step_file_of(document, "trace"), {}, 2)
+    check(program)
+    each = [{name: (one.count, one.total) for name, one in amounts(program, rank).items()} for rank in range(2)]
+    mean = sum(shares) // 2
+    told = {"alltoall": (1, mean * 4 // 2)} if mean else {}  # to each of two destinations
+    assert each == [{"allreduce": (2, 128), **told}] * 2
+    assert any("unlike sizes" in words for words in lost) == (mean > 0)
+    assert any("size is 0" in words for words in lost) == (mean == 0)

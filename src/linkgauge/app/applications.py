@@ -208,7 +208,7 @@ def predict_command(asked: Prediction, app: str) -> int:
     from linkgauge.stats.interference import interferences
     from linkgauge.stats.launches import shown_transports
     from linkgauge.store.run import load
-    from linkgauge.view.predicted import predictions, print_predictions
+    from linkgauge.view.predicted import misses, predictions, print_predictions
 
     if (from_run is None) == (system is None):
         raise UsageError(
@@ -230,7 +230,7 @@ def predict_command(asked: Prediction, app: str) -> int:
     factor_of = _by_kind("--faster", asked.factors, _factor, ())
     latency_ns = _by_kind("--latency", asked.latencies, parse_duration, ("barrier",))
     there = None if asked.measured is None else load(asked.measured)
-    slow = ends = None
+    slow = ends = missed = None
     on_host = False
     shown: dict[str, str] = {}
     if from_run is not None:
@@ -240,6 +240,7 @@ def predict_command(asked: Prediction, app: str) -> int:
         slow = SlowDowns(interferences(source if asked.overlap is None else load(asked.overlap)))
         found_curves, known, most, ends = _of_run(source, f"{statistic}_ns")
         ends = None if factor_of or statistic != "median" else ends
+        missed = misses(source, found_curves, f"{statistic}_ns", slow, on_host=on_host)
         there = source if there is None else there
     else:
         # Of a cluster only copies are by curves, each device's own.
@@ -253,7 +254,7 @@ def predict_command(asked: Prediction, app: str) -> int:
     transports = [str(one) for one in DIMENSIONS["transport"].from_text(asked.transport)] if asked.transport else known
     of = (
         there, listed or [most], transports, other, copied, f"{statistic}_ns", cluster, asked.blocks, slow, ends,
-        on_host,
+        on_host, missed,
     )  # fmt: skip
     with Stages("predict") as stages:
         count = len(named) * len(listed or [most]) * len(transports) * (2 if factor_of else 1)

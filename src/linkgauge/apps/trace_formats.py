@@ -26,7 +26,9 @@ NOT_IN = {
         "what was computed between, and when DDP's and FSDP's collectives were waited for: no times in it",
     "PyTorch's profiler":
         "what multiprocessors computing and communicating take from each other: compute is time of the host",
-    "OTF2": "whether collectives were in place (taken as not), and which of several messages was waited for first",
+    "OTF2":
+        "whether collectives without a root were in place (taken as not), and which of several messages was waited for "
+        "first",
     "Nsight Systems'":
         "copies, and what computing and communicating take from each other: compute is time of the host",
     "Chakra": "order of streams beside each other: steps follow the nodes' numbers and what they need",

@@ -29,6 +29,7 @@ _PATTERNS = {
     "alltoallvdynamiccombine": ("alltoall", "in"), "gather": ("gather", "in"), "scatter": ("scatter", "out"),
 }  # fmt: skip
 NOTHING = ("init", "batchisendirecv", "coalescedbegin", "coalescedend", "startcoalescing", "endcoalescing")
+OF_NOTHING = "collectives whose size is 0 or not recorded: left out"
 _LONGEST_LOOP = 512
 MOST_RANKS = 4096
 """Of traces: each has a file, or its part of one. A trace may name more, as far as devices are numbered."""
@@ -48,6 +49,15 @@ class Timed(NamedTuple):
     at_once_ns: float
 
 
+class Stated(NamedTuple):
+    """A collective's step, and of which size in bytes its rank says that it is: that of its pattern's side."""
+
+    step: dict[str, Any]
+    pattern: str
+    size: int
+    group: Group | None
+
+
 class RankSteps:
     """What one rank does, gathered step by step."""
 
@@ -62,6 +72,7 @@ class RankSteps:
         self.idle_ns = 0.0  # in which the device had nothing to do, for the host came later
         self.busy_ns = 0.0  # in which it computed
         self.timed: list[Timed] = []
+        self.stated: list[Stated] = []
         self.steps: Steps = []
         self.lost = lost
         self.peers = False  # names ranks, so that it is of so many ranks only
@@ -140,10 +151,11 @@ class RankSteps:
         else:
             pattern, side = _PATTERNS[plain]
             size = sizes[side] or max(sizes.values())
-            if size == 0:
-                self.lost["collectives whose size is 0 or not recorded: left out"] += 1
+            if size == 0 and self.of_all < 2:  # else other ranks' traces have a share of it
+                self.lost[OF_NOTHING] += 1
                 return
-            step = {"collective": pattern, "bytes": self._bytes(pattern, size, group)}
+            step = {"collective": pattern, "bytes": self.bytes_of(pattern, size, group)}
+            self.stated.append(Stated(step, pattern, size, group))
             if len(set(shares)) > 1:
                 self.lost["uneven shares of an alltoall: each destination gets the mean"] += 1
             if PATTERNS[pattern].rooted:
@@ -157,7 +169,7 @@ class RankSteps:
             self._names(group[0] + (group[2] - 1) * group[1])
         self.steps.append(step)
 
-    def _bytes(self, pattern: str, size: int, group: Group | None) -> Any:
+    def bytes_of(self, pattern: str, size: int, group: Group | None) -> Any:
         """m of the pattern, of so many bytes of one rank; a formula of `ranks` where all take part."""
         words = -(-size // 4) * 4
         if words != size:
@@ -169,6 +181,37 @@ class RankSteps:
         if PATTERNS[pattern].blocks:
             return words * group[2] if group is not None else f"{words} * ranks"
         return words
+
+
+def agree(ranks: Sequence[RankSteps]) -> None:
+    """Make each collective of one size on all its ranks: the mean of what they state, as of an alltoall with uneven
+    shares. One that moves nothing on any rank is left out on all of them, not on some, which others would wait for."""
+    of: dict[Group | None, list[tuple[RankSteps, list[Stated]]]] = {}
+    for rank in ranks:
+        mine: dict[Group | None, list[Stated]] = {}
+        for one in rank.stated:
+            mine.setdefault(one.group, []).append(one)
+        for group, found in mine.items():
+            of.setdefault(group, []).append((rank, found))
+    for members in of.values():
+        alike = len({tuple(one.pattern for one in found) for _, found in members}) == 1
+        nothing: list[set[int]] = [set() for _ in members]
+        for turn in zip(*(found for _, found in members), strict=True) if alike else ():
+            sizes = [one.size for one in turn]
+            size = -(-sum(sizes) // len(sizes))
+            if len(set(sizes)) > 1:
+                members[0][0].lost["collectives of which ranks state unlike sizes: each takes the mean"] += 1
+                for (rank, _), one in zip(members, turn, strict=True):
+                    one.step["bytes"] = rank.bytes_of(one.pattern, size, one.group)
+            elif not size:
+                for left_out, one in zip(nothing, turn, strict=True):
+                    left_out.add(id(one.step))
+        for (rank, found), left_out in zip(members, nothing, strict=True):
+            if not alike:  # not the same turns: only what moves something here is known
+                left_out.update(id(one.step) for one in found if not one.size)
+            if left_out:
+                rank.lost[OF_NOTHING] += len(left_out)
+                rank.steps = [step for step in rank.steps if id(step) not in left_out]
 
 
 def _group_formula(first: int, stride: int, count: int) -> str:

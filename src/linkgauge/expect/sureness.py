@@ -1,5 +1,5 @@
-"""How sure a prediction is: what it would be by the ends of its curves' intervals, and which kind of step a reader is
-not to trust, with the cause, where the run itself shows one.
+"""Which kind of step of a prediction a reader is not to trust, with the cause, where the run itself shows one: by the
+ends of its curves' intervals, by their quartiles, and by curves that fall.
 
 That a curve is of another state of the machine than the application (threads that share a core, a clock at another
 frequency) shows in neither its interval nor its quartiles where all its samples are of that state; then it may show in
@@ -8,8 +8,7 @@ a copy of fewer bytes that takes longer than one of more.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from linkgauge.expect.application import WAITING, Predicted
 from linkgauge.expect.curves import COPIES_WITHIN, Curves, CurvesOfRun, kind_of
@@ -18,15 +17,6 @@ from linkgauge.model.result import Measured
 
 WIDE = 0.4  # of a kind's time: beyond it the cause is named
 _SMALL = 0.1  # of an iteration: a kind that takes less decides nothing
-
-
-@dataclasses.dataclass(frozen=True)
-class Sureness:
-    """`low_ns`, `high_ns`: the iteration by the ends of its curves' intervals. `doubts`: why a kind may be off."""
-
-    low_ns: float
-    high_ns: float
-    doubts: Mapping[str, str]
 
 
 class Ends:
@@ -39,8 +29,8 @@ class Ends:
         )
         self._falls = _falls(rows)
 
-    def sureness(self, by: Callable[[Curves], Predicted], usual: Predicted) -> Sureness:
-        """Of a prediction: `by` makes it from other curves."""
+    def doubts(self, by: Callable[[Curves], Predicted], usual: Predicted) -> dict[str, str]:
+        """Why a kind of step of a prediction may be off: `by` makes it from other curves."""
         low, high, q1, q3 = (by(curves) for curves in (self.low, self.high, self.q1, self.q3))
         rank = max(range(len(usual.ranks_ns)), key=lambda one: usual.ranks_ns[one])
         doubts = {}
@@ -55,7 +45,7 @@ class Ends:
                 doubts[kind] = f"half of its curves' samples lie in a range of {percent(middle)}"
             elif kind in self._falls:
                 doubts[kind] = self._falls[kind]
-        return Sureness(min(low.time_ns, usual.time_ns), max(high.time_ns, usual.time_ns), doubts)
+        return doubts
 
 
 def _falls(rows: Sequence[Measured]) -> dict[str, str]:

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.apps import catalog
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Predicted, predict
+from linkgauge.expect.coverage import LEVEL, Interval, Misses, misses_of
 from linkgauge.expect.curves import Curves
 from linkgauge.expect.mechanism import Mechanism, mechanism_of
 from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
-from linkgauge.expect.sureness import Ends, Sureness
+from linkgauge.expect.sureness import Ends
 from linkgauge.expect.under_way import OverlapTime
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.worded import App
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.view.results import Results
-from linkgauge.view.units import time_text
+from linkgauge.view.units import range_text, time_text
 
 if TYPE_CHECKING:
     from linkgauge.expect.cluster import Cluster
@@ -62,7 +63,8 @@ class Prediction:
     why_not: str  # where it is not predicted
     measured_ns: float | None
     measured_ranks: Sequence[RankSteps]
-    sure: Sureness | None = None  # where curves have intervals
+    doubts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # why a kind of step may be off
+    interval: Interval | None = None  # where they are of a run
     # Where what overlap costs is not measured, between what it lies: if collectives on one device cost each other
     # nothing, and if stand-in kernels and collectives, which are taken to cost each other nothing, took turns.
     unshared_ns: float | None = None
@@ -120,9 +122,10 @@ class Prediction:
             "collectives": self.mechanism.collectives, "copies": self.mechanism.copies, "why_not": self.why_not,
             "predicted_ns": None if self.predicted is None else self.predicted.time_ns,
             "measured_ns": self.measured_ns, "error": self.error,
-            "low_ns": None if self.sure is None else self.sure.low_ns,
-            "high_ns": None if self.sure is None else self.sure.high_ns,
-            "doubts": {} if self.sure is None else dict(self.sure.doubts),
+            "low_ns": None if self.interval is None else self.interval.low_ns,
+            "high_ns": None if self.interval is None else self.interval.high_ns,
+            "interval_by": None if self.interval is None else self.interval.within.of,
+            "doubts": dict(self.doubts),
             "overlap": None if overlap is None else {
                 **dataclasses.asdict(overlap), "by": [dataclasses.asdict(one) for one in overlap.by],
                 "in_turns_ns": self.in_turns_ns},
@@ -147,12 +150,13 @@ def predictions(
     slow: SlowDowns | None = None,
     ends: Ends | None = None,
     on_host: bool = False,
+    misses: Misses | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> list[Prediction]:
     """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
     where ranks share links, messages and collectives are its. `slow`: what overlap costs, where that was measured.
-    `ends`: the curves' intervals, which say how sure each is. `on_host`: the devices are host devices. `advance`
-    is called after each."""
+    `ends`: the curves' intervals, which say how sure each is. `on_host`: the devices are host devices. `misses`: how
+    wrong such predictions were, which says between what each lies. `advance` is called after each."""
     there = None if measured is None else Results(measured)
     told = {} if measured is None else step_times(measured)
     taken = {(row.case.app, row.ranks, mechanism_of(row.case)): row
@@ -169,11 +173,14 @@ def predictions(
                 answer, reason = predicted(app, count, curves, by, cluster, slow)
                 ranks_told = told.get(row.identity, []) if row is not None else []
                 ns = getattr(row, statistic) if row is not None else None
-                sure = None
+                doubts = {}
                 if ends is not None and answer is not None:
                     program = catalog.program(app, count)
-                    sure = ends.sureness(functools.partial(predict, program, mechanism=by, slow=slow), answer)
-                one = Prediction(label, count, by, answer, reason, ns, ranks_told, sure)
+                    doubts = ends.doubts(functools.partial(predict, program, mechanism=by, slow=slow), answer)
+                between = None
+                if misses is not None and answer is not None and answer.time_ns:
+                    between = misses.interval(label, count, by, answer)
+                one = Prediction(label, count, by, answer, reason, ns, ranks_told, doubts, between)
                 if answer is not None and one.shared_ns and not answer.share.of:
                     other, _ = predicted(app, count, curves, by, cluster, slow, FREE)
                     one = dataclasses.replace(one, unshared_ns=None if other is None else other.time_ns)
@@ -183,6 +190,15 @@ def predictions(
                 found.append(one)
                 advance()
     return found
+
+
+def misses(source: Run, curves: Curves, statistic: str, slow: SlowDowns | None, *, on_host: bool) -> Misses:
+    """How wrong predictions from a run's curves are of the applications that it has measured."""
+
+    def of(app: App, count: int, by: Mechanism) -> Predicted | None:
+        return predicted(app, count, curves, by, None, slow)[0]
+
+    return misses_of(Results(source).rows, statistic, of, on_host=on_host)
 
 
 def predicted(
@@ -226,6 +242,8 @@ def print_predictions(
                   title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
     columns = ["application", "ranks", "by", time_name if as_it_is is None else f"{time_name}, as it is"]
     columns += ["what if", "as fast"] if as_it_is is not None else []
+    stated = any(one.interval is not None for one, _ in known)
+    columns += [f"{percent(LEVEL)} interval"] if stated else []
     columns += ["measured", "error" if bound_of is None else "of that"] if told else []
     columns += ["as fast as on fewest"] if several else []
     for name in (*columns, f"by kind of step{': predicted (measured)' if told else ''}"):
@@ -245,6 +263,9 @@ def print_predictions(
         ]
         if as_it_is is not None:
             cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
+        if stated:
+            ends = one.interval and (time_text(one.interval.low_ns), time_text(one.interval.high_ns))
+            cells.append(range_text(*ends) if ends else "")
         if told and one.error is not None and one.measured_ns:
             compared = change(one.error) if bound_of is None else f"{one.measured_ns / time_ns:.1f}x"
             cells += [time_text(one.measured_ns), compared]
@@ -262,9 +283,10 @@ def print_predictions(
         out.print(Text(f"moves nothing, and takes no time here: {where}"))
     for reason, count in Counter(one.why_not for one in found if one.why_not).items():
         out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
-    for line in _overlap_lines([one for one, _ in known]) + _shared_lines([one for one, _ in known]):
+    those = [one for one, _ in known]
+    for line in _overlap_lines(those) + _shared_lines(those):
         out.print(Text(line))
-    for line in _doubt_lines([one for one, _ in known], shown or {}):
+    for line in _interval_lines(those, told=told) + _doubt_lines(those, shown or {}):
         out.print(Text(line))
     errors = [one.error for one, _ in known if one.error is not None]
     if errors and told and bound_of is None:
@@ -276,18 +298,27 @@ def print_predictions(
         )
 
 
+def _interval_lines(found: Sequence[Prediction], *, told: bool) -> list[str]:
+    """By what the intervals are known, and where measured times stand beside how many of these lie in them."""
+    of: dict[str, list[Prediction]] = {}
+    for one in found:
+        if one.interval is not None:
+            of.setdefault(one.interval.within.of, []).append(one)
+    lines = []
+    for words, those in of.items():
+        factors = sorted(one.interval.within.factor for one in those if one.interval is not None)
+        between = range_text(f"{factors[0]:.2f}", f"{factors[-1]:.2f}")
+        lines.append(f"{percent(LEVEL)} intervals: what moves takes within a factor of {between}, by {words}")
+    held = [one.interval.holds(one.measured_ns) for one in found if one.interval is not None and one.measured_ns]
+    return [*lines, *([f"{sum(held)} of {len(held)} measured times lie in their intervals"] if held and told else [])]
+
+
 def _doubt_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[str]:
-    """How far the curves' intervals move the predictions, and of which kinds of step the run itself shows that they
-    may be off: a line each cause."""
-    sure = [one.sure for one in found if one.sure is not None]
-    if not sure:
-        return []
-    widths = [(one.high_ns - one.low_ns) / 2 / one.high_ns for one in sure if one.high_ns]
-    lines = [f"by the ends of the curves' intervals: {percent(statistics.median(widths))} more or less in the median, "
-             f"{percent(max(widths))} at most"] if widths else []  # fmt: skip
+    """Of which kinds of step the run itself shows that predictions may be off: a line each cause."""
+    lines = []
     causes: dict[tuple[str, str], list[str]] = {}
     for one in found:
-        for kind, why in one.sure.doubts.items() if one.sure is not None else ():
+        for kind, why in one.doubts.items():
             causes.setdefault((kind, why), []).append(f"{one.app} by {one.mechanism.words_as(shown)}")
     for (kind, why), of in sorted(causes.items()):
         more = f" and {len(of) - 3} more" if len(of) > 3 else ""

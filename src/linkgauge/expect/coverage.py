@@ -1,0 +1,131 @@
+"""Between which times an application lies in nine of ten cases: by what predictions of others were wrong in one run.
+
+Split conformal prediction (Vovk et al. 2005; Lei et al. 2018, section 2): of n applications whose errors are known, the
+ceil(0.9 (n + 1))-th smallest error holds for another one with a probability of at least 0.9, if that is one like them,
+whatever the errors' distribution. An error is the ratio of what was measured and predicted of the time in which
+anything moves: what a step file states as computing takes that long. Errors of one application by several mechanisms
+go together, so that only its largest counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from linkgauge.expect.application import Predicted
+from linkgauge.expect.mechanism import Mechanism, mechanism_of
+from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.result import Measured
+from linkgauge.model.worded import App
+
+LEVEL = 0.9
+FEWEST = 9
+"""Applications: of fewer even the largest error may be too small, for 0.9 (n + 1) is more than n."""
+USUAL_ON_HOST, USUAL_ON_GPU = 1.92, 1.5
+"""Factors where a run has measured too few: on host devices that of docs/results/data/applications-host.jsonl; on GPUs
+none of 52 cases on one H100 and one of 52 on two H200 was further off."""
+_LEAST = 0.01  # of what was predicted: measured times that are shorter are as wrong as that
+
+
+@dataclasses.dataclass(frozen=True)
+class Miss:
+    """By what factor a prediction of an application was too short; 1: right, below 1: too long."""
+
+    app: str
+    ranks: int
+    mechanism: Mechanism
+    factor: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Within:
+    """A time lies within this factor of its prediction, either way, in nine of ten cases. `of`: by what that is known,
+    for people."""
+
+    factor: float
+    of: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Between which times an iteration lies, in ns, and by what that is known."""
+
+    low_ns: float
+    high_ns: float
+    within: Within
+
+    def holds(self, ns: float) -> bool:
+        """Whether a time lies in it."""
+        return self.low_ns <= ns <= self.high_ns
+
+
+class Misses:
+    """How wrong predictions from a run's curves were, of the applications that it measured itself."""
+
+    def __init__(self, misses: Iterable[Miss], *, on_host: bool) -> None:
+        """Take what was measured and predicted; `on_host`: on host devices."""
+        self._misses, self._on_host = list(misses), on_host
+
+    def within(self, app: str, ranks: int, by: Mechanism) -> Within:
+        """Of another application by a mechanism: what it was predicted itself does not count.
+
+        By the same mechanism on as many ranks where that is known of FEWEST applications, else by more; else a factor
+        that held elsewhere.
+        """
+        others = [one for one in self._misses if _name(one.app) != _name(app)]
+        alike = [one for one in others if one.ranks == ranks]
+        same = [one for one in alike if one.mechanism == by]
+        for found, words in ((same, ""), (alike, " by all mechanisms"), (others, " on other numbers of ranks too")):
+            worst: dict[str, float] = {}
+            for one in found:
+                worst[_name(one.app)] = max(worst.get(_name(one.app), 1.0), one.factor, 1 / one.factor)
+            if len(worst) >= FEWEST:
+                ordered = sorted(worst.values())
+                factor = ordered[math.ceil(round(LEVEL * (len(worst) + 1), 6)) - 1]
+                return Within(factor, f"the errors of {len(worst)} other applications in the run{words}")
+        usual = USUAL_ON_HOST if self._on_host else USUAL_ON_GPU
+        devices = "host devices" if self._on_host else "GPUs"
+        return Within(usual, f"what held on other {devices}: the run measured fewer than {FEWEST} other applications, "
+                      "of which 'linkgauge run --plan applications' has 26")  # fmt: skip
+
+    def interval(self, app: str, ranks: int, by: Mechanism, of: Predicted) -> Interval:
+        """Of a prediction."""
+        within = self.within(app, ranks, by)
+        fixed = _computing(of)
+        moving = of.time_ns - fixed
+        return Interval(fixed + moving / within.factor, fixed + moving * within.factor, within)
+
+
+def misses_of(
+    rows: Sequence[Measured], statistic: str, predicted: Callable[[App, int, Mechanism], Predicted | None],
+    *, on_host: bool,
+) -> Misses:  # fmt: skip
+    """Of the applications among a run's rows. `statistic`: the column that is a row's time; `predicted`: the time of
+    an application by the run's curves, None where they lack one."""
+    found = []
+    for row in rows:
+        if not PATTERNS[row.pattern].scripted:
+            continue
+        by = dataclasses.replace(mechanism_of(row.case), on_host=on_host)
+        of = predicted(row.case.app, row.ranks, by)
+        if of is not None and of.time_ns > 0:
+            found.append(Miss(row.case.app.label, row.ranks, by, factor_of(getattr(row, statistic), of)))
+    return Misses(found, on_host=on_host)
+
+
+def factor_of(measured_ns: float, of: Predicted) -> float:
+    """How many times as long as predicted what moves has taken."""
+    fixed = _computing(of)
+    moving = max(of.time_ns - fixed, _LEAST * of.time_ns)
+    return max(measured_ns - fixed, _LEAST * moving) / moving
+
+
+def _computing(of: Predicted) -> float:
+    """What the rank that takes longest computes, in ns."""
+    rank = max(range(len(of.ranks_ns)), key=of.ranks_ns.__getitem__)
+    return of.kinds_ns[rank].get("compute", 0.0)
+
+
+def _name(label: str) -> str:
+    return label.partition(" ")[0]

@@ -54,7 +54,7 @@ def tried(faults: Mapping[str, StartFault], nodes: int) -> dict[str, Any]:
         {node for node in cluster.layout.nodes for line in lines
          if f"node {node}" in line and node not in faults and "has an MTU of" not in line}
     )  # fmt: skip
-    status = 5 if any(fault.stops for fault in faults.values()) else 0
+    status = max(fault.status for fault in faults.values())
     return {
         "faults": {node: fault.name for node, fault in faults.items()},
         "named": named,

@@ -20,13 +20,18 @@ _SOURCE = Path(__file__).resolve().parents[2] / "src" / "linkgauge"
 
 @dataclasses.dataclass(frozen=True)
 class StartFault:
-    """A fault: how it is planted on a node, what is to be said of that node, and whether a run can go on with it."""
+    """A fault: how it is planted on a node, what is to be said of that node, and the exit status of a run with it."""
 
     name: str
     plant: Callable[[Cluster, str], None]
     says: str
-    stops: bool = True
+    status: int = 5
     env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def stops(self) -> bool:
+        """Whether a run does not begin."""
+        return self.status == 5
 
 
 def on_node(cluster: Cluster, node: str, script: str) -> None:
@@ -125,13 +130,13 @@ FAULTS = (
                "does not reach"),
     StartFault("wrong interface", _script("ip link set eth0 name eth9; ip link set eth9 up"),
                "there is no interface eth0, which FI_TCP_IFACE names", env={"FI_TCP_IFACE": "eth0"}),
-    StartFault("MTU", _large_frames, "packets of full size are lost"),
-    StartFault("clock", _clock, "its clock is 3600 s ahead", stops=False),
-    StartFault("no memory locked", _python("ulimit -l 64"), "only 64 KiB of memory may be locked", stops=False),
+    StartFault("MTU", _large_frames, "packets of full size are lost between", status=4),
+    StartFault("clock", _clock, "its clock is 3600 s ahead", status=0),
+    StartFault("no memory locked", _python("ulimit -l 64"), "only 64 KiB of memory may be locked", status=0),
     StartFault("read-only home", _script("mount --bind $HOME $HOME; mount -o remount,bind,ro $HOME"),
-               "cannot be written: compiled kernels are not kept", stops=False),
+               "cannot be written: compiled kernels are not kept", status=0),
     StartFault("other MTU", _script("ip link set eth0 mtu 1400"), "an MTU of 1400, on most nodes it has 1500",
-               stops=False),
+               status=0),
 )  # fmt: skip
 READ_ONLY = StartFault(
     "read-only folder",

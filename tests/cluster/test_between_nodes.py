@@ -438,6 +438,45 @@ def test_a_run_goes_on_without_a_node_that_is_lost_in_it_and_measures_the_rest_w
         assert "without" not in linkgauge(cluster, "show", str(out)).stdout
 
 
+def large_frames(cluster: Cluster, node: str, mtu: int) -> None:
+    """Give a node's card an MTU; its switch's ports keep 1500 and lose what is larger."""
+    done = cluster.run(node, ["ip", "link", "set", "eth0", "mtu", str(mtu), "gso_max_segs", "1"])
+    assert done.returncode == 0, done.stderr
+
+
+@thorough("run/test_lossy_pairs.py has launches that come apart; a wait for lost packets is seen here alone")
+def test_two_nodes_that_lose_large_packets_between_them_cost_their_own_cases_alone() -> None:
+    with Cluster(Layout.of(4, rate=RATE)) as cluster:
+        for node in ("n1", "n2"):
+            large_frames(cluster, node, 9000)
+        words = ("--hosts", "n[0-3]", "--devices", "host:1", *COUNTED, "--pairs", "nodes", "--pattern",
+                 "unidirectional,allreduce", "--size", "128KiB", "--mpi", library("mpich"))  # fmt: skip
+        done = linkgauge(cluster, "run", "--no-report", "--out", "run", *words)
+        assert (done.returncode, "lost between n1 and n2 (MTU 9000 at n1)" in done.stderr) == (4, True), done.stderr
+        run = load(cluster.folder / "run")
+        found = {(row.case.pattern, row.case.devices): row for row in run.rows()}
+        lossy = {key for key in found if {1, 2} <= set(key[1])}
+        assert lossy < set(found)
+        assert {key for key, row in found.items() if row.status == "skipped"} == lossy
+        assert {row.status for key, row in found.items() if key not in lossy} == {"ok"}
+        assert all(found[key].evidence["pair_left_out"] == ["n1", "n2"] for key in lossy)
+        places = Places(run.launched)
+        for (_, devices), row in found.items():
+            if row.status == "ok":
+                assert [one.node for one in places.of(row.launch, devices)] == [f"n{device}" for device in devices]
+        assert sorted(node["host"] for node in run.info["nodes"]) == ["n0", "n1", "n2", "n3"]
+        assert "without cases of n1 with n2: packets of full size are lost" in linkgauge(cluster, "show", "run").stdout
+
+        for node in ("n1", "n2"):
+            large_frames(cluster, node, 1500)
+        again = linkgauge(cluster, "run", "--resume", "run", "--no-report")
+        assert again.returncode == 0, again.stderr
+        done_now = counted(load(cluster.folder / "run"))
+        assert {repeats[0].case.devices for repeats in done_now.measured} == {devices for _, devices in found}
+        assert done_now.others == []
+        assert "without" not in linkgauge(cluster, "show", "run").stdout
+
+
 def _begun(out: Path, cases: int) -> bool:
     """Whether this many cases of a run's first launch have begun, and those before have their status."""
     kinds = []

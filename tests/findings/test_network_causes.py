@@ -234,6 +234,40 @@ def test_a_node_that_is_far_is_told_by_latency_alone(nodes: int) -> None:
     assert told(high_latency, facts) == []
 
 
+def busy_nodes(nodes: int, seed: int, far: str = "", added_us: float = 10_000.0) -> Facts:
+    """All pairs of busy nodes at 8 B: ranks wait for cores, some pairs' longer than others', and each operation's.
+
+    As measured with 50 runnable processes on two cores: the fastest operations of pairs take 40 to 190 us.
+    """
+    hosts = tuple(f"n{number}" for number in range(nodes))
+    rng = np.random.default_rng((nodes, seed))
+    world = World(catalog.load("alps"), rng, hosts=hosts, samples=20, sigma=0.05)
+    each = len(world.names)
+    world.extra_ns.append(lambda case: 30e3 + 1e3 * added_us * (far in {hosts[d // each] for d in case.devices}))
+    waits: dict[tuple[int, ...], float] = {}
+    world.ticks.append(lambda case, at, lasts: waits[case.devices] * rng.gamma(4.0))
+    for a, b in itertools.combinations(range(nodes), 2):
+        waits[a * each, b * each] = 150e3 * np.exp(1.2 * rng.normal())
+        world.add("mpi", "pingpong", 8, (a * each, b * each))
+    return facts_of(world)
+
+
+def accused(facts: Facts) -> list[str]:
+    return [one.subject for one in apply(facts, samples=False, only={"high_latency"}) if one.is_alarm]
+
+
+def test_busy_nodes_are_not_told_as_far() -> None:
+    drawn = [busy_nodes(nodes, seed) for nodes in (3, 4, 5, 6) for seed in range(25)]
+    assert sum(bool(accused(facts)) for facts in drawn) <= len(drawn) // 50
+
+
+def test_a_far_node_among_busy_ones_is_told_and_no_other() -> None:
+    drawn = [busy_nodes(nodes, seed, "n1") for nodes in (4, 6) for seed in range(30)]
+    found = [accused(facts) for facts in drawn]
+    assert sum("node n1" in one for one in found) >= 0.95 * len(drawn)
+    assert sum(len(one) > 1 for one in found) <= len(drawn) // 50
+
+
 def test_no_node_is_far_where_halves_are_or_all_are() -> None:
     pairs = list(itertools.combinations("abcd", 2))
     assert far_nodes({pair: 9e6 if len({"a", "b"} & set(pair)) == 1 else 1e4 for pair in pairs})[1] == []

@@ -73,7 +73,7 @@ class Exposure:
             return f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb)."
         if at_once > _MOST * self.exposed_ns:
             return f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch)."
-        return f"{worst.what} continues after computing has ended: begin it earlier, in smaller buckets (bucket_cap_mb)."
+        return f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb)."
 
 
 def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:

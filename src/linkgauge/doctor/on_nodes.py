@@ -64,6 +64,7 @@ def look_on_nodes(
     shell = launcher_for(mpi).remote_shell(launcher_args)
     met = {} if shell is None else first_look.look(shell, hosts, first_look.expected(mpi, os.environ, None))
     silent = {host: "; ".join(one.problems) for host, one in met.items() if one.problems}
+    lossy = {host: "; ".join(one.lossy.values()) for host, one in met.items() if one.lossy}
     left = [host for host in hosts if host not in silent]
     shape = table(_SAID, needed=_SAID)
     words = words_of_ranks(mpi, len(left), command, launcher_args, timeout_s=MOST_S, hosts=left) if left else []
@@ -80,18 +81,24 @@ def look_on_nodes(
         raise EnvironmentLackingError(f"the doctor cannot be started on any of {len(hosts)} nodes; {host}: {why}")
     harmed = {host: "; ".join(one.warnings) for host, one in met.items() if one.warnings and host not in silent}
     between = way_between(mpi, {str(one["host"]): Network.of_plain(one["network"]) for one in said})
-    return [_starts(hosts, silent, harmed), *compared(said), between]
+    return [_starts(hosts, silent, lossy, harmed), *compared(said), between]
 
 
-def _starts(hosts: Sequence[str], silent: Mapping[str, str], harmed: Mapping[str, str]) -> OnNodes:
-    """Whether ranks can be started on each host, and what may harm them."""
-    well = tuple(host for host in hosts if host not in silent and host not in harmed)
+def _starts(
+    hosts: Sequence[str], silent: Mapping[str, str], lossy: Mapping[str, str], harmed: Mapping[str, str]
+) -> OnNodes:
+    """Whether ranks can be started on each host, which two cannot be used together, and what may harm ranks."""
+    well = tuple(host for host in hosts if host not in silent and host not in lossy and host not in harmed)
     found = [(OK, "ranks can be started", well)] if well else []
-    for status, words_of in ((FAILING, silent), (WARNING, harmed)):
+    for status, words_of in ((FAILING, silent), (FAILING, lossy), (WARNING, harmed)):
         found += [(status, words, (host,)) for host, words in words_of.items()]
-    status = FAILING if silent else WARNING if harmed else OK
-    cost = "a run cannot use it; --keep-going nodes leaves it out" if silent else ""
-    return OnNodes(START, status, tuple(found), cost, f"try 'ssh {next(iter(silent))}'" if silent else "")
+    status = FAILING if silent or lossy else WARNING if harmed else OK
+    cost = fix = ""
+    if silent:
+        cost, fix = "a run cannot use it; --keep-going nodes leaves it out", f"try 'ssh {next(iter(silent))}'"
+    elif lossy:
+        cost, fix = "a run leaves out the cases of both nodes", "set one MTU on all nodes and switches"
+    return OnNodes(START, status, tuple(found), cost, fix)
 
 
 def way_between(mpi: MpiInstallation, nodes: Mapping[str, Network]) -> OnNodes:

@@ -121,7 +121,7 @@ def _concurrent(wires: Wires, like: Alike, wanted: Any) -> Rate | None:
 
 
 def _cheaper(wires: Wires, like: Alike, wanted: Any, why: str) -> Rate | None:
-    """Return the least of the cuts around each vertex, alone and with what is attached to it, and what even shares reach.
+    """Return the least of the cuts around each vertex, alone and with its dependents, and what even shares reach.
 
     A cut bounds by what leaves, or enters, over what must.
     """

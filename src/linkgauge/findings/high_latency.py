@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from linkgauge.findings.facts import Facts, Measure, keys, median
@@ -13,8 +13,9 @@ from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
 
 _SMALL = 4096  # bytes: above, the rate counts too
-_FAR = 4.0  # times the latency of the nearest pairs
+_FAR = 4.0  # times the latency of the pairs by which the other nodes hang together
 _LEAST_NS = 5_000.0
+_SUREST = 0.97
 _TURNS = 16  # a large message waits so many times for an answer at most, while TCP's window opens
 Pair = tuple[str, str]
 
@@ -26,11 +27,16 @@ def high_latency(facts: Facts) -> Iterable[Finding]:
     for pairs in sorted(_small_sets(facts), key=lambda pairs: next(iter(pairs.values()))[0].size):
         times = {pair: min(one.fastest_ns for one in found) for pair, found in pairs.items()}
         base, late = far_nodes(times)
+        near = {node for pair in times for node in pair}.difference(*late)
         for nodes in late:
             if nodes in told or not _has_siblings(facts, nodes, times):
                 continue
             told.add(nodes)
-            yield _finding(facts, nodes, pairs, times, base)
+            across = [pair for pair in times if len(nodes & set(pair)) == 1 and near & set(pair)]
+            rest = [measure for pair, found in pairs.items() if near.issuperset(pair) for measure in found]
+            floor = min(times[pair] for pair in across)
+            sure = min(_SUREST, 1 - len(near | nodes) * chance_of(floor, len(across), base, rest))
+            yield _finding(facts, nodes, pairs, across, base, times, sure)
 
 
 def _small_sets(facts: Facts) -> Iterable[dict[Pair, list[Measure]]]:
@@ -49,29 +55,52 @@ def _small_sets(facts: Facts) -> Iterable[dict[Pair, list[Measure]]]:
 
 
 def far_nodes(times: Mapping[Pair, float]) -> tuple[float, list[frozenset[str]]]:
-    """The latency of the nearest pairs, and the sets of nodes that are far from the rest.
+    """The latency within which more than half of the nodes hang together, and the sets of nodes that are far from them.
 
-    Nodes with a near pair are joined; what is joined to more than half of the nodes is the rest, and near means within
-    _FAR times the lowest decile. So one near pair clears a node, and noise, which only adds, accuses none.
+    Pairs join their nodes, the nearest first. What is joined first to more than half of the nodes is the rest, and what
+    would join it later, at _FAR times the latency that joined the rest, is far. So one near pair clears a node, and
+    noise, which only adds, must lift all pairs of a node far above those that join the others: `chance_of` says how
+    likely that is.
     """
     nodes = sorted({node for pair in times for node in pair})
-    ordered = sorted(times.values())
-    base = ordered[(len(ordered) - 1) // 10]
-    first = {node: node for node in nodes}
+    sets = {node: frozenset((node,)) for node in nodes}
+    within, rest, far = 0.0, frozenset[str](), list[frozenset[str]]()
+    for (a, b), time in sorted(times.items(), key=lambda item: item[1]):
+        one, other = sets[a], sets[b]
+        if one == other or one in far or other in far:
+            continue
+        if rest in (one, other) and time >= max(_FAR * within, within + _LEAST_NS):
+            far.append(other if one == rest else one)
+            continue
+        joined = one | other
+        sets |= dict.fromkeys(joined, joined)
+        if 2 * len(joined) > len(nodes):
+            rest, within = joined, time
+    return within, sorted(far, key=sorted)
 
-    def root(node: str) -> str:
-        while first[node] != node:
-            node = first[node]
-        return node
 
-    for (a, b), time in times.items():
-        if time < max(_FAR * base, base + _LEAST_NS):
-            first[root(b)] = root(a)
-    sizes = Counter(root(node) for node in nodes)
-    body, count = sizes.most_common(1)[0]
-    if 2 * count <= len(nodes):
-        return base, []
-    return base, [frozenset(node for node in nodes if root(node) == top) for top in sorted(sizes) if top != body]
+def chance_of(floor_ns: float, pairs: int, within_ns: float, rest: Sequence[Measure]) -> float:
+    """How likely noise alone lifts the fastest operations of so many pairs to `floor_ns`, by what it does to the rest.
+
+    On busy nodes whole pairs are measured late, so the operations of one pair count as one. `rest`: pairs of the other
+    nodes, of whose operations a share takes as long. What these few have not shown comes by a heavy tail (of Pareto,
+    with index 1/2) from `within_ns`, what joins them; it counts as one more pair.
+    """
+    unseen = math.sqrt(min(1.0, within_ns / floor_ns))
+    return float(((sum(_share_above(one, floor_ns) for one in rest) + unseen) / (len(rest) + 1)) ** pairs)
+
+
+def _share_above(measure: Measure, time_ns: float) -> float:
+    """The share of a case's operations that took at least so long, between its known quantiles by the logarithm."""
+    points = [(measure.fastest_ns, 1.0), (measure.time_ns, 0.5), (measure.tail * measure.time_ns, 0.05),
+              (measure.slowest_ns, 0.0)]  # fmt: skip
+    for (low, at_low), (high, at_high) in itertools.pairwise(points):
+        if time_ns <= low:
+            return at_low
+        if time_ns < high:
+            part = math.log(time_ns / low) / math.log(high / low) if math.isfinite(high) else 0.0
+            return at_low + (at_high - at_low) * part
+    return 0.0
 
 
 def _has_siblings(facts: Facts, nodes: frozenset[str], times: Mapping[Pair, float]) -> bool:
@@ -84,10 +113,9 @@ def _has_siblings(facts: Facts, nodes: frozenset[str], times: Mapping[Pair, floa
 
 
 def _finding(
-    facts: Facts, nodes: frozenset[str], pairs: Mapping[Pair, Sequence[Measure]], times: Mapping[Pair, float],
-    base: float,
+    facts: Facts, nodes: frozenset[str], pairs: Mapping[Pair, Sequence[Measure]], across: Sequence[Pair], base: float,
+    times: Mapping[Pair, float], sure: float,
 ) -> Finding:  # fmt: skip
-    across = [pair for pair in times if len(nodes & set(pair)) == 1]
     level = median(times[pair] for pair in across)
     names = ", ".join(sorted(nodes))
     one = pairs[across[0]][0]
@@ -112,7 +140,7 @@ def _finding(
                      keys(m for pair in across for m in pairs[pair])),
             *([Evidence(f"{len(waiting)} cases of larger messages wait for it", keys(waiting))] if waiting else []),
         ),
-        0.97,
+        sure,
         "Look at the route (traceroute, tracepath), at queues and shaping on the way (tc -s qdisc), at power saving "
         "of the node (C-states) and its NIC (interrupt moderation: ethtool -c).",
         1 - base / level,

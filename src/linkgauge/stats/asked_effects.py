@@ -91,8 +91,8 @@ def gpudirect_effect(
         return _by_registrations(case.gpudirect == "on", registered)
     if case.transport == "ccl":
         return Effect(False, "NCCL was not queried: --library-choices queries it")
-    return Effect(False, f"the library below {TRANSPORTS[case.transport].name} does not report which way it took, and the "
-                  "nodes' kernels count no GPU memory that is registered with cards")  # fmt: skip
+    return Effect(False, f"the library below {TRANSPORTS[case.transport].name} does not report which way it took, and "
+                  "the nodes' kernels count no GPU memory that is registered with cards")  # fmt: skip
 
 
 def _by_registrations(on: bool, registered: Sequence[Registered]) -> Effect:

@@ -94,6 +94,7 @@ INFO = table(
         ),
         "nodes": each(_NODE),
         "nodes_left_out": TEXTS,
+        "pairs_left_out": TEXTS,
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),
         "clock": OBJECT,

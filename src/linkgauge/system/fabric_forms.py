@@ -44,7 +44,7 @@ def not_a_system(text: str) -> str:
 
 
 def not_read(text: str) -> str:
-    """What a text is that describes no network, or tells it in a form that is not read; empty where it is none of these.
+    """What a text is that describes no network, or in a form that is not read; empty where it is none of these.
 
     nvidia-smi underlines its headings, so terminal codes are looked through.
     """

@@ -38,12 +38,15 @@ def places_line(kinds: Kinds) -> str:
 
 
 def lost_line(info: Mapping[str, Any]) -> str:
-    """Return which nodes a run went on without, and why the first one; empty where it did with all."""
-    lost = dict(info.get("nodes_left_out") or {})
-    if not lost:
-        return ""
-    why = next(iter(lost.values()))
-    return f"without {', '.join(lost)}, which did not answer{f' ({why})' if why else ''}"
+    """Return which nodes, and which two of them together, a run went on without, and why the first; else empty."""
+    lost, lossy = dict(info.get("nodes_left_out") or {}), dict(info.get("pairs_left_out") or {})
+    why = next(iter(lost.values()), "")
+    words = [f"without {', '.join(lost)}, which did not answer{f' ({why})' if why else ''}"] if lost else []
+    if lossy:
+        pairs = [pair.replace(",", " with ") for pair in lossy]
+        more = f" and {count_text(len(pairs) - _SHOWN, 'pair')} more" if len(pairs) > _SHOWN else ""
+        words.append(f"without cases of {', '.join(pairs[:_SHOWN])}{more}: {next(iter(lossy.values()))}")
+    return "; ".join(words)
 
 
 def between_lines(crossings: Iterable[Crossing]) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import re
@@ -30,10 +29,9 @@ from linkgauge.files import temporary_folder
 from linkgauge.model.shape import MisshapenError, as_it_is, each, label, mapping, number, parsed, table, text, whole
 from linkgauge.run.machine.environment import package_environment
 from linkgauge.run.machine.interfaces import named_interfaces
-from linkgauge.run.parent import node_probe
+from linkgauge.run.parent import node_probe, reach
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.wire.evidence import last_words
-from linkgauge.run.wire.failures import least_nodes
 from linkgauge.run.wire.node_beats import addresses_for, new_server
 
 _PATIENCE_S = 7.0  # of the first answers
@@ -43,8 +41,6 @@ _MOST_S = 30.0
 _REACH_S = 5.5
 _PAUSE_S = 1.0
 _AT_ONCE = 128  # processes of ssh, 5 MB each
-_ALL_PAIRS = 8  # nodes, of which each tries all others; of more each tries the next ones
-_PARENT = ""
 _CLOCK_S = 1.0
 _SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=6", "-o", "ConnectionAttempts=1")
 _PROXIES = ("hydra_pmi_proxy", "prted", "orted")
@@ -57,10 +53,15 @@ _HELLO = {"problems": each(text), "warnings": each(text), "time": number(), "hos
 
 @dataclasses.dataclass
 class Found:
-    """What is wrong with a node: `problems` with which no rank can be started, and `warnings`."""
+    """What is wrong with a node: `problems` with which no rank can be started, and `warnings`.
+
+    `lossy`: other nodes to which packets of full size are lost, so that no case has both, and that in words. Each two
+    nodes once.
+    """
 
     problems: list[str] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
+    lossy: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass
@@ -183,7 +184,7 @@ def _talk(pipes: selectors.BaseSelector, asked: Sequence[_Asked], token: str) ->
     """
     began = time.monotonic()
     hellos: dict[str, dict[str, Any]] = {}
-    failed: dict[tuple[str, str], str] = {}
+    reached = reach.Reached()
     heard: set[str] = set()
     with new_server() as server:
         node_probe.serve(server, token.encode())
@@ -194,13 +195,25 @@ def _talk(pipes: selectors.BaseSelector, asked: Sequence[_Asked], token: str) ->
             hellos |= {one.host: hello for one in fresh if (hello := _hello(one)) is not None}
             heard |= {one.host for one in fresh}
             there = [one for one in fresh if one.host in hellos and not one.found.problems]
-            failed |= _unreached(pipes, there, _usable(asked, hellos), server.getsockname()[1])
+            usable = _usable(asked, hellos)
+            _try(pipes, there, reach.first_tries(usable), usable, reached, server.getsockname()[1])
             if over:
                 break
-    by_host = {one.host: one for one in asked}
-    usable = _usable(asked, hellos)
+        by_host = {one.host: one for one in asked}
+        for host, words in reached.of_parent.items():
+            by_host[host].found.problems.append(f"it does not reach this node: {words}")
+        usable = _usable(asked, hellos)
+        if lossy := reached.lossy():
+            there = [by_host[host] for host in usable if len(by_host[host].said) > 1]
+            _try(pipes, there, reach.further_tries(usable, lossy), usable, reached)
     _tell_of_mtus({host: hello["addresses"] for host, hello in usable.items()}, [by_host[host] for host in usable])
-    _accuse(failed, by_host)
+    for host, words in reached.unusable(list(by_host)).items():
+        by_host[host].found.problems.append(words)
+    usable = _usable(asked, hellos)
+    for pair, words in reached.lossy().items():
+        if pair <= set(usable):
+            first, second = sorted(pair, key=list(usable).index)
+            by_host[first].found.lossy[second] = words
 
 
 def _late(asked: Sequence[_Asked], began: float) -> list[_Asked]:
@@ -279,54 +292,30 @@ def _without_prefix(line: str, host: str) -> str:
     return re.sub(rf"^(?:ssh: )?(?:connect to host {re.escape(host)} port (\d+): )?", "", line.strip())
 
 
-def _unreached(
-    pipes: selectors.BaseSelector, there: Sequence[_Asked], hellos: Mapping[str, Mapping[str, Any]], port: int
-) -> dict[tuple[str, str], str]:
-    """Have these nodes try to reach others of those that can be used, and this one; which cannot which, and why.
+def _try(
+    pipes: selectors.BaseSelector, there: Sequence[_Asked], tries: Mapping[str, Sequence[str]],
+    hellos: Mapping[str, Mapping[str, Any]], reached: reach.Reached, port: int | None = None,
+) -> None:  # fmt: skip
+    """Have these nodes try to reach others, and this one on its `port`; note who cannot, and why.
 
-    `hellos`: of those that can be used. `port`: this process' own.
+    All have said as many lines. `hellos`: of the nodes that can be used.
     """
-    if not there:
-        return {}
+    # Where ports are restricted only some are open, and those of the probes may be none of them.
+    if not there or any("PORT_RANGE" in name or ("MCA" in name and "port" in name) for name in os.environ):
+        return
     mine = addresses_for(one.host for one in there)
-    ports = any("PORT_RANGE" in name or ("MCA" in name and "port" in name) for name in os.environ)
-    wanted = {} if ports else _peers(hellos)
+    lines = len(there[0].said) + 1
+    reached.try_all(tries)
     for one in there:
-        peers = {name: ([name, *_own_addresses(hellos[name])[:1]], hellos[name]["port"])
-                 for name in wanted.get(one.host, ())}  # fmt: skip
-        if not ports:
-            peers[_PARENT] = (mine[:2], port)
+        peers = {name: ([name, *reach.own_addresses(hellos[name])[:1]], hellos[name]["port"])
+                 for name in tries.get(one.host, ())}  # fmt: skip
+        peers |= {} if port is None else {reach.PARENT: (mine[:2], port)}
         one.tell(json.dumps(peers).encode() + b"\n")
-    _listen(pipes, there, 2, time.monotonic())
-    failed: dict[tuple[str, str], str] = {}
+    _listen(pipes, there, lines, time.monotonic())
     for one in there:
-        if len(one.said) > 1:
+        if len(one.said) >= lines:
             with contextlib.suppress(MisshapenError):
-                why = parsed(one.said[1], mapping(text), "what a node reaches")
-                failed |= {(one.host, name): words for name, words in why.items() if words}
-    return failed
-
-
-def _accuse(failed: dict[tuple[str, str], str], by_host: Mapping[str, _Asked]) -> None:
-    """Name the least set of nodes that explains who cannot reach whom, later ones first."""
-    for host, one in by_host.items():
-        if words := failed.pop((host, _PARENT), ""):
-            one.found.problems.append(f"it does not reach this node: {words}")
-    failed = {pair: why for pair, why in failed.items() if not by_host[pair[0]].found.problems}
-    for worst, pairs in least_nodes(failed, list(by_host).index):
-        source, target = pairs[0]
-        why = failed[pairs[0]]
-        by_host[worst].found.problems.append(
-            f"{source} does not reach it: {why}" if target == worst else f"it does not reach {target}: {why}"
-        )
-
-
-def _own_addresses(hello: Mapping[str, Any]) -> list[str]:
-    return [str(address) for address, _ in hello["addresses"].values()]
-
-
-def _mtus(addresses: Mapping[str, Sequence[Any]]) -> tuple[int, ...]:
-    return tuple(sorted({int(mtu) for _, mtu in addresses.values()}))
+                reached.note(one.host, parsed(one.said[lines - 1], reach.SAID, "what a node does not reach"))
 
 
 def _tell_of_mtus(addresses: Mapping[str, Mapping[str, Sequence[Any]]], there: Sequence[_Asked]) -> None:
@@ -341,25 +330,6 @@ def _tell_of_mtus(addresses: Mapping[str, Mapping[str, Sequence[Any]]], there: S
             most = max(counts, key=lambda value: (counts[value], -value))
             if int(mtu) != most:
                 one.found.warnings.append(f"{name} has an MTU of {mtu}, on most nodes it has {most}")
-
-
-def _peers(hellos: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Whom each node tries to reach: all others, or of many the next one, and the next one of its own MTUs.
-
-    Two nodes of large MTUs lose packets over a switch of a smaller one, and neither does with a node of that one.
-    """
-    names = list(hellos)
-    if len(names) <= _ALL_PAIRS:
-        return {name: [other for other in names if other != name] for name in names}
-    alike: dict[tuple[int, ...], list[str]] = {}
-    for name in names:
-        alike.setdefault(_mtus(hellos[name]["addresses"]), []).append(name)
-    found: dict[str, list[str]] = {name: [] for name in names}
-    for ring in (names, *alike.values()):
-        for one, other in zip(ring, itertools.islice(itertools.cycle(ring), 1, None), strict=False):
-            if one != other and other not in found[one]:
-                found[one].append(other)
-    return found
 
 
 def _end(asked: Sequence[_Asked]) -> None:

@@ -1,8 +1,8 @@
 """What a node says of itself before ranks are started there: sent by ssh to a Python of its own, and run from a pipe.
 
 It needs the standard library only: what it looks for is whether the rest is there. Its standard input brings its own
-text, then a line of JSON that says what is expected, then one that names the nodes to reach. It answers each of the
-two with a line of JSON. A line takes no longer than its own limits, so that the whole look is over in seconds.
+text, then a line of JSON that says what is expected, then one or more that name nodes to reach. It answers each with
+a line of JSON. A line takes no longer than its own limits, so that the whole look is over in seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_FREE = {"temporary": 8 << 20, "shared": 16 << 20}  # bytes that one rank 
 _CONNECT_S = 1.5
 _PASS_S = 2.0  # for so many bytes both ways: they fit through 1 Mb/s
 _BYTES = 32 << 10  # several packets of the largest MTU
-_IP_MTU = 14  # Linux, in.h: of a connected socket
+_MTU = {socket.AF_INET: (socket.IPPROTO_IP, 14), socket.AF_INET6: (socket.IPPROTO_IPV6, 24)}  # Linux, in.h, in6.h
 _SIOCGIFADDR = 0x8915
 
 
@@ -175,8 +175,11 @@ def _taken(link: socket.socket, count: int) -> bytes:
     return held
 
 
-def why_not_reached(places: Iterable[str], port: int, token: bytes) -> str:
-    """Why bytes do not go both ways to the first of these names or addresses that answers; empty where they do."""
+def why_not_reached(places: Iterable[str], port: int, token: bytes) -> dict[str, Any]:
+    """Why bytes do not go both ways to the first of these names or addresses that answers; nothing where they do.
+
+    `why`, and the `mtu` of the connection where only packets of full size are lost, else 0.
+    """
     why = "it has no address"
     for place in places:
         try:
@@ -186,20 +189,21 @@ def why_not_reached(places: Iterable[str], port: int, token: bytes) -> str:
             continue
         with link:
             link.settimeout(_PASS_S)
-            mtu = link.getsockopt(socket.IPPROTO_IP, _IP_MTU) if link.family == socket.AF_INET else 0
+            mtu = link.getsockopt(*_MTU[link.family])
             answer = b""
             try:
                 link.sendall(token + bytes(_BYTES))
                 answer = _taken(link, 1)
                 if answer == b"k" and len(_taken(link, _BYTES)) == _BYTES:
                     link.sendall(b"e")
-                    return ""
+                    return {}
             except OSError:
                 pass
             way = "back from" if answer == b"k" else "to"
-            return (f"{place}: it answers, but packets of full size are lost on the way {way} it (MTU {mtu} at this "
-                    "end): expected one MTU on all nodes and switches")  # fmt: skip
-    return why
+            why = (f"{place}: it answers, but packets of full size are lost on the way {way} it (MTU {mtu} at this "
+                   "end): expected one MTU on all nodes and switches")  # fmt: skip
+            return {"why": why, "mtu": mtu}
+    return {"why": why, "mtu": 0}
 
 
 def main() -> None:
@@ -212,19 +216,24 @@ def main() -> None:
     said = {"problems": problems(wanted), "warnings": warnings(wanted), "time": time.time(),
             "host": os.uname().nodename, "addresses": addresses(), "port": server.getsockname()[1]}  # fmt: skip
     print(WORD + json.dumps(said), flush=True)
-    peers = json.loads(lines.readline() or "{}")
-    found: dict[str, str] = {}
+    for line in lines:  # the last wait is for the end of the look: others may still be sending to this node
+        print(WORD + json.dumps(_unreached(json.loads(line), token)), flush=True)
+
+
+def _unreached(peers: Mapping[str, tuple[Sequence[str], int]], token: bytes) -> dict[str, dict[str, Any]]:
+    """Those of these peers to which bytes do not go both ways, and why; all are tried at once."""
+    found: dict[str, dict[str, Any]] = {}
 
     def reach(name: str, places: Sequence[str], port: int) -> None:
-        found[name] = why_not_reached(places, port, token)
+        if why := why_not_reached(places, port, token):
+            found[name] = why
 
     threads = [threading.Thread(target=reach, args=(name, *peer), daemon=True) for name, peer in peers.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    print(WORD + json.dumps(found), flush=True)
-    lines.readline()  # others may still be sending to this one: it ends when all have said what they reach
+    return found
 
 
 if __name__ == "__main__":

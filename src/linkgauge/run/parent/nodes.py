@@ -64,6 +64,7 @@ class Nodes:
         self._keep_going = keep_going
         self._folder = folder
         self.gone: dict[str, str] = {}  # hosts that the run goes on without, and why
+        self.lossy: dict[frozenset[str], str] = {}  # each two that lose large packets between them, and that in words
         self._look = look
         self._devices = devices
         self._switches = switches
@@ -118,7 +119,8 @@ class Nodes:
         """Look at each of these hosts by itself before any launcher is started, each once for an MPI library.
 
         EnvironmentLackingError where one cannot be used, after a line for each; `keep_going`: those are left out, and
-        those on which the launcher then starts no rank, as long as there are others.
+        those on which the launcher then starts no rank, as long as there are others. Two that lose packets of full size
+        only with each other are `lossy`.
         """
         asked = [host for host in hosts if host not in self.gone]
         if not self._look or self._before or not asked or (mpi.library, *asked) in self._met:
@@ -151,6 +153,9 @@ class Nodes:
         for host, one in found.items():
             for words in one.warnings:
                 self._note(f"warning: node {host}: {words}")
+            for words in one.lossy.values():
+                self._note(f"warning: {words}; the run continues without the cases of both nodes")
+            self.lossy |= {frozenset((host, other)): words for other, words in one.lossy.items()}
         return {host: "; ".join(one.problems) for host, one in found.items() if one.problems}
 
     def lose_silent(
@@ -205,6 +210,20 @@ class Nodes:
         if text not in self._told:
             self._told.add(text)
             self._tell(text)
+
+
+def nodes_info(
+    before: Mapping[str, Any], nodes: Sequence[Node], switches: Switches | None, *, whole: bool
+) -> dict[str, Any]:
+    """What run.json says of these nodes; `whole`: the run has no others, whose words in `before` stay else."""
+    said = {node.host: node.plain() for node in nodes}
+    if not whole:
+        said = {node["host"]: node for node in before.get("nodes", ())} | said
+    if switches is None:
+        return {"nodes": list(said.values())}
+    above = {} if whole else before.get("switches", {}).get("above", {})
+    together = dataclasses.replace(switches, above={**above, **switches.above})
+    return {"nodes": list(said.values()), "switches": together.plain()}
 
 
 def ask_each_alone(

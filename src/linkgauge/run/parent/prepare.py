@@ -27,7 +27,7 @@ from linkgauge.run.parent.mpi_library import MpiInstallation, by_name, default_i
 from linkgauge.run.parent.nodes import Nodes, least
 from linkgauge.run.parent.prepared import Pending, Prepared
 from linkgauge.run.parent.statuses import FAILED
-from linkgauge.run.wire.spec import AFTER_FAILURES, FITTED, NODE_LEFT_OUT, CaseEntry
+from linkgauge.run.wire.spec import AFTER_FAILURES, FITTED, NODE_LEFT_OUT, PAIR_LEFT_OUT, CaseEntry
 from linkgauge.system import System, load
 from linkgauge.system.affinity import one_a_nic
 from linkgauge.system.allowance import available_cores, free_host_memory
@@ -293,7 +293,7 @@ def known_curves(launches: Sequence[PlannedLaunch], run: Run) -> dict[LaunchSett
 
 
 def _to_be_had(row: Row) -> bool:
-    return row.status == "skipped" and not {AFTER_FAILURES, NODE_LEFT_OUT}.isdisjoint(row.evidence)
+    return row.status == "skipped" and not {AFTER_FAILURES, NODE_LEFT_OUT, PAIR_LEFT_OUT}.isdisjoint(row.evidence)
 
 
 def resumed_mpis(

@@ -123,15 +123,18 @@ class Pending:
 
     def needs(self, entry: CaseEntry, gone: Container[str]) -> str:
         """The first of the hosts that are `gone` which an entry has ranks on; empty where it has on none."""
+        return next((host for host in self.hosts_of(entry) if host in gone), "")
+
+    def hosts_of(self, entry: CaseEntry) -> list[str]:
+        """The hosts that an entry and its background loads have ranks on, each once; none where all are here."""
         settings = self.planned.settings
-        places = tuple(dict.fromkeys(settings.devices))
+        if not settings.hosts:
+            return []
+        places = {device: at for at, device in enumerate(dict.fromkeys(settings.devices))}
         jobs = (entry.case, *(load.case for load in entry.case.background.each))
-        hosts = (
-            settings.hosts[places.index(one) * len(settings.hosts) // len(places)]
-            for job in jobs
-            for one in job.devices
-        )
-        return next((host for host in hosts if host in gone), "") if settings.hosts else ""
+        count = len(settings.hosts)
+        hosts = (settings.hosts[places[one] * count // len(places)] for job in jobs for one in job.devices)
+        return list(dict.fromkeys(hosts))
 
     def move(
         self, mpi: MpiInstallation | None, machine: PlanMachine, why_threads: str, *, may_hold_all: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from linkgauge.plan.curves import Curves
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.private_folder import PrivateFolders
+from linkgauge.run.parent import lossy_pairs
 from linkgauge.run.parent.ending import Ending
 from linkgauge.run.parent.fallback import Fallback, info_after
 from linkgauge.run.parent.launch import Launch, LaunchEnd
@@ -29,7 +30,7 @@ from linkgauge.run.parent.library_choice import Choices, log_environment
 from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load, with_loads_ends
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.node import Node
-from linkgauge.run.parent.nodes import Nodes
+from linkgauge.run.parent.nodes import Nodes, nodes_info
 from linkgauge.run.parent.prepared import WORKER, Pending, Prepared
 from linkgauge.run.parent.reporter import Reporter, RunState
 from linkgauge.run.parent.statuses import Statuses
@@ -41,6 +42,7 @@ from linkgauge.run.wire.outcome import point_of
 from linkgauge.run.wire.spec import (
     ENDED_BY_TIME,
     NODE_LEFT_OUT,
+    PAIR_LEFT_OUT,
     CaseEntry,
     WorkerSpec,
     entry_of,
@@ -88,8 +90,8 @@ class Runner:
 
     @property
     def lost_nodes(self) -> bool:
-        """Whether the run went on without some of its nodes."""
-        return bool(self._nodes.gone)
+        """Whether the run went on without some of its nodes, or without the cases of some two of them."""
+        return bool(self._nodes.gone or self._nodes.lossy)
 
     @property
     def left(self) -> int:
@@ -196,6 +198,19 @@ class Runner:
                 self.statuses.write(one, entry, "skipped", reason, {NODE_LEFT_OUT: host})
             if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
                 self._relaunch(one)
+        self._leave_out_pairs(asked)
+
+    def _leave_out_pairs(self, hosts: Collection[str]) -> None:
+        """Skip what needs two of these hosts that lose packets between them, and start no launch with both."""
+        lossy = self._nodes.lossy
+        lossy_pairs.note(self._folder, lossy, hosts)
+        for at, one in reversed(tuple(enumerate(self._pending))) if lossy else ():
+            for entry, pair in lossy_pairs.take_out(one, lossy):
+                self.statuses.write(one, entry, "skipped", lossy[pair], {PAIR_LEFT_OUT: sorted(pair)})
+            parts = lossy_pairs.apart(one, lossy)
+            self._pending[at : at + 1] = parts
+            for part in parts:  # what is skipped is of no launch, which would have fewer ranks
+                self._relaunch(part)
 
     def _settle(self, one: Pending) -> None:
         """Plan a launch for what the run goes on with in place of its library."""
@@ -342,11 +357,9 @@ class Runner:
         if nodes and of_run:
             count = len(self._devices.ordinals)
             self.statuses.hosts |= {settings.devices[node.ranks[0]] // count: node.host for node in nodes}
-            if not self._nodes.gone or "nodes" not in self._folder.info:  # else those of the whole run are there
-                switches = self._nodes.switches(nodes)
-                known = {} if switches is None else {"switches": switches.plain()}
-                self._folder.update_info({"nodes": [node.plain() for node in nodes], **known})
-        state = Known(nodes, bool(self._nodes.gone), self.statuses.failures, self._measured.get(settings, set()),
+            switches = self._nodes.switches(nodes)
+            self._folder.update_info(nodes_info(self._folder.info, nodes, switches, whole=not self.lost_nodes))
+        state = Known(nodes, self.lost_nodes, self.statuses.failures, self._measured.get(settings, set()),
                       self._curves_of(one), self.ending.turn_ends, self._token)  # fmt: skip
         spec = spec_of(one, self._prepared, mpi, self._folder, folders, state)
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders

@@ -26,9 +26,11 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 BROKEN = ("failed", "hung", "crashed", "corrupt")  # what counts against a transport: a slow case says nothing
 ENDED_BY_TIME = "time"  # a launch's end record: the next case would not have been over in time
 
-# Evidence of skipped cases that resume measures: so many of its transport had failed, or a node of it did not answer.
+# Evidence of skipped cases that resume measures: so many of its transport had failed, a node of it did not answer, or
+# two of its nodes lose large packets between them.
 AFTER_FAILURES = "after_failures"
 NODE_LEFT_OUT = "node_left_out"
+PAIR_LEFT_OUT = "pair_left_out"
 FITTED = "fitted"  # evidence: the case_key as planned, of a case that was measured at a smaller size
 
 

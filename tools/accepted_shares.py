@@ -32,7 +32,7 @@ SYSTEMS = ROOT / "src" / "linkgauge" / "systems"
 MARK = "# Shares of published values, made by tools/accepted_shares.py of tests/expect/published.toml.\n"
 
 
-Class = tuple[str, str, str, int, str, int, str]
+Class = tuple[str, str, str, int, str, int, str, tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +57,23 @@ class Table:
     healthy: bool = True
     nodes: int = 1
     initiator: str = ""
+    pair: tuple[int, int] = (0, 1)
     also_of: tuple[str, ...] = ()
     measured_on: str = ""
 
     @property
     def of_class(self) -> Class:
         """What values must share to be compared."""
-        return (self.system, self.transport, self.pattern, self.ranks, self.algorithm, self.nodes, self.initiator)
+        return (
+            self.system,
+            self.transport,
+            self.pattern,
+            self.ranks,
+            self.algorithm,
+            self.nodes,
+            self.initiator,
+            tuple(self.pair),
+        )
 
     def goodput(self, value: float) -> float:
         """A printed value as the goodput of docs/definitions.md, in bytes per second."""
@@ -98,7 +108,16 @@ def _on_the_same_links(table: Table) -> list[Table]:
 
 def nominal(system: System, table: Table, size: int) -> tuple[str, float]:
     """The kind of link and the rate in B/s that a share of this class is of, as 'linkgauge check' takes them."""
-    found = nominal_of(system, table.transport, table.pattern, table.ranks, size, table.algorithm, table.nodes)
+    found = nominal_of(
+        system,
+        table.transport,
+        table.pattern,
+        table.ranks,
+        size,
+        table.algorithm,
+        table.nodes,
+        (table.pair[0], table.pair[1]),
+    )
     assert found is not None, (system.name, table.pattern)
     return found[:2]
 
@@ -110,7 +129,7 @@ def shares(these: Iterable[Table]) -> dict[str, list[dict[str, Any]]]:
         if table.healthy:
             classes.setdefault(table.of_class, []).append(table)
     result: dict[str, list[dict[str, Any]]] = {}
-    for (name, transport, pattern, ranks, algorithm, nodes, initiator), members in sorted(classes.items()):
+    for (name, transport, pattern, ranks, algorithm, nodes, initiator, _), members in sorted(classes.items()):
         measured = [one for one in members if one.origin == "publication"] or members
         system = load(name)
         lowest: dict[int, float] = {}

@@ -402,3 +402,49 @@ def test_a_share_of_an_algorithm_judges_only_cases_that_ask_for_it(tmp_path: Pat
     held, without = held_against(facts_of(load(path)), catalog.load("hgx-h100-8"))
     assert {one.measure.case.algorithm: one.entry.algorithm for one in held} == {"": None, "RING": "ring"}
     assert without == 1
+
+
+# --- between processors ----------------------------------------------------------------------------------------------
+
+
+def matrix_log(path: Path, model: str, near: float, far: float) -> Path:
+    """What p2pBandwidthLatencyTest prints of 8 GPUs at two processors, of pairs at one and of those between them."""
+    lines = ["[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]"]
+    lines += [f"Device: {k}, {model}, pciBusID: {k + 1:x}, pciDeviceID: 0, pciDomainID:0" for k in range(8)]
+    lines += ["Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)", "   D\\D " + " ".join(map(str, range(8)))]
+    for row in range(8):
+        cells = (900.0 if row == column else near if row // 4 == column // 4 else far for column in range(8))
+        lines.append(f"     {row} " + " ".join(f"{cell:.2f}" for cell in cells))
+    log, run = path / "p2p.log", path / "run"
+    log.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    assert run_command(["import", str(log), "-o", str(run)]) == 0
+    return run
+
+
+@pytest.mark.parametrize(
+    ("system", "model", "near", "far", "status"),
+    [
+        ("rtx-pro-6000-8", "NVIDIA RTX PRO 6000", 112.3, 75.5, 0),
+        ("rtx-pro-6000-8", "NVIDIA RTX PRO 6000", 112.3, 0.85 * 75.0, 1),
+        ("rtx-pro-6000-8", "NVIDIA RTX PRO 6000", 0.85 * 112.3, 75.5, 1),
+        ("rtx4090-8", "NVIDIA GeForce RTX 4090", 50.3, 41.7, 0),
+        ("rtx4090-8", "NVIDIA GeForce RTX 4090", 0.85 * 50.3, 0.85 * 41.7, 1),
+    ],
+)
+def test_pairs_between_processors_are_held_against_their_own_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], system: str, model: str, near: float, far: float, status: int
+) -> None:  # fmt: skip
+    """Published: 75 to 88.6 GB/s between the processors of 8 RTX PRO 6000, 112.2 and more at one."""
+    run = matrix_log(tmp_path, model, near, far)
+    capsys.readouterr()
+    assert run_command(["check", str(run), "--against", system]) == status
+    assert "56 " in capsys.readouterr().out
+
+
+def test_a_share_of_pairs_at_one_processor_says_nothing_of_those_between_two(tmp_path: Path) -> None:
+    run = matrix_log(tmp_path, "NVIDIA RTX PRO 6000", 112.3, 75.5)
+    system = catalog.load("rtx-pro-6000-8")
+    near = dataclasses.replace(system, accepted=tuple(one for one in system.accepted if one.kind == "pcie"))
+    held, without = held_against(dataclasses.replace(facts_of(load(run)), system=near), near)
+    assert len(held) == 24
+    assert without == 32

@@ -13,14 +13,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from linkgauge.findings.facts import Facts, Measure, keys, rate_text
 from linkgauge.findings.finding import Evidence, Finding, Severity
 from linkgauge.findings.rule import rule
-from linkgauge.findings.wiring import Way, Wiring
+from linkgauge.findings.wiring import Wiring
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import ClassRow, class_rows, members_text
 from linkgauge.stats.launches import nodes_of
-from linkgauge.system.graph import Arc
 from linkgauge.system.likeness import Likeness, like
 from linkgauge.system.model import Accepted, System, most_particular
 from linkgauge.system.remembered import remembered
@@ -83,7 +82,8 @@ def held_against(facts: Facts, system: System, tolerance: float = TOLERANCE) -> 
     A share is of the data rate of the links on the pair's way (both directions of `bidirectional`, the device's host
     link for host copies, half of the memory's rate for local ones), and for collectives of the lowest bound that the
     links set. Rates are the described ones, so that a missing link shows; where the run's machine is joined in another
-    way than the description says (a switch in place of direct links), its own.
+    way than the description says (a switch in place of direct links), its own. A way over a link of unknown rate (as
+    between two processors) falls under the entries of that link's kind: those of the others say nothing of it.
     """
     judge = _Nominal(facts, system)
     held, without = [], 0
@@ -109,7 +109,6 @@ class _Nominal:
         self.own = facts.wiring
         found = None if facts.system is None else like(facts.system, system)
         self.same_host = self.own is None or found is None or found.host_links
-        self._kinds = {True: _kinds(self.described), False: {} if self.own is None else _kinds(self.own)}
 
     def of(self, measure: Measure) -> tuple[str, float] | None:
         """Return kind and rate in bytes per second, None for what no entry is about."""
@@ -142,20 +141,7 @@ class _Nominal:
         if way is None or way.rate is None or way.kind == "routed":
             return None
         wiring = self.described if is_described or self.own is None else self.own
-        kind = _narrowest_kind(way, wiring, self._kinds[is_described])
-        return kind, way.rate * PATTERNS[measure.pattern].ways
-
-
-def _kinds(wiring: Wiring) -> dict[Arc, str]:
-    """Return the kind of link of each arc, over the fabric and the host links."""
-    kinds: dict[Arc, str] = {}
-    for ways, fabric in ((wiring.fabric_ways, True), (wiring.host_ways, False)):
-        for way in ways.values():
-            for arc in way.arcs:
-                links = wiring.links(arc, fabric)
-                if links:
-                    kinds[arc] = links[0].kind
-    return kinds
+        return wiring.bounding_kind(way), way.rate * PATTERNS[measure.pattern].ways
 
 
 def _fits(entry: Accepted, measure: Measure, kind: str, nodes: int) -> bool:
@@ -168,12 +154,6 @@ def _fits(entry: Accepted, measure: Measure, kind: str, nodes: int) -> bool:
         return False
     # A collective's share is of its own bound, so only an entry of that very collective is about it.
     return entry.pattern == measure.pattern if PATTERNS[measure.pattern].collective else entry.kind == kind
-
-
-def _narrowest_kind(way: Way, wiring: Wiring, kinds: dict[Arc, str]) -> str:
-    fabric = way.kind != "host"
-    arc = next((arc for arc in way.arcs if wiring.rate(arc, fabric) == way.rate), way.arcs[0])
-    return kinds.get(arc, "")
 
 
 def _host_kind(wiring: Wiring, device: int) -> str:

@@ -94,6 +94,13 @@ class Wiring:
             return self.fabric_ways[pair]
         return self.host_ways.get(pair)
 
+    def bounding_kind(self, way: Way) -> str:
+        """Return the kind of link that bounds a way: one of unknown rate where there is one, else the narrowest."""
+        fabric = way.kind != "host"
+        rates = [self.rate(arc, fabric) for arc in way.arcs]
+        at = rates.index(None if None in rates else way.rate)
+        return self.links(way.arcs[at], fabric)[0].kind
+
     @functools.cached_property
     def host_rates(self) -> dict[int, float]:
         """The data rate from each device towards the hosts in bytes per second, where it is known."""

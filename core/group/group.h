@@ -95,15 +95,23 @@ class Group {
   void throw_if_aborted() const {
     if (aborted()) throw PeerError(failure());
   }
-  // This rank cannot go on: every other rank's waits throw PeerError with this reason. Not collective.
+  // This rank cannot go on: every other rank's waits throw PeerError with this reason. Not collective. Returns once all
+  // nodes know it, which the ranks of each learn at their next meeting of this group.
   void abort_with(const std::string& reason) noexcept;
   // The same with what this rank caught: another rank's failure is passed on.
   void abort_with(const std::exception& error) noexcept;
-  // The same with another rank's failure, as that rank's PeerError says it: it keeps that rank's number. Ranks that
+  // The same without waiting for the other nodes, whose ranks may wait for this one in another group: a rank that fails
+  // in several begins in all of them, and then leaves each.
+  void begin_abort(const std::string& reason) noexcept;
+  void begin_abort(const std::exception& error) noexcept;
+  // begin_abort with another rank's failure, as that rank's PeerError says it: it keeps that rank's number. Ranks that
   // learned of it by looking at aborted() call it too, since the first of a node tells the other nodes.
   virtual void pass_on(const std::string& failure) noexcept = 0;
-  // The last meeting of a group that failed: waits until every rank of this node has come here, whatever has happened,
-  // so that memory which others may still be using can be given back. Later calls return at once.
+  // Returns once all nodes know of a failure that this rank began to tell.
+  virtual void finish_telling() noexcept {}
+  // The last meeting of a group that failed: waits until all nodes know it and every rank of this node has come here,
+  // whatever has happened, so that memory which others may still be using can be given back. Later calls return at
+  // once.
   virtual void leave() noexcept = 0;
 };
 

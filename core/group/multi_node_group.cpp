@@ -75,21 +75,20 @@ auto MultiNodeGroup::meet_locally(const Meet& meet) -> decltype(meet()) {
   try {
     return meet();
   } catch (const PeerError& error) {
-    if (leads()) tell_other_nodes(error.what());
+    begin_telling(error.what());
+    finish_telling();
     throw;
   }
 }
 
-void MultiNodeGroup::tell_other_nodes(const std::string& failure) noexcept {
-  if (told_) return;
+void MultiNodeGroup::begin_telling(const std::string& failure) noexcept {
+  if (told_ || !leads()) return;
   told_ = true;
-  try {
-    std::array<std::int64_t, 2> first = {kFailed, 0};
-    between_->largest(first, {});
-    between_->all(bytes_of(failure), {});
-  } catch (...) {
-    // The connection is gone as well; the parent processes see it.
-  }
+  between_->begin_telling(std::array<std::int64_t, 2>{kFailed, 0}, bytes_of(failure));
+}
+
+void MultiNodeGroup::finish_telling() noexcept {
+  if (leads()) between_->finish_telling();
 }
 
 void MultiNodeGroup::barrier(const Progress& progress, Waiting waiting) {
@@ -266,7 +265,12 @@ std::atomic<std::uint64_t>* MultiNodeGroup::flag(int source, int target, int cha
 void MultiNodeGroup::pass_on(const std::string& failure) noexcept {
   local_->pass_on(failure);
   // The other nodes learn it with this node's next message, which no meeting of this rank will send any more.
-  if (leads()) tell_other_nodes(failure);
+  begin_telling(failure);
+}
+
+void MultiNodeGroup::leave() noexcept {
+  finish_telling();
+  local_->leave();
 }
 
 }  // namespace linkgauge

@@ -21,6 +21,9 @@ class MultiNodeGroup final : public Group {
   // `local` holds this node's ranks of the group, in their order. Its number is the newest that `link` knows.
   MultiNodeGroup(std::unique_ptr<Group> local, int rank, std::vector<int> launch_ranks, std::vector<int> node_of_rank,
                  std::shared_ptr<NodeLink> link);
+  ~MultiNodeGroup() override { finish_telling(); }
+  MultiNodeGroup(const MultiNodeGroup&) = delete;
+  MultiNodeGroup& operator=(const MultiNodeGroup&) = delete;
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(launch_ranks_.size()); }
@@ -40,14 +43,15 @@ class MultiNodeGroup final : public Group {
   bool aborted() const override { return local_->aborted(); }
   std::string failure() const override { return local_->failure(); }
   void pass_on(const std::string& failure) noexcept override;
-  void leave() noexcept override { local_->leave(); }
+  void finish_telling() noexcept override;
+  void leave() noexcept override;
 
  private:
   bool leads() const { return local_->rank() == 0; }
   void largest_of_leaders(std::span<std::int64_t> numbers, const Progress& progress, Waiting waiting = Waiting::kSpin);
   template <typename Meet>
   auto meet_locally(const Meet& meet) -> decltype(meet());
-  void tell_other_nodes(const std::string& failure) noexcept;
+  void begin_telling(const std::string& failure) noexcept;
   template <typename Value>
   Value from_leader(const Value& value, const Progress& progress);
   ClockOffset offset_to(int other_node);

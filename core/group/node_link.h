@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace linkgauge {
+
+class NodeMeetings;
 
 // One message to a rank and one from a rank at the same time, then the next two. It copies what is sent and keeps what
 // comes: if its owner gives up on a message, no memory goes into which the message may still be written.
@@ -31,6 +34,9 @@ class NodeLink {
   // The newest group that this process knows of. A group's number is above those of all groups that two of its ranks
   // are in, so that no message of one is taken for the other's.
   std::int64_t newest_group = 0;
+  // Meetings that are telling the other nodes of a failure. Every wait of this rank for another node goes on with them:
+  // those nodes may be at another group's meeting, which this rank has to end as well.
+  std::vector<NodeMeetings*> telling;
 };
 
 }  // namespace linkgauge

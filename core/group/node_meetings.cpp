@@ -43,11 +43,32 @@ void wait(const Progress& progress, Waiting waiting, const Done& done) {
 }  // namespace
 
 NodeMeetings::NodeMeetings(NodeLink& link, std::int64_t group, std::vector<int> leaders, int node)
-    : leaders_(std::move(leaders)), node_(node), transfer_(link.transfer(static_cast<int>(group % NodeLink::kTags))) {}
+    : link_(link),
+      leaders_(std::move(leaders)),
+      node_(node),
+      transfer_(link.transfer(static_cast<int>(group % NodeLink::kTags))) {}
+
+NodeMeetings::~NodeMeetings() { std::erase(link_.telling, this); }
 
 void NodeMeetings::largest(std::span<std::int64_t> numbers, const Progress& progress, Waiting waiting) {
   const Bytes found = meet({.heard = to_bytes(numbers.data(), numbers.size())}, progress, waiting);
   std::memcpy(numbers.data(), found.data(), found.size());
+}
+
+NodeMeetings::Rounds NodeMeetings::framed(std::span<const std::byte> mine) const {
+  Frame frame{.bytes = mine.size()};
+  std::copy_n(mine.begin(), std::min(mine.size(), kBeginningBytes), frame.beginning.begin());
+  return {.heard = to_bytes(frame), .sizes = std::vector<std::size_t>(leaders_.size(), sizeof frame)};
+}
+
+// By node, of what framed() gave.
+std::vector<std::size_t> NodeMeetings::sizes_of(const Bytes& frames) const {
+  std::vector<std::size_t> sizes(leaders_.size());
+  int distance = 0;
+  for (const Frame& frame : values_of<Frame>(frames)) {
+    sizes[static_cast<std::size_t>(before(node_, distance++))] = frame.bytes;
+  }
+  return sizes;
 }
 
 std::vector<Bytes> NodeMeetings::all(std::span<const std::byte> mine, const Progress& progress) {
@@ -55,15 +76,11 @@ std::vector<Bytes> NodeMeetings::all(std::span<const std::byte> mine, const Prog
   const auto place = [&](std::size_t distance) {
     return static_cast<std::size_t>(before(node_, static_cast<int>(distance)));
   };
-  Frame frame{.bytes = mine.size()};
-  std::copy_n(mine.begin(), std::min(mine.size(), kBeginningBytes), frame.beginning.begin());
-  const Bytes framed = meet({.heard = to_bytes(frame), .sizes = std::vector<std::size_t>(nodes, sizeof frame)},
-                            progress, Waiting::kSpin);
-  const std::vector<Frame> frames = values_of<Frame>(framed);
-  std::vector<std::size_t> sizes(nodes);
-  for (std::size_t i = 0; i < nodes; ++i) sizes[place(i)] = frames[i].bytes;
+  const Bytes heard = meet(framed(mine), progress, Waiting::kSpin);
+  const std::vector<std::size_t> sizes = sizes_of(heard);
   std::vector<Bytes> messages(nodes);
   if (*std::max_element(sizes.begin(), sizes.end()) <= kBeginningBytes) {
+    const std::vector<Frame> frames = values_of<Frame>(heard);
     for (std::size_t i = 0; i < nodes; ++i) {
       const auto begin = frames[i].beginning.begin();
       messages[place(i)].assign(begin, begin + static_cast<std::ptrdiff_t>(frames[i].bytes));
@@ -80,17 +97,72 @@ std::vector<Bytes> NodeMeetings::all(std::span<const std::byte> mine, const Prog
   return messages;
 }
 
+void NodeMeetings::begin_telling(std::span<const std::int64_t> numbers, std::span<const std::byte> words) {
+  numbers_.assign(numbers.begin(), numbers.end());
+  words_.assign(words.begin(), words.end());
+  next_ = Telling::kNumbers;
+  link_.telling.push_back(this);
+  tell_on();
+}
+
+void NodeMeetings::finish_telling() {
+  wait({}, Waiting::kSpin, [this] {
+    tell_on();
+    return next_ == Telling::kNothing;
+  });
+}
+
+// Goes on, as far as it can without waiting, with all failures that this rank tells.
+void NodeMeetings::tell_on() {
+  if (link_.telling.empty()) return;
+  for (NodeMeetings* one : link_.telling) one->go_on_telling();
+  std::erase_if(link_.telling, [](const NodeMeetings* one) { return one->next_ == Telling::kNothing; });
+}
+
+void NodeMeetings::go_on_telling() {
+  try {
+    while (!rounds_ || advance()) {  // at first also what was under way: the other nodes need its later rounds
+      const Bytes heard = rounds_ ? std::move(rounds_->heard) : Bytes{};
+      rounds_.reset();
+      if (next_ == Telling::kNumbers) {
+        rounds_ = Rounds{.heard = to_bytes(numbers_.data(), numbers_.size())};
+        next_ = Telling::kSizes;
+      } else if (next_ == Telling::kSizes) {
+        rounds_ = framed(words_);
+        next_ = Telling::kWords;
+      } else if (next_ == Telling::kWords) {
+        const std::vector<std::size_t> sizes = sizes_of(heard);
+        next_ = Telling::kLast;
+        if (*std::max_element(sizes.begin(), sizes.end()) > kBeginningBytes) {
+          rounds_ = Rounds{.heard = words_, .sizes = sizes};
+        }
+      } else {
+        next_ = Telling::kNothing;
+        return;
+      }
+    }
+  } catch (...) {
+    next_ = Telling::kNothing;  // the connection is gone as well; the parent processes see it
+  }
+}
+
 std::span<const std::byte> NodeMeetings::swap(std::span<const std::byte> mine, int other_node) {
   const int other = leaders_[static_cast<std::size_t>(other_node)];
   transfer_->begin(other, mine, other, mine.size());
-  wait({}, Waiting::kSpin, [this] { return transfer_->done(); });
+  wait({}, Waiting::kSpin, [this] {
+    tell_on();
+    return transfer_->done();
+  });
   return transfer_->received();
 }
 
 // If `progress` throws, the meeting stays under way: the other nodes need this one's later rounds, which come when it
 // says that it failed.
 Bytes NodeMeetings::meet(Rounds rounds, const Progress& progress, Waiting waiting) {
-  const auto over = [this] { return advance(); };
+  const auto over = [this] {
+    tell_on();
+    return advance();
+  };
   if (rounds_) wait({}, Waiting::kSpin, over);
   rounds_ = std::move(rounds);
   wait(progress, waiting, over);

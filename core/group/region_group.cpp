@@ -296,13 +296,23 @@ std::string RegionGroup::failure() const {
   return shared.failure.data();
 }
 
-void Group::abort_with(const std::string& reason) noexcept {
+void Group::begin_abort(const std::string& reason) noexcept {
   pass_on("rank " + std::to_string(rank()) + " failed: " + reason);
 }
 
-void Group::abort_with(const std::exception& error) noexcept {
+void Group::begin_abort(const std::exception& error) noexcept {
   if (dynamic_cast<const PeerError*>(&error) != nullptr) return pass_on(error.what());
-  abort_with(std::string(error.what()));
+  begin_abort(std::string(error.what()));
+}
+
+void Group::abort_with(const std::string& reason) noexcept {
+  begin_abort(reason);
+  finish_telling();
+}
+
+void Group::abort_with(const std::exception& error) noexcept {
+  begin_abort(error);
+  finish_telling();
 }
 
 void check_subset(const std::vector<int>& ranks, int size) {

@@ -72,7 +72,7 @@ class LoadRunner {
     } catch (const std::exception& error) {
       const bool another_jobs = &everyone_ != &group_ && everyone_.aborted();
       if (!order_.at_rate || another_jobs) throw;
-      group_.abort_with(error);
+      group_.begin_abort(error);
       if (line_ != nullptr) line_->say(kOver);
       report_.failure = error.what();
     }

@@ -461,10 +461,10 @@ Measurement sample(Operation& operation, Group& group, const Timing& timing, con
   try {
     return Sampler(operation, group, timing, settings).measure();
   } catch (const std::exception& error) {
-    group.abort_with(error);
+    group.begin_abort(error);
     throw;
   } catch (...) {
-    group.abort_with("an error without a name");
+    group.begin_abort("an error without a name");
     throw;
   }
 }

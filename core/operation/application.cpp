@@ -254,9 +254,9 @@ class Application final : public Operation {
     try {
       body();
     } catch (const std::exception& error) {
-      if (messages_group_ != nullptr) messages_group_->abort_with(error);
+      if (messages_group_ != nullptr) messages_group_->begin_abort(error);
       for (ApplicationCollective& one : nested_) {
-        if (one.group != nullptr) one.group->abort_with(error);
+        if (one.group != nullptr) one.group->begin_abort(error);
       }
       throw;
     }

@@ -39,7 +39,7 @@ auto telling_others(const std::vector<Group*>& groups, const std::function<void(
     const bool own =
         dynamic_cast<const Unsupported*>(&error) == nullptr && dynamic_cast<const PeerError*>(&error) == nullptr;
     if (on_failure && own) on_failure(error.what());
-    for (Group* group : groups) group->abort_with(error);
+    for (Group* group : groups) group->begin_abort(error);
     throw;
   }
 }
@@ -350,7 +350,7 @@ Measurement Session::measure_alternating(Operation& operation, const Job& job, S
     control.end();
     return measured;
   } catch (const std::exception& error) {
-    group.abort_with(error);  // also of a load's failure: the others wait for this rank
+    group.begin_abort(error);  // also of a load's failure: the others wait for this rank
     control.end();
     throw;
   }

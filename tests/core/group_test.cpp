@@ -15,6 +15,8 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -600,6 +602,45 @@ TEST(ProcessGroup, AFailureSeenInAWaitForAFlagCrossesNodes) {
     }
   });
   EXPECT_EQ(statuses, (std::vector<int>{3, 3, 3, 0}));
+}
+
+// A rank that fails begins to tell it in all groups that it is in, the wider or the narrower one first. Those of its
+// part may wait in either group, and all of the other part in the wider one: each hears of it, and then all meet again.
+TEST(ProcessGroup, AFailureInTwoGroupsReachesRanksThatWaitInEither) {
+  constexpr unsigned kPatienceS = 120;
+  for (const std::vector<int>& node_of_rank : {std::vector<int>{0, 1, 2, 3}, {0, 0, 1, 1, 2, 2, 3, 3}}) {
+    for (const bool wider_first : {true, false}) {
+      for (const bool in_part : {true, false}) {
+        const int ranks = static_cast<int>(node_of_rank.size());
+        Processes processes(node_of_rank);
+        const std::vector<int> statuses = processes.run([&](Group& launch) {
+          alarm(kPatienceS);  // a rank that nobody tells waits for ever
+          std::vector<int> all(static_cast<std::size_t>(ranks));
+          std::iota(all.begin(), all.end(), 0);
+          const std::unique_ptr<Group> wide = launch.subset(all);
+          const auto half = all.begin() + ranks / 2;
+          const std::unique_ptr<Group> first = wide->subset({all.begin(), half});
+          const std::unique_ptr<Group> second = wide->subset({half, all.end()});
+          Group& part = first ? *first : *second;
+          std::vector<Group*> groups = {wide.get(), &part};
+          if (!wider_first) std::swap(groups.front(), groups.back());
+          std::string heard;
+          try {
+            if (launch.rank() == 0) throw std::runtime_error("the cable is out");
+            (first && in_part ? part : *wide).barrier({});
+          } catch (const std::exception& error) {
+            heard = error.what();
+            for (Group* group : groups) group->begin_abort(error);
+          }
+          part.leave();
+          wide->leave();
+          if (heard.find("the cable is out") == std::string::npos) throw std::runtime_error("heard: " + heard);
+          launch.barrier({});
+        });
+        EXPECT_EQ(statuses, std::vector<int>(statuses.size(), 0)) << ranks << wider_first << in_part;
+      }
+    }
+  }
 }
 
 TEST(ProcessGroup, SeveralNodesNeedALink) {

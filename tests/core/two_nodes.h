@@ -43,6 +43,7 @@ class TwoNodes final : public Group {
   bool aborted() const override { return real_.aborted(); }
   std::string failure() const override { return real_.failure(); }
   void pass_on(const std::string& failure) noexcept override { real_.pass_on(failure); }
+  void finish_telling() noexcept override { real_.finish_telling(); }
   void leave() noexcept override { real_.leave(); }
 
  private:

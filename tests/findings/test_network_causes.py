@@ -297,10 +297,18 @@ def test_nodes_that_are_full_among_each_other_and_slow_to_others_are_told_as_the
     assert "lanes, rails or engines" not in found[0].sentence
 
 
-def test_two_halves_are_a_loss_that_may_be_meant() -> None:
-    facts = cluster(4, lambda a, b: 2.0 if (a < "n2") != (b < "n2") else 1.0, 64 * MIB)
-    found = [one for one in apply(facts, samples=False) if one.is_alarm]
-    assert [(one.rule, one.severity) for one in found] == [("slow_uplink", "loss")]
+@pytest.mark.parametrize(("slow", "words"), [("both", ""), ("n0", " from {n0, n1} to {n2, n3}"),
+                                             ("n2", " from {n2, n3} to {n0, n1}")])  # fmt: skip
+def test_two_halves_are_a_loss_that_may_be_meant_at_either(slow: str, words: str) -> None:
+    """The same pairs cross the uplink of either half."""
+
+    def time(a: str, b: str) -> float:
+        return 2.0 if (a < "n2") != (b < "n2") and (slow == "both" or (a < "n2") == (slow < "n2")) else 1.0
+
+    found = [one for one in apply(cluster(4, time, 64 * MIB), samples=False) if one.is_alarm]
+    assert [(one.rule, one.severity, one.subject) for one in found] == [
+        ("slow_uplink", "loss", "uplink of {n0, n1} or {n2, n3}")]  # fmt: skip
+    assert f"below its siblings{words}." in found[0].sentence
 
 
 @pytest.mark.parametrize("nodes", [4, 5, 6, 8])

@@ -432,7 +432,9 @@ def _told(
         others = "the other of the two" if worst.known else "its siblings"
         first = subject[:1].upper() + subject[1:]
         fraction = _fraction(facts, worst, loss)
-        sentence = f"{first} is {percent(loss)} below {others}{_way_words(facts, directions)}{fraction}."
+        halves = kind == "uplink" and 2 * len(ends) == len(facts.hosts)
+        way = _way_of_halves(facts, ends, directions) if halves else _way_words(facts, directions)
+        sentence = f"{first} is {percent(loss)} below {others}{way}{fraction}."
         if worst.by_fastest:
             sentence += " The times spread, so the fastest operation of each pair was compared."
         if kind == "pair" and len(facts.devices) > 2:
@@ -462,7 +464,7 @@ def _told(
         if _passing(items, max(tested.get((kind, ends), 1), 2 if others_fit else 1), score, share):
             severity, confidence = "note", 0.5
             sentence += " Only one case shows it: measure it again."
-        elif kind == "uplink" and 2 * len(ends) == len(facts.hosts):
+        elif halves:
             severity = "loss"
             sentence += " There are two sides alone, so it may be built so: state the rates with --fabric FILE."
         fix = FIXES[kind]
@@ -496,11 +498,25 @@ def _passing(items: list[_Seen], tested: int, score: float, share: float) -> boo
 def _place(facts: Facts, kind: str, ends: tuple[int | str, ...]) -> str:
     words = [_end_words(facts, end) for end in ends]
     if kind == "uplink":
-        return f"{{{', '.join(words)}}}"
+        return " or ".join(_sides(facts, ends))
     text = (" and " if kind == "pair" else " - ").join(words)
     if kind in ("device", "port", "host") and isinstance(ends[0], int):
         text += facts.identity_of(ends[0])
     return text
+
+
+def _sides(facts: Facts, ends: tuple[int | str, ...]) -> list[str]:
+    """Return the nodes behind an uplink; of two halves both, since the same pairs cross the uplink of either."""
+    sides = [[_end_words(facts, end) for end in ends]]
+    if 2 * len(ends) == len(facts.hosts):
+        sides.append([host for host in facts.hosts if host not in ends])
+    return [f"{{{', '.join(side)}}}" for side in sides]
+
+
+def _way_of_halves(facts: Facts, ends: tuple[int | str, ...], directions: list[str]) -> str:
+    one, other = _sides(facts, ends)
+    words = {"out": f" from {one} to {other}", "in": f" from {other} to {one}"}
+    return words.get(directions[0], "") if len(directions) == 1 else ""
 
 
 def _end_words(facts: Facts, end: int | str) -> str:

@@ -308,6 +308,20 @@ def test_a_prediction_says_why_it_may_be_off(ends: tuple[float, ...], falls: boo
     assert doubts == ({"host_to_device": doubt} if doubt else {})
 
 
+def test_a_curve_whose_interval_begins_at_zero_predicts() -> None:
+    """As of messages on a machine that others use, whose lower end is no time at all."""
+    messages = ("pingpong", "unidirectional", "bidirectional")
+    rows = [with_ends(row(pattern, 64, 1000.0), 0.0, 2.0) for pattern in messages]
+    steps = '{ send = "1 - rank", bytes = 64 }, { receive = "1 - rank", bytes = 64 }, { wait = true }'
+    program = program_of(applications.parse(f'description = "x"\nstep = [ {steps} ]', "made"), {}, 2)
+
+    def again(by: Curves) -> Predicted:
+        return predict(program, by, Mechanism("mpi", "mpi"))
+
+    doubts = Ends(measured_of(rows)).doubts(again, again(CurvesOfRun(measured_of(rows))))
+    assert doubts == {"message": "the intervals of its curves' medians are 200 % wide"}
+
+
 def test_faster_bytes_leave_the_latency() -> None:
     steps = '{ collective = "allreduce", bytes = 4096 }, { copy = "host_to_device", bytes = 4096 }'
     found = predicted(steps, by=Faster(curves(), {"collective": 4}))

@@ -77,7 +77,8 @@ class StepCosts:
             both = self._curve("bidirectional", several)(size)
             windowed = curves.find("unidirectional", *by, (2,), _FIRST_WINDOW)
             gap = one_way if windowed is None else min(one_way, windowed(size) / _FIRST_WINDOW)
-            self._messages[size] = alone, gap, max(1.0, both / one_way)
+            # The lower end of an interval may be 0 on a machine that others use.
+            self._messages[size] = alone, gap, max(1.0, both / one_way) if one_way else 1.0
         return self._messages[size]
 
     def _curve(self, pattern: str, several: bool) -> Curve:

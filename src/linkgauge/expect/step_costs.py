@@ -20,7 +20,7 @@ import numpy as np
 from linkgauge.apps.program import Program
 from linkgauge.apps.rows import COMPUTE, COPY, Collective
 from linkgauge.apps.step_file import COPIES
-from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_blocks
+from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_algorithm, of_blocks
 from linkgauge.expect.mechanism import Mechanism
 from linkgauge.expect.slow_downs import Costs, SlowDown
 from linkgauge.expect.under_way import ALONE
@@ -94,10 +94,12 @@ class StepCosts:
             sent, received = sent_and_received(wanted.pattern, ranks, size, wanted.distribution)
             even, _ = sent_and_received(wanted.pattern, ranks, size, "")
             size = round(size * max(*sent, *received) / max(even))
-        variants = [BEGUN] * wanted.begun + [BEHIND] * behind
+        supposed = of_algorithm(self._by.algorithm)
+        variants = [supposed] * bool(supposed) + [BEGUN] * wanted.begun + [BEHIND] * behind
         for variant in variants:
             found = self._collective_curve(wanted, variant)
-            if found is not None and (variant == BEGUN or size <= found.sizes[-1]):  # large ones are not measured twice
+            # Large ones behind a barrier are not measured twice.
+            if found is not None and (variant != BEHIND or size <= found.sizes[-1]):
                 return found(size)
         usual = self._collective_curve(wanted, "")
         assert usual is not None

@@ -268,3 +268,29 @@ def test_mistakes_are_one_line(words: list[str], expected: str, capsys: pytest.C
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert expected in said
+
+
+def test_what_if_says_what_it_assumes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a step that computes beside an allreduce: without overlap it takes both, by another algorithm that one's."""
+    times = {"": 50_000, "ring": 20_000}
+    cases = [make_case("ccl", "allreduce", size, (0, 1), algorithm=name) for size in (1024, 4096) for name in times]
+    run = str(make_run(tmp_path / "run", cases=cases, time_ns=lambda case: times[case.algorithm], samples=50))
+    (tmp_path / "mine.toml").write_text(
+        'description = "x"\nstep = [ { collective = "allreduce", bytes = 4096, begun = true }, { compute = 40000 }, '
+        "{ wait = true } ]\n"
+    )
+    words = ["predict", str(tmp_path / "mine.toml"), "--from", run, "--transport", "kernel", "--collectives", "ccl"]
+
+    def supposed(*more: str) -> tuple[float, float]:
+        assert run_command([*words, *more, "--json"]) == 0
+        (told,) = json.loads(capsys.readouterr().out)
+        return told["as_it_is_ns"], told["predicted_ns"]
+
+    assert supposed("--no-overlap") == pytest.approx((50_000, 90_000), rel=0.01)
+    assert supposed("--algorithm", "ring") == pytest.approx((50_000, 40_000), rel=0.01)
+    assert supposed("--algorithm", "ring", "--no-overlap") == pytest.approx((50_000, 60_000), rel=0.01)
+    assert run_command([*words, "--algorithm", "ring", "--no-overlap", "--faster", "collective=2"]) == 0
+    assert capsys.readouterr().out.count("assumed: ") == 3
+    assert run_command([*words, "--algorithm", "tree"]) == 2
+    assert "expected one of ring" in capsys.readouterr().err
+    assert run_command(["predict", "mam", "--system", "summit", "--algorithm", "ring"]) == 2

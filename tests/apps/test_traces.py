@@ -19,11 +19,12 @@ from linkgauge.apps import catalog, chakra_trace
 from linkgauge.apps.matching import check
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import as_toml, step_file_of
-from linkgauge.apps.trace_steps import Steps, looped
+from linkgauge.apps.trace_steps import COLLECTIVES, Steps, looped
 from linkgauge.apps.traces import convert
 from linkgauge.errors import UsageError
 from linkgauge.model.shape import parsed_toml
 from linkgauge.model.worded import App
+from linkgauge.plan.builtin import file_of
 from tool_traces import PARAM, chakra, chakra_node, execution_nodes, field, kernel, varint
 
 
@@ -477,3 +478,13 @@ def test_ranks_that_state_unlike_sizes_agree(shares: tuple[int, int], tmp_path: 
     assert each == [{"allreduce": (2, 128), **told}] * 2
     assert any("unlike sizes" in words for words in lost) == (mean > 0)
     assert any("size is 0" in words for words in lost) == (mean == 0)
+
+
+def test_what_a_trace_converts_to_has_a_curve_in_the_plan_that_predicts() -> None:
+    """Else a program that has it cannot be predicted."""
+    cases = parsed_toml(file_of("applications").read_text(), "applications")["case"]
+    for cadence in ("isolated", "barrier"):
+        measured = [case["pattern"] for case in cases if cadence in case.get("cadence", "isolated")
+                    and "variant" not in case]  # fmt: skip
+        names = {name for held in measured for name in ([held] if isinstance(held, str) else held)}
+        assert {pattern for pattern, _ in COLLECTIVES.values()} <= names

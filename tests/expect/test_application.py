@@ -308,6 +308,20 @@ def test_a_prediction_says_why_it_may_be_off(ends: tuple[float, ...], falls: boo
     assert doubts == ({"host_to_device": doubt} if doubt else {})
 
 
+def test_a_curve_whose_interval_begins_at_zero_predicts() -> None:
+    """As of messages on a machine that others use, whose lower end is no time at all."""
+    messages = ("pingpong", "unidirectional", "bidirectional")
+    rows = [with_ends(row(pattern, 64, 1000.0), 0.0, 2.0) for pattern in messages]
+    steps = '{ send = "1 - rank", bytes = 64 }, { receive = "1 - rank", bytes = 64 }, { wait = true }'
+    program = program_of(applications.parse(f'description = "x"\nstep = [ {steps} ]', "made"), {}, 2)
+
+    def again(by: Curves) -> Predicted:
+        return predict(program, by, Mechanism("mpi", "mpi"))
+
+    doubts = Ends(measured_of(rows)).doubts(again, again(CurvesOfRun(measured_of(rows))))
+    assert doubts == {"message": "the intervals of its curves' medians are 200 % wide"}
+
+
 def test_faster_bytes_leave_the_latency() -> None:
     steps = '{ collective = "allreduce", bytes = 4096 }, { copy = "host_to_device", bytes = 4096 }'
     found = predicted(steps, by=Faster(curves(), {"collective": 4}))
@@ -472,3 +486,23 @@ def test_a_run_of_collectives_alone_has_curves_of_their_transports() -> None:
     assert known_transports(measured_of(rows)) == ["ccl"]
     rows.append({"transport": "mpi", "pattern": "pingpong", "median_ns": 5.0})
     assert known_transports(measured_of(rows)) == ["mpi"]
+
+
+def test_curves_of_several_algorithms_are_not_mixed() -> None:
+    """The library's own choice is the curve; a run that has none of it has one algorithm's, whole."""
+    both = [row("allreduce", size, ns, algorithm=name) for size in (64, 4096)
+            for name, ns in (("", 1000.0), ("ring", 9000.0), ("tree", 5000.0))]  # fmt: skip
+    of_both = CurvesOfRun(measured_of(both))
+    memory = ("device", "device")
+    usual = of_both.find("allreduce", "mpi", memory, (2,))
+    assert usual is not None
+    assert [usual(64), usual(4096)] == [1000.0, 1000.0]
+    assert of_both.algorithms == {"ring", "tree"}
+    steps = '{ collective = "allreduce", bytes = 64, begun = true }, { wait = true }'
+    program = program_of(applications.parse(f'description = "x"\nstep = [ {steps} ]', "made"), {}, 2)
+    taken = {name: predict(program, of_both, Mechanism("mpi", "mpi", algorithm=name)).time_ns for name in ("", "ring")}
+    assert taken == {"": 1000.0, "ring": 9000.0}
+    only = [one for one in both if one["algorithm"] == "ring" or (one["algorithm"] == "tree" and one["size"] == 64)]
+    alone = CurvesOfRun(measured_of(only)).find("allreduce", "mpi", memory, (2,))
+    assert alone is not None
+    assert alone(64) == 9000.0

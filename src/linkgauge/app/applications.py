@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,9 +21,10 @@ from linkgauge.model.quantity import parse_duration
 if TYPE_CHECKING:
     from linkgauge.apps.step_file import StepFile
     from linkgauge.expect.cluster import Cluster
-    from linkgauge.expect.curves import Curves
+    from linkgauge.expect.curves import Curves, CurvesOfRun
     from linkgauge.expect.sureness import Ends
     from linkgauge.store.run import Run
+    from linkgauge.view.predicted import WhatIf
 
 
 _FROM, _ON = "Where the curves come from", "On a described system"
@@ -178,6 +179,8 @@ class Prediction:
     factors: tuple[str, ...] = repeated(
         "KIND=NUMBER", "Factor for a kind of step that is faster: message=2.", flags="--faster"
     )
+    algorithm: str = value("NAME", "Algorithm of collectives to suppose, as --from measured it.", "")
+    no_overlap: bool = switch("Suppose that collectives are waited for at once, so that nothing overlaps them.")
     statistic: str = value("median|q1|p5|min", "Statistic of what was measured.", "median")
     form: str = form_of_output(": times in ns", panel=COMMON)
 
@@ -208,7 +211,7 @@ def predict_command(asked: Prediction, app: str) -> int:
     from linkgauge.stats.interference import interferences
     from linkgauge.stats.launches import shown_transports
     from linkgauge.store.run import load
-    from linkgauge.view.predicted import misses, predictions, print_predictions
+    from linkgauge.view.predicted import AS_IT_IS, WhatIf, misses, predictions, print_predictions
 
     if (from_run is None) == (system is None):
         raise UsageError(
@@ -216,6 +219,8 @@ def predict_command(asked: Prediction, app: str) -> int:
         )
     if system is None and routing is not None:
         raise UsageError("--routing goes with --system, whose cluster it is")
+    if system is not None and asked.algorithm:
+        raise UsageError("--algorithm goes with --from, which has measured it: links know no algorithm")
     if system is None and (asked.between_nodes or asked.latencies):
         raise UsageError("--between-nodes and --latency go with --system: a run's curves have both in them")
     named = applications(app, asked.settings)
@@ -229,6 +234,8 @@ def predict_command(asked: Prediction, app: str) -> int:
         raise UsageError(f"--statistic '{statistic}': expected median, q1, p5 or min")
     factor_of = _by_kind("--faster", asked.factors, _factor, ())
     latency_ns = _by_kind("--latency", asked.latencies, parse_duration, ("barrier",))
+    supposed = WhatIf(asked.algorithm, asked.no_overlap)
+    changed = bool(factor_of) or supposed != AS_IT_IS
     there = None if asked.measured is None else load(asked.measured)
     slow = ends = missed = None
     on_host = False
@@ -238,8 +245,14 @@ def predict_command(asked: Prediction, app: str) -> int:
         shown = shown_transports(source.launched)
         on_host = source.info.get("devices", {}).get("kind") == "host"
         slow = SlowDowns(interferences(source if asked.overlap is None else load(asked.overlap)))
-        found_curves, known, most, ends = _of_run(source, f"{statistic}_ns")
-        ends = None if factor_of or statistic != "median" else ends
+        of_run, known, most, ends = _of_run(source, f"{statistic}_ns")
+        found_curves: Curves = of_run
+        ends = None if changed or statistic != "median" else ends
+        if asked.algorithm and asked.algorithm not in of_run.algorithms:
+            raise UsageError(
+                f"--algorithm {asked.algorithm}: {from_run} has no collective by it: expected one of "
+                f"{', '.join(sorted(of_run.algorithms)) or 'none'}; 'linkgauge run --algorithm' measures some"
+            )
         missed = misses(source, found_curves, f"{statistic}_ns", slow, on_host=on_host)
         there = source if there is None else there
     else:
@@ -257,19 +270,32 @@ def predict_command(asked: Prediction, app: str) -> int:
         on_host, missed,
     )  # fmt: skip
     with Stages("predict") as stages:
-        count = len(named) * len(listed or [most]) * len(transports) * (2 if factor_of else 1)
+        count = len(named) * len(listed or [most]) * len(transports) * (2 if changed else 1)
         stages.stage("predicting", count, "times")
         usual = predictions(named, found_curves, *of, stages.advance)
-        found = predictions(named, Faster(found_curves, factor_of), *of, stages.advance) if factor_of else usual
+        by = Faster(found_curves, factor_of) if factor_of else found_curves
+        found = predictions(named, by, *of, stages.advance, supposed) if changed else usual
     if asked.form != TABLE:
         rows = [one.plain() for one in found]
-        for row, before in zip(rows, usual, strict=True) if factor_of else ():
+        for row, before in zip(rows, usual, strict=True) if changed else ():
             row["as_it_is_ns"] = before.plain()["predicted_ns"]
         print_data(rows, asked.form)
     else:
         bound_of = system if routing is None else f"{system}, {routing} and placed {asked.placement},"
-        print_predictions(found, bound_of=bound_of, as_it_is=usual if factor_of else None, shown=shown)
+        print_predictions(found, bound_of=bound_of, as_it_is=usual if changed else None, shown=shown)
+        for line in _supposed(factor_of, supposed):
+            click.echo(f"assumed: {line}")
     return Exit.DONE if any(one.predicted is not None for one in found) else Exit.UNKNOWN
+
+
+def _supposed(factor_of: Mapping[str, float], supposed: WhatIf) -> Iterator[str]:
+    """What a prediction that changes something takes as it is."""
+    for kind, factor in factor_of.items():
+        yield f"{kind} keeps its latency and moves its bytes {factor:g} times as fast; errors are as without the change"
+    if supposed.algorithm:
+        yield f"collectives of which --from has {supposed.algorithm} take that long, begun or not; others their own"
+    if supposed.at_once:
+        yield "collectives are waited for where they begin, and what they went on beside follows; messages as they are"
 
 
 def _by_published(asked: Prediction, app: str, name: str) -> int:
@@ -296,7 +322,7 @@ def _by_published(asked: Prediction, app: str, name: str) -> int:
     return Exit.DONE if any(one.time_ns is not None for one in found) else Exit.UNKNOWN
 
 
-def _of_run(source: Run, statistic: str) -> tuple[Curves, list[str], int, Ends | None]:
+def _of_run(source: Run, statistic: str) -> tuple[CurvesOfRun, list[str], int, Ends | None]:
     """A run's curves, the transports that it has, its number of ranks, and its curves' intervals. UsageError where it
     has none of messages or collectives."""
     from linkgauge.expect.curves import CurvesOfRun

@@ -99,9 +99,7 @@ def _collective(rank: RankSteps, told: Told, of_all: int, lost: Counter[str]) ->
     # In place a rank's own block is not counted: of a rooted one the other side is 0 then. Of others only blocks of
     # whole words tell, as of 20 bytes on 4 ranks, 60 bytes in place.
     in_place = n > 1 and (
-        not min(sent, received)
-        if at_root
-        else not rooted and largest % (_WORD * n) > 0 == largest % (_WORD * (n - 1))
+        not min(sent, received) if at_root else not rooted and largest % (_WORD * n) > 0 == largest % (_WORD * (n - 1))
     )
     block = largest // (n - in_place) if at_root or not rooted else largest
     # What a rank puts in: of an alltoall a block for each, else a block. What it gets: a block.

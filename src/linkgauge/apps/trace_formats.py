@@ -1,7 +1,7 @@
 """Traces' files, each read into what its rank does.
 
 - PARAM's communication traces: a JSON list of `comms`, `in_msg_size`, ... (facebookresearch/param, commsTraceParser).
-- PyTorch's execution traces: JSON, nodes named `record_param_comms`; Chakra's host traces are these.
+- PyTorch's execution traces (execution_trace.py); Chakra's host traces are these.
 - PyTorch's profiles: Kineto's JSON, `traceEvents` (kineto.py).
 - Chakra's execution traces (chakra_trace.py).
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from linkgauge.apps import chakra_trace, kineto
+from linkgauge.apps import chakra_trace, execution_trace, kineto
 from linkgauge.apps.trace_files import TraceFile
 from linkgauge.apps.trace_steps import NOTHING, RankSteps
 from linkgauge.apps.trace_values import Entry, list_of_numbers, number_of, sizes_of, sub_group
 from linkgauge.errors import UsageError
-from linkgauge.model.shape import DEEPEST, as_it_is, parsed
+from linkgauge.model.shape import as_it_is, parsed
 
 _MOST_VALUES = 1 << 25  # of JSON: each takes 60 B and more of memory, two of the file
 NOT_IN = {
@@ -50,7 +49,7 @@ def read(file: TraceFile, rank: RankSteps) -> str:
         return "PARAM"
     held = document if isinstance(document, dict) else {}
     if _are_entries(held.get("nodes")):
-        _of_execution(held["nodes"], rank)
+        execution_trace.of_execution(held["nodes"], rank)
         return "PyTorch's execution"
     if _are_entries(held.get("traceEvents")):
         about = held.get("distributedInfo")
@@ -102,82 +101,3 @@ def _of_param(entries: Sequence[Entry], rank: RankSteps) -> None:
         ranks = list_of_numbers(entry.get("global_ranks"))
         root = rank.whole(entry, "root", 0) if entry.get("root") is not None else 0
         rank.collective(name, sizes, sub_group(rank, ranks, most), root, waits, list_of_numbers(entry.get("in_split")))
-
-
-# --- PyTorch ---------------------------------------------------------------------------------------------------------
-
-
-def _of_execution(nodes: Sequence[Entry], rank: RankSteps) -> None:
-    """Host traces have no times: collectives in the order of their begin, those without a wait until the end."""
-    by_id = {number_of(one.get("id")): one for one in nodes}
-    told = [one for one in nodes if one.get("name") == "record_param_comms"]
-    attributes = [_attributes(one) for one in told]
-    # Before schema 1.0.3 a node has no such attributes: what there is stands in its inputs.
-    all_ranks = rank.of_all or max(
-        (size for one in attributes if isinstance(size := one.get("pg_size"), int)), default=0
-    )
-    for node, found in sorted(zip(told, attributes, strict=True), key=lambda pair: number_of(pair[0].get("id"))):
-        rank.at(number_of(node.get("id")))
-        if "collective_name" not in found:
-            _of_inputs(node, rank)
-            continue
-        name = str(found["collective_name"])
-        sizes = sizes_of(rank, found, "in_msg_nelems", "out_msg_nelems", "float")
-        parent = by_id.get(number_of(node.get("ctrl_deps")), {})
-        plain = name.lower().removesuffix("anysource")
-        if plain in ("send", "recv"):
-            verb, key = ("send", "dst") if plain == "send" else ("receive", "src")
-            rank.message(verb, _argument(rank, parent, key), sizes["in"] or sizes["out"])
-            continue
-        root = _argument(rank, parent, "root_rank", 0)
-        size = rank.whole(found, "pg_size", 0)
-        first, stride = rank.whole(found, "global_rank_start", 0), rank.whole(found, "global_rank_stride", 1)
-        group = (first, stride or 1, size) if 0 < size < all_ranks and name != "wait" else None
-        shares = list_of_numbers(found.get("in_split_size"))
-        rank.collective(name, sizes, group, root, name not in ("wait", "barrier"), shares)
-
-
-def _attributes(node: Entry) -> dict[str, Any]:
-    listed = node.get("attrs")
-    return (
-        {str(one.get("name")): one.get("value") for one in listed if isinstance(one, dict)}
-        if isinstance(listed, list)
-        else {}
-    )
-
-
-def _of_inputs(node: Entry, rank: RankSteps) -> None:
-    """A node of the schemas before 1.0.3: tensors, ..., the collective's name, ... as inputs."""
-    values, got = _values(node, "inputs"), _values(node, "outputs")
-    name = next((one for one in values if isinstance(one, str)), "")
-    if name:
-        rank.collective(name, {"in": _tensor_bytes(values), "out": _tensor_bytes(got)}, None, 0, name != "barrier")
-
-
-def _values(node: Entry, end: str) -> list[Any]:
-    """A node's inputs or outputs; of some schemas a list, of others an object that has one."""
-    found = node.get(end)
-    found = found.get("values") if isinstance(found, dict) else found
-    return found if isinstance(found, list) else []
-
-
-def _tensor_bytes(value: object, deepest: int = DEEPEST) -> int:
-    """Bytes of the tensors in nested lists: [id, storage, offset, elements, bytes of one, device]."""
-    if not isinstance(value, list) or not deepest:
-        return 0
-    if len(value) == 6 and isinstance(value[5], str) and all(isinstance(one, int) for one in value[:5]):
-        return max(0, int(value[3])) * max(0, int(value[4]))
-    return sum(_tensor_bytes(one, deepest - 1) for one in value)
-
-
-def _argument(rank: RankSteps, node: Entry, name: str, default: int | None = None) -> int:
-    """An argument of a c10d operator, by its place in the operator's schema."""
-    schema = str(_attributes(node).get("op_schema", ""))
-    inside = schema.partition("(")[2].partition(") ->")[0]
-    names = [one.strip().split(" ")[-1].split("=")[0] for one in inside.split(",")]
-    values = _values(node, "inputs")
-    if name in names and names.index(name) < len(values):
-        return rank.whole({name: values[names.index(name)]}, name)
-    if default is None:
-        raise rank.fail(f"a message whose operator states no {name}: expected c10d's send and recv_ around it")
-    return default

@@ -13,7 +13,7 @@ from linkgauge.model.patterns import PATTERNS
 
 # Collectives' many names, without their separators. The second: what a file's size is: that which each rank puts "in",
 # or what it gets "out", a block of it for each rank.
-_PATTERNS = {
+COLLECTIVES = {
     "allreduce": ("allreduce", "in"), "allreducecoalesced": ("allreduce", "in"), "broadcast": ("broadcast", "in"),
     "reduce": ("reduce", "in"), "allgather": ("allgather", "in"), "allgatherbase": ("allgather", "in"),
     "allgatherintotensor": ("allgather", "in"), "allgatherintotensorcoalesced": ("allgather", "in"),
@@ -145,11 +145,11 @@ class RankSteps:
             return
         if plain == "barrier":
             step = {"barrier": True}
-        elif plain not in _PATTERNS:
+        elif plain not in COLLECTIVES:
             self.lost[f"'{name[:40]}', which is no pattern here"] += 1
             return
         else:
-            pattern, side = _PATTERNS[plain]
+            pattern, side = COLLECTIVES[plain]
             size = sizes[side] or max(sizes.values())
             if size == 0 and self.of_all < 2:  # else other ranks' traces have a share of it
                 self.lost[OF_NOTHING] += 1

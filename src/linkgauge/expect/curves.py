@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.system.model import System
@@ -18,6 +19,8 @@ BEHIND = "behind"  # collectives that begin as ranks leave a barrier, and not at
 COPIES_WITHIN = ("host_to_device", "device_to_host", "local_copy")
 MOVING = ("message", "collective", "host_to_device", "device_to_host", "within_device")  # kinds of step, with bytes
 _LARGE_BYTES = 1 << 26
+_SETTINGS = ("path", "buffer", "algorithm", "initiator", "host_leg", "chunk", "managed")
+_DEFAULTS = tuple(one.default for name in _SETTINGS for one in dataclasses.fields(Case) if one.name == name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Curves(abc.ABC):
         """Why there is no curve, and what would bring it."""
 
 
+def of_algorithm(algorithm: str) -> str:
+    """The variant of curves of collectives by an algorithm that the library was made to take; "": by its own choice."""
+    return f"algorithm {algorithm}" if algorithm else ""
+
+
 def of_blocks(blocks: int) -> str:
     """The variant of curves of kernels of so many thread blocks; 0: of as many as they like, the default."""
     return f"blocks {blocks}" if blocks else ""
@@ -79,7 +87,8 @@ class CurvesOfRun(Curves):
 
     def __init__(self, rows: Sequence[Measured], statistic: str = "median_ns") -> None:
         """Keep what a curve can be of; `statistic`: which column of the summary is its time."""
-        points: dict[tuple[Any, ...], dict[int, list[float]]] = {}
+        self.algorithms: set[str] = set()
+        points: dict[tuple[Any, ...], dict[tuple[Any, ...], dict[int, list[float]]]] = {}
         for row in rows:
             case = row.case
             plain = (
@@ -93,9 +102,18 @@ class CurvesOfRun(Curves):
             memory = (case.source_memory, case.target_memory)
             variant = (case.variant or of_blocks(case.blocks)) if case.cadence == "isolated" else BEHIND
             key = (case.pattern, case.transport, memory, case.ranks, case.window, variant)
-            points.setdefault(key, {}).setdefault(row.size, []).append(getattr(row, statistic))
+            settings = tuple(getattr(case, name) for name in _SETTINGS)
+            keys = [(key, settings)]
+            if case.algorithm and case.variant == "" and case.cadence == "isolated":
+                named = of_algorithm(case.algorithm)
+                keys.append(((*key[:-1], named), settings))
+                self.algorithms.add(case.algorithm)
+            for one, by in keys:
+                points.setdefault(one, {}).setdefault(by, {}).setdefault(row.size, []).append(getattr(row, statistic))
         self._curves = {}
-        for key, of_size in points.items():
+        for key, of_settings in points.items():
+            # By default settings where the run has them, else by those with most sizes: never by a mixture.
+            of_size = of_settings.get(_DEFAULTS) or max(of_settings.values(), key=len)
             sizes = sorted(of_size)
             middles = (sorted(of_size[size])[len(of_size[size]) // 2] for size in sizes)
             self._curves[key] = Curve(tuple(sizes), tuple(middles))

@@ -22,6 +22,7 @@ class Mechanism:
     blocks: int = 0  # that a stand-in kernel by kernel may take; 0: all that it likes
     name: str = dataclasses.field(default="", compare=False)  # where published curves have one for it
     on_host: bool = dataclasses.field(default=False, compare=False)  # its devices are host devices
+    algorithm: str = dataclasses.field(default="", compare=False)  # of collectives, where their curves have it
 
     @property
     def words(self) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from linkgauge.apps.program import Program
 from linkgauge.apps.rows import COMPUTE, COPY, Collective
 from linkgauge.apps.step_file import COPIES
-from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_blocks
+from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_algorithm, of_blocks
 from linkgauge.expect.mechanism import Mechanism
 from linkgauge.expect.slow_downs import Costs, SlowDown
 from linkgauge.expect.under_way import ALONE
@@ -77,7 +77,8 @@ class StepCosts:
             both = self._curve("bidirectional", several)(size)
             windowed = curves.find("unidirectional", *by, (2,), _FIRST_WINDOW)
             gap = one_way if windowed is None else min(one_way, windowed(size) / _FIRST_WINDOW)
-            self._messages[size] = alone, gap, max(1.0, both / one_way)
+            # The lower end of an interval may be 0 on a machine that others use.
+            self._messages[size] = alone, gap, max(1.0, both / one_way) if one_way else 1.0
         return self._messages[size]
 
     def _curve(self, pattern: str, several: bool) -> Curve:
@@ -93,10 +94,12 @@ class StepCosts:
             sent, received = sent_and_received(wanted.pattern, ranks, size, wanted.distribution)
             even, _ = sent_and_received(wanted.pattern, ranks, size, "")
             size = round(size * max(*sent, *received) / max(even))
-        variants = [BEGUN] * wanted.begun + [BEHIND] * behind
+        supposed = of_algorithm(self._by.algorithm)
+        variants = [supposed] * bool(supposed) + [BEGUN] * wanted.begun + [BEHIND] * behind
         for variant in variants:
             found = self._collective_curve(wanted, variant)
-            if found is not None and (variant == BEGUN or size <= found.sizes[-1]):  # large ones are not measured twice
+            # Large ones behind a barrier are not measured twice.
+            if found is not None and (variant != BEHIND or size <= found.sizes[-1]):
                 return found(size)
         usual = self._collective_curve(wanted, "")
         assert usual is not None

@@ -35,7 +35,7 @@ class Ends:
         rank = max(range(len(usual.ranks_ns)), key=lambda one: usual.ranks_ns[one])
         doubts = {}
         for kind, ns in usual.kinds_ns[rank].items():
-            if ns < _SMALL * usual.time_ns or kind == WAITING:  # that is others' steps
+            if ns <= _SMALL * usual.time_ns or kind == WAITING:  # that is others' steps
                 continue
             ends = (high.kinds_ns[rank].get(kind, 0.0) - low.kinds_ns[rank].get(kind, 0.0)) / ns
             middle = (q3.kinds_ns[rank].get(kind, 0.0) - q1.kinds_ns[rank].get(kind, 0.0)) / ns
@@ -60,7 +60,7 @@ def _falls(rows: Sequence[Measured]) -> dict[str, str]:
         for less in points:
             more = min((row for row in points if row.size > less.size), default=None,
                        key=lambda row: row.median_ns)  # fmt: skip
-            if more is None or less.median_ns < (1 + WIDE) * more.median_ns:
+            if more is None or not more.median_ns or less.median_ns < (1 + WIDE) * more.median_ns:
                 continue
             if less.interval_low_ns > more.interval_high_ns:
                 times = f"{less.median_ns / more.median_ns:.1f} times as long as {more.size}"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalog
+from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Predicted, predict
 from linkgauge.expect.coverage import LEVEL, Interval, Misses, misses_of
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 
 
 _MEASURED_BY = "'linkgauge run --plan overlap' measures what it costs, see --overlap"
+
+
+@dataclasses.dataclass(frozen=True)
+class WhatIf:
+    """What is supposed of an application. `algorithm`: of collectives, as its curves were measured; "": the library's
+    choice. `at_once`: collectives that are begun are waited for at once, so that nothing goes on beside them."""
+
+    algorithm: str = ""
+    at_once: bool = False
+
+
+AS_IT_IS = WhatIf()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +165,7 @@ def predictions(
     on_host: bool = False,
     misses: Misses | None = None,
     advance: Callable[[], None] = lambda: None,
+    what_if: WhatIf = AS_IT_IS,
 ) -> list[Prediction]:
     """Predict each application on each number of ranks, under each transport, beside what `measured` has. `cluster`:
     where ranks share links, messages and collectives are its. `slow`: what overlap costs, where that was measured.
@@ -168,24 +182,24 @@ def predictions(
             label = app.label
             for transport in transports:
                 by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0,
-                               on_host=on_host)  # fmt: skip
+                               on_host=on_host, algorithm=what_if.algorithm)  # fmt: skip
                 row = taken.get((app, count, by))
-                answer, reason = predicted(app, count, curves, by, cluster, slow)
+                answer, reason = predicted(app, count, curves, by, cluster, slow, at_once=what_if.at_once)
                 ranks_told = told.get(row.identity, []) if row is not None else []
                 ns = getattr(row, statistic) if row is not None else None
                 doubts = {}
                 if ends is not None and answer is not None:
-                    program = catalog.program(app, count)
+                    program = _program(app, count, at_once=what_if.at_once)
                     doubts = ends.doubts(functools.partial(predict, program, mechanism=by, slow=slow), answer)
                 between = None
                 if misses is not None and answer is not None and answer.time_ns:
                     between = misses.interval(label, count, by, answer)
                 one = Prediction(label, count, by, answer, reason, ns, ranks_told, doubts, between)
                 if answer is not None and one.shared_ns and not answer.share.of:
-                    other, _ = predicted(app, count, curves, by, cluster, slow, FREE)
+                    other, _ = predicted(app, count, curves, by, cluster, slow, FREE, at_once=what_if.at_once)
                     one = dataclasses.replace(one, unshared_ns=None if other is None else other.time_ns)
                 if one.overlap is not None and not one.overlap.by:
-                    other, _ = predicted(app, count, curves, by, cluster, IN_TURNS)
+                    other, _ = predicted(app, count, curves, by, cluster, IN_TURNS, at_once=what_if.at_once)
                     one = dataclasses.replace(one, in_turns_ns=None if other is None else other.time_ns)
                 found.append(one)
                 advance()
@@ -203,16 +217,24 @@ def misses(source: Run, curves: Curves, statistic: str, slow: SlowDowns | None, 
 
 def predicted(
     app: App, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None, slow: Costs | None = None,
-    share: Share | None = None,
+    share: Share | None = None, *, at_once: bool = False,
 ) -> tuple[Predicted | None, str]:  # fmt: skip
     """What an application takes on so many ranks, or why that is not known."""
     if why := catalog.why_not_here(app, count):
         return None, why
     try:
-        program = catalog.program(app, count)
+        program = _program(app, count, at_once=at_once)
         return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow, share), ""
     except UsageError as error:
         return None, str(error)
+
+
+def _program(app: App, count: int, *, at_once: bool) -> Program:
+    program = catalog.program(app, count)
+    if not at_once:
+        return program
+    waited_for = tuple(dataclasses.replace(one, begun=False) for one in program.collectives)
+    return dataclasses.replace(program, collectives=waited_for)
 
 
 def print_predictions(

@@ -33,7 +33,9 @@ from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.quantity import parse_duration
 from linkgauge.model.result import Measured
+from linkgauge.plan.launches import measuring_s
 from linkgauge.run.parent import one_look
+from linkgauge.run.parent.prepared import SHORTEST_TURN_S
 from linkgauge.store.history import History
 from synthetic import Noise, link_model, make_run, pair_cases
 
@@ -229,6 +231,9 @@ def test_the_parts_of_a_look_together_take_the_budget(
         def known(self) -> Known:
             return known
 
+        def repeat_s(self) -> float:
+            return 5.0
+
     def measured(request: Request) -> int:
         assert request.execution.time_limit is not None
         assert request.execution.out is not None
@@ -244,6 +249,13 @@ def test_the_parts_of_a_look_together_take_the_budget(
     assert {one.devices for one in verdicts if one.outcome == "fail"} == {(0, 2)}  # by its siblings as well
     assert len(limits) == 2
     assert clock.now == pytest.approx(160.0, abs=0.01)
+
+
+def test_no_more_launches_share_a_time_limit_than_have_time_to_start() -> None:
+    for limit_s, each_s, most in ((5.0, 1.0, 1), (20.0, 1.0, 4), (20.0, 6.0, 2), (20.0, 60.0, 1), (600.0, 1.0, 9)):
+        repeats = command._repeats_within(limit_s, each_s)
+        assert repeats == most
+        assert repeats == 1 or measuring_s(limit_s) / repeats >= max(each_s, SHORTEST_TURN_S)
 
 
 def test_a_look_that_had_no_turn_is_unknown(

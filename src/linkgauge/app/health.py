@@ -16,6 +16,7 @@ import click
 from linkgauge.app.command_line import COMMON, FiniteRange, command
 from linkgauge.app.options import takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
+from linkgauge.app.planning import estimated_run_s
 from linkgauge.app.request import NOT_OF_VERDICTS, Execution, PlanChoice, Presentation, Request
 from linkgauge.app.verbosity import QUIET, USUAL, quieten, verbosity, verbosity_options
 from linkgauge.errors import Exit, UsageError
@@ -115,6 +116,15 @@ def _hardware(devices: str) -> list[str]:
             if result.status == FAILING and one.look.__module__.rpartition(".")[2] in _OF_THE_NODE]  # fmt: skip
 
 
+def _repeats_within(limit_s: float, each_s: float) -> int:
+    """Return how many repeats a time limit has room for: launches share it, and one needs time to start."""
+    from linkgauge.judge.health import MOST_REPEATS
+    from linkgauge.plan.launches import measuring_s
+    from linkgauge.run.parent.prepared import SHORTEST_TURN_S
+
+    return max(1, min(MOST_REPEATS, int(measuring_s(limit_s) / max(each_s, SHORTEST_TURN_S))))
+
+
 @dataclasses.dataclass(frozen=True)
 class Look:
     """A measurement of this node until `end` of the clock, repeated where it finds something."""
@@ -145,14 +155,18 @@ class Look:
         from linkgauge.judge.health import confirmed, is_usual, power_for
 
         known = self.known()
-        power = power_for(known, self.options.loss)
-        more = "" if power.loss <= self.options.loss else "; more runs in the history find less"
+        limit_s, each_s = self._limit_s(_FIRST_LOOK), self.repeat_s()
+        power = power_for(known, self.options.loss, _repeats_within(limit_s, each_s))
+        more = "" if power.loss <= self.options.loss else "; more runs in the history, or time, find less"
         self.say(f"{power.words}{more}")
         last = folder / "first"
-        verdicts, status, repeats = self.once(last, power.repeats, (self.end - self.clock()) * _FIRST_LOOK, known)
+        verdicts, status, repeats = self.once(last, power.repeats, limit_s, known)
         if status != Exit.INTERRUPTED and any(one.outcome == "fail" for one in verdicts):
             last = folder / "second"
-            again, status, repeats = self.once(last, power.repeats, self.end - self.clock(), known)
+            limit_s = self._limit_s(1.0)
+            again, status, repeats = self.once(
+                last, min(power.repeats, _repeats_within(limit_s, each_s)), limit_s, known
+            )
             verdicts = confirmed(verdicts, again)
         power = dataclasses.replace(power_for(known, 0.0, repeats), repeats=repeats)
         usual = healthy and status != Exit.INTERRUPTED and repeats > 0 and is_usual(verdicts)
@@ -166,26 +180,37 @@ class Look:
 
         return dataclasses.replace(power_for(Known(), 0.0), repeats=0), [], Exit.DONE
 
-    def once(self, out: Path, repeats: int, time_s: float, known: Known) -> tuple[list[Verdict], int, int]:
+    def _limit_s(self, share: float) -> float:
+        """Return the time limit of a measurement that takes this share of what is left, judging included."""
+        return max(1.0, (self.end - self.clock()) * share - _JUDGING_S)
+
+    def _request_for(self, out: Path | None, repeats: int, limit_s: float | None) -> Request:
+        from linkgauge.plan.builtin import builtin_plan
+
+        hosts = ",".join((self.host, *self.partners)) if self.partners else None
+        plan = dataclasses.replace(builtin_plan("health"), repeat=repeats)
+        limit, keep_going = f"{limit_s:.3f}s" if limit_s is not None else None, "nodes" if hosts else None
+        return dataclasses.replace(
+            self.request,
+            choice=PlanChoice(made=plan, max_size=self.options.max_size),
+            allocation=dataclasses.replace(self.request.allocation, hosts=hosts),
+            execution=Execution(out=out, time_limit=limit, keep_going=keep_going, core_use=True),
+            shown=Presentation(report=False, summary=False),
+        )
+
+    def repeat_s(self) -> float:
+        """Return how long a repeat is assumed to take."""
+        return estimated_run_s(self._request_for(None, 1, None))
+
+    def once(self, out: Path, repeats: int, limit_s: float, known: Known) -> tuple[list[Verdict], int, int]:
         """Measure into a run folder within a time, and judge it: the verdicts, the run's status, and its repeats."""
         from linkgauge.app.new_run import new_run
         from linkgauge.collector import uncollected
         from linkgauge.judge.check import check
         from linkgauge.judge.health import against_history, excused, of_this_node
         from linkgauge.judge.subjects import load_subjects
-        from linkgauge.plan.builtin import builtin_plan
 
-        hosts = ",".join((self.host, *self.partners)) if self.partners else None
-        limit = f"{max(1.0, time_s - _JUDGING_S):.3f}s"
-        plan = dataclasses.replace(builtin_plan("health"), repeat=repeats)
-        request = dataclasses.replace(
-            self.request,
-            choice=PlanChoice(made=plan, max_size=self.options.max_size),
-            allocation=dataclasses.replace(self.request.allocation, hosts=hosts),
-            execution=Execution(out=out, time_limit=limit, keep_going="nodes" if hosts else None, core_use=True),
-            shown=Presentation(report=False, summary=False),
-        )
-        status = new_run(request)
+        status = new_run(self._request_for(out, repeats, limit_s))
         if status == Exit.INTERRUPTED:
             return [], status, 0
         with uncollected():

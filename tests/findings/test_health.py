@@ -25,6 +25,7 @@ from linkgauge.judge.health import (
     is_usual,
     known_of,
     line_of,
+    not_reached,
     of_this_node,
     power_for,
 )
@@ -145,6 +146,30 @@ def test_a_partners_slow_link_is_not_the_nodes(history: History, tmp_path: Path)
     both = of_this_node([of("fail", (0, 1)), of("fail", (2, 0))], subject, "n0", ("p1", "p2"))
     assert [verdict.outcome for verdict in both] == ["fail", "fail"]
     assert [v.outcome for v in of_this_node([of("fail", (0, 1))], subject, "n0", ("p1",))] == ["fail"]
+
+
+def test_a_node_that_reaches_no_partner_is_unknown_and_says_why(history: History, tmp_path: Path) -> None:
+    alone = run(tmp_path / "alone", 20)
+    held = health.against_history(alone, known_of(history, "n0", infos(alone), ()), "n0", ())
+    alone.facts.info["nodes_left_out"] = {"p1": "no route to host"}  # type: ignore[index]
+    line, status = line_of([*held, *not_reached(alone, ("p1", "p2"))], [])
+    assert (line, status) == ("UNKNOWN: path to p1 or p2: no route to host", Exit.UNKNOWN)
+    assert not_reached(alone, ()) == []
+    assert not_reached(alone, ("n0",)) == []
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_run_folders_lie_where_partners_see_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    fleet = str(tmp_path / "fleet") if shared else None
+    look = Look(Health(history=fleet), Request(), "n0", ("p1",), 0.0, lambda _: None, Clock())
+    with look.folder() as folder:
+        assert folder.is_dir()
+        assert folder.is_relative_to(tmp_path / ("fleet" if shared else "here"))
+        if fleet is not None:
+            assert History.open(fleet).parts() == []
+    assert not folder.exists()
 
 
 def test_only_what_both_looks_find_fails() -> None:

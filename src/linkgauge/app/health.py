@@ -25,6 +25,7 @@ from linkgauge.model.quantity import parse_duration
 if TYPE_CHECKING:
     from linkgauge.judge.health import Known, Power
     from linkgauge.judge.verdicts import Verdict
+    from linkgauge.store.history import History
 
 _LEAST_BUDGET_S = 5.0
 _JUDGING_S = 2.5
@@ -33,6 +34,8 @@ _FIRST_LOOK = 0.6
 """Share of the time that the first look may take; the rest is for the second, after a failure."""
 _TURN = 0.5
 """Share of the budget for which another look on this machine is waited for."""
+_LOOKS = "looks"
+"""Folder in a history for run folders while they are measured."""
 _OF_THE_NODE = ("host", "devices", "gpu_state", "links")
 """Modules of the doctor whose checks are about hardware; others are about a user's set-up."""
 
@@ -139,12 +142,24 @@ class Look:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """Give the folder of the run folders."""
+        """Give the folder of the run folders. Partners must see it: it is in the history, or the current folder."""
         if self.options.out is not None:
             yield self.options.out
             return
-        with tempfile.TemporaryDirectory(prefix="linkgauge-health-") as made:
-            yield Path(made)
+        place = None
+        if self.partners:
+            place = Path()
+            if (history := self._history()) is not None and history.local:
+                place = Path(history.root) / _LOOKS
+                place.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"linkgauge-health-{self.host}-", dir=place) as made:
+            yield Path(made).resolve()
+
+    def _history(self) -> History | None:
+        """Return the history, made where there is none yet; None without --history."""
+        from linkgauge.store.history import History
+
+        return None if self.options.history is None else History.open(self.options.history, make=True)
 
     def measured(self, folder: Path, *, healthy: bool) -> tuple[Power, list[Verdict], int]:
         """Measure once, and again where something fails. Return what that finds, the verdicts, and how it ended.
@@ -207,7 +222,7 @@ class Look:
         from linkgauge.app.new_run import new_run
         from linkgauge.collector import uncollected
         from linkgauge.judge.check import check
-        from linkgauge.judge.health import against_history, excused, of_this_node
+        from linkgauge.judge.health import against_history, excused, not_reached, of_this_node
         from linkgauge.judge.subjects import load_subjects
 
         status = new_run(self._request_for(out, repeats, limit_s))
@@ -217,15 +232,15 @@ class Look:
             (subject,) = load_subjects([out])
             found = [*check([subject], "").checked.verdicts, *against_history(subject, known, self.host, self.partners)]
             repeats = max((len(one.repeats) for one in subject.facts.undisturbed.measures), default=0)
-        return of_this_node(excused(found, subject), subject, self.host, self.partners), status, repeats
+        found = [*of_this_node(excused(found, subject), subject, self.host, self.partners)]
+        return [*found, *not_reached(subject, self.partners)], status, repeats
 
     def known(self) -> Known:
         """What the history knows of this node and its kind; nothing without one, or while it is empty."""
         from linkgauge.judge.health import Known, known_of
         from linkgauge.run.parent.devices import find_devices
-        from linkgauge.store.history import History
 
-        if self.options.history is None:
+        if (history := self._history()) is None:
             return Known()
         infos = find_devices(self.request.machine.devices).infos
-        return known_of(History.open(self.options.history, make=True), self.host, infos, self.partners)
+        return known_of(history, self.host, infos, self.partners)

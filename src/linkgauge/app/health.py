@@ -123,9 +123,8 @@ def _repeats_within(limit_s: float, each_s: float) -> int:
     """Return how many repeats a time limit has room for: launches share it, and one needs time to start."""
     from linkgauge.judge.health import MOST_REPEATS
     from linkgauge.plan.launches import measuring_s
-    from linkgauge.run.parent.prepared import SHORTEST_TURN_S
 
-    return max(1, min(MOST_REPEATS, int(measuring_s(limit_s) / max(each_s, SHORTEST_TURN_S))))
+    return max(1, min(MOST_REPEATS, int(measuring_s(limit_s) / each_s)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,8 +213,11 @@ class Look:
         )
 
     def repeat_s(self) -> float:
-        """Return how long a repeat is assumed to take."""
-        return estimated_run_s(self._request_for(None, 1, None))
+        """Return how long a repeat is assumed to take, its launch included, which takes longer on several nodes."""
+        from linkgauge.run.parent.prepared import SHORTEST_TURN_S
+
+        least = SHORTEST_TURN_S * (2 if self.partners else 1)
+        return max(least, estimated_run_s(self._request_for(None, 1, None)))
 
     def once(self, out: Path, repeats: int, limit_s: float, known: Known) -> tuple[list[Verdict], int, int]:
         """Measure into a run folder within a time, and judge it: the verdicts, the run's status, and its repeats."""

@@ -25,6 +25,7 @@ from linkgauge.judge.health import (
     is_usual,
     known_of,
     line_of,
+    not_reached,
     of_this_node,
     power_for,
 )
@@ -33,6 +34,7 @@ from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.quantity import parse_duration
 from linkgauge.model.result import Measured
+from linkgauge.plan.launches import measuring_s
 from linkgauge.run.parent import one_look
 from linkgauge.store.history import History
 from synthetic import Noise, link_model, make_run, pair_cases
@@ -145,6 +147,30 @@ def test_a_partners_slow_link_is_not_the_nodes(history: History, tmp_path: Path)
     assert [v.outcome for v in of_this_node([of("fail", (0, 1))], subject, "n0", ("p1",))] == ["fail"]
 
 
+def test_a_node_that_reaches_no_partner_is_unknown_and_says_why(history: History, tmp_path: Path) -> None:
+    alone = run(tmp_path / "alone", 20)
+    held = health.against_history(alone, known_of(history, "n0", infos(alone), ()), "n0", ())
+    alone.facts.info["nodes_left_out"] = {"p1": "no route to host"}  # type: ignore[index]
+    line, status = line_of([*held, *not_reached(alone, ("p1", "p2"))], [])
+    assert (line, status) == ("UNKNOWN: path to p1 or p2: no route to host", Exit.UNKNOWN)
+    assert not_reached(alone, ()) == []
+    assert not_reached(alone, ("n0",)) == []
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_run_folders_lie_where_partners_see_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    fleet = str(tmp_path / "fleet") if shared else None
+    look = Look(Health(history=fleet), Request(), "n0", ("p1",), 0.0, lambda _: None, Clock())
+    with look.folder() as folder:
+        assert folder.is_dir()
+        assert folder.is_relative_to(tmp_path / ("fleet" if shared else "here"))
+        if fleet is not None:
+            assert History.open(fleet).parts() == []
+    assert not folder.exists()
+
+
 def test_only_what_both_looks_find_fails() -> None:
     def verdict(outcome: str, key: str) -> Verdict:
         return Verdict(outcome, key, "slow", "history", case_key=key)  # type: ignore[arg-type]
@@ -229,6 +255,9 @@ def test_the_parts_of_a_look_together_take_the_budget(
         def known(self) -> Known:
             return known
 
+        def repeat_s(self) -> float:
+            return 5.0
+
     def measured(request: Request) -> int:
         assert request.execution.time_limit is not None
         assert request.execution.out is not None
@@ -244,6 +273,13 @@ def test_the_parts_of_a_look_together_take_the_budget(
     assert {one.devices for one in verdicts if one.outcome == "fail"} == {(0, 2)}  # by its siblings as well
     assert len(limits) == 2
     assert clock.now == pytest.approx(160.0, abs=0.01)
+
+
+def test_no_more_launches_share_a_time_limit_than_have_time_to_start() -> None:
+    for limit_s, each_s, most in ((5.0, 3.0, 1), (20.0, 3.0, 4), (20.0, 6.0, 2), (20.0, 60.0, 1), (600.0, 3.0, 9)):
+        repeats = command._repeats_within(limit_s, each_s)
+        assert repeats == most
+        assert repeats == 1 or measuring_s(limit_s) / repeats >= each_s
 
 
 def test_a_look_that_had_no_turn_is_unknown(

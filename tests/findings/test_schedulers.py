@@ -26,9 +26,9 @@ from linkgauge.errors import EnvironmentLackingError, Exit
 from linkgauge.store.history import History
 from made_history import fill
 from patience import PATIENCE_S
+from scheduler_scripts import SCRIPTS, adapted
 from thorough import thorough
 
-SCRIPTS = Path(__file__).parents[2] / "docs" / "schedulers"
 LINE = "FAIL: GPU 0 - GPU 2 unidirectional 21 % below its own 12 runs"
 STATUSES = tuple(Exit)
 
@@ -43,13 +43,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ended(folder: Path, words: Sequence[str | Path], status: int) -> subprocess.CompletedProcess[str]:
-    """Run a scheduler's words where a look ends with this status."""
+def ended(words: Sequence[str | Path], status: int, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a scheduler's words where a look ends with this status, without the environment of a login."""
     return subprocess.run(
-        [*map(str, words)], capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "STATUS": str(int(status)),
-             "SLURMD_NODENAME": "n17"},
+        [shutil.which(str(words[0])) or "sh", *map(str, words[1:])], capture_output=True, text=True, check=False,
+        timeout=PATIENCE_S, env={"STATUS": str(int(status)), "SLURMD_NODENAME": "n17", **environment},
     )  # fmt: skip
+
+
+def script(folder: Path, name: str) -> Path:
+    """A script of the documentation that finds its programs in a folder, by the search path that it sets itself."""
+    path = folder / name
+    path.write_text(adapted(name, f"{folder}:/usr/bin:/bin"))
+    return path
 
 
 def words_of(folder: Path, name: str) -> list[str]:
@@ -72,7 +78,7 @@ def parsed(words: Sequence[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_slurm_drains_where_a_look_fails_and_nowhere_else(folder: Path, status: int) -> None:
-    done = ended(folder, ["sh", SCRIPTS / "slurm-health.sh"], status)
+    done = ended(["sh", script(folder, "slurm-health.sh")], status)
     assert done.returncode == 0, done.stderr
     drained = ["update", "NodeName=n17", "State=DRAIN", f"Reason=linkgauge {LINE}"]
     assert words_of(folder, "scontrol") == (drained if status == Exit.FAIL else [])
@@ -81,7 +87,7 @@ def test_slurm_drains_where_a_look_fails_and_nowhere_else(folder: Path, status: 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_prolog_fails_where_a_look_does_and_keeps_its_output_for_the_log(folder: Path, status: int) -> None:
-    done = ended(folder, ["sh", SCRIPTS / "slurm-prolog.sh"], status)
+    done = ended(["sh", script(folder, "slurm-prolog.sh")], status)
     assert (done.returncode != 0) == (status == Exit.FAIL)
     assert (done.stdout, done.stderr) == ("", f"{LINE}\n")  # of a task prolog standard output is read as commands
     assert parsed(words_of(folder, "linkgauge"))["history"] == "/shared/fleet"
@@ -90,10 +96,10 @@ def test_a_prolog_fails_where_a_look_does_and_keeps_its_output_for_the_log(folde
 @pytest.mark.parametrize("status", STATUSES)
 def test_nhc_marks_the_node_where_a_look_fails(folder: Path, status: int) -> None:
     """NHC's `die` takes a status and a message. A check returns its status."""
-    script = folder / "nhc"
-    script.write_text(f"die() {{ echo \"die $*\"; }}\n. '{SCRIPTS}/linkgauge.nhc'\n"
-                      "check_linkgauge --history /shared/fleet --partner /shared/partners\n")  # fmt: skip
-    done = ended(folder, ["bash", "-eu", script], status)
+    nhc = folder / "nhc"
+    nhc.write_text(f"die() {{ echo \"die $*\"; }}\n. '{script(folder, 'linkgauge.nhc')}'\n"
+                   "check_linkgauge --history /shared/fleet --partner /shared/partners\n")  # fmt: skip
+    done = ended(["bash", "-eu", nhc], status)
     assert done.returncode == int(status == Exit.FAIL), done.stderr
     assert done.stdout == (f"die 1 check_linkgauge:  {LINE}\n" if status == Exit.FAIL else "")
     assert parsed(words_of(folder, "linkgauge")) | {"partner": "", "history": ""} == parsed(
@@ -112,9 +118,9 @@ def test_a_quote_in_a_line_does_not_reach_the_shell_of_nhc(folder: Path) -> None
     """NHC's `die` evaluates its message between single quotes, as root."""
     text = (folder / "linkgauge").read_text().replace(LINE, "FAIL: x'; touch $0.bad; '").replace("echo '", 'echo "')
     (folder / "linkgauge").write_text(text.replace("; ''", "; '\""))
-    script = folder / "nhc"
-    script.write_text(f"die() {{ shift; eval echo \"'$*'\"; }}\n. '{SCRIPTS}/linkgauge.nhc'\ncheck_linkgauge\n")
-    done = ended(folder, ["bash", script], Exit.FAIL)
+    nhc = folder / "nhc"
+    nhc.write_text(f"die() {{ shift; eval echo \"'$*'\"; }}\n. '{script(folder, 'linkgauge.nhc')}'\ncheck_linkgauge\n")
+    done = ended(["bash", nhc], Exit.FAIL)
     assert done.stdout.startswith("check_linkgauge:  FAIL: x; touch "), done
     assert not list(folder.glob("*.bad"))
 
@@ -122,7 +128,7 @@ def test_a_quote_in_a_line_does_not_reach_the_shell_of_nhc(folder: Path) -> None
 @pytest.mark.parametrize("status", STATUSES)
 def test_an_init_container_keeps_a_program_from_a_node_that_fails(folder: Path, status: int) -> None:
     (init,) = [words for words in containers() if words[0] == "sh"]
-    done = ended(folder, init, status)
+    done = ended(init, status, PATH=f"{folder}:/usr/bin:/bin")
     assert (done.returncode != 0) == (status == Exit.FAIL)
     assert "node_condition" not in parsed(words_of(folder, "linkgauge"))
 

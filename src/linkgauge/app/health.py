@@ -16,6 +16,7 @@ import click
 from linkgauge.app.command_line import COMMON, FiniteRange, command
 from linkgauge.app.options import takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
+from linkgauge.app.planning import estimated_run_s
 from linkgauge.app.request import NOT_OF_VERDICTS, Execution, PlanChoice, Presentation, Request
 from linkgauge.app.verbosity import QUIET, USUAL, quieten, verbosity, verbosity_options
 from linkgauge.errors import Exit, UsageError
@@ -24,6 +25,7 @@ from linkgauge.model.quantity import parse_duration
 if TYPE_CHECKING:
     from linkgauge.judge.health import Known, Power
     from linkgauge.judge.verdicts import Verdict
+    from linkgauge.store.history import History
 
 _LEAST_BUDGET_S = 5.0
 _JUDGING_S = 2.5
@@ -32,6 +34,8 @@ _FIRST_LOOK = 0.6
 """Share of the time that the first look may take; the rest is for the second, after a failure."""
 _TURN = 0.5
 """Share of the budget for which another look on this machine is waited for."""
+_LOOKS = "looks"
+"""Folder in a history for run folders while they are measured."""
 _OF_THE_NODE = ("host", "devices", "gpu_state", "links")
 """Modules of the doctor whose checks are about hardware; others are about a user's set-up."""
 
@@ -115,6 +119,14 @@ def _hardware(devices: str) -> list[str]:
             if result.status == FAILING and one.look.__module__.rpartition(".")[2] in _OF_THE_NODE]  # fmt: skip
 
 
+def _repeats_within(limit_s: float, each_s: float) -> int:
+    """Return how many repeats a time limit has room for: launches share it, and one needs time to start."""
+    from linkgauge.judge.health import MOST_REPEATS
+    from linkgauge.plan.launches import measuring_s
+
+    return max(1, min(MOST_REPEATS, int(measuring_s(limit_s) / each_s)))
+
+
 @dataclasses.dataclass(frozen=True)
 class Look:
     """A measurement of this node until `end` of the clock, repeated where it finds something."""
@@ -129,12 +141,24 @@ class Look:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[Path]:
-        """Give the folder of the run folders."""
+        """Give the folder of the run folders. Partners must see it: it is in the history, or the current folder."""
         if self.options.out is not None:
             yield self.options.out
             return
-        with tempfile.TemporaryDirectory(prefix="linkgauge-health-") as made:
-            yield Path(made)
+        place = None
+        if self.partners:
+            place = Path()
+            if (history := self._history()) is not None and history.local:
+                place = Path(history.root) / _LOOKS
+                place.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"linkgauge-health-{self.host}-", dir=place) as made:
+            yield Path(made).resolve()
+
+    def _history(self) -> History | None:
+        """Return the history, made where there is none yet; None without --history."""
+        from linkgauge.store.history import History
+
+        return None if self.options.history is None else History.open(self.options.history, make=True)
 
     def measured(self, folder: Path, *, healthy: bool) -> tuple[Power, list[Verdict], int]:
         """Measure once, and again where something fails. Return what that finds, the verdicts, and how it ended.
@@ -145,14 +169,18 @@ class Look:
         from linkgauge.judge.health import confirmed, is_usual, power_for
 
         known = self.known()
-        power = power_for(known, self.options.loss)
-        more = "" if power.loss <= self.options.loss else "; more runs in the history find less"
+        limit_s, each_s = self._limit_s(_FIRST_LOOK), self.repeat_s()
+        power = power_for(known, self.options.loss, _repeats_within(limit_s, each_s))
+        more = "" if power.loss <= self.options.loss else "; more runs in the history, or time, find less"
         self.say(f"{power.words}{more}")
         last = folder / "first"
-        verdicts, status, repeats = self.once(last, power.repeats, (self.end - self.clock()) * _FIRST_LOOK, known)
+        verdicts, status, repeats = self.once(last, power.repeats, limit_s, known)
         if status != Exit.INTERRUPTED and any(one.outcome == "fail" for one in verdicts):
             last = folder / "second"
-            again, status, repeats = self.once(last, power.repeats, self.end - self.clock(), known)
+            limit_s = self._limit_s(1.0)
+            again, status, repeats = self.once(
+                last, min(power.repeats, _repeats_within(limit_s, each_s)), limit_s, known
+            )
             verdicts = confirmed(verdicts, again)
         power = dataclasses.replace(power_for(known, 0.0, repeats), repeats=repeats)
         usual = healthy and status != Exit.INTERRUPTED and repeats > 0 and is_usual(verdicts)
@@ -166,41 +194,55 @@ class Look:
 
         return dataclasses.replace(power_for(Known(), 0.0), repeats=0), [], Exit.DONE
 
-    def once(self, out: Path, repeats: int, time_s: float, known: Known) -> tuple[list[Verdict], int, int]:
+    def _limit_s(self, share: float) -> float:
+        """Return the time limit of a measurement that takes this share of what is left, judging included."""
+        return max(1.0, (self.end - self.clock()) * share - _JUDGING_S)
+
+    def _request_for(self, out: Path | None, repeats: int, limit_s: float | None) -> Request:
+        from linkgauge.plan.builtin import builtin_plan
+
+        hosts = ",".join((self.host, *self.partners)) if self.partners else None
+        plan = dataclasses.replace(builtin_plan("health"), repeat=repeats)
+        limit, keep_going = f"{limit_s:.3f}s" if limit_s is not None else None, "nodes" if hosts else None
+        return dataclasses.replace(
+            self.request,
+            choice=PlanChoice(made=plan, max_size=self.options.max_size),
+            allocation=dataclasses.replace(self.request.allocation, hosts=hosts),
+            execution=Execution(out=out, time_limit=limit, keep_going=keep_going, core_use=True),
+            shown=Presentation(report=False, summary=False),
+        )
+
+    def repeat_s(self) -> float:
+        """Return how long a repeat is assumed to take, its launch included, which takes longer on several nodes."""
+        from linkgauge.run.parent.prepared import SHORTEST_TURN_S
+
+        least = SHORTEST_TURN_S * (2 if self.partners else 1)
+        return max(least, estimated_run_s(self._request_for(None, 1, None)))
+
+    def once(self, out: Path, repeats: int, limit_s: float, known: Known) -> tuple[list[Verdict], int, int]:
         """Measure into a run folder within a time, and judge it: the verdicts, the run's status, and its repeats."""
         from linkgauge.app.new_run import new_run
         from linkgauge.collector import uncollected
         from linkgauge.judge.check import check
-        from linkgauge.judge.health import against_history, excused, of_this_node
+        from linkgauge.judge.health import against_history, excused, not_reached, of_this_node
         from linkgauge.judge.subjects import load_subjects
-        from linkgauge.plan.builtin import builtin_plan
 
-        hosts = ",".join((self.host, *self.partners)) if self.partners else None
-        limit = f"{max(1.0, time_s - _JUDGING_S):.3f}s"
-        plan = dataclasses.replace(builtin_plan("health"), repeat=repeats)
-        request = dataclasses.replace(
-            self.request,
-            choice=PlanChoice(made=plan, max_size=self.options.max_size),
-            allocation=dataclasses.replace(self.request.allocation, hosts=hosts),
-            execution=Execution(out=out, time_limit=limit, keep_going="nodes" if hosts else None, core_use=True),
-            shown=Presentation(report=False, summary=False),
-        )
-        status = new_run(request)
+        status = new_run(self._request_for(out, repeats, limit_s))
         if status == Exit.INTERRUPTED:
             return [], status, 0
         with uncollected():
             (subject,) = load_subjects([out])
             found = [*check([subject], "").checked.verdicts, *against_history(subject, known, self.host, self.partners)]
             repeats = max((len(one.repeats) for one in subject.facts.undisturbed.measures), default=0)
-        return of_this_node(excused(found, subject), subject, self.host, self.partners), status, repeats
+        found = [*of_this_node(excused(found, subject), subject, self.host, self.partners)]
+        return [*found, *not_reached(subject, self.partners)], status, repeats
 
     def known(self) -> Known:
         """What the history knows of this node and its kind; nothing without one, or while it is empty."""
         from linkgauge.judge.health import Known, known_of
         from linkgauge.run.parent.devices import find_devices
-        from linkgauge.store.history import History
 
-        if self.options.history is None:
+        if (history := self._history()) is None:
             return Known()
         infos = find_devices(self.request.machine.devices).infos
-        return known_of(History.open(self.options.history, make=True), self.host, infos, self.partners)
+        return known_of(history, self.host, infos, self.partners)

@@ -14,7 +14,7 @@ from linkgauge.app.command_line import COMMON, FiniteRange, command
 from linkgauge.app.dimension_options import dimension_values
 from linkgauge.app.options import switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
-from linkgauge.app.planning import apply_dimensions, planned, resolve_mpis
+from linkgauge.app.planning import apply_dimensions, estimated_run_s, resolve_mpis
 from linkgauge.app.request import NOT_OF_VERDICTS, PlanChoice, Presentation, Request
 from linkgauge.app.run import enter_allocation, refuse_ranks
 from linkgauge.app.verbosity import QUIET, USUAL, quieten, verbosity, verbosity_options
@@ -152,17 +152,9 @@ def _request_for(request: Request, groups: Sequence[Group], nodes: Sequence[str]
 def _estimated_s(request: Request, search: Search, options: Isolation) -> float:
     """How long a round is assumed to take, nodes being as this one."""
     from linkgauge.judge.isolate import Search
-    from linkgauge.plan.launches import estimated_s
-    from linkgauge.run.parent.devices import find_devices
-    from linkgauge.run.parent.nodes import Nodes
-    from linkgauge.run.parent.prepare import prepare
 
     first = Search(search.nodes, options.loss, options.noise, options.by, options.seed).groups()
-    made = _request_for(request, first, search.left, None)
-    devices, given = find_devices(request.machine.devices), resolve_mpis(request.launch.mpi)
-    nodes = Nodes(devices, lambda _: None, look=False)
-    prepared = prepare(planned(made, given, devices.kind), devices, given, nodes)
-    return estimated_s(prepared.launches, prepared.machine)
+    return estimated_run_s(_request_for(request, first, search.left, None))
 
 
 def _round(request: Request, search: Search, options: Isolation, *, say: bool) -> int:

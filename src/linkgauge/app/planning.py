@@ -38,6 +38,19 @@ def planned(request: Request, mpis: Sequence[MpiInstallation], kind: str) -> Pla
     return request.settled(apply_launch(plan, request.launch, [one.name for one in mpis], request.allocation))
 
 
+def estimated_run_s(request: Request) -> float:
+    """Return how long a run is assumed to take, in seconds, on nodes that are like this one."""
+    from linkgauge.plan.launches import estimated_s
+    from linkgauge.run.parent.devices import find_devices
+    from linkgauge.run.parent.nodes import Nodes
+    from linkgauge.run.parent.prepare import prepare
+
+    devices, given = find_devices(request.machine.devices), resolve_mpis(request.launch.mpi)
+    nodes = Nodes(devices, lambda _: None, look=False)
+    prepared = prepare(planned(request, given, devices.kind), devices, given, nodes)
+    return estimated_s(prepared.launches, prepared.machine)
+
+
 def _application_plan(values: Mapping[str, tuple[Value, ...]]) -> Plan:
     """The plan of `--app` alone: the applications under each transport that is here, or those that are named."""
     every = DIMENSIONS["transport"].from_text("all")

@@ -249,6 +249,15 @@ def of_this_node(verdicts: Iterable[Verdict], subject: Subject, host: str, partn
     return kept
 
 
+def not_reached(subject: Subject, partners: Sequence[str]) -> list[Verdict]:
+    """Return that the network is unknown where no partner could be measured with, and why."""
+    if not partners or {one.host for one in subject.facts.devices.values()} & set(partners):
+        return []
+    left_out = dict(subject.facts.info.get("nodes_left_out") or {})
+    why = next((str(left_out[name]) for name in partners if name in left_out), "it was not measured")
+    return [subject.verdict("unknown", f"path to {' or '.join(partners)}", why, "the run folder", kind="finding")]
+
+
 def confirmed(first: Sequence[Verdict], second: Sequence[Verdict]) -> list[Verdict]:
     """Return what two looks find: a failure is one that both have; what the second did not judge is not known."""
     before = {_identity(one): one for one in first if one.outcome == "fail"}

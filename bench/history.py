@@ -146,7 +146,9 @@ class Made:
             elif field.name == "run_end_ms":
                 columns.append(pa.array(np.full(len(times), self.end_ms(day))))
             elif field.name in by_node:
-                columns.append(pa.DictionaryArray.from_arrays(self._of_node, pa.array(by_node[field.name], field.type)))
+                # Of a dictionary that holds a word twice plain words are written, which the history's writer never does.
+                values = pa.array(by_node[field.name], field.type)
+                columns.append(values.dictionary_encode().take(pa.array(self._of_node)))
             elif field.name in by_case:
                 values = pa.array(by_case[field.name], field.type)
                 columns.append(values.dictionary_encode().take(pa.array(self._of_case)))

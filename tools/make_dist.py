@@ -67,6 +67,16 @@ def build_sdist(folder: Path) -> Path:
     return folder / run("the sdist", [sys.executable, "-c", code], folder_of_work=ROOT).splitlines()[-1]
 
 
+def build_constraints(folder: Path) -> Path:
+    """Write the versions of the lock of what builds into `folder`: pip takes no hashes where it builds of a folder."""
+    versions = re.findall(
+        r"^[a-z0-9.-]+==[^\\\n]+", (ROOT / "locks" / "build.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    path = folder / "build.txt"
+    path.write_text("\n".join(versions), encoding="utf-8")
+    return path
+
+
 def build_wheel(source: Path, raw: Path, architecture: str, python: tuple[int, Path, str], commit: str) -> Path:
     """Build a wheel of an unpacked sdist into `raw`, and return its path."""
     minor, executable, tag = python
@@ -87,7 +97,7 @@ def build_wheel(source: Path, raw: Path, architecture: str, python: tuple[int, P
         **compiler_for(architecture),
         "_PYTHON_HOST_PLATFORM": f"linux-{architecture}",  # what the wheel's tag is made of
         "SETUPTOOLS_EXT_SUFFIX": "." + re.sub("x86_64|aarch64", architecture, tag) + ".so",
-        "PIP_CONSTRAINT": str(ROOT / "locks" / "build.txt"),
+        "PIP_CONSTRAINT": str(build_constraints(raw)),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
     before = set(raw.glob("*.whl"))

@@ -17,8 +17,8 @@ from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from linkgauge.judge.fleet import Standing
     from linkgauge.judge.fleet_history import Drift
+    from linkgauge.judge.standing import Standing
 
 _DATASET = "Folder of the history, or an address such as s3://BUCKET/PATH."
 
@@ -121,7 +121,7 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
 
 
 def _show_standings(found: list[Standing], asked: Fleet) -> int:
-    from linkgauge.judge.fleet import Standing
+    from linkgauge.judge.standing import Standing
     from linkgauge.view.screen import console
     from linkgauge.view.terminal import print_fleet
 

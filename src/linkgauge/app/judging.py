@@ -181,7 +181,7 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     from linkgauge.exchange.opened import is_log, opened
     from linkgauge.judge import exporters
     from linkgauge.judge.check import check
-    from linkgauge.judge.fleet import LEAST_NODES
+    from linkgauge.judge.standing import LEAST_NODES
     from linkgauge.judge.subjects import load_subjects
     from linkgauge.judge.verdicts import Verdict
     from linkgauge.store.folder import write_atomically

@@ -14,7 +14,7 @@ from linkgauge.findings.known import TOLERANCE, held_against
 from linkgauge.findings.not_measured import not_measured
 from linkgauge.findings.other_users import other_processes
 from linkgauge.judge.baseline import check_baseline, is_baseline, read_baseline
-from linkgauge.judge.fleet import LEAST_NODES, Standing, check_fleet, standings
+from linkgauge.judge.fleet import check_fleet, standings
 from linkgauge.judge.one_run import check_run
 from linkgauge.judge.requirements import (
     RULES,
@@ -25,6 +25,7 @@ from linkgauge.judge.requirements import (
     read_rules,
 )
 from linkgauge.judge.siblings import CORES_SLOWER, check_collectives, check_limits, check_siblings
+from linkgauge.judge.standing import LEAST_NODES, Standing
 from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.patterns import GROUPS, group_of, group_words

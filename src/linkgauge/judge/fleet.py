@@ -9,34 +9,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from linkgauge.findings.facts import Measure
+from linkgauge.judge.standing import LEAST_NODES, LEAST_SCALE, Standing
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import change
 from linkgauge.stats.basics import robust_scale
-
-LEAST_NODES = 4
-LEAST_SHARE = 0.03
-LEAST_SCALE = 0.003
-DEVIATIONS = 5.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Standing:
-    """One node or device of the fleet: how much slower than its siblings' its cases are, and at how many deviations."""
-
-    kind: str  # node | device | pair
-    name: str
-    identity: str
-    run: str
-    share: float
-    score: float
-    cases: int
-
-    @property
-    def outlier(self) -> bool:
-        """Whether it is slower than its siblings by 3 % and by five robust deviations."""
-        return self.share >= LEAST_SHARE and self.score >= DEVIATIONS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.errors import UsageError
-from linkgauge.judge.fleet import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
+from linkgauge.judge.standing import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
 from linkgauge.stats.basics import robust_scale
 
 if TYPE_CHECKING:
@@ -58,17 +58,32 @@ class Drift:
 
 _LATEST = """
 CREATE TEMP TABLE latest AS
-SELECT node, machine, others IS NULL AS alone, max(run_end_ms) AS run_end_ms, arg_max(day, run_end_ms) AS day
+SELECT node, machine, others IS NULL AS alone, max(run_end_ms) AS run_end_ms, arg_max(day, run_end_ms) AS day,
+       arg_max(run, run_end_ms) AS run
 FROM results GROUP BY ALL
 """
-# Only days with a last run are read: mostly one of seven. Their names are dates, as the history checked them.
+# Numbers in place of names halve the time of grouping. Of a further host only its name is known: it is the machine of
+# that name where there is one alone.
+_MACHINES = """
+CREATE TEMP TABLE machines AS
+WITH first AS (SELECT DISTINCT node, machine FROM latest),
+further AS (
+    SELECT DISTINCT unnest(string_split(others, ',')) AS node FROM results WHERE others IS NOT NULL AND day IN ({days})
+), every AS (
+    FROM first UNION ALL SELECT node, '' FROM further WHERE (SELECT count(*) FROM first WHERE node = further.node) != 1
+)
+SELECT row_number() OVER () AS id, node, machine FROM (SELECT DISTINCT * FROM every)
+"""
+# Only days with a last run are read: mostly one of seven. Their names are dates, as the history checked them. Words are
+# copied several times on the way: of what is compared by only the columns are taken in which runs differ.
 _EXCESS = """
 CREATE TEMP TABLE excess AS
-WITH times AS (
-    SELECT r.kind, r.run, r.node, r.machine, r.others, r.part, r.size, r.case_key, r.launch_key, ln(r.time_ns) AS x,
-           {groupings}
-    FROM results r JOIN latest l ON r.node = l.node AND r.machine = l.machine AND r.run_end_ms = l.run_end_ms
-                                AND (r.others IS NULL) = l.alone
+WITH last_of AS (
+    SELECT l.*, m.id FROM latest l JOIN machines m ON l.node = m.node AND l.machine = m.machine
+), times AS (
+    SELECT r.kind, l.id, r.others, r.part, r.case_key, r.launch_key, ln(r.time_ns) AS x {groupings}
+    FROM results r JOIN last_of l ON r.node = l.node AND r.machine = l.machine AND r.run_end_ms = l.run_end_ms
+                                 AND (r.others IS NULL) = l.alone
     WHERE r.day IN ({days})
 ), middle AS (
     SELECT kind, case_key, launch_key, median(x) AS m FROM times GROUP BY ALL HAVING count(*) >= {least}
@@ -77,20 +92,39 @@ SELECT t.* EXCLUDE (case_key, launch_key, x), t.x - m.m AS excess
 FROM times t JOIN middle m USING (kind, case_key, launch_key)
 """
 _NODES = """
-WITH every AS (
-    SELECT kind, node, machine, run, excess FROM excess
+CREATE TEMP TABLE nodes AS
+WITH run_of AS (
+    SELECT m.id, max(l.run) AS run FROM latest l JOIN machines m ON l.node = m.node AND l.machine = m.machine GROUP BY 1
+), named AS (
+    SELECT node, coalesce(min(id) FILTER (machine = ''), min(id)) AS id FROM machines GROUP BY node
+), further AS (
+    SELECT kind, id AS first, unnest(string_split(others, ',')) AS node, excess FROM excess WHERE others IS NOT NULL
+), every AS (
+    SELECT kind, id, id AS first, excess FROM excess
     UNION ALL
-    SELECT kind, unnest(string_split(others, ',')), '', run, excess FROM excess WHERE others IS NOT NULL
+    SELECT kind, named.id, first, excess FROM further JOIN named USING (node)
+), levels AS (
+    SELECT kind, id, max(first) AS first, median(excess) AS level, count(*) AS cases FROM every GROUP BY ALL
 )
-SELECT kind, node, machine, max(run) AS run, median(excess) AS level, count(*) AS cases FROM every GROUP BY ALL
+SELECT l.kind, l.id, '' AS part, coalesce(own.run, other.run) AS run, l.level, l.cases
+FROM levels l LEFT JOIN run_of own USING (id) LEFT JOIN run_of other ON other.id = l.first
 """
-_PARTS = """
-SELECT kind, node, machine, part, max(run) AS run, median(excess) AS level, count(*) AS cases FROM excess
-WHERE part IS NOT NULL GROUP BY ALL
+_LINKS = """
+CREATE TEMP TABLE links AS
+WITH parts AS (
+    SELECT kind, id, part, median(excess) AS level, count(*) AS cases FROM excess WHERE part IS NOT NULL GROUP BY ALL
+)
+SELECT p.kind, id, p.part, p.level - n.level AS level, p.cases FROM parts p JOIN nodes n USING (kind, id)
 """
-_GROUPS = """
-SELECT kind, {by} AS name, node, machine, coalesce(part, '') AS part, median(excess) AS level, count(*) AS cases
-FROM excess WHERE {by} IS NOT NULL GROUP BY ALL
+_ABOVE = """
+SELECT m.node, m.machine, t.part, t.level, t.cases, n.run
+FROM {table} t JOIN nodes n USING (kind, id) JOIN machines m USING (id)
+WHERE t.kind = $kind AND t.level >= $least ORDER BY m.node, m.machine, t.part
+"""
+_MEMBERS = """
+CREATE OR REPLACE TEMP TABLE members AS
+SELECT kind, {by} AS name, median(excess) AS level, count(*) AS cases FROM excess WHERE {by} IS NOT NULL
+GROUP BY kind, {by}, id, part
 """
 
 
@@ -101,27 +135,25 @@ def standings(database: DuckDBPyConnection, by: Sequence[str] = GROUPINGS) -> li
     node's standing is the median over its cases, a link's that of its cases less its node's; the scale is the spread
     of its kind's standings. A group's (`by`) is the difference of its members' median from that of all others.
     """
-    columns = ", ".join(f"r.{name}" for name in GROUPINGS)
     database.execute(_LATEST)
     days = database.execute("SELECT DISTINCT day FROM latest").fetchall()
     listed = ", ".join(f"'{day}'" for (day,) in days) or "''"
+    database.execute(_MACHINES.format(days=listed))
+    distinct = ", ".join(["count(*)", *(f"count(DISTINCT {name})" for name in by)])
+    counts = database.execute(f"SELECT {distinct} FROM results WHERE day IN ({listed})").fetchone() or ()
+    differing = [name for name, count in zip(by, counts[1:], strict=True) if count > 1]
+    columns = "".join(f", r.{name}" for name in differing)
     database.execute(_EXCESS.format(groupings=columns, least=LEAST_NODES, days=listed))
-    nodes = _columns(database, _NODES)
-    level_of = dict(zip(zip(nodes["kind"], nodes["node"], nodes["machine"], strict=True), nodes["level"], strict=True))
-    twice = _names_of_several(nodes)
-    found = list(_ranked("node", nodes, _numbers(nodes, "level"), twice))
-    parts = _columns(database, _PARTS)
-    own = np.array([level_of.get(key, 0.0) for key in zip(parts["kind"], parts["node"], parts["machine"], strict=True)])
-    found += _ranked("link", parts, _numbers(parts, "level") - own, twice)
-    distinct = ", ".join(f"count(DISTINCT {name})" for name in by)
-    counts = database.execute(f"SELECT {distinct} FROM excess").fetchone() if by else None
-    for name in (name for name, count in zip(by, counts or (), strict=True) if count > 1):
-        found += _groups(name, _columns(database, _GROUPS.format(by=name)))
+    database.execute(_NODES)
+    database.execute(_LINKS)
+    found = [*_ranked(database, "node", "nodes"), *_ranked(database, "link", "links")]
+    for name in differing:
+        found += _groups(database, name)
     return sorted(found, key=lambda one: (not one.outlier, -one.score))
 
 
-def _columns(database: DuckDBPyConnection, sql: str) -> Columns:
-    table = database.execute(sql).fetchnumpy()
+def _columns(database: DuckDBPyConnection, sql: str, values: Mapping[str, object] | None = None) -> Columns:
+    table = database.execute(sql, values).fetchnumpy()
     return {name: np.asarray(values) for name, values in table.items()}
 
 
@@ -129,47 +161,45 @@ def _numbers(rows: Columns, name: str) -> Floats:
     return rows[name].astype(np.float64)
 
 
-def _names_of_several(nodes: Columns) -> set[str]:
-    """Return the names that several machines have, as virtual machines do."""
-    machines: dict[str, set[str]] = {}
-    for node, machine in zip(nodes["node"], nodes["machine"], strict=True):
-        if machine:
-            machines.setdefault(node, set()).add(machine)
-    return {name for name, some in machines.items() if len(some) > 1}
-
-
-def _ranked(kind: str, rows: Columns, levels: Floats, twice: set[str]) -> Iterator[Standing]:
-    for one in np.unique(rows["kind"]) if len(levels) else ():
-        chosen = np.flatnonzero(rows["kind"] == one)
-        if len(set(rows["node"][chosen])) < LEAST_NODES and len(chosen) < LEAST_NODES:
-            continue
-        scale = max(LEAST_SCALE, robust_scale(levels[chosen]))
+def _ranked(database: DuckDBPyConnection, what: str, table: str) -> Iterator[Standing]:
+    # Virtual machines may all be called "vm".
+    several = database.execute(
+        "SELECT node FROM machines WHERE machine != '' GROUP BY 1 HAVING count(*) > 1"
+    ).fetchall()
+    twice = {name for (name,) in several}
+    counts = f"SELECT kind FROM {table} GROUP BY 1 HAVING count(*) >= {LEAST_NODES} ORDER BY 1"
+    for (kind,) in database.execute(counts).fetchall():
+        levels = _columns(database, f"SELECT level FROM {table} WHERE kind = $kind", {"kind": kind})
+        scale = max(LEAST_SCALE, robust_scale(_numbers(levels, "level")))
         # Of a fleet's hundred thousands of links only outliers are told.
-        slow = (levels >= math.log1p(LEAST_SHARE)) & (levels >= DEVIATIONS * scale)
-        for at in chosen if kind != "link" else chosen[slow[chosen]]:
-            node, machine = str(rows["node"][at]), str(rows["machine"][at])
+        least = max(math.log1p(LEAST_SHARE), DEVIATIONS * scale) if what == "link" else -math.inf
+        above = database.execute(_ABOVE.format(table=table), {"kind": kind, "least": least}).fetchall()
+        for node, machine, part, level, cases, run in above:
             name = f"{node} ({machine})" if node in twice and machine else node
-            words = f"{rows['part'][at]} of {name}" if kind == "link" else name
-            share, score = math.expm1(levels[at]), float(levels[at] / scale)
-            yield Standing(kind, words, machine, str(rows["run"][at]), share, score, int(rows["cases"][at]))
+            words = f"{part} of {name}" if what == "link" else name
+            yield Standing(what, words, machine, run or "", math.expm1(level), level / scale, cases)
 
 
-def _groups(by: str, rows: Columns) -> list[Standing]:
-    """Return the standing of each group that is one of two or more: its members against those of all others."""
-    found = []
-    for kind in np.unique(rows["kind"]) if len(rows["level"]) else ():
-        chosen = rows["kind"] == kind
-        names, levels = rows["name"][chosen], _numbers(rows, "level")[chosen]
+def _groups(database: DuckDBPyConnection, by: str) -> Iterator[Standing]:
+    """Yield the standing of each group that is one of two or more: its members against those of all others."""
+    database.execute(_MEMBERS.format(by=by))
+    for (kind,) in database.execute("SELECT DISTINCT kind FROM members ORDER BY 1").fetchall():
+        asked = {"kind": kind}
+        names = "SELECT name, count(*), sum(cases) FROM members WHERE kind = $kind GROUP BY 1 ORDER BY 1"
+        groups = database.execute(names, asked).fetchall()
+        if len(groups) < 2:
+            continue
+        ordered = "SELECT level FROM members WHERE kind = $kind ORDER BY name"
+        levels = _numbers(_columns(database, ordered, asked), "level")
         scale = max(LEAST_SCALE, robust_scale(levels))
-        for name in np.unique(names):
-            inside = names == name
-            if inside.all():
-                continue
-            shift = float(np.median(levels[inside]) - np.median(levels[~inside]))
-            error = _MIDDLE * scale * math.sqrt(1 / inside.sum() + 1 / (~inside).sum())
-            found.append(Standing(by, f"{by} {name}" if by != "rail" else str(name), str(kind), "", math.expm1(shift),
-                                  float(shift / error), int(rows["cases"][chosen][inside].sum())))  # fmt: skip
-    return found
+        first = 0
+        for name, count, cases in groups:
+            inside, first = slice(first, first + count), first + count
+            others = np.delete(levels, inside)
+            shift = float(np.median(levels[inside]) - np.median(others))
+            error = _MIDDLE * scale * math.sqrt(1 / count + 1 / len(others))
+            yield Standing(by, f"{by} {name}" if by != "rail" else str(name), kind, "", math.expm1(shift),
+                           shift / error, int(cases))  # fmt: skip
 
 
 _DRIFT = """

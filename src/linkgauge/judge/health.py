@@ -13,8 +13,8 @@ import scipy
 
 from linkgauge.errors import Exit
 from linkgauge.findings.known import TOLERANCE
-from linkgauge.judge.fleet import LEAST_SHARE
 from linkgauge.judge.history import kind_of, lowest, rows_of_run
+from linkgauge.judge.standing import LEAST_SHARE
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.quantity import percent

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.judge.check import CheckResult
-from linkgauge.judge.fleet import LEAST_SHARE, Cell, Moment, Standing, cells, moments
+from linkgauge.judge.fleet import Cell, Moment, cells, moments
+from linkgauge.judge.standing import LEAST_SHARE, Standing
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.quantity import percent
 from linkgauge.store.folder import write_atomically

@@ -16,7 +16,7 @@ from linkgauge.judge.advise import Advice
 from linkgauge.judge.check import FINDINGS
 from linkgauge.judge.compare_runs import RunComparison
 from linkgauge.judge.exporters import clean
-from linkgauge.judge.fleet import Standing
+from linkgauge.judge.standing import Standing
 from linkgauge.judge.verdicts import Checked, Outcome, Verdict
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_duration as time_text

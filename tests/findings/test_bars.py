@@ -59,10 +59,10 @@ def test_a_host_link_at_half_width_is_the_dead_link_of_a_host_copy() -> None:
 
 @pytest.mark.parametrize("size", [1 << 28, 1 << 29, 0])
 @pytest.mark.parametrize(
-    ("value", "fit"), [(400, "too high"), (385, "too high"), (365, "about right"), (340, "toothless")]
+    ("value", "fit"), [(400, "too high"), (385, "too high"), (360, "about right"), (340, "toothless")]
 )
 def test_a_bar_above_a_healthy_pair_is_too_high_whoever_measured_it(value: float, fit: str, size: int) -> None:
-    """Pairs of H100 were published from 370 GB/s on, and reads reach less than writes; ours reach 398."""
+    """Pairs of H100 were published from 363 GB/s on, and reads reach less than writes; ours reach 398."""
     found = judge_bar(
         bar(value, "hgx-h100-8", pattern="unidirectional", transport="copy_engine", quantity=GOODPUT, size=size)
     )

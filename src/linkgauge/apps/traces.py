@@ -94,7 +94,11 @@ def _converted(files: Sequence[TraceFile], *, eager: bool, host_time: bool) -> t
     document: dict[str, Any] = {
         "description": f"{files[0].path.name}{more}: a trace of {', '.join(sorted(kinds))}{_host_decides(ranks)}",
     }
-    if count > 1:
+    # Where no rank does what others do not, and none is named, more ranks and fewer do the same.
+    of_any = alike and not any(rank.peers for rank in ranks)
+    if count > 1 and of_any:
+        document["description"] += f"; of {count} ranks, on others each rank has as many bytes"
+    elif count > 1:
         document["needs"] = {f"ranks == {count}": f"{count} ranks, as the traces have"}
     elif ranks[0].peers:
         document["needs"] = {f"ranks >= {most}": f"{most} ranks or more, which the trace names"}

@@ -19,7 +19,7 @@ from linkgauge.apps.program import program_of
 from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.trace_files import TraceFile, trace_files
 from linkgauge.apps.trace_formats import NOT_IN, read
-from linkgauge.apps.trace_steps import RankSteps, Steps, agree, computing, looped
+from linkgauge.apps.trace_steps import RankSteps, Steps, agree, computing, copy_to_oneself, looped
 from linkgauge.errors import UsageError
 
 _MUCH_IDLE = 0.1  # of the computing
@@ -76,6 +76,8 @@ def _converted(files: Sequence[TraceFile], *, eager: bool, host_time: bool) -> t
     lost: Counter[str] = Counter()
     ranks, kinds = _read(files, lost, eager=eager, host_time=host_time)
     agree(ranks)
+    if len(ranks) > 1:  # one trace alone does not say whose it is
+        copy_to_oneself(ranks)
     for rank in ranks:
         rank.wait()
         rank.steps = looped(rank.steps)

@@ -69,3 +69,13 @@ def test_what_is_begun_is_waited_for_where_its_tensors_are_used(tmp_path: Path) 
     )
     begun = {"collective": "allreduce", "bytes": 64, "begun": True}
     assert steps == [{"repeat": 2, "step": [begun]}, {"wait": True}, {"collective": "allreduce", "bytes": 64}]
+
+
+def test_what_all_ranks_do_alike_is_predicted_on_other_numbers_of_ranks() -> None:
+    """A shard stays as large, so that twice the ranks gather twice the bytes; messages name their ranks."""
+    document, _ = convert([TRACES / "fsdp.tar.gz"])
+    assert document["description"].endswith("of 2 ranks, on others each rank has as many bytes")
+    made = program_of(step_file_of(document, "fsdp"), {}, 4)
+    check(made)
+    assert amounts(made, 3)["allgather"].total == 2 * EXPECTED["fsdp"]["allgather"][1]
+    assert "needs" in convert([TRACES / "pipeline.tar.gz"])[0]

@@ -267,3 +267,18 @@ def test_each_rank_of_an_uneven_allgather_has_its_own_share(otf2: Any, tmp_path:
     made = program_of(step_file_of(convert([trace.closed()])[0], "trace"), {}, RANKS)
     check(made)
     assert amounts(made, 0)["allgather"].total == sum(shares)
+
+
+def test_a_message_to_oneself_is_a_copy(otf2: Any, tmp_path: Path) -> None:
+    """As of a grid with periodic boundaries that is one rank wide: no rank sends itself a message in a step file."""
+    trace = Trace(otf2, tmp_path)
+    for rank in range(RANKS):
+        message = {"communicator": trace.world, "msg_tag": 0, "msg_length": 512}
+        trace.inside(rank, "mpi_irecv_request", request_id=5)
+        trace.inside(rank, "mpi_send", receiver=rank, **message)
+        trace.inside(rank, "mpi_irecv", sender=rank, request_id=5, **message)
+    document, _ = convert([trace.closed()])
+    made = program_of(step_file_of(document, "trace"), {}, RANKS)
+    check(made)
+    moved_here = {name: one.total for name, one in amounts(made, 3).items() if name != "compute"}
+    assert moved_here == {"within_device": 512}

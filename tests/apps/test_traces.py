@@ -406,7 +406,7 @@ def test_a_folder_of_packed_traces_is_what_its_files_are(tmp_path: Path) -> None
         with pa.CompressedOutputStream(str(folder / f"rank{rank}.json{suffix}"), codec) as stream:
             stream.write(json.dumps(entry).encode())
     document, _ = convert([folder])
-    assert document["needs"] == {"ranks == 2": "2 ranks, as the traces have"}
+    assert document["description"].endswith("of 2 ranks, on others each rank has as many bytes")
     assert document["step"] == [{"collective": "allreduce", "bytes": 4096}]
 
 

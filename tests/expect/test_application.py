@@ -279,8 +279,10 @@ def test_collectives_straight_behind_another_take_the_time_of_one_behind_a_barri
     assert predicted(f"{one}, {one}").time_ns == 2 * 5128
 
 
-def with_ends(of: dict[str, Any], low: float, high: float, q1: float = 1.0, q3: float = 1.0) -> dict[str, Any]:
-    ends = {"interval_low_ns": low, "interval_high_ns": high, "q1_ns": q1, "q3_ns": q3}
+def with_ends(
+    of: dict[str, Any], low: float, high: float, q1: float = 1.0, q3: float = 1.0, mean: float = 1.0
+) -> dict[str, Any]:
+    ends = {"interval_low_ns": low, "interval_high_ns": high, "q1_ns": q1, "q3_ns": q3, "mean_ns": mean}
     return {**of, **{name: of["median_ns"] * factor for name, factor in ends.items()}}
 
 
@@ -290,6 +292,11 @@ def with_ends(of: dict[str, Any], low: float, high: float, q1: float = 1.0, q3: 
         ((0.9, 1.1), False, ""),
         ((0.7, 1.3), False, "the intervals of its curves' medians are 60 % wide"),
         ((0.9, 1.1, 0.5, 1.5), False, "half of its curves' samples lie in a range of 100 %"),
+        (
+            (0.9, 1.1, 0.9, 1.1, 5.0),
+            False,
+            "its curves' means are 5.0 times their medians, and many steps take the mean: see --statistic mean",
+        ),
         ((0.9, 1.1), True, "on 2 devices 64 bytes took 10.0 times as long as 4096: its curve was disturbed"),
     ],
 )

@@ -181,7 +181,7 @@ class Prediction:
     )
     algorithm: str = value("NAME", "Algorithm of collectives to suppose, as --from measured it.", "")
     no_overlap: bool = switch("Suppose that collectives are waited for at once, so that nothing overlaps them.")
-    statistic: str = value("median|q1|p5|min", "Statistic of what was measured.", "median")
+    statistic: str = value("median|mean|q1|p5|min", "Statistic of what was measured.", "median")
     form: str = form_of_output(": times in ns", panel=COMMON)
 
 
@@ -230,8 +230,8 @@ def predict_command(asked: Prediction, app: str) -> int:
     other = str(DIMENSIONS["collectives"].from_text(asked.collectives)[0]) if asked.collectives else ""
     copied = str(DIMENSIONS["copies"].from_text(asked.copies)[0]) if asked.copies else ""
     statistic = asked.statistic
-    if statistic not in ("median", "q1", "p5", "min"):
-        raise UsageError(f"--statistic '{statistic}': expected median, q1, p5 or min")
+    if statistic not in ("median", "mean", "q1", "p5", "min"):
+        raise UsageError(f"--statistic '{statistic}': expected median, mean, q1, p5 or min")
     factor_of = _by_kind("--faster", asked.factors, _factor, ())
     latency_ns = _by_kind("--latency", asked.latencies, parse_duration, ("barrier",))
     supposed = WhatIf(asked.algorithm, asked.no_overlap)

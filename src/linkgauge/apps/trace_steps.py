@@ -183,6 +183,18 @@ class RankSteps:
         return words
 
 
+def copy_to_oneself(ranks: Sequence[RankSteps]) -> None:
+    """Make messages of a rank to itself, as of periodic boundaries of one rank, copies within its device."""
+    for number, rank in enumerate(ranks):
+        kept: Steps = []
+        for step in rank.steps:
+            if step.get("send") == number:
+                kept.append({"copy": "within_device", "bytes": step["bytes"]})
+            elif step.get("receive") != number:
+                kept.append(step)
+        rank.steps = kept
+
+
 def agree(ranks: Sequence[RankSteps]) -> None:
     """Make each collective of one size on all its ranks: the mean of what they state, as of an alltoall with uneven
     shares. One that moves nothing on any rank is left out on all of them, not on some, which others would wait for."""

@@ -19,7 +19,7 @@ from linkgauge.apps.program import program_of
 from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.trace_files import TraceFile, trace_files
 from linkgauge.apps.trace_formats import NOT_IN, read
-from linkgauge.apps.trace_steps import RankSteps, Steps, agree, computing, looped
+from linkgauge.apps.trace_steps import RankSteps, Steps, agree, computing, copy_to_oneself, looped
 from linkgauge.errors import UsageError
 
 _MUCH_IDLE = 0.1  # of the computing
@@ -76,6 +76,8 @@ def _converted(files: Sequence[TraceFile], *, eager: bool, host_time: bool) -> t
     lost: Counter[str] = Counter()
     ranks, kinds = _read(files, lost, eager=eager, host_time=host_time)
     agree(ranks)
+    if len(ranks) > 1:  # one trace alone does not say whose it is
+        copy_to_oneself(ranks)
     for rank in ranks:
         rank.wait()
         rank.steps = looped(rank.steps)
@@ -94,7 +96,11 @@ def _converted(files: Sequence[TraceFile], *, eager: bool, host_time: bool) -> t
     document: dict[str, Any] = {
         "description": f"{files[0].path.name}{more}: a trace of {', '.join(sorted(kinds))}{_host_decides(ranks)}",
     }
-    if count > 1:
+    # Where no rank does what others do not, and none is named, more ranks and fewer do the same.
+    of_any = alike and not any(rank.peers for rank in ranks)
+    if count > 1 and of_any:
+        document["description"] += f"; of {count} ranks, on others each rank has as many bytes"
+    elif count > 1:
         document["needs"] = {f"ranks == {count}": f"{count} ranks, as the traces have"}
     elif ranks[0].peers:
         document["needs"] = {f"ranks >= {most}": f"{most} ranks or more, which the trace names"}

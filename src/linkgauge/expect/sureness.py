@@ -1,5 +1,6 @@
 """Which kind of step of a prediction a reader is not to trust, with the cause, where the run itself shows one: by the
-ends of its curves' intervals, by their quartiles, and by curves that fall.
+ends of its curves' intervals, by their quartiles and means, and by curves that fall. What takes a thousand steps takes
+a thousand times their mean, whatever their median, where another program has a rank's core for a while.
 
 That a curve is of another state of the machine than the application (threads that share a core, a clock at another
 frequency) shows in neither its interval nor its quartiles where all its samples are of that state; then it may show in
@@ -24,14 +25,13 @@ class Ends:
 
     def __init__(self, rows: Sequence[Measured]) -> None:
         """Take the run's headline rows."""
-        self.low, self.high, self.q1, self.q3 = (
-            CurvesOfRun(rows, name) for name in ("interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns")
-        )
+        names = ("interval_low_ns", "interval_high_ns", "q1_ns", "q3_ns", "mean_ns")
+        self.low, self.high, self.q1, self.q3, self.mean = (CurvesOfRun(rows, name) for name in names)
         self._falls = _falls(rows)
 
     def doubts(self, by: Callable[[Curves], Predicted], usual: Predicted) -> dict[str, str]:
         """Why a kind of step of a prediction may be off: `by` makes it from other curves."""
-        low, high, q1, q3 = (by(curves) for curves in (self.low, self.high, self.q1, self.q3))
+        low, high, q1, q3, mean = (by(curves) for curves in (self.low, self.high, self.q1, self.q3, self.mean))
         rank = max(range(len(usual.ranks_ns)), key=lambda one: usual.ranks_ns[one])
         doubts = {}
         for kind, ns in usual.kinds_ns[rank].items():
@@ -43,6 +43,11 @@ class Ends:
                 doubts[kind] = f"the intervals of its curves' medians are {percent(ends)} wide"
             elif middle > WIDE:
                 doubts[kind] = f"half of its curves' samples lie in a range of {percent(middle)}"
+            elif (mean_ns := mean.kinds_ns[rank].get(kind, 0.0)) > (1 + WIDE) * ns:
+                doubts[kind] = (
+                    f"its curves' means are {mean_ns / ns:.1f} times their medians, and many steps take the mean: see "
+                    "--statistic mean"
+                )
             elif kind in self._falls:
                 doubts[kind] = self._falls[kind]
         return doubts

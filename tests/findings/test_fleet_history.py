@@ -16,6 +16,7 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.judge.fleet_history import shifts_of
 from linkgauge.model.case import Case
+from linkgauge.store.history import History, rows_of
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
 
 NODES, DAYS, CHANGED = 5, 8, 4
@@ -106,6 +107,27 @@ def test_machines_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.Capt
     assert status == 1
     assert len([one for one in found if one["kind"] == "node"]) == 5
     assert [one["name"] for one in found if one["outlier"]] == ["GPU 0 - GPU 1 of vm (GPU-m4-0000)"]
+
+
+def test_a_node_that_is_a_pairs_second_host_is_one_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = History.open(str(tmp_path / "ds"), make=True)
+    nodes = [f"n{at}" for at in range(6)]
+    pairs = [(a, b) for a in nodes[:-1] for b in nodes if a < b]  # n5 is never the first
+    rows = [
+        {"run": "r", "run_end_ms": 1, "node": a, "machine": f"GPU-{a}", "others": b, "case_key": f"{size}",
+         "launch_key": "k", "size": size, "time_ns": 10.0 * (1.5 if "n3" in (a, b) else 1)}
+        for a, b in pairs for size in (8, 16)
+    ]  # fmt: skip
+    history.append(rows_of(rows), "1x-GPU", "2026-01-02", "r", 1)
+    status, found = said(capsys, "fleet", str(tmp_path / "ds"))
+    assert isinstance(found, list)
+    of_nodes = {one["name"]: one for one in found if one["kind"] == "node"}
+    assert [one["name"] for one in found] == list(of_nodes)
+    assert set(of_nodes) == set(nodes)
+    assert {name for name, one in of_nodes.items() if one["outlier"]} == {"n3"}
+    assert status == 1
+    assert {one["cases"] for one in of_nodes.values()} == {10}
+    assert {one["run"] for one in of_nodes.values()} == {"r"}
 
 
 def test_few_nodes_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

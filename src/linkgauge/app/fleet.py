@@ -126,7 +126,7 @@ def _show_standings(found: list[Standing], asked: Fleet) -> int:
     from linkgauge.view.terminal import print_fleet
 
     if asked.form != TABLE:
-        print_data([dataclasses.asdict(one) | {"outlier": one.outlier} for one in found], asked.form, of=Standing)
+        print_data([vars(one) | {"outlier": one.outlier} for one in found], asked.form, of=Standing)
     elif found:
         print_fleet(console(), found, asked.limit)
     else:

@@ -74,13 +74,13 @@ further AS (
 )
 SELECT row_number() OVER () AS id, node, machine FROM (SELECT DISTINCT * FROM every)
 """
+# A table, since the optimizer would else join millions of rows twice.
+_LAST_OF = "CREATE TEMP TABLE last_of AS FROM latest JOIN machines USING (node, machine)"
 # Only days with a last run are read: mostly one of seven. Their names are dates, as the history checked them. Words are
 # copied several times on the way: of what is compared by only the columns are taken in which runs differ.
 _EXCESS = """
 CREATE TEMP TABLE excess AS
-WITH last_of AS (
-    SELECT l.*, m.id FROM latest l JOIN machines m ON l.node = m.node AND l.machine = m.machine
-), times AS (
+WITH times AS (
     SELECT r.kind, l.id, r.others, r.part, r.case_key, r.launch_key, ln(r.time_ns) AS x {groupings}
     FROM results r JOIN last_of l ON r.node = l.node AND r.machine = l.machine AND r.run_end_ms = l.run_end_ms
                                  AND (r.others IS NULL) = l.alone
@@ -94,7 +94,7 @@ FROM times t JOIN middle m USING (kind, case_key, launch_key)
 _NODES = """
 CREATE TEMP TABLE nodes AS
 WITH run_of AS (
-    SELECT m.id, max(l.run) AS run FROM latest l JOIN machines m ON l.node = m.node AND l.machine = m.machine GROUP BY 1
+    SELECT id, max(run) AS run FROM last_of GROUP BY id
 ), named AS (
     SELECT node, coalesce(min(id) FILTER (machine = ''), min(id)) AS id FROM machines GROUP BY node
 ), further AS (
@@ -139,6 +139,7 @@ def standings(database: DuckDBPyConnection, by: Sequence[str] = GROUPINGS) -> li
     days = database.execute("SELECT DISTINCT day FROM latest").fetchall()
     listed = ", ".join(f"'{day}'" for (day,) in days) or "''"
     database.execute(_MACHINES.format(days=listed))
+    database.execute(_LAST_OF)
     distinct = ", ".join(["count(*)", *(f"count(DISTINCT {name})" for name in by)])
     counts = database.execute(f"SELECT {distinct} FROM results WHERE day IN ({listed})").fetchone() or ()
     differing = [name for name, count in zip(by, counts[1:], strict=True) if count > 1]

@@ -35,6 +35,7 @@ def database(
         found.execute(f"SET memory_limit='{MOST_MEMORY}'")
         found.execute(f"SET temp_directory='{_quoted(str(spill or ''))}'")
         found.execute("SET preserve_insertion_order=false")
+        found.execute("SET parquet_metadata_cache=true")  # a year's files are opened by each of several queries
         for attempt in range(_ATTEMPTS):
             try:
                 _define(found, history, history.parts(kinds, since, until))

@@ -88,7 +88,7 @@ class Fleet:
     kind: str = value("NAME", "Kind of node; all by default.", "")
     by: str = value("NAMES", "Groups to compare besides, such as rail,driver; all by default.", "")
     detect: str | None = value(
-        "SHARE", "Find nodes that are slower by as little as this, 0.3%, over all runs of these days; each is a round."
+        "SHARE", "Find nodes that are slower by as little as this, such as 0.3%; each run is a round."
     )
     limit: int = value("", "Rows of a long table to show.", 40, type=click.IntRange(min=1), panel=COMMON)
     form: str = form_of_output(panel=COMMON)

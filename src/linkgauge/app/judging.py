@@ -189,7 +189,7 @@ class Check:
         "", "Smallest loss against a run or a baseline that counts, as a share.", type=FiniteRange(min=0.0)
     )
     detect: str | None = value(
-        "SHARE", "Find nodes that are slower by as little as this, 0.3%, over many rounds of four nodes or more."
+        "SHARE", "Find nodes that are slower by as little as this, such as 0.3%, over many rounds."
     )
     findings: bool = pair("Count faults of the findings, or not.", True)
     system: str = system_to_judge_by()

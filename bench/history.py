@@ -146,7 +146,7 @@ class Made:
             elif field.name == "run_end_ms":
                 columns.append(pa.array(np.full(len(times), self.end_ms(day))))
             elif field.name in by_node:
-                # Of a dictionary that holds a word twice plain words are written, which the history's writer never does.
+                # A dictionary that holds a word twice is written as plain words, which the history's writer never does.
                 values = pa.array(by_node[field.name], field.type)
                 columns.append(values.dictionary_encode().take(pa.array(self._of_node)))
             elif field.name in by_case:

@@ -166,3 +166,39 @@ def test_a_run_adds_itself_at_its_end(tmp_path: Path, capsys: pytest.CaptureFixt
     (row,) = json.loads(capsys.readouterr().out)
     assert row["pattern"] == "pingpong"
     assert row["n"] >= 1
+
+
+def test_a_node_that_is_half_a_percent_slower_is_found_over_many_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each run of a node is a round; what all nodes have in common, and single bad nights, accuse nobody."""
+    rng = np.random.default_rng(5)
+    where = str(tmp_path / "ds")
+    history = History.open(where, make=True)
+    began = datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc)
+    for night in range(112):
+        end = began + datetime.timedelta(hours=6 * night)
+        season, rows = 0.02 * np.sin(night / 15), []
+        for node in range(8):
+            factor = np.exp(season + 0.005 * (node == 3) + rng.normal(0, 0.002) + 0.2 * (rng.random() < 0.02))
+            rows.append(
+                {
+                    "run": f"r{night}",
+                    "run_end_ms": int(end.timestamp() * 1000),
+                    "node": f"n{node}",
+                    "machine": f"GPU-{node}",
+                    "case_key": "c",
+                    "launch_key": "k",
+                    "time_ns": 1e5 * factor,
+                }
+            )
+        history.append(rows_of(rows), "8x-H100", end.date().isoformat(), f"r{night}", int(end.timestamp() * 1000))
+    status, found = said(capsys, "fleet", where, "--detect", "0.5%", "--days", "40")
+    assert isinstance(found, list)
+    assert [one["name"] for one in found if one["shift"]["verdict"] == "slower"] == ["n3"]
+    assert status == 1
+    capsys.readouterr()
+    assert run_command(["fleet", where, "--detect", "0.5%", "--days", "40"]) == 1
+    assert "with 95 %" in capsys.readouterr().out.lower()
+    assert run_command(["fleet", where, "--detect", "0.5%", "--node", "n3"]) == 2
+    assert "leave out --node" in capsys.readouterr().err

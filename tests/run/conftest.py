@@ -20,7 +20,7 @@ from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.measure import measure
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.prepare import named_mpis, new_pending
-from linkgauge.run.parent.prepared import WORKER, Prepared, TimeLimit, write_launches
+from linkgauge.run.parent.prepared import WORKER, Prepared, RoundJudge, TimeLimit, write_launches
 from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 
@@ -76,6 +76,7 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         real: bool = False,
         limit: TimeLimit | None = None,
         launcher_args: Sequence[str] = (),
+        rounds: RoundJudge | None = None,
     ) -> Measured:
         plan = parse_plan(text, "test", "test")
         launch = Launch(threads=threads, env=tuple(env), launcher_args=shlex.join(launcher_args))
@@ -88,7 +89,7 @@ def run_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         worker = WORKER if real else FAKE_WORKER
         prepared = Prepared(new_pending(planned), devices_of(devices), machine, known, seed=1,
                             max_failures=max_failures, time_limit=limit, fault=fault, worker=worker,
-                            hung_after_s=hung_after_s)  # fmt: skip
+                            hung_after_s=hung_after_s, rounds=rounds)  # fmt: skip
         return Measured(folder.path, measure(prepared, folder, Reporter()))
 
     return run

@@ -15,9 +15,11 @@ from linkgauge.app.command_line import COMMON, PATH, argument, command
 from linkgauge.app.options import Whole, switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.errors import Exit, UsageError
+from linkgauge.model.quantity import parse_percentage
 
 if TYPE_CHECKING:
     from linkgauge.judge.fleet_history import Drift
+    from linkgauge.judge.small_shifts import Shifts
     from linkgauge.judge.standing import Standing
 
 _DATASET = "Folder of the history, or an address such as s3://BUCKET/PATH."
@@ -85,6 +87,9 @@ class Fleet:
                              type=Whole(1))  # fmt: skip
     kind: str = value("NAME", "Kind of node; all by default.", "")
     by: str = value("NAMES", "Groups to compare besides, such as rail,driver; all by default.", "")
+    detect: str | None = value(
+        "SHARE", "Find nodes that are slower by as little as this, such as 0.3%; each run is a round."
+    )
     limit: int = value("", "Rows of a long table to show.", 40, type=click.IntRange(min=1), panel=COMMON)
     form: str = form_of_output(panel=COMMON)
 
@@ -97,13 +102,16 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
 
     Ends with 1 where a node, link or group is an outlier, or the node is slower than it was.
     """
-    from linkgauge.judge.fleet_history import GROUPINGS, drift, standings
+    from linkgauge.judge.fleet_history import GROUPINGS, drift, shifts_of_kinds, standings
     from linkgauge.store.history import History
     from linkgauge.store.history_sql import database
 
     by = [name for name in asked.by.split(",") if name] or GROUPINGS
     if unknown := set(by) - set(GROUPINGS):
         raise UsageError(f"--by '{sorted(unknown)[0]}': expected some of {', '.join(GROUPINGS)}")
+    if asked.node and asked.detect is not None:
+        raise UsageError("--detect compares all nodes: leave out --node, or --detect")
+    detect = None if asked.detect is None else parse_percentage(asked.detect)
     history = History.open(dataset)
     since = ""
     days = asked.days or (None if asked.node else 7)
@@ -115,6 +123,8 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
         tempfile.TemporaryDirectory(prefix="linkgauge-fleet-") as spill,
         database(history, (asked.kind,) if asked.kind else (), since, spill=Path(spill)) as found,
     ):
+        if detect is not None:
+            return _show_shifts(shifts_of_kinds(found, detect), asked)
         if asked.node:
             return _show_drift(drift(found, asked.node), asked)
         return _show_standings(standings(found, tuple(by)), asked)
@@ -132,6 +142,23 @@ def _show_standings(found: list[Standing], asked: Fleet) -> int:
     else:
         click.echo("Nothing to compare: a case counts from four nodes of a kind on: linkgauge history DATASET")
     return int(any(one.outlier for one in found)) if found else Exit.UNKNOWN
+
+
+def _show_shifts(found: dict[str, Shifts], asked: Fleet) -> int:
+    from linkgauge.judge.small_shifts import Named
+    from linkgauge.view.screen import console
+    from linkgauge.view.small_shifts import print_shifts
+
+    if asked.form != TABLE:
+        rows = [{"node_kind": kind, **dataclasses.asdict(one)} for kind, some in found.items() for one in some.named]
+        print_data(rows, asked.form, of=Named)
+    else:
+        for kind, some in found.items():
+            click.echo(f"{kind}:")
+            print_shifts(console(), some, asked.limit)
+        if not found:
+            click.echo("Nothing to compare: a case counts from four nodes of a kind on: linkgauge history DATASET")
+    return int(any(some.slower for some in found.values())) if found else Exit.UNKNOWN
 
 
 def _show_drift(found: Drift, asked: Fleet) -> int:

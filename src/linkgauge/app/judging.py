@@ -22,6 +22,7 @@ from linkgauge.app.command_line import (
 from linkgauge.app.options import pair, switch, system_to_judge_by, takes, value
 from linkgauge.app.output import CSV, JSON, TABLE, form_of_output, output_options, print_data
 from linkgauge.errors import Exit, UsageError
+from linkgauge.model.quantity import parse_percentage
 
 _FILES = "Files to write"
 
@@ -87,6 +88,7 @@ class RunsCompared:
     margin: float = value("", "Smallest change that counts, as a share.", 0.01, type=FiniteRange(min=0.0))
     level: float = value("", "False-discovery rate over all cases.", 0.05, type=FiniteRange(min=1e-6, max=0.5))
     dependence: str = value("positive|any", "Dependence of the cases.", "positive")
+    detect: str | None = value("SHARE", "Find shifts as small as this, 0.3%, in many rounds of runs by turns: A B A B.")
     bootstrap: bool = switch("Show the interval of a hierarchical bootstrap too.")
     limit: int = _rows_shown()
     form: str = form_of_output()
@@ -113,6 +115,8 @@ def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
         raise UsageError("compare needs two run folders or more: linkgauge compare BEFORE AFTER")
     if asked.dependence not in ("positive", "any"):
         raise UsageError(f"unknown dependence '{asked.dependence}': expected positive or any")
+    if asked.detect is not None:
+        return _compare_by_turns(asked, runs)
     from linkgauge.collector import uncollected
     from linkgauge.exchange.opened import opened
     from linkgauge.judge.compare_runs import compare_runs
@@ -146,6 +150,32 @@ def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
     return 0 if compared else 3
 
 
+def _compare_by_turns(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
+    """Compare the runs at odd places with those at even places, round by round."""
+    if len(runs) % 2:
+        raise UsageError(
+            f"--detect compares runs by turns, A B A B: expected an even number of runs, {len(runs)} given"
+        )
+    from linkgauge.collector import uncollected
+    from linkgauge.exchange.opened import opened
+    from linkgauge.judge.small_shifts import between_runs
+    from linkgauge.judge.subjects import refuse_repeated
+    from linkgauge.store.run import load
+    from linkgauge.view.screen import console
+    from linkgauge.view.small_shifts import print_shifts
+
+    detect = parse_percentage(asked.detect or "")
+    with uncollected(), opened(runs) as folders:
+        loaded = [load(path) for path in folders.runs]
+        refuse_repeated(loaded)
+        found = between_runs(loaded[::2], loaded[1::2], detect, asked.level)
+    if asked.form == TABLE:
+        print_shifts(console(), found, asked.limit)
+    else:
+        print_data([dataclasses.asdict(one) for one in found.named], asked.form)
+    return 0 if found.rounds else 3
+
+
 @dataclasses.dataclass(frozen=True)
 class Check:
     """What `linkgauge check` judges by, and what it writes."""
@@ -157,6 +187,9 @@ class Check:
     tolerance: float = value("", "Share below the expected value that still passes.", 0.05, type=FiniteRange(0.0, 0.9))
     margin: float | None = value(
         "", "Smallest loss against a run or a baseline that counts, as a share.", type=FiniteRange(min=0.0)
+    )
+    detect: str | None = value(
+        "SHARE", "Find nodes that are slower by as little as this, such as 0.3%, over many rounds."
     )
     findings: bool = pair("Count faults of the findings, or not.", True)
     system: str = system_to_judge_by()
@@ -181,6 +214,7 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     from linkgauge.exchange.opened import is_log, opened
     from linkgauge.judge import exporters
     from linkgauge.judge.check import check
+    from linkgauge.judge.small_shifts import fleet_rounds
     from linkgauge.judge.standing import LEAST_NODES
     from linkgauge.judge.subjects import load_subjects
     from linkgauge.judge.verdicts import Verdict
@@ -190,13 +224,15 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
 
     if asked.page is not None and len(runs) < LEAST_NODES:
         raise UsageError(f"--page is of a fleet: expected {LEAST_NODES} runs or more, {len(runs)} given")
+    detect = None if asked.detect is None else parse_percentage(asked.detect)
     logs = [Path(asked.against)] if asked.against and is_log(Path(asked.against)) else []
     with uncollected(), opened([*runs, *logs], asked.system) as found:
         subjects = load_subjects(found.runs, asked.system, found.names)
         other = subjects.pop() if logs else None
+        of_rounds = ([], []) if detect is None else fleet_rounds(found.runs[: len(subjects)], detect)
         result = check(
             subjects, asked.against, tolerance=asked.tolerance, margin=asked.margin, with_findings=asked.findings,
-            by_ordinal=asked.by_ordinal, other=other,
+            by_ordinal=asked.by_ordinal, other=other, of_rounds=of_rounds,
         )  # fmt: skip
     for line in found.left_out:
         click.echo(f"linkgauge: {line}", err=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from linkgauge.app.alone import taken
 from linkgauge.app.options import AUTO
+from linkgauge.app.output import TABLE
 from linkgauge.app.planning import planned, resolve_mpis
 from linkgauge.app.presenting import MakingReport, present
 from linkgauge.app.progress import reporter_for
@@ -71,6 +72,13 @@ def new_run(request: Request) -> int:
         folder=execution.out or Path("runs"),
     )  # fmt: skip
     plan = planned(request, given, devices.kind)
+    limit_ns = plan.time_limit_ns
+    detect = request.rounds.detected()
+    if detect is not None:  # each round has all cases, and the limit is of the rounds together
+        from linkgauge.judge.detecting import MOST_ROUNDS
+
+        rounds = 1 if shown.dry_run else request.rounds.repeat or MOST_ROUNDS
+        plan = dataclasses.replace(plan, time_limit_ns=None, repeat=rounds)
     prepared = _prepared(request.earlier, plan, devices, given, nodes)
     if shown.dry_run:
         from linkgauge.app.dry_run import print_plan
@@ -78,6 +86,11 @@ def new_run(request: Request) -> int:
         for launch in prepared.launches:  # of lists of cores only their form: they may be those of another node
             cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
         print_plan(plan.name, prepared, form=shown.form)
+        if detect is not None and shown.form == TABLE:
+            from linkgauge.judge.detecting import planned_words
+
+            for line in planned_words(detect, estimated_s(prepared.launches, prepared.machine), limit_ns):
+                print(line)
         return 0
     job = None if allocation.nodes or allocation.hosts or request.launch.threads else hosts_of_job()
     if job is not None and len(job[0]) > 1:
@@ -99,6 +112,7 @@ def new_run(request: Request) -> int:
                 "memory_limit": str(plan.memory_limit),
                 "library_choices": plan.library_choices,
                 "every_s": request.rounds.every_s,
+                **({"detect": detect} if detect is not None else {}),
                 **({"class_weights": dict(plan.class_weights)} if plan.class_weights else {}),
             },
             devices=devices,
@@ -117,7 +131,6 @@ def new_run(request: Request) -> int:
             reporter.note(str(step))
         said = [devices.hidden] if devices.hidden else []
         folder.update_info({"warnings": said + warn(machine, devices, prepared, reporter)})
-        limit_ns = plan.time_limit_ns
         limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
         limited = dataclasses.replace(
             prepared,
@@ -127,7 +140,15 @@ def new_run(request: Request) -> int:
             core_use=execution.core_use,
         )
         takes_s = estimated_s(prepared.launches, prepared.machine)
-        if takes_s >= _SAID_FROM_S:
+        if detect is not None:
+            from linkgauge.judge.detecting import Detecting, planned_words
+
+            round_s = takes_s / max(plan.repeat, 1)
+            limit_s = None if limit is None else limit.last_end - time.monotonic()
+            limited = dataclasses.replace(limited, rounds=Detecting(detect, reporter.note, limit_s))
+            for line in planned_words(detect, round_s, limit_ns):
+                reporter.note(line)
+        elif takes_s >= _SAID_FROM_S:
             count = sum(len(launch.cases) for launch in prepared.launches)
             reporter.note(f"{count} cases in {len(prepared.launches)} launches, about {format_duration(takes_s * 1e9)}")
         status = measure(limited, folder, reporter)

@@ -14,7 +14,7 @@ from linkgauge.app.dimension_options import AsNcclTests, Texts, application_text
 from linkgauge.app.options import Whole, devices_to_use, pair, repeated, switch, value
 from linkgauge.app.output import form_of_output
 from linkgauge.errors import UsageError
-from linkgauge.model.quantity import parse_duration, parse_share
+from linkgauge.model.quantity import parse_duration, parse_percentage, parse_share
 from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, USUAL_MAX_FAILURES, Plan
 from linkgauge.plan.plan_file import class_weights
 from linkgauge.run.parent.hosts import asked_hosts
@@ -159,6 +159,13 @@ class Rounds:
 
     repeat: int | None = value("NUMBER", "Repeat everything so many times, in fresh launches.", type=Whole(1))
     every_s: float = 0.0
+    detect: str | None = value(
+        "SHARE", "Repeat until a shift as small as this can be found, such as 0.3%.", advanced=True
+    )
+
+    def detected(self) -> float | None:
+        """--detect as a share; None without one. UsageError for what is no percentage."""
+        return None if self.detect is None else parse_percentage(self.detect)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,6 +274,8 @@ class Request:
                 raise UsageError("--with goes with a new run: leave out --resume, or use 'linkgauge crosscheck'")
         if self.execution.history is not None and earlier.resume is not None:
             raise UsageError("--history goes with a new run: add a resumed one with 'linkgauge history DATASET RUN'")
+        if self.rounds.detected() is not None and earlier.resume is not None:
+            raise UsageError("--resume has the run's own --detect: leave it out")
         if earlier.retry is not None and earlier.resume is None:
             raise UsageError("--retry needs --resume RUN")
         if choice.max_size is not None and "size" in self.dimensions:

@@ -106,6 +106,12 @@ def resume_run(request: Request, path: Path) -> int:
     relaunched = {**relaunched, **{str(one.number): one.planned.number for one in pending}}
     resumed = [*folder.info.get("resumed", []), {"when": now(), "changed": changed}]
     folder.update_info({"relaunched": relaunched, "resumed": resumed, "end": None})
+    rounds = None
+    if (detect := asked_then.get("detect")) is not None:
+        from linkgauge.judge.detecting import Detecting
+
+        rounds = Detecting(detect, reporter.note, None if limit is None else limit.last_end - time.monotonic())
+        rounds.learn(run, launches)
     prepared = Prepared(
         pending,
         devices,
@@ -115,6 +121,7 @@ def resume_run(request: Request, path: Path) -> int:
         max_failures=execution.max_failures,
         time_limit=limit,
         every_s=asked_then.get("every_s", 0.0),
+        rounds=rounds,
         library_choices=choices if request.choice.library_choices is None else request.choice.library_choices,
         taken=replaced,
         started={*started_in(run), *(one.name for one in given)},

@@ -64,12 +64,13 @@ def check(
     with_findings: bool = True,
     by_ordinal: bool = False,
     other: Subject | None = None,
+    of_rounds: tuple[Sequence[Verdict], Sequence[str]] = ((), ()),
 ) -> CheckResult:
     """Judge runs. `against`: a run folder, a baseline, a file of rules, a system's name or file, or empty.
 
-    `other`: the run that `against` names, where it was made of a log.
-
-    `by_ordinal`: devices of a run or a baseline are those of the same ordinal, on the same host too.
+    `other`: the run that `against` names, where it was made of a log. `by_ordinal`: devices of a run or a baseline are
+    those of the same ordinal, on the same host too. `of_rounds`: verdicts and notes on small shifts
+    (judge/small_shifts.py).
 
     Without it each run is judged by what is known of that kind of machine, else by its own siblings and limits, and
     four runs or more by each other. UsageError for what cannot be read.
@@ -100,6 +101,8 @@ def check(
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
         notes.append(f"{how}.")
     verdicts += check_fleet(places)
+    verdicts += of_rounds[0]
+    notes += of_rounds[1]
     if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
         notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
     findings = tuple(finding for each in found.values() for finding in each)

@@ -177,24 +177,31 @@ def _pools(
     shown: Mapping[str, str],
     noun: str,
 ) -> tuple[PoolShift, ...]:
+    result: list[PoolShift] = []
+    for kind, members in pool_members([matched.pairs[key][1].row.case for key in keys], shown, noun).items():
+        pooled = [pool_repeats(sides[0], sides[1], indices) for indices in members.values()]
+        compared = compare_repeats([a for a, _ in pooled], [b for _, b in pooled], level, margin / 2, dependence)
+        result += [PoolShift(kind, name, len(members[name]), c) for name, c in zip(members, compared, strict=True)]
+    return tuple(result)
+
+
+def pool_members(cases: Sequence[Case], shown: Mapping[str, str], noun: str) -> dict[str, dict[str, list[int]]]:
+    """Return by kind of pool and by its name which of the cases are in it; a kind with one pool only is the run's."""
     kinds: dict[str, Callable[[Case], list[str]]] = {
         "run": lambda case: ["all cases"],
         "transport": lambda case: [shown.get(case.transport, case.transport)],
         "device": lambda case: [f"{noun} {device}" for device in sorted(set(case.devices))],
         "pair": lambda case: [device_words(sorted(set(case.devices)), noun)] if len(set(case.devices)) == 2 else [],
     }
-    result: list[PoolShift] = []
+    found: dict[str, dict[str, list[int]]] = {}
     for kind, names_of in kinds.items():
         members: dict[str, list[int]] = {}
-        for index, key in enumerate(keys):
-            for name in names_of(matched.pairs[key][1].row.case):
+        for index, case in enumerate(cases):
+            for name in names_of(case):
                 members.setdefault(name, []).append(index)
-        if not members or (kind != "run" and len(members) < 2):
-            continue
-        pooled = [pool_repeats(sides[0], sides[1], indices) for indices in members.values()]
-        compared = compare_repeats([a for a, _ in pooled], [b for _, b in pooled], level, margin / 2, dependence)
-        result += [PoolShift(kind, name, len(members[name]), c) for name, c in zip(members, compared, strict=True)]
-    return tuple(result)
+        if members and (kind == "run" or len(members) > 1):
+            found[kind] = members
+    return found
 
 
 def _bootstraps(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.errors import UsageError
+from linkgauge.judge.small_shifts import Shifts, shifts_of_nodes
 from linkgauge.judge.standing import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
 from linkgauge.stats.basics import robust_scale
 
@@ -151,6 +152,49 @@ def standings(database: DuckDBPyConnection, by: Sequence[str] = GROUPINGS) -> li
     for name in differing:
         found += _groups(database, name)
     return sorted(found, key=lambda one: (not one.outlier, -one.score))
+
+
+_ROUNDS = """
+WITH times AS (
+    SELECT kind, node, machine, run_end_ms, case_key, launch_key, ln(time_ns) AS x, temperature
+    FROM results WHERE others IS NULL
+), middle AS (
+    SELECT kind, case_key, launch_key, median(x) AS m FROM times GROUP BY ALL
+    HAVING count(DISTINCT (node, machine)) >= {least}
+)
+SELECT kind, node, machine, median(x - m) AS level, count(*) AS cases,
+       coalesce(median(temperature), 'nan') AS temperature
+FROM times JOIN middle USING (kind, case_key, launch_key) GROUP BY kind, node, machine, run_end_ms
+ORDER BY kind, node, machine, run_end_ms
+"""
+
+
+def shifts_of_kinds(database: DuckDBPyConnection, detect: float) -> dict[str, Shifts]:
+    """Return by kind of node which nodes are slower by as little as `detect`; a node's runs are its rounds, in order.
+
+    Kinds with fewer than four nodes are left out. The temperature of the devices is a covariate.
+    """
+    rows = _columns(database, _ROUNDS.format(least=LEAST_NODES))
+    levels, heat = _numbers(rows, "level"), _numbers(rows, "temperature")
+    found: dict[str, Shifts] = {}
+    for kind in dict.fromkeys(rows["kind"]):
+        places: dict[tuple[str, str], list[int]] = {}
+        for at in np.flatnonzero(rows["kind"] == kind):
+            places.setdefault((rows["node"][at], rows["machine"][at]), []).append(int(at))
+        if len(places) < LEAST_NODES:
+            continue
+        shape = max(map(len, places.values())), len(places)
+        table, degrees = np.full(shape, np.nan), np.full(shape, np.nan)
+        for column, some in enumerate(places.values()):
+            table[: len(some), column], degrees[: len(some), column] = levels[some], heat[some]
+        twice = len({node for node, _ in places}) < len(places)
+        nodes = [
+            (f"{node} ({machine})" if twice and machine else node, int(np.median(_numbers(rows, "cases")[some])))
+            for (node, machine), some in places.items()
+        ]
+        known = degrees if np.isfinite(degrees).any() else None
+        found[str(kind)] = shifts_of_nodes(nodes, table, detect, covariate=known)
+    return found
 
 
 def _columns(database: DuckDBPyConnection, sql: str, values: Mapping[str, object] | None = None) -> Columns:

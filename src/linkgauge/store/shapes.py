@@ -35,7 +35,9 @@ NUMBER_OF_LAUNCH = whole(-1, (1 << 31) - 1)
 WEIGHT = number(1e-6, 1e6)
 
 _FELL_BACK = table(dict.fromkeys(("mpi", "title", "reason", "taken", "when"), text))
-_REQUESTED = table({"library_choices": flag, "every_s": number(0, 1e7), "class_weights": mapping(WEIGHT)})
+_REQUESTED = table(
+    {"library_choices": flag, "every_s": number(0, 1e7), "detect": number(0, 1), "class_weights": mapping(WEIGHT)}
+)
 _RATE = number(0.0, 1e18)
 _LOOK = table(
     {

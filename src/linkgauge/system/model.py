@@ -159,9 +159,10 @@ class Accepted:
     """The share of a link kind's data rate that a source saw there, by which a new machine is judged on its first day.
 
     `kind` is a link kind, or `memory`: the share is of half of a device's memory rate then. Of a kind whose rate is
-    not known, as `upi`, it is about the ways over such a link, and of the narrowest rate that is known there. Without a transport,
-    pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds. `algorithm`: it
-    is about cases that ask the library for this one; without it, about those that leave the choice to the library.
+    not known, as `upi`, it is about the ways over such a link, and of the narrowest rate that is known there. Without a
+    transport, pattern or number of ranks it holds for all. `size` is the least size in bytes from which it holds.
+    `algorithm`: it is about cases that ask the library for this one; without it, about those that leave the choice to
+    the library.
     `ranks` are those of one node; with `nodes` it is of a collective of so many, and of what the network allows it.
     `library` (a range of versions), `date` and `origin` say what was measured when and how. `check` asks for a little
     less than this share (docs/reference/check.md). `initiator`: it is about copies that this end starts, `sender` (a

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from linkgauge.errors import RunFolderError, UsageError
 from linkgauge.model.case import DIMENSIONS, LATER_DIMENSIONS, Case
@@ -74,6 +74,16 @@ class TimeLimit:
         whole = sum(weights)
         part = weights[0] / whole if whole > 0 else 1 / len(weights)
         return now + max(self.last_end - now, 0.0) * part if part > 0 else 0.0
+
+
+class RoundJudge(Protocol):
+    """What learns from each round of a run, a round being a repeat, and says when further rounds are not needed."""
+
+    def note(self, repeat: int, settings: LaunchSettings, case: Case, time_ns: float) -> None:
+        """Take the time of a case in a round."""
+
+    def enough(self) -> bool:
+        """Whether the rounds so far are enough; to be called after each."""
 
 
 WORKER = (sys.executable, "-m", "linkgauge.run.rank.worker")
@@ -172,6 +182,7 @@ class Prepared:
     time_limit: TimeLimit | None = None
     every_s: float = 0.0  # from the begin of a repeat to the next one's; 0: one after the other
     core_use: bool = False  # observe what the nodes' cores did beside each case
+    rounds: RoundJudge | None = None  # ends the run after a repeat; None: all repeats are measured
     variables_read: bool = False  # have NCCL tell which variables it read, in the measured launches
     library_choices: bool = False  # ask NCCL what it chose, in launches of their own (run/parent/library_choice.py)
     without_mpi: str = ""  # why launches that named no MPI library were planned in threads

@@ -31,7 +31,7 @@ from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load, w
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.run.parent.node import Node
 from linkgauge.run.parent.nodes import Nodes, nodes_info
-from linkgauge.run.parent.prepared import WORKER, Pending, Prepared
+from linkgauge.run.parent.prepared import WORKER, Pending, Prepared, write_launches
 from linkgauge.run.parent.reporter import Reporter, RunState
 from linkgauge.run.parent.statuses import Statuses
 from linkgauge.run.parent.time_left import TimeLeft
@@ -111,8 +111,11 @@ class Runner:
         try:
             with self.ending.heeded():
                 self._leave_out_gone()
-                if limit is None:
-                    take_turns(self._pending, self._prepared.every_s, self.ending, self._run_planned)
+                if limit is None or self._prepared.rounds is not None:
+                    self.ending.turn_ends = 0.0 if limit is None else limit.last_end
+                    take_turns(
+                        self._pending, self._prepared.every_s, self.ending, self._run_planned, self._enough_rounds
+                    )
                 else:
                     use_time(self._pending, limit, self._machine, self.ending, self._run_planned)
                 if self._prepared.library_choices:
@@ -124,6 +127,15 @@ class Runner:
         """Record a case as skipped."""
         one = Pending.of(planned, [], planned.number)
         self.statuses.write(one, CaseEntry(case, attempt, 0), "skipped", reason, {})
+
+    def _enough_rounds(self) -> bool:
+        """Whether the rounds so far are enough: then no later one is planned any more."""
+        if self._prepared.rounds is None or not self._prepared.rounds.enough():
+            return False
+        while self._pending and not self._pending[-1].launched:
+            self._pending.pop()
+        write_launches(self._folder.path, tuple(one.planned for one in self._pending))
+        return True
 
     def _run_planned(self, one: Pending) -> None:
         if one.launched:
@@ -398,6 +410,8 @@ class Runner:
             )  # fmt: skip
             point = point_of(entry.case, record.columns) if status == "ok" else None
             goodput = None if point is None else point.goodput
+            if point is not None and self._prepared.rounds is not None:
+                self._prepared.rounds.note(one.planned.repeat, one.planned.settings, entry.case, point.time_ns)
             if entry.step is not None:
                 self._curves_of(one).learn(entry.case.size_requested, evidence)
             if self._prepared.library_choices:

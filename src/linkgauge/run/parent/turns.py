@@ -11,11 +11,19 @@ from linkgauge.run.parent.ending import Ending
 from linkgauge.run.parent.prepared import SHORTEST_TURN_S, Pending, TimeLimit
 
 
-def take_turns(turns: Sequence[Pending], every_s: float, ending: Ending, run: Callable[[Pending], None]) -> None:
-    """Launch after launch, repeats `every_s` apart."""
+def take_turns(
+    turns: Sequence[Pending],
+    every_s: float,
+    ending: Ending,
+    run: Callable[[Pending], None],
+    enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Launch after launch, repeats `every_s` apart, until after one of them `enough` is known."""
     due, last = time.monotonic(), turns[0].planned.repeat if turns else 0
     for one in turns:
         if one.planned.repeat != last:
+            if enough():
+                break
             last = one.planned.repeat
             due = max(due + every_s, time.monotonic())  # one that was late is not caught up with
             ending.rest_until(due)

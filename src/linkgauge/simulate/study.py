@@ -115,8 +115,7 @@ def _shares(
     kept = [rule for rule in rules if shares(fabric, rule)]
     if not kept:
         raise UsageError(
-            f"concurrent jobs on a {fabric.kind}: expected a rule that spreads evenly, not "
-            f"{', '.join(map(str, rules))}"
+            f"concurrent jobs on a {fabric.kind}: expected a rule that spreads evenly, not {', '.join(map(str, rules))}"
         )
     if others.share:
         return [

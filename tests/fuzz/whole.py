@@ -101,7 +101,8 @@ def sound() -> tuple[Path, ...]:
     between = {
         "switches": {"source": "net.txt", "above": {"one": ["s0", "core"], "two": ["s1", "core"]},
                      "rates": {"one": 1e9, "s0": 5e9}},
-        "nodes_left_out": {"three": "no route"}, "requested": {"every_s": 300, "class_weights": {"0": 1.0, "3": 3.0}},
+        "nodes_left_out": {"three": "no route"}, "pairs_left_out": {"one,two": "lossy"},
+        "requested": {"every_s": 300, "class_weights": {"0": 1.0, "3": 3.0}},
         "resumed": ["2026-01-01T00:00:00+00:00"], "start": "2026-01-01T00:00:00+00:00", "settings": {"NCCL_ALGO": "x"},
     }  # fmt: skip
     made = [

@@ -54,11 +54,14 @@ def test_every_case_without_a_lossy_pair_is_in_one_launch_and_none_has_both_node
     def hosts(one: Case) -> set[str]:
         return {HOSTS[device // devices] for device in one.devices}
 
-    one = pending(cases, devices)
-    left_out = lossy_pairs.take_out(one, lossy)
-    assert all(pair <= hosts(entry.case) for entry, pair in left_out)
-    parts = lossy_pairs.apart(one, lossy)
+    one, left_out = pending(cases, devices), dict[Case, frozenset[str]]()
+    parts = [one, pending([case([0])])]
+    changed = lossy_pairs.part(parts, lossy, lambda _, entry, pair: left_out.update({entry.case: pair}))
+    assert all(pair <= hosts(each) for each, pair in left_out.items())
+    assert len(left_out) == sum(any(pair <= hosts(each) for pair in lossy) for each in cases)
+    assert parts.pop().entries
     assert parts[0] is one
+    assert changed == parts
     measured = [entry.case for part in parts for entry in part.entries.values()]
     assert sorted(map(cases.index, measured)) == [
         at for at, each in enumerate(cases) if not any(pair <= hosts(each) for pair in lossy)

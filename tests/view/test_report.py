@@ -108,7 +108,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "origin": EVIL,
         **dict.fromkeys(("start", "end"), EVIL),
         "requested": {"a": {EVIL: EVIL}, "every_s": 60},
-        **{name: {EVIL: EVIL} for name in ("settings", "nodes_left_out", "clock")},
+        **{name: {EVIL: EVIL} for name in ("settings", "nodes_left_out", "pairs_left_out", "clock")},
         "mpi": {EVIL: {"library": EVIL}},
         "mpi_fallbacks": [dict.fromkeys(("mpi", "title", "reason", "taken", "when"), EVIL)],
         "switches": {"source": EVIL, "above": {one: [EVIL] for one in (EVIL, EVIL + "2")}, "rates": {EVIL: 1e9}},

@@ -7,7 +7,7 @@ measured; a case that needs both nodes is skipped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from linkgauge.run.parent.prepared import Pending
 from linkgauge.run.wire.spec import CaseEntry
@@ -25,6 +25,24 @@ def note(folder: RunFolder, lossy: Mapping[Pair, str], hosts: Collection[str]) -
     now = others | {",".join(sorted(pair)): why for pair, why in lossy.items()}
     if now != before:
         folder.update_info({KEY: now})
+
+
+def part(
+    pending: list[Pending], lossy: Collection[Pair], skip: Callable[[Pending, CaseEntry, Pair], None]
+) -> list[Pending]:
+    """Have no launch with both nodes of a pair, in place, and return the launches that changed.
+
+    `skip` is called for each case that needs both nodes, which is taken out.
+    """
+    changed: list[Pending] = []
+    for at, one in reversed(tuple(enumerate(pending))):
+        left_out = take_out(one, lossy)
+        for entry, pair in left_out:
+            skip(one, entry, pair)
+        parts = apart(one, lossy)
+        pending[at : at + 1] = parts
+        changed += parts if left_out or len(parts) > 1 else ()
+    return changed
 
 
 def take_out(one: Pending, lossy: Collection[Pair]) -> list[tuple[CaseEntry, Pair]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,10 @@ class Runner:
         return self._nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, self._folders)
 
     def _leave_out_gone(self) -> None:
-        """Skip what needs a node that is gone. A resumed run may have again what it went on without before."""
+        """Skip what needs a node that is gone, or two that lose packets between them.
+
+        A resumed run may have again what it went on without before.
+        """
         before = self._folder.info.get("nodes_left_out", {})
         asked = {host for one in self._pending for host in one.planned.settings.hosts}
         gone = {host: why for host, why in before.items() if host not in asked} | self._nodes.gone
@@ -210,19 +213,14 @@ class Runner:
                 self.statuses.write(one, entry, "skipped", reason, {NODE_LEFT_OUT: host})
             if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
                 self._relaunch(one)
-        self._leave_out_pairs(asked)
-
-    def _leave_out_pairs(self, hosts: Collection[str]) -> None:
-        """Skip what needs two of these hosts that lose packets between them, and start no launch with both."""
         lossy = self._nodes.lossy
-        lossy_pairs.note(self._folder, lossy, hosts)
-        for at, one in reversed(tuple(enumerate(self._pending))) if lossy else ():
-            for entry, pair in lossy_pairs.take_out(one, lossy):
-                self.statuses.write(one, entry, "skipped", lossy[pair], {PAIR_LEFT_OUT: sorted(pair)})
-            parts = lossy_pairs.apart(one, lossy)
-            self._pending[at : at + 1] = parts
-            for part in parts:  # what is skipped is of no launch, which would have fewer ranks
-                self._relaunch(part)
+        lossy_pairs.note(self._folder, lossy, asked)
+
+        def skip(one: Pending, entry: CaseEntry, pair: frozenset[str]) -> None:
+            self.statuses.write(one, entry, "skipped", lossy[pair], {PAIR_LEFT_OUT: sorted(pair)})
+
+        for one in lossy_pairs.part(self._pending, lossy, skip):  # what is skipped is of no launch here either
+            self._relaunch(one)
 
     def _settle(self, one: Pending) -> None:
         """Plan a launch for what the run goes on with in place of its library."""

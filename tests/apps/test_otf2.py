@@ -284,6 +284,21 @@ def test_a_message_to_oneself_is_a_copy(otf2: Any, tmp_path: Path) -> None:
     assert moved_here == {"within_device": 512}
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_send_is_waited_for_at_once_only_where_it_blocks(begun: bool, otf2: Any, tmp_path: Path) -> None:
+    trace = Trace(otf2, tmp_path)
+    message = {"communicator": trace.world, "msg_tag": 0, "msg_length": 512}
+    if begun:
+        trace.inside(0, "mpi_isend", receiver=1, request_id=9, **message)
+        trace.inside(0, "mpi_isend_complete", request_id=9)
+    else:
+        trace.inside(0, "mpi_send", receiver=1, **message)
+        trace.inside(0, "")
+    trace.inside(1, "mpi_recv", sender=0, **message)
+    (own,) = [one["step"] for one in convert([trace.closed()])[0]["step"] if one["when"] == "rank == 0"]
+    assert [next(iter(step)) for step in own] == ["send", *(["compute", "wait"] if begun else ["wait", "compute"])]
+
+
 BENCH = Path(__file__).parent.parent.parent / "bench" / "real_programs"
 EVENTS = """T 0 900 300 3 2
 G 0 - 0 0 0 0 0
@@ -303,7 +318,9 @@ L 800 MPI_Allreduce 0 0 0 0 0
 """
 
 
-def test_what_the_benchmark_records_of_mpi_is_a_trace(otf2: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_benchmark_records_of_mpi_is_a_trace(
+    otf2: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Times between calls are computing, and what a call has in it is as the program did it."""
     monkeypatch.syspath_prepend(str(BENCH))
     recorded = importlib.import_module("otf2_of_events")

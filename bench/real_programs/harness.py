@@ -104,7 +104,7 @@ class Harness:
         run = steps.parent / f"replay-{number}"
         if not run.exists():
             linkgauge("run", "--app", str(steps), "--devices", f"host:{RANKS}", "--transport", "mpi", "--mpi", self.mpi,
-                      "--no-report", "--warmup", "1", "--max-time", "2s", "--out", str(run))  # fmt: skip
+                      "--no-report", "--warmup", "1", "--max-time", "6s", "--out", str(run))  # fmt: skip
         return _measured(run)
 
     def predicted(self, steps: Path) -> dict[str, Any]:
@@ -139,7 +139,8 @@ def linkgauge(*words: str) -> str:
 
 def measure(harness: Harness, program: dict[str, Any], system: str, replays: int) -> dict[str, Any]:
     """A line of results."""
-    steps = harness.converted(program, harness.real(program, "traced", events=True))
+    traced = harness.real(program, "traced", events=True)
+    steps = harness.converted(program, traced)
     real, replayed = [], []
     for number in range(RUNS):
         real.append(communication_ns(harness.real(program, f"real-{number}", events=False)))
@@ -149,6 +150,7 @@ def measure(harness: Harness, program: dict[str, Any], system: str, replays: int
     return {
         "program": program["name"], "what": program["what"], "source": program["repository"], "command":
         program["command"], "load": round(os.getloadavg()[0], 2), "real": dataclasses.asdict(Taken.of(real)),
+        "traced": dataclasses.asdict(Taken.of([communication_ns(traced)])),
         "replayed": dataclasses.asdict(Taken.of(replayed)), "predicted": of_curves, "bound": of_links,
     }  # fmt: skip
 

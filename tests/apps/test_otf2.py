@@ -282,3 +282,56 @@ def test_a_message_to_oneself_is_a_copy(otf2: Any, tmp_path: Path) -> None:
     check(made)
     moved_here = {name: one.total for name, one in amounts(made, 3).items() if name != "compute"}
     assert moved_here == {"within_device": 512}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_send_is_waited_for_at_once_only_where_it_blocks(begun: bool, otf2: Any, tmp_path: Path) -> None:
+    trace = Trace(otf2, tmp_path)
+    message = {"communicator": trace.world, "msg_tag": 0, "msg_length": 512}
+    if begun:
+        trace.inside(0, "mpi_isend", receiver=1, request_id=9, **message)
+        trace.inside(0, "mpi_isend_complete", request_id=9)
+    else:
+        trace.inside(0, "mpi_send", receiver=1, **message)
+        trace.inside(0, "")
+    trace.inside(1, "mpi_recv", sender=0, **message)
+    (own,) = [one["step"] for one in convert([trace.closed()])[0]["step"] if one["when"] == "rank == 0"]
+    assert [next(iter(step)) for step in own] == ["send", *(["compute", "wait"] if begun else ["wait", "compute"])]
+
+
+BENCH = Path(__file__).parent.parent.parent / "bench" / "real_programs"
+EVENTS = """T 0 900 300 3 2
+G 0 - 0 0 0 0 0
+G 0 - 1 0 0 0 0
+E 100 MPI_Irecv 0 0 0 0 0
+q 110 - 0 0 0 0 7
+L 120 MPI_Irecv 0 0 0 0 0
+E 300 MPI_Send 0 0 0 0 0
+s 310 - {other} 0 64 0 0
+L 320 MPI_Send 0 0 0 0 0
+E 400 MPI_Wait 0 0 0 0 0
+r 490 - {other} 0 0 64 7
+L 500 MPI_Wait 0 0 0 0 0
+E 700 MPI_Allreduce 0 0 0 0 0
+k 790 MPI_Allreduce 0 0 16 16 0
+L 800 MPI_Allreduce 0 0 0 0 0
+"""
+
+
+def test_what_the_benchmark_records_of_mpi_is_a_trace(
+    otf2: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times between calls are computing, and what a call has in it is as the program did it."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    recorded = importlib.import_module("otf2_of_events")
+    for rank in range(2):
+        (tmp_path / f"rank-{rank}.txt").write_text(EVENTS.format(other=1 - rank))
+    ranks = recorded.read_ranks(tmp_path)
+    assert [(one.ns, one.in_mpi_ns, one.ranks) for one in ranks] == [(900, 300, 2)] * 2
+    document, _ = convert([recorded.write(ranks, tmp_path / "trace")])
+    made = program_of(step_file_of(document, "trace"), {}, 2)
+    check(made)
+    mine = document["step"][0]["step"]
+    assert [next(iter(step)) for step in mine] == ["receive", "compute", "send", "wait", "compute", "collective"]
+    assert [step["compute"] for step in mine if "compute" in step] == [180, 280]
+    assert mine[-1] == {"collective": "allreduce", "bytes": 8}

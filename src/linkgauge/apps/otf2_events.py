@@ -49,7 +49,7 @@ class _Reader:
             elif kind in _REQUESTS.values() or kind == "MpiIsendComplete":
                 yield {**base, "what": "wait"}
             elif kind in _MESSAGES or kind == "MpiCollectiveEnd":
-                yield {**base, **self._told(event), "begun": "Send" in kind}
+                yield {**base, **self._told(event), "begun": kind == "MpiIsend"}
         if first:
             raise ValueError("nothing of MPI's ranks in it")
 

@@ -57,15 +57,15 @@ def slurm_why_not() -> str:
 class Slurm:
     """Slurm's daemons while it is entered; commands of its clients are run by the cluster with `environment`."""
 
-    def __init__(self, cluster: Cluster, cpus: int = 2) -> None:
-        """Take the cluster, and how many CPUs each node says that it has."""
+    def __init__(self, cluster: Cluster, cpus: int = 2, more: str = "") -> None:
+        """Take the cluster, how many CPUs each node says that it has, and more lines of slurm.conf."""
         self.cluster = cluster
         folder, names = cluster.folder, cluster.layout.nodes
         nodes = "\n".join(
             f"NodeName={name} NodeAddr={cluster.layout.address(name)} CPUs={cpus} State=UNKNOWN" for name in names
         )
         text = _CONFIGURATION.format(folder=folder, nodes=nodes, names=",".join(names))
-        (folder / "slurm.conf").write_text(text)
+        (folder / "slurm.conf").write_text(text + more)
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         (folder / "topology.conf").write_text(cluster.layout.topology_conf())
         (folder / "state").mkdir(exist_ok=True)

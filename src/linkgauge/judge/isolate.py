@@ -26,7 +26,8 @@ LEAST_NODES = 4
 Group = tuple[str, ...]
 _NONE = 0.5  # probability before any round that no node is slow
 _OUTLIERS = 0.02  # share of measurements that show nothing: other users, a retransmission
-_WIDTH = 6.0  # of the logarithm of an outlier's time
+# Of the logarithm of an outlier's time. A pair is measured a few times, so that outliers near the losses sought count.
+_WIDTHS = {HALVES: 6.0, PAIRS: 1.0}
 _LOSSES = 8  # that a slow node may have, from the one that is sought up to 95 %
 _LEAST_ROUNDS = 3  # before a node or none is named: a single outlier is none of either
 _PAIRS_MORE = 3  # rounds of pairs beyond these
@@ -117,7 +118,7 @@ class Search:
 
     def _likelihood(self, distances: Floats, deviation: float) -> float:
         density = np.exp(-0.5 * (distances / deviation) ** 2) / (deviation * math.sqrt(2 * math.pi))
-        return float(np.mean((1 - _OUTLIERS) * density + _OUTLIERS / _WIDTH))
+        return float(np.mean((1 - _OUTLIERS) * density + _OUTLIERS / _WIDTHS[self.by]))
 
     def probabilities(self) -> dict[str, float]:
         """Return how likely each node is the slow one; of halves one alone, or none, of pairs each by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import linkgauge
 from linkgauge.judge.small_shifts import among_nodes, between_runs, node_verdicts
 from linkgauge.model.case import Case
+from linkgauge.store.run import Run
 from synthetic import Noise, make_case, make_run
 
 CASES = [make_case("copy_engine", "unidirectional", 1 << 26, pair) for pair in ((0, 1), (1, 0), (2, 3))]
@@ -49,6 +51,23 @@ def test_few_rounds_say_that_they_are_few(tmp_path: Path) -> None:
     found = between_runs([a], [b], 0.003)
     assert {one.shift.verdict for one in found.named} == {"cannot tell"}
     assert "6 rounds: too few" in found.power[0]
+
+
+def test_whose_a_shift_is_comes_from_the_pairs_that_cross(tmp_path: Path) -> None:
+    """Of all ordered pairs of four devices those are slower that device 2 sends: that direction alone is named."""
+    ways = [make_case("copy_engine", "unidirectional", 1 << 26, pair) for pair in itertools.permutations(range(4), 2)]
+
+    def run(name: str, factor: float) -> Run:
+        return linkgauge.load(make_run(
+            tmp_path / name, cases=ways, seed=len(name), samples=4, warmup=1, repeats=40, noise=Noise(sigma=0.002),
+            time_ns=lambda case: 100_000.0 * (factor if case.devices[0] == 2 else 1.0), host="n0", info={"id": name},
+        ))  # fmt: skip
+
+    found = between_runs([run("before", 1.0)], [run("after", 1.01)], 0.005)
+    assert len(found.causes) == 1
+    assert found.causes[0].startswith("what")
+    assert "2 sends: +" in found.causes[0]
+    assert between_runs([run("one", 1.0)], [run("another", 1.0)], 0.005).causes == ()
 
 
 @pytest.mark.parametrize("count", [1, 3])

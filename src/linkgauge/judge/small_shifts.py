@@ -23,7 +23,13 @@ from linkgauge.model.quantity import change, format_duration, percent
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.launches import device_noun, shown_transports
 from linkgauge.stats.match import Key, match_runs, repeats_of
-from linkgauge.stats.small_shifts import ShiftsFound, SmallShift, among_siblings, between_sides
+from linkgauge.stats.small_shifts import ShiftsFound, SmallShift, among_siblings, between_sides, estimated
+from linkgauge.stats.time_blocks import PILOT
+from linkgauge.stats.whose import Cause, End, Pair, whose
+
+_LEAST_WAYS = 6
+"""One-way pairs that can cross: those of three devices."""
+_MOST_RIVALS = 3
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
@@ -47,6 +53,7 @@ class Shifts:
     rounds: int
     by_turns: bool
     power: tuple[str, ...]
+    causes: tuple[str, ...] = ()  # what is slower, by pairs that cross
 
     @property
     def slower(self) -> tuple[Named, ...]:
@@ -89,8 +96,41 @@ def between_runs(first: Sequence[Run], second: Sequence[Run], detect: float, lev
         found = between_sides(np.reshape(table, (len(rounds), len(members))), detect, level, round_s=round_s)
         power = power or power_words(found, detect)
         named += [Named(kind, name, len(members[name]), one) for name, one in zip(members, found.members, strict=True)]
+    causes = _causes(cases, rounds, noun)
     moments = [began(run) for pair in zip(first, second, strict=True) for run in pair]
-    return Shifts(tuple(named), len(rounds), len(first) > 1 and moments == sorted(moments), power)
+    return Shifts(tuple(named), len(rounds), len(first) > 1 and moments == sorted(moments), power, causes)
+
+
+def _causes(cases: Mapping[Key, Case], rounds: Sequence[Mapping[Key, float]], noun: str) -> tuple[str, ...]:
+    """Return whose the slowness of one-way pairs is: of a node, a device, one of its directions, or a link."""
+    ways: dict[tuple[End, End], list[Key]] = {}
+    for key, case in cases.items():
+        if case.pattern == "unidirectional" and len(set(case.devices)) == 2:
+            source, target = ((case.node_of(device), device) for device in case.devices)
+            ways.setdefault((source, target), []).append(key)
+    if len(ways) < _LEAST_WAYS or len(rounds) < PILOT:
+        return ()
+    table = [[middle([row[key] for key in keys if key in row]) for keys in ways.values()] for row in rounds]
+    shifts, errors = estimated(table)
+    explained = whose(
+        [Pair(*ends, float(shift), float(error)) for ends, shift, error in zip(ways, shifts, errors, strict=True)
+         if math.isfinite(shift) and error > 0]
+    )  # fmt: skip
+    several = len({node for ends in ways for node, _ in ends}) > 1
+    found = [f"{_cause_words(cause, noun, several)}: {change(math.expm1(shift), 2)}"
+             for cause, shift in zip(explained.causes, explained.shifts, strict=True)]  # fmt: skip
+    if explained.rivals:
+        others = " or ".join(_cause_words(cause, noun, several) for cause in explained.rivals[:_MOST_RIVALS])
+        found[-1] += f"; or {others}: these pairs do not cross enough to distinguish them"
+    return tuple(found)
+
+
+def _cause_words(cause: Cause, noun: str, several: bool) -> str:
+    if cause.kind == "node":
+        return f"node {cause.ends[0][0]}"
+    names = [f"{noun} {device}" + (f" of node {node}" if several else "") for node, device in cause.ends]
+    form = {"sends": "what {} sends", "receives": "what {} receives", "link": "{} - {}", "direction": "{} to {}"}
+    return form.get(cause.kind, "{}").format(*names)
 
 
 def among_nodes(runs: Sequence[Run], detect: float, level: float = 0.05) -> Shifts | None:

@@ -163,6 +163,14 @@ def between_sides(
     return _judged(adjusted(values, covariate), detect, level, round_s)
 
 
+def estimated(differences: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return the shift (log) of each contrast of `between_sides`, and its standard error by its own memory."""
+    values = np.asarray(differences, dtype=np.float64)
+    _, memories = memories_of(values)
+    known = np.maximum(np.isfinite(values).sum(axis=0), 1)
+    return middle_mean(values), noise_of(values) * np.sqrt(memories / known)
+
+
 def against_others(rounds: Floats) -> Floats:
     """Return each member less the median of its siblings, round by round; nan where it or all of these are missing."""
     count = rounds.shape[1]

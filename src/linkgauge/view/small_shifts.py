@@ -24,6 +24,8 @@ def print_shifts(out: Console, found: Shifts, limit: int) -> None:
         out.print(text_of("The sides were not measured by turns: what drifted between them is part of the shift."))
     for line in found.power:
         out.print(text_of(line))
+    for line in found.causes:
+        out.print(text_of(f"Slower, by pairs that cross: {line}."))
     table = table_of("pooled", "cases", "verdict", "shift", "at all looks")
     order = sorted(found.named, key=lambda one: one.shift.verdict not in _WORDS)
     for one in order[:limit]:

@@ -337,6 +337,7 @@ def under_way(
     try:
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and not _begun(out, 2):
+            assert run.poll() is None, f"the run ended with {run.returncode} before its second case"
             time.sleep(0.05)
         yield run
     finally:

@@ -33,6 +33,8 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a store."""
     folder = os.environ.get("LINKGAUGE_TEST_MOTO")
+    if folder is not None and not Path(folder).exists():
+        pytest.skip(f"no S3 server is in {folder}: pip install --target {folder} 'moto[server]'")
     if folder is None and importlib.util.find_spec("moto") is None:
         pytest.skip("no S3 server is installed: pip install 'moto[server]'")
     log = tmp_path_factory.mktemp("store") / "log"

@@ -34,7 +34,7 @@ def test_the_plan_measures_each_mechanism_beside_computation_and_computation_bes
     found = interferences(run)
     assert len(found) == len(rows)
     assert all(one.alone_ns > 0 < one.beside_ns and all(rate.alone_ns for rate in one.loads) for one in found)
-    assert "beside loads: time over time alone" in done.stdout
+    assert "with background load: time over time alone" in done.stdout
 
 
 def test_it_is_measured_where_it_is_named_takes_no_link_and_three_matrices() -> None:

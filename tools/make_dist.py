@@ -67,14 +67,15 @@ def build_sdist(folder: Path) -> Path:
     return folder / run("the sdist", [sys.executable, "-c", code], folder_of_work=ROOT).splitlines()[-1]
 
 
-def build_constraints(folder: Path) -> Path:
-    """Write the versions of the lock of what builds into `folder`: pip takes no hashes where it builds of a folder."""
-    versions = re.findall(
-        r"^[a-z0-9.-]+==[^\\\n]+", (ROOT / "locks" / "build.txt").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    path = folder / "build.txt"
-    path.write_text("\n".join(versions), encoding="utf-8")
-    return path
+def environment_of(python: Path, folder: Path) -> Path:
+    """Make an environment with the locked packages that build; return its Python.
+
+    pip's own would have packages of the wheel's processor, whose programs do not run here.
+    """
+    run(f"an environment of {python}", [python, "-m", "venv", folder])
+    words = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes"]
+    run("the installation of what builds", [folder / "bin/python", *words, "-r", ROOT / "locks" / "build.txt"])
+    return folder / "bin" / "python"
 
 
 def build_wheel(source: Path, raw: Path, architecture: str, python: tuple[int, Path, str], commit: str) -> Path:
@@ -97,13 +98,12 @@ def build_wheel(source: Path, raw: Path, architecture: str, python: tuple[int, P
         **compiler_for(architecture),
         "_PYTHON_HOST_PLATFORM": f"linux-{architecture}",  # what the wheel's tag is made of
         "SETUPTOOLS_EXT_SUFFIX": "." + re.sub("x86_64|aarch64", architecture, tag) + ".so",
-        "PIP_CONSTRAINT": str(build_constraints(raw)),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
     before = set(raw.glob("*.whl"))
     run(
         f"the wheel for Python 3.{minor} on {architecture}",
-        [executable, "-m", "pip", "wheel", "--no-deps", "-w", raw, *words, str(source)],
+        [executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", raw, *words, str(source)],
         environment,
     )
     if not core.is_file():
@@ -138,9 +138,10 @@ def main() -> None:
         with tarfile.open(sdist) as packed:
             packed.extractall(place, filter="data") if sys.version_info >= (3, 12) else packed.extractall(place)
         source = place / sdist.name.removesuffix(".tar.gz")
-        for python in chosen():
+        for minor, executable, tag in chosen():
+            python = minor, environment_of(executable, place / f"builds-{minor}"), tag
             for architecture in ARCHITECTURES:
-                raw = place / f"{python[0]}-{architecture}"
+                raw = place / f"{minor}-{architecture}"
                 raw.mkdir()
                 print(audited(build_wheel(source, raw, architecture, python, commit), folder, architecture), flush=True)
     files = sorted(map(str, folder.glob("linkgauge-*")))

@@ -72,7 +72,7 @@ class Table:
             self.algorithm,
             self.nodes,
             self.initiator,
-            tuple(self.pair),
+            (self.pair[0], self.pair[1]),
         )
 
     def goodput(self, value: float) -> float:

@@ -81,7 +81,7 @@ def environment_of(python: Path, folder: Path) -> Path:
 def build_wheel(source: Path, raw: Path, architecture: str, python: tuple[int, Path, str], commit: str) -> Path:
     """Build a wheel of an unpacked sdist into `raw`, and return its path."""
     minor, executable, tag = python
-    build = ROOT / "build" / "dist" / architecture
+    build = ROOT / "build" / "dist-work" / architecture
     core = build / "core" / "liblinkgauge_core.a"
     settings = {
         "build-dir": f"{build}/{minor}",
@@ -131,7 +131,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if left := next(folder.glob("linkgauge-*"), None):
         fail(f"{left}: is of another release: name an empty folder", EXIT_BAD_INPUT)
-    shutil.rmtree(ROOT / "build" / "dist", ignore_errors=True)
+    shutil.rmtree(ROOT / "build" / "dist-work", ignore_errors=True)
     sdist = build_sdist(folder)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

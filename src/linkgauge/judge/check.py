@@ -170,8 +170,9 @@ def _where_no_share_is(subject: Subject, verdicts: Sequence[Verdict]) -> tuple[l
     found: list[Verdict] = []
     alone: list[str] = []
     none: list[str] = []
-    groups, by_limits = _groups(subject), _judged_groups(verdicts, weak=True)
-    for group in groups.keys() - _judged_groups(verdicts, weak=False):
+    groups = _groups(subject)
+    by_shares, by_limits = (_judged_groups(verdicts, weak=weak) for weak in (False, True))
+    for group in (one for one in groups if one not in by_shares):
         others = set().union(*(groups[one] for one in groups if one != group))
         # What check_system has judged by limits is among the verdicts.
         some = [] if group in by_limits else _by_siblings_and_limits(

@@ -173,7 +173,7 @@ def _compare_by_turns(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
         print_shifts(console(), found, asked.limit)
     else:
         print_data([dataclasses.asdict(one) for one in found.named], asked.form)
-    return 0 if found.rounds else 3
+    return Exit.DONE if found.rounds else Exit.UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,7 @@ SEEN_WITH = 0.95
 _Z = 1.6449  # the normal distribution's 95 % quantile
 _LARGEST = 1.0
 _QUANTILES = 2000
+_FINE = 3.0  # deviations of a block that a shift counts as where blocks do not vary at all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +61,6 @@ class Noise:
             middle = (low + high) / 2
             low, high = (low, middle) if middle > 0 and self.rounds_for(middle) <= rounds else (middle, high)
         return high
-
-
-_FINE = 3.0
 
 
 @functools.cache

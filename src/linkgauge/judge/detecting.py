@@ -54,7 +54,7 @@ class Detecting:
     """
 
     def __init__(self, detect: float, say: Callable[[str], object], limit_s: float | None = None) -> None:
-        """Take the shift as a share, who is told what the rounds can show, and the time that the run has."""
+        """Take the shift as a share, what prints what the rounds can show, and the time that the run has."""
         self._detect, self._say, self._limit_s = detect, say, limit_s
         self._times: dict[int, dict[tuple[LaunchSettings, str], float]] = {}
         self._began = time.monotonic()

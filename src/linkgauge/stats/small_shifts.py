@@ -65,7 +65,7 @@ class SmallShift:
 
 @dataclasses.dataclass(frozen=True)
 class ShiftsFound:
-    """All members of one design, what they lie apart by in any case, and what the rounds could see.
+    """All members of one design, how far they differ in any case, and what the rounds could see.
 
     `spread`: robust deviation of the members' estimates. `seen`: the smallest shift that these rounds see with 95 %,
     None for none. `noise`: None before it is known.
@@ -131,7 +131,7 @@ def among_siblings(
 
 def _outlying(values: Floats, noise: Floats, memories: Floats, shift: float) -> npt.NDArray[np.bool_]:
     """Return which members are slower by what counts, in enough blocks of their own memory, and beyond two scatters:
-    what all members lie apart by, and the error that their own memory leaves."""
+    how far all members differ, and the error that their own memory leaves."""
     estimates = middle_mean(values)
     known = np.isfinite(values).sum(axis=0)
     lasts = known >= LEAST_BLOCKS * np.array([block_length(one) for one in memories])

@@ -215,7 +215,7 @@ def core_wait(root: Path = Path("/proc")) -> list[Value]:
 class CoreUse:
     """This node's cores: how long they were busy, with this launch's ranks, and taken by a hypervisor.
 
-    Read before and after each case of a watch, whose rounds are told apart by it, and of a look at a node's health:
+    Read before and after each case of a watch, whose rounds differ by it, and of a look at a node's health:
     20 us, and 15 us more a process of
     the launch on the node, outside of all timed parts. The kernel counts in ticks of 10 ms, a core's time to what ran
     when the tick came (proc_stat(5)): sums over a round's cases say a share of a few percent, a single short case says

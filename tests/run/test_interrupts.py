@@ -213,7 +213,7 @@ def test_a_job_that_is_ended_as_a_whole_blames_no_case(tmp_path: Path) -> None:
     assert len(measured(path)) == 66
 
 
-@thorough("a job that is ended as a whole is told from a crash above, and crashes in tests/faults")
+@thorough("a job that is ended as a whole is distinguished from a crash above, and crashes in tests/faults")
 def test_ranks_that_alone_are_ended_are_a_crash(tmp_path: Path) -> None:
     path = tmp_path / "run"
     sizes, cases = most((SIZES, 66), ("8:8KiB:x8", 24))

@@ -122,6 +122,7 @@ def latency_step(facts: Facts) -> Iterable[Finding]:
 
     A jump is between a line through the sizes below and one through the sizes above (`_STEP_SIDE` each, none more than
     `_STEP_APART` times the one before), and must stand out from what the curves of the same transport scatter by.
+    Without a library nothing chooses protocols, so that a jump there is a note.
     """
     sweeps = [sweep for sweep in facts.sweeps if len(sweep) >= 2 * _STEP_SIDE]
     lines = [(sweep, _lines_at(sweep)) for sweep in sweeps]
@@ -181,14 +182,15 @@ def _line(size: Floats, time: Floats) -> Callable[[Floats], Floats]:
 
 
 def _step(before: Measure, after: Measure, expected: float, jump: float, stands_out: float) -> Finding:
+    chooses = TRANSPORTS[after.transport].library
     return Finding(
         "latency_step",
-        "loss",
+        "loss" if chooses else "note",
         f"{after.label} on {_devices(after)} at {size_text(after.size)}",
         f"{after.label} on {_devices(after)} steps up by {time_text(jump)} between {size_text(before.size)} and "
         f"{size_text(after.size)}, beyond what "
-        f"the bytes explain ({time_text(after.time_ns)} where {time_text(expected)} was to be expected): a "
-        f"switch of protocol.",
+        f"the bytes explain ({time_text(after.time_ns)} where {time_text(expected)} was to be expected)"
+        f"{': a switch of protocol' if chooses else ''}.",
         (
             Evidence(f"{size_text(before.size)}: {time_text(before.time_ns)}", (before.case_key,)),
             Evidence(f"{size_text(after.size)}: {time_text(after.time_ns)}", (after.case_key,)),
@@ -196,7 +198,9 @@ def _step(before: Measure, after: Measure, expected: float, jump: float, stands_
         0.97 * (1 - math.exp(-stands_out / 5)),
         "Move the threshold to where the protocols are equal (UCX_RNDV_THRESH, MPICH_GPU_IPC_THRESHOLD, "
         "NCCL_PROTO, eager limits), "
-        "and measure both sides.",
+        "and measure both sides."
+        if chooses
+        else "No library chooses a protocol here: measure both sizes again. A step that stays is the mechanism's own.",
         jump / after.time_ns,
     )
 

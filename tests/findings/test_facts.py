@@ -9,7 +9,8 @@ from linkgauge.model.case import Case
 
 def _measure(size: int, effective: float, key: str, transport: str = "mpi", extra_ns: float = 0.0) -> Measure:
     case = Case(transport, "pingpong", size, size, (0, 1))
-    return Measure(key, "launch", case, 1000.0 + size / 64 + extra_ns, 0.01, 0.02, 1.1, 30, effective, 1e9, (), (1000.0,))
+    time_ns = 1000.0 + size / 64 + extra_ns
+    return Measure(key, "launch", case, time_ns, 0.01, 0.02, 1.1, 30, effective, 1e9, (), (1000.0,))
 
 
 def test_a_size_measured_for_two_times_stands_once_in_a_sweep() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from linkgauge import owner
 from linkgauge.owner import Owner
-from linkgauge.run.machine import private_folder, processes
+from linkgauge.run.machine import private_folder, processes, segments
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from patience import PATIENCE_S
 
@@ -219,7 +219,7 @@ def test_whether_a_segment_is_in_use_is_asked_of_maps_where_the_kernel_gives_no_
     try:
         assert user.stdout is not None
         user.stdout.readline()
-        private_folder._remove_segments([str(used), str(unused), "/etc/passwd"])
+        segments.remove_segments([str(used), str(unused), "/etc/passwd"])
         assert [path.exists() for path in (used, unused, Path("/etc/passwd"))] == [True, False, True]
     finally:
         user.communicate(b"\n")

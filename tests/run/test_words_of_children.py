@@ -13,7 +13,7 @@ from linkgauge.doctor import readers
 from linkgauge.errors import Exit
 from linkgauge.peers import launch
 from linkgauge.run.machine import transports
-from linkgauge.run.machine.private_folder import told_segments
+from linkgauge.run.machine.segments import noted_segments
 from linkgauge.run.parent import devices, mpi_library
 from linkgauge.run.wire import evidence
 from linkgauge.run.wire.load_lines import OVER, LoadLines
@@ -121,7 +121,7 @@ def test_what_a_rank_left_of_itself_otherwise_is_passed_over(words: str, tmp_pat
     assert evidence.notes(tmp_path) == [good]
     assert evidence.failure_of(tmp_path, "0") == good
     assert evidence.said_segments(tmp_path) == set()
-    assert told_segments(tmp_path / "segments-1.json") == []
+    assert noted_segments(tmp_path / "segments-1.json") == []
 
 
 @pytest.mark.parametrize("words", [*WORDS, '[{"subject": "load 1"}]', '[{"subject": 1, "value": 1}]', "[5]"])

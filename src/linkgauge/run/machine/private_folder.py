@@ -3,37 +3,39 @@
 Communication libraries put files in TMPDIR and in /dev/shm, and leave them there when they are killed. Each launch has
 a folder of its own for either, below one that names the parent's process; `clean_leftovers` removes what belongs to
 parents that no longer run, ending their processes first. The parent holds a lock on its folder's owner file: that tells
-whether it lives where its process id tells nothing, in another PID namespace. Files that a library makes in /dev/shm
-under its own name (MPICH does) are found in the ranks' memory maps, and removed once the ranks are gone; those of ranks
-that died before anybody looked, by that name and their age. None goes that a process has open.
+whether it lives where its process id tells nothing, in another PID namespace. What libraries make outside of these
+folders is `segments`' matter.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
 import json
 import os
 import re
 import shutil
-import signal
 import stat
 import tempfile
 import threading
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 from linkgauge import owner
 from linkgauge.errors import EnvironmentLackingError, UsageError
-from linkgauge.files import temporary_folder
-from linkgauge.model.shape import each, exact, read_json
+from linkgauge.model.shape import read_json
 from linkgauge.owner import Owner
 from linkgauge.run.machine import processes
+from linkgauge.run.machine.segments import (
+    SHARED_MEMORY,
+    default_bases,
+    is_ours,
+    noted_segments,
+    remove_segments,
+    unsaid_segments,
+)
 
-SHARED_MEMORY = Path("/dev/shm")
 OWNER = "owner.json"
 _SEGMENTS = "segments.json"
 _NAMELESS = ".new-"  # in the making, or being removed
@@ -42,8 +44,6 @@ _ATTEMPTS = 20
 _REMOVALS, _AGAIN_S = 20, 0.25  # of a folder into which others still write
 _HYDRA_S = 5.0  # from its proxy's file to the first rank's own start, on a busy node
 _OWNER_LATE_S = 1.0  # a node's owner file is written while the first rank is under way
-# How MPICH, Intel MPI, UCX and NCCL begin the names of theirs: no setting but UCX's gives them another place.
-_LIBRARIES_SEGMENTS = ("mpich_shm_", "Intel_MPI_", "ucx_shm_posix_", "nccl-")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,11 +93,11 @@ class PrivateFolders:
         began = self._began.pop(folders.temporary, time.time())
         for folder in (folders.temporary, folders.segments):
             shutil.rmtree(folder, ignore_errors=True)
-        _remove_segments(self._segments | _unsaid_segments(began))
+        remove_segments(self._segments | unsaid_segments(began))
 
     def close(self) -> None:
         """Remove everything."""
-        _remove_segments(self._segments)
+        remove_segments(self._segments)
         for root in self._roots:
             _remove_root(root)
 
@@ -156,7 +156,7 @@ def _clear_launch(path: Path) -> None:
     mark = mark_of_owner(path)
     processes.end_marked(mark)
     folder = path.parent / mark.rpartition(".")[2]
-    _remove_segments(_left_segments(folder, path))
+    remove_segments(_left_segments(folder, path))
     _remove_hydras(path)
     _remove_made(folder)
     # A launcher's daemon has no mark, and may put its files there while it ends, as Open MPI's does.
@@ -180,7 +180,7 @@ def _remove_hydras(path: Path) -> None:
         claimed = path.stat().st_mtime
         for file in path.parents[2].glob("hydra_hwloc_xmlfile_*"):
             with contextlib.suppress(OSError):
-                if _is_ours(file) and -_HYDRA_S <= file.lstat().st_mtime - claimed <= _OWNER_LATE_S:
+                if is_ours(file) and -_HYDRA_S <= file.lstat().st_mtime - claimed <= _OWNER_LATE_S:
                     file.unlink()
 
 
@@ -192,14 +192,6 @@ def _remove_made(folder: Path) -> None:
                 known = made.name.startswith("linkgauge-") and made.parent in default_bases()
                 if known and stat.S_ISDIR(made.lstat().st_mode) and made.lstat().st_uid == os.getuid():
                     shutil.rmtree(made, ignore_errors=True)
-
-
-def default_bases() -> list[Path]:
-    """The temporary folder, and shared memory where it can be written."""
-    bases = [Path(temporary_folder())]
-    if SHARED_MEMORY.is_dir() and os.access(SHARED_MEMORY, os.W_OK):
-        bases.append(SHARED_MEMORY)
-    return bases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,55 +247,6 @@ def _remove_root(root: _Root) -> None:
         path.parent.rmdir()
 
 
-def told_segments(path: Path) -> list[str]:
-    """The files that a list names, none where it was not written whole: its writer may have been killed over it."""
-    try:
-        return list(read_json(path, 1 << 26, "the files that ranks map", each(exact)))
-    except UsageError:
-        return []
-
-
-def _remove_segments(names: Collection[str]) -> None:
-    """Remove those of these files that still exist, are ours, lie in shared memory or the temporary folder, and that no
-    process has open: a name may have been taken by another program since.
-    """
-    mapped: set[Path] | None = None
-    for path in filter(_is_ours, map(Path, names)):
-        with contextlib.suppress(OSError):
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                used = _used_elsewhere(file)
-                if used is None:
-                    mapped = processes.mapped_files(processes.own_processes()) if mapped is None else mapped
-                    used = path in mapped
-                if not used:
-                    path.unlink()
-            finally:
-                os.close(file)
-
-
-def _used_elsewhere(file: int) -> bool | None:
-    """Whether any process, of whatever PID namespace, has this file open or mapped otherwise; None: not told here.
-
-    The kernel gives a lease to write (fcntl(2)) only to who has a file alone; it ends with the descriptor.
-    """
-    try:
-        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)  # to who opens it meanwhile: ignored, where SIGIO ends
-        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-    except OSError as error:
-        return True if error.errno in (errno.EAGAIN, errno.EBUSY) else None
-    return False
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        state = path.lstat()
-    except OSError:
-        return False
-    inside = any(base in path.parents for base in default_bases()) and ".." not in path.parts
-    return inside and stat.S_ISREG(state.st_mode) and state.st_uid == os.getuid()
-
-
 def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
     """End the processes and remove the folders and segments of parents that no longer run. Returns what was removed."""
     removed = []
@@ -318,7 +261,7 @@ def clean_leftovers(bases: list[Path] | None = None) -> list[Path]:
             for path in _owner_files(root):
                 if mark := mark_of_owner(path):
                     processes.end_marked(mark)
-                _remove_segments(_left_segments(root, path))
+                remove_segments(_left_segments(root, path))
             for folder in root.glob("*/"):
                 _remove_made(folder)
             shutil.rmtree(root, ignore_errors=True)
@@ -386,24 +329,11 @@ def _left_segments(root: Path, owned: Path) -> set[str]:
 
     `owned`: its owner file, which is as old as its first.
     """
-    found = set(told_segments(root / _SEGMENTS))
+    found = set(noted_segments(root / _SEGMENTS))
     with contextlib.suppress(OSError):
-        found |= _unsaid_segments(owned.stat().st_mtime - _OWNER_LATE_S)
+        found |= unsaid_segments(owned.stat().st_mtime - _OWNER_LATE_S)
     with contextlib.suppress(OSError):  # of a run that is just removing its own folder
-        found |= {name for path in root.rglob("evidence/segments-*.json") for name in told_segments(path)}
-    return found
-
-
-def _unsaid_segments(began: float) -> set[str]:
-    """Libraries' segments since `began`: of ranks that died while the library made them, where a name lasts from its
-    making until all ranks have mapped it, or that had no room. What a process has open stays, noted or not.
-    """
-    found = set()
-    with contextlib.suppress(OSError):
-        for path in SHARED_MEMORY.iterdir():
-            with contextlib.suppress(OSError):
-                if path.name.startswith(_LIBRARIES_SEGMENTS) and path.stat().st_mtime >= began:
-                    found.add(str(path))
+        found |= {name for path in root.rglob("evidence/segments-*.json") for name in noted_segments(path)}
     return found
 
 

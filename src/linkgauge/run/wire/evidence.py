@@ -19,7 +19,7 @@ from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import UsageError
 from linkgauge.model.shape import read_json, table, text, whole
 from linkgauge.run.machine import processes
-from linkgauge.run.machine.private_folder import told_segments
+from linkgauge.run.machine.segments import noted_segments
 from linkgauge.run.wire import heartbeat as beat
 from linkgauge.run.wire.heartbeat import HeartbeatFile
 
@@ -86,7 +86,7 @@ def say_segments(folder: Path) -> None:
 
 def said_segments(folder: Path) -> set[Path]:
     """What the ranks of a launch have said of it."""
-    return {Path(name) for path in folder.glob("segments-*.json") for name in told_segments(path)}
+    return {Path(name) for path in folder.glob("segments-*.json") for name in noted_segments(path)}
 
 
 def failure_of(folder: Path, case_key: str) -> dict[str, Any] | None:

@@ -145,8 +145,8 @@ class Nodes:
         self, mpi: MpiInstallation, hosts: Sequence[str], launcher_args: Sequence[str],
         environment: Mapping[str, str] = os.environ,
     ) -> dict[str, str]:  # fmt: skip
-        """Of these hosts those that cannot be used, and why; none where no remote shell is to be looked through."""
-        shell = launcher_for(mpi).remote_shell(launcher_args)
+        """Of these hosts those that cannot be used, and why; none where nothing is known to look through."""
+        shell = launcher_for(mpi).node_shell(launcher_args)
         if shell is None:
             return {}
         found = first_look.look(shell, hosts, first_look.expected(mpi, environment, self._folder))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linkgauge import interrupts
+from linkgauge import interrupts, started
 
 TYPE_CHECKING = False  # typing's own: interrupts.py
 if TYPE_CHECKING:
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """Entry point of the `linkgauge` program."""
+    started.begin()
     interrupts.end_at_once()
     try:
         from linkgauge.app.cli import main as command_line

@@ -18,7 +18,7 @@ import pytest
 from cluster.cluster import Cluster, why_not
 from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
-from cluster.test_between_nodes import _begun, processes_of
+from cluster.test_between_nodes import _begun, large_frames, processes_of
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.interference import interferences
 from linkgauge.store.run import Run, load
@@ -153,3 +153,22 @@ def test_a_load_that_is_a_step_of_its_own_goes_on_beside_the_measured_one(slurm:
     assert [str(row.status) for row in run.rows()] == ["ok"]
     (lost,) = interferences(run)
     assert [rate.number for rate in lost.loads] == [1]  # it was at its rate while the case was measured
+
+
+@thorough("between hosts of ssh the same, and run/test_first_look.py has steps that are refused")
+def test_two_nodes_of_a_job_that_lose_large_packets_between_them_cost_their_own_cases_alone(slurm: Slurm) -> None:
+    for node in ("n1", "n2"):
+        large_frames(slurm.cluster, node, 9000)
+    out = slurm.cluster.folder / "run"
+    words = ["run", "--no-report", "--nodes", "all", "--mpi", "srun", "--devices", "host:1", "--transport", "mpi",
+             "--pattern", "unidirectional,allreduce", "--pairs", "nodes", "--size", "128KiB", "--stop-rule", "count",
+             "--stop-samples", "3", "--warmup", "1", "--max-time", "60s", "--out", str(out)]  # fmt: skip
+    done = slurm.cluster.run("login", ["salloc", f"-N{NODES}", sys.executable, "-m", "linkgauge", *words],
+                             timeout_s=PATIENCE_S,
+                             env={**slurm.environment, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert (done.returncode, "lost between n1 and n2 (MTU 9000 at n1)" in done.stderr) == (4, True), done.stderr
+    rows = {(row.case.pattern, row.case.devices): row for row in load(out).rows()}
+    lossy = {key for key in rows if {1, 2} <= set(key[1])}
+    assert lossy < set(rows)
+    assert {key for key, row in rows.items() if row.status == "skipped"} == lossy, done.stderr
+    assert {row.status for key, row in rows.items() if key not in lossy} == {"ok"}, done.stderr

@@ -429,7 +429,7 @@ def node_answers(data: bytes) -> None:
     with (
         mock.patch.object(on_nodes, "words_of_ranks", return_value=said),
         mock.patch.object(on_nodes, "ask_each_alone", return_value={"a": said, "b": said}),
-        mock.patch.object(on_nodes, "launcher_for", return_value=SimpleNamespace(remote_shell=lambda _: None)),
+        mock.patch.object(on_nodes, "launcher_for", return_value=SimpleNamespace(node_shell=lambda _: None)),
         refusing(),
     ):
         mpi = SimpleNamespace(name="mpi", vendor="mpich", version_text="")

@@ -53,6 +53,31 @@ def test_every_family_starts_that_many_ranks_of_the_command() -> None:
     assert isinstance(launcher_for(None), Launcher.registry["single"])
 
 
+def test_a_job_of_slurm_looks_at_its_nodes_by_steps_whatever_starts_the_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ssh", "srun"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    shells = {kind: launcher_for(fake_mpi(kind)).node_shell(["--own"]) for kind in ("hydra", "openmpi", "srun")}
+    assert shells["srun"] is None
+    for kind in ("hydra", "openmpi"):
+        shell = shells[kind]
+        assert shell is not None
+        assert (shell.command("n1", "x")[0], shell.command("n1", "x")[-2:], shell.of_job) == ("ssh", ["n1", "x"], False)
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    for kind in ("hydra", "openmpi", "srun"):
+        shell = launcher_for(fake_mpi(kind)).node_shell(["--own"])
+        assert shell is not None
+        words = shell.command("n1", "x")
+        assert shell.of_job
+        assert (words[0], words[-4:]) == (str(tmp_path / "srun"), ["--nodelist=n1", "sh", "-c", "x"])
+        assert {"--overlap", "--ntasks=1", "--nodes=1"} < set(words)
+        assert ("--own" in words) == (kind == "srun")  # other launchers' words mean nothing to it
+
+
 def test_open_mpi_puts_its_files_into_the_launchs_folders_and_may_run_as_root() -> None:
     values = Launcher.registry["openmpi"](fake_mpi("openmpi")).environment(REQUEST)
     assert values["OMPI_MCA_btl_sm_backing_directory"] == "/s/1"

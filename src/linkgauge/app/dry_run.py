@@ -16,7 +16,7 @@ from linkgauge.model.transports import shown_names
 from linkgauge.plan.curves import FULL, Step, Until
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
-from linkgauge.plan.launches import PlannedLaunch, estimated_s, skips_of
+from linkgauge.plan.launches import PlannedLaunch, likely_run_s, skips_of
 from linkgauge.plan.memory import total_bytes
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import case_text
@@ -73,7 +73,7 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
     launches, machine = prepared.launches, prepared.machine
     cases = [case for launch in launches for case in launch.cases]
     later = sum(len(launch.later) for launch in launches)
-    takes_s = estimated_s(launches, machine)
+    takes_s = likely_run_s(launches, machine)
     memory = max((total_bytes(case) for case in cases), default=0)
     if form != TABLE:
         data = {

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from linkgauge import started
 from linkgauge.app.alone import taken
 from linkgauge.app.options import AUTO
 from linkgauge.app.output import TABLE
@@ -21,7 +22,7 @@ from linkgauge.errors import Exit, LinkgaugeError, UsageError
 from linkgauge.files import read_file
 from linkgauge.model.quantity import format_duration
 from linkgauge.plan.joined import parts_of
-from linkgauge.plan.launches import estimated_s
+from linkgauge.plan.launches import estimated_s, likely_run_s
 from linkgauge.plan.model import Plan
 from linkgauge.run.machine.binding import cores_by_rank, with_own_core
 from linkgauge.run.parent.devices import DeviceSet, find_devices
@@ -45,6 +46,7 @@ _MOST_FABRIC_BYTES = 1 << 28
 def new_run(request: Request) -> int:
     """Plan, and print the plan or measure it. Returns the exit status."""
     began = time.monotonic()
+    started.done()
     machine, allocation, execution, shown = request.machine, request.allocation, request.execution, request.shown
     if execution.out is not None:
         check_out(execution.out)
@@ -139,11 +141,11 @@ def new_run(request: Request) -> int:
             every_s=request.rounds.every_s,
             core_use=execution.core_use,
         )
-        takes_s = estimated_s(prepared.launches, prepared.machine)
+        takes_s = likely_run_s(prepared.launches, prepared.machine)
         if detect is not None:
             from linkgauge.judge.detecting import Detecting, planned_words
 
-            round_s = takes_s / max(plan.repeat, 1)
+            round_s = estimated_s(prepared.launches, prepared.machine) / max(plan.repeat, 1)
             limit_s = None if limit is None else limit.last_end - time.monotonic()
             limited = dataclasses.replace(limited, rounds=Detecting(detect, reporter.note, limit_s))
             for line in planned_words(detect, round_s, limit_ns):

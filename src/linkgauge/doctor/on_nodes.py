@@ -61,7 +61,7 @@ def look_on_nodes(
     EnvironmentLackingError where none can.
     """
     command = [sys.executable, "-m", "linkgauge.doctor.one_node", devices]
-    shell = launcher_for(mpi).remote_shell(launcher_args)
+    shell = launcher_for(mpi).node_shell(launcher_args)
     met = {} if shell is None else first_look.look(shell, hosts, first_look.expected(mpi, os.environ, None))
     silent = {host: "; ".join(one.problems) for host, one in met.items() if one.problems}
     lossy = {host: "; ".join(one.lossy.values()) for host, one in met.items() if one.lossy}

@@ -17,6 +17,28 @@ _TURNS = 12
 LAUNCH_S = 1.2  # processes started and connected: 0.2 s (MPICH) to 1.2 s (Open MPI)
 
 
+_START_S = 0.6  # that a process of this program takes to start on a core of its own, where that was not seen
+# What of a run is no launch, in such starts, as seen between two nodes at loads of 14 and 17 of two cores: this program
+# itself, its look at devices, its warnings, the tables at its end (3.2); of several nodes the looks at them (1.1). A
+# launch takes 1.5 from its start to its first case and from its last one to its end.
+_AROUND = 3.2
+_LOOKS = 1.1
+_LAUNCH = 1.5
+# Estimates of cases are guesses on the slow side, so that a time limit is kept. On host devices what the cases of a
+# plan took together was a half of theirs (the default plan) to once as much (--quick).
+_LIKELY = {"host": 0.75}
+
+
+def around_s(machine: PlanMachine) -> float:
+    """Seconds of a run that are of no launch: its start, its looks at nodes, and its end."""
+    return (_AROUND + (_LOOKS if machine.nodes > 1 else 0.0)) * (machine.start_s or _START_S)
+
+
+def likely_launch_s(cases_s: float, machine: PlanMachine) -> float:
+    """Seconds that a launch is likely to take, whose cases are assumed to take `cases_s` together."""
+    return max(LAUNCH_S, _LAUNCH * machine.start_s) + _LIKELY.get(machine.kind, 1.0) * cases_s
+
+
 def operation_s(case: Case, machine: PlanMachine) -> float:
     """Seconds that one operation is assumed to take, oversubscription included."""
     n = max(case.ranks, 1)
@@ -57,18 +79,22 @@ def samples_wanted(case: Case) -> int:
     return case.stop.samples if case.stop.rule == "count" else min(case.stop.samples, 120)
 
 
-def case_s(case: Case, machine: PlanMachine) -> float:
-    """Seconds that a case is assumed to take from begin to the next one's begin."""
-    per_sample = operation_s(case, machine) * (case.batch if case.cadence in ("streaming", "gated") else 1)
+def case_s(case: Case, machine: PlanMachine, slowdown: float = 1.0) -> float:
+    """Seconds that a case is assumed to take from begin to the next one's begin.
+
+    `slowdown`: so many times as long as on free cores take all its steps, but no longer its stop rule's time.
+    """
+    operation = slowdown * operation_s(case, machine)
+    per_sample = operation * (case.batch if case.cadence in ("streaming", "gated") else 1)
     limit = case.stop.time_ns / 1e9
     timed = limit if case.stop.rule == "duration" else min(limit, per_sample * samples_wanted(case))
     if case.background:
         timed = min(limit, 2 * timed + _TURNS * _TURN_S) + LAUNCH_S * len(case.background.own_launches)
     # A sample that has begun is finished, and warm-up is at least one sample.
-    timed = max(timed, per_sample) + per_sample + operation_s(case, machine) * case.warmup
-    checked = 1.5 * case.size * max(case.ranks, 1) / machine.assumed_checked_bytes_per_s
-    more = min(limit, case.checks * (operation_s(case, machine) + checked))
-    return _FIXED_S + timed + 2 * checked + more
+    timed = max(timed, per_sample) + per_sample + operation * case.warmup
+    checked = slowdown * 1.5 * case.size * max(case.ranks, 1) / machine.assumed_checked_bytes_per_s
+    more = min(limit, case.checks * (operation + checked))
+    return slowdown * _FIXED_S + timed + 2 * checked + more
 
 
 def longest_sample_s(case: Case, machine: PlanMachine) -> float:

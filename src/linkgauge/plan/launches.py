@@ -20,7 +20,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
 from linkgauge.plan.environment import shown
-from linkgauge.plan.estimate import LAUNCH_S, case_s
+from linkgauge.plan.estimate import LAUNCH_S, around_s, case_s, likely_launch_s
 from linkgauge.plan.expand import MOST_CASES, PlannedCase, outlasts, rank_devices
 from linkgauge.plan.jobs import wrong_mode_reason
 from linkgauge.plan.library_settings import (
@@ -280,18 +280,26 @@ def plan_run(
 
 
 def estimated_s(launches: Sequence[PlannedLaunch], machine: PlanMachine) -> float:
-    """Seconds that launches are assumed to take; those without cases are not started."""
-    return sum(
-        LAUNCH_S + sum(likely_s(case, launch.steps.get(case.case_key), machine) for case in launch.cases)
-        for launch in launches
-        if launch.cases
+    """Seconds that launches are assumed to take, on the slow side; those without cases are not started."""
+    return sum(LAUNCH_S + _cases_s(launch, machine, 1.0) for launch in launches if launch.cases)
+
+
+def likely_run_s(launches: Sequence[PlannedLaunch], machine: PlanMachine) -> float:
+    """Seconds that a run is likely to take, from the start of the program to its end: what a user is shown."""
+    of_launches = (
+        likely_launch_s(_cases_s(launch, machine, machine.slowdown), machine) for launch in launches if launch.cases
     )
+    return around_s(machine) + sum(of_launches)
 
 
-def likely_s(case: Case, step: Step | None, machine: PlanMachine) -> float:
-    """Seconds that a case is assumed to take; 0 where its curve is assumed to have ended before."""
+def _cases_s(launch: PlannedLaunch, machine: PlanMachine, slowdown: float) -> float:
+    return sum(likely_s(case, launch.steps.get(case.case_key), machine, slowdown) for case in launch.cases)
+
+
+def likely_s(case: Case, step: Step | None, machine: PlanMachine, slowdown: float = 1.0) -> float:
+    """Seconds that a case is assumed to take, as `case_s`; 0 where its curve is assumed to have ended before."""
     ended = step is not None and step.until is not None and (step.no_room or outlasts(case, step.until, machine))
-    return 0.0 if ended else case_s(case, machine)
+    return 0.0 if ended else case_s(case, machine, slowdown)
 
 
 def measuring_s(time_limit_s: float) -> float:

@@ -27,6 +27,8 @@ class PlanMachine:
     core_nodes: tuple[int, ...] = (0,)  # NUMA nodes with cores
     nodes: int = 1  # of the run, each with as many devices; all else is of the node that has least
     above: Mapping[str, tuple[str, ...]] | None = None  # by node in their order the switches above it; None: not known
+    start_s: float = 0.0  # that a process of this program takes to start, on the slowest node seen; 0: not seen
+    slowdown: float = 1.0  # how many times as long as on a free core this process has taken for its own work
     one_a_nic: tuple[int, ...] = ()  # devices that stand for a node's NICs, one each; none: not known
 
     @property
@@ -61,6 +63,17 @@ def numa_nodes(what: str, root: Path = Path("/")) -> tuple[int, ...]:
         if match:
             nodes += range(int(match[1]), int(match[2] or match[1]) + 1)
     return tuple(nodes) or (0,)
+
+
+def slowdown(root: Path = Path("/proc")) -> float:
+    """How many times as long as on a core of its own this thread has taken; 1 where the kernel does not count it.
+
+    It ran for the first number of ns and waited for a core for the second one (sched-stats of Linux). A slow file
+    server is not in it.
+    """
+    fields = kernel_text(root / "thread-self" / "schedstat").split()
+    ran, waited = (int(one) if one.isdecimal() else 0 for one in (*fields, "", "")[:2])
+    return (ran + waited) / ran if ran else 1.0
 
 
 def free_shared_memory(path: Path = Path("/dev/shm")) -> int:

@@ -57,6 +57,21 @@ class LaunchRequest:
         return self.ranks // max(len(self.hosts), 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class NodeShell:
+    """By what words for a shell run on one node by itself: ssh, or a step of a batch system's job."""
+
+    words: tuple[str, ...]  # up to the node
+    option: str = ""  # that the node is the value of; none: it is a word of its own
+    of_job: bool = False  # a step may have to wait or be refused for the job's sake: that says nothing of the node
+
+    def command(self, host: str, script: str) -> list[str]:
+        """Return the command line that runs a script on a node."""
+        if self.option:
+            return [*self.words, f"{self.option}={host}", "sh", "-c", script]
+        return [*self.words, host, script]
+
+
 class Launcher(abc.ABC):
     """One family of launchers. Registered under `kind`. Patterns are regular expressions."""
 
@@ -114,6 +129,22 @@ class Launcher(abc.ABC):
         """
         return None
 
+    def node_shell(self, launcher_args: Sequence[str]) -> NodeShell | None:
+        """Return by what a node of the run is looked at: its remote shell, else a step of the job; None without both.
+
+        Words of `launcher_args` are for the steps of their own launcher alone.
+        """
+        shell = self.remote_shell(launcher_args)
+        if shell is not None:
+            return NodeShell((*shell, *(_SSH if Path(shell[0]).name == "ssh" else ())))
+        steps = (one.job_step(launcher_args if isinstance(self, one) else ()) for one in Launcher.registry.values())
+        return next((step for step in steps if step is not None), None)
+
+    @classmethod
+    def job_step(cls, launcher_args: Sequence[str]) -> NodeShell | None:
+        """Return how the family starts a step on one node of its job; None where this process is in none of its."""
+        return None
+
     @classmethod
     def hosts_of_job(cls) -> tuple[str, ...] | None:
         """Return the nodes of the batch system's job that this process is in; None where it is in none of its."""
@@ -148,6 +179,7 @@ class Launcher(abc.ABC):
         return False
 
 
+_SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=6", "-o", "ConnectionAttempts=1")
 _JOBS = ("SLURM_JOB_ID", "PBS_NODEFILE", "PBS_JOBID", "LSB_JOBID", "PE_HOSTFILE", "FLUX_URI")
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.model.names import host_names
-from linkgauge.run.launchers.base import Launcher, LaunchRequest
+from linkgauge.run.launchers.base import Launcher, LaunchRequest, NodeShell
 
 _PATIENCE_S = 30
+_AT_ONCE_S = 5
 _OVER = ("BOOT_FAIL", "CANCELED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
          "PREEMPTED", "REVOKED", "TIMEOUT")  # fmt: skip
 """States of a job (squeue(1)) in which no more steps start."""
@@ -55,6 +56,19 @@ class Srun(Launcher):
         """Return the job's nodes as Slurm lists them."""
         listed = os.environ.get("SLURM_JOB_NODELIST")
         return None if listed is None else tuple(host_names(listed))
+
+    @classmethod
+    def job_step(cls, launcher_args: Sequence[str]) -> NodeShell | None:
+        """Return srun for one task on one node, beside whatever runs there.
+
+        It gives up where the step cannot start at once, as under a Slurm before 20.11, which has no --overlap.
+        """
+        program = cls.in_allocation()
+        if program is None:
+            return None
+        one = ("--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--cpus-per-task=1")
+        own = (*launcher_args, *one, "--mpi=none", "--cpu-bind=none", "--export=ALL", "--overlap", "--overcommit")
+        return NodeShell((str(program), *own, f"--immediate={_AT_ONCE_S}"), "--nodelist", of_job=True)
 
     @classmethod
     def job_is_over(cls) -> bool:

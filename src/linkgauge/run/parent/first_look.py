@@ -1,8 +1,9 @@
-"""A look at each node by itself before a launcher is to start ranks there: by ssh, all at once, 10 s for 100 nodes.
+"""A look at each node by itself before a launcher is to start ranks there: all at once, 10 s for 100 nodes.
 
 A launcher that cannot start one of its ranks says so of the whole launch, often without the node and the reason, and
-waits for a silent ssh for minutes. Here each node that cannot be used is named with its own words, all in one go. In a
-batch system's job its own daemons start the ranks, and the look is left out (Launcher.remote_shell).
+waits for a silent ssh for minutes. Here each node that cannot be used is named with its own words, all in one go. The
+look goes by ssh, or in a job of Slurm by a step on each node (Launcher.node_shell). Whether a step starts depends on
+the job too, so that a node without an answer is left to the launcher there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from typing import Any
 
 from linkgauge.files import temporary_folder
 from linkgauge.model.shape import MisshapenError, as_it_is, each, label, mapping, number, parsed, table, text, whole
+from linkgauge.run.launchers import launcher_for
+from linkgauge.run.launchers.base import NodeShell
 from linkgauge.run.machine.environment import package_environment
 from linkgauge.run.machine.interfaces import named_interfaces
 from linkgauge.run.parent import node_probe, reach
@@ -42,7 +45,6 @@ _REACH_S = 5.5
 _PAUSE_S = 1.0
 _AT_ONCE = 128  # processes of ssh, 5 MB each
 _CLOCK_S = 1.0
-_SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=6", "-o", "ConnectionAttempts=1")
 _PROXIES = ("hydra_pmi_proxy", "prted", "orted")
 _BOOT = (
     "import sys; n = int(sys.stdin.buffer.readline()); exec(compile(sys.stdin.buffer.read(n), 'node_probe', 'exec'))"
@@ -72,6 +74,7 @@ class _Asked:
     process: subprocess.Popen[bytes]
     at: float
     found: Found
+    of_job: bool = False  # as NodeShell has it
     out: bytearray = dataclasses.field(default_factory=bytearray)
     error: bytearray = dataclasses.field(default_factory=bytearray)
     open_pipes: int = 2
@@ -104,7 +107,8 @@ def expected(mpi: MpiInstallation, environment: Mapping[str, str], folder: Path 
     there = folder.absolute() if folder is not None else None
     while there is not None and not there.exists():
         there = there.parent
-    starters = [] if mpi.launcher is None else [mpi.launcher.parent / name for name in _PROXIES]
+    own = mpi.launcher is not None and launcher_for(mpi).starts  # a batch system's has daemons of its own on nodes
+    starters = [mpi.launcher.parent / name for name in _PROXIES] if mpi.launcher is not None and own else []
     return {
         "python": ".".join(map(str, sys.version_info[:2])),
         "versions": {name: node_probe.version_of(name, folders) for name in node_probe.PACKAGES},
@@ -119,8 +123,8 @@ def expected(mpi: MpiInstallation, environment: Mapping[str, str], folder: Path 
     }
 
 
-def look(shell: Sequence[str], hosts: Sequence[str], wanted: Mapping[str, Any]) -> dict[str, Found]:
-    """What is wrong with each of these hosts, in their order; `shell` as Launcher.remote_shell gives it."""
+def look(shell: NodeShell, hosts: Sequence[str], wanted: Mapping[str, Any]) -> dict[str, Found]:
+    """What is wrong with each of these hosts, in their order; `shell` as Launcher.node_shell gives it."""
     found: dict[str, Found] = {}
     with _shared_file(wanted["folder"]) as shared:
         for first in range(0, len(hosts), _AT_ONCE):
@@ -149,7 +153,7 @@ def is_this_node(host: str) -> bool:
     return False
 
 
-def _looked(shell: Sequence[str], hosts: Sequence[str], wanted: Mapping[str, Any], writer: str) -> dict[str, Found]:
+def _looked(shell: NodeShell, hosts: Sequence[str], wanted: Mapping[str, Any], writer: str) -> dict[str, Found]:
     asked = [_start(shell, host, {**wanted, "writes": host == writer}) for host in hosts]
     try:
         with selectors.DefaultSelector() as pipes:
@@ -163,15 +167,15 @@ def _looked(shell: Sequence[str], hosts: Sequence[str], wanted: Mapping[str, Any
     return {one.host: one.found for one in asked}
 
 
-def _start(shell: Sequence[str], host: str, wanted: Mapping[str, Any]) -> _Asked:
+def _start(shell: NodeShell, host: str, wanted: Mapping[str, Any]) -> _Asked:
     python = f"exec {shlex.quote(sys.executable)} -B -c {shlex.quote(_BOOT)}"
     script = f"exec sh -c {shlex.quote(python)}"  # the login's own shell may be any
-    options = _SSH if Path(shell[0]).name == "ssh" else ()
-    words = ["sh", "-c", script] if is_this_node(host) else [*shell, *options, host, script]
+    here = is_this_node(host)
+    words = ["sh", "-c", script] if here else shell.command(host, script)
     pipe = subprocess.PIPE
     process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=package_environment(), cwd="/",
                                start_new_session=True)  # fmt: skip
-    one = _Asked(host, process, time.time(), Found())
+    one = _Asked(host, process, time.time(), Found(), of_job=shell.of_job and not here)
     source = Path(node_probe.__file__).read_bytes()
     one.tell(b"%d\n%s%s\n" % (len(source), source, json.dumps(wanted).encode()))
     return one
@@ -256,6 +260,8 @@ def _longest_s(asked: Sequence[_Asked], waiting: Sequence[_Asked]) -> float:
     took = [one.answered_at - one.at for one in asked if one.answered_at]
     if took:
         return max(_PATIENCE_S, min(_MOST_S, _SLOW_LOGIN * max(took)))
+    if all(one.of_job for one in waiting):
+        return _PATIENCE_S
     return _NOBODY_S if len(asked) > len(waiting) or len(asked) > 1 else _PATIENCE_S
 
 
@@ -275,6 +281,8 @@ def _hello(one: _Asked) -> dict[str, Any] | None:
             side = "ahead of" if ahead > 0 else "behind"
             one.found.warnings.append(f"its clock is {abs(ahead):.0f} s {side} this node's")
         return hello
+    if one.of_job:
+        return None
     if not one.is_over:
         problems.append(f"ssh has said nothing for {time.time() - one.at:.0f} s")
         return None
@@ -339,7 +347,7 @@ def _end(asked: Sequence[_Asked]) -> None:
         with contextlib.suppress(OSError):
             one.process.stdin.close()
         if not one.said:
-            one.process.kill()
+            one.process.terminate()  # srun then ends its step, in whose place the next one is to start
     until = time.monotonic() + 1.0
     for one in asked:
         with contextlib.suppress(subprocess.TimeoutExpired):

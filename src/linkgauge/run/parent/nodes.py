@@ -11,6 +11,7 @@ import dataclasses
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -65,6 +66,7 @@ class Nodes:
         self._folder = folder
         self.gone: dict[str, str] = {}  # hosts that the run goes on without, and why
         self.lossy: dict[frozenset[str], str] = {}  # each two that lose large packets between them, and that in words
+        self.start_s = 0.0  # what the first start of a rank on each node took; 0: none has been started
         self._look = look
         self._devices = devices
         self._switches = switches
@@ -92,7 +94,9 @@ class Nodes:
         key = (mpi.launcher, ranks, tuple(launcher_args), tuple(hosts))
         if key not in self._known:
             command = [*self._before, *_LOOK, self._devices.kind, str(self._devices.count)]
+            began = time.monotonic()
             said = shaped(words_of_ranks(mpi, ranks, command, launcher_args, folders, _TIMEOUT_S, hosts), said_shape)
+            self.start_s = self.start_s or time.monotonic() - began
             found = said if isinstance(said, str) else nodes_of(said, ranks)
             if hosts and isinstance(found, str) and len(hosts) > 1 and not self._keep_going:
                 for host, why in self._silent(mpi, hosts, launcher_args, folders).items():
@@ -145,8 +149,8 @@ class Nodes:
         self, mpi: MpiInstallation, hosts: Sequence[str], launcher_args: Sequence[str],
         environment: Mapping[str, str] = os.environ,
     ) -> dict[str, str]:  # fmt: skip
-        """Of these hosts those that cannot be used, and why; none where no remote shell is to be looked through."""
-        shell = launcher_for(mpi).remote_shell(launcher_args)
+        """Of these hosts those that cannot be used, and why; none where nothing is known to look through."""
+        shell = launcher_for(mpi).node_shell(launcher_args)
         if shell is None:
             return {}
         found = first_look.look(shell, hosts, first_look.expected(mpi, environment, self._folder))

@@ -17,7 +17,7 @@ from linkgauge.model.values import Value
 from linkgauge.plan.curves import FULL, Curves, curve_id
 from linkgauge.plan.expand import PlannedCase, expand
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch, plan_run
-from linkgauge.plan.machine import PlanMachine, free_shared_memory, numa_nodes
+from linkgauge.plan.machine import PlanMachine, free_shared_memory, numa_nodes, slowdown
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.run.machine.transports import absent_transports
@@ -28,6 +28,7 @@ from linkgauge.run.parent.nodes import Nodes, least
 from linkgauge.run.parent.prepared import Pending, Prepared
 from linkgauge.run.parent.statuses import FAILED
 from linkgauge.run.wire.spec import AFTER_FAILURES, FITTED, NODE_LEFT_OUT, PAIR_LEFT_OUT, CaseEntry
+from linkgauge.started import start_s
 from linkgauge.system import System, load
 from linkgauge.system.affinity import one_a_nic
 from linkgauge.system.allowance import available_cores, free_host_memory
@@ -49,6 +50,7 @@ def plan_machine(devices: DeviceSet, absent: Mapping[str, str]) -> PlanMachine:
         absent=absent,
         memory_nodes=numa_nodes("memory"),
         core_nodes=numa_nodes("cpu"),
+        slowdown=slowdown(),
     )
 
 
@@ -142,13 +144,14 @@ def machine_of(
     threads = all(one.threads for one in launches)
     absent = absent_transports(devices.kind, mpi=without_mpi if threads else "", threads=threads)
     machine = plan_machine(devices, absent)
-    machine = dataclasses.replace(machine, nodes=max([1, *(len(one.hosts) for one in launches)]))
+    machine = dataclasses.replace(machine, start_s=start_s(), nodes=max([1, *(len(one.hosts) for one in launches)]))
     if nodes is not None:
         for one in launches:
             hosts = tuple(host for host in one.hosts if host not in nodes.gone)
             ranks = devices.count * max(len(hosts), 1)
             found = nodes.of(mpis.get(one.mpi), ranks, one.launcher_args, hosts)
             machine = dataclasses.replace(least(machine, found), above=nodes.above(found, hosts) or machine.above)
+        machine = dataclasses.replace(machine, start_s=max(machine.start_s, nodes.start_s))
     return machine
 
 

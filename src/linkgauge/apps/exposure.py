@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from linkgauge.apps.trace_steps import RankSteps, Timed
 from linkgauge.model.quantity import percent
@@ -29,6 +30,14 @@ class Exposed:
     exposed_ns: float
     at_once_ns: float
     waited_ns: float | None
+
+
+class Advice(NamedTuple):
+    """One sentence, and how much time of the trace it saves at most, in ns; 0: none. What it saves is of this rank and
+    as if the rest stayed as it is: less computing beside a collective is not counted."""
+
+    words: str
+    saves_ns: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,24 +65,42 @@ class Exposure:
         return self.exposed_ns / whole if whole else 0.0
 
     @property
-    def advice(self) -> str:
-        """One sentence that follows from the trace."""
+    def waited_ns(self) -> float:
+        """What of the exposed time is for ranks that came later."""
+        return min(self.exposed_ns, sum(one.waited_ns or 0.0 for one in self.kinds))
+
+    @property
+    def own_ns(self) -> float:
+        """Of all kinds, what they take where nobody is waited for."""
+        return sum(one.ns - (one.waited_ns or 0.0) for one in self.kinds)
+
+    @property
+    def advice(self) -> Advice:
+        """What follows from the trace."""
         if self.share < _LITTLE:
-            return f"Communication is hidden: no change of it saves more than {percent(self.share, 1)}."
+            return Advice(f"Communication is hidden: no change of it saves more than {percent(self.share, 1)}.")
         if self.idle_ns > self.exposed_ns:
-            return "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication."
-        waited = sum(one.waited_ns or 0.0 for one in self.kinds)
-        if waited > _MOST * self.exposed_ns:
-            return "Another rank comes later: balance the ranks' work before communication."
+            return Advice(
+                "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication.",
+                self.idle_ns,
+            )
+        if self.waited_ns > _MOST * self.exposed_ns:
+            return Advice("Another rank comes later: balance the ranks' work before communication.", self.waited_ns)
         if self.exposed_ns <= _NEAR * self.least_ns:
-            return "There is too little to compute beside it: send fewer bytes, or use faster links."
-        worst = self.kinds[0]
+            return Advice(
+                "There is too little to compute beside it: send half as many bytes, or use links twice as fast.",
+                min(self.exposed_ns, self.own_ns / 2),
+            )
+        worst, saved = self.kinds[0], max(0.0, self.exposed_ns - self.least_ns)
         at_once = sum(one.at_once_ns for one in self.kinds)
         if at_once > _MOST * self.exposed_ns and worst.count == 1:
-            return f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb)."
+            return Advice(
+                f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb).",
+                min(worst.at_once_ns, saved),
+            )
         if at_once > _MOST * self.exposed_ns:
-            return f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch)."
-        return f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb)."
+            return Advice(f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch).", saved)
+        return Advice(f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb).", saved)
 
 
 def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:

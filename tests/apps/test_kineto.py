@@ -202,6 +202,17 @@ def test_ranks_that_wait_at_other_places_have_the_same_collectives(tmp_path: Pat
     assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [4, 4]
 
 
+def test_ranks_whose_loops_are_unlike_have_the_same_collectives() -> None:
+    """As of buckets that are all of one size, which one rank waits for in the middle and the other at the end."""
+    one, wait = {"collective": "allreduce", "bytes": 1024, "begun": True}, {"wait": True}
+    mine = [{"repeat": 4, "step": [one]}, {"repeat": 2, "step": [wait, one]}, {"repeat": 2, "step": [one]}, wait]
+    theirs = [{"repeat": 2, "step": [{"repeat": 4, "step": [one]}, wait]}]
+    steps = [{"repeat": 1, "when": f"rank == {rank}", "step": found} for rank, found in enumerate((mine, theirs))]
+    program = program_of(step_file_of({"description": "x", "step": steps}, "made"), {}, 2)
+    check(program)
+    assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [8, 8]
+
+
 def a_host_that_waits(*, events: bool) -> Profile:
     """The host waits for the device before it launches what comes next, which is no other work of the host's."""
     made = Profile(events=events)

@@ -278,6 +278,27 @@ def test_waiting_for_a_rank_that_comes_later_is_no_communication(
     assert "Another rank comes later" in printed
 
 
+def test_a_message_takes_as_long_as_at_the_end_that_came_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next stage of a pipeline asks for activations long before they are there."""
+    paths = []
+    for rank, begin in enumerate((80, 10)):
+        made = Profile(events=True, rank=rank)
+        made.kernel(0, 5, begin)
+        made.parameters(1, "recv" if rank else "send", 64, **{"Src Rank" if rank else "Dst Rank": 1 - rank})
+        made.kernel(2, begin, 90, "ncclDevKernel_SendRecv", 20)
+        made.wait(3, made.call(2.5, "cudaEventRecord"), of=20)
+        made.kernel(4, 90, 400 if rank else 200)
+        paths.append(str(tmp_path / f"{rank}.json"))
+        Path(paths[-1]).write_text(json.dumps(made.document))
+    assert run_command(["convert", *paths, "--exposed"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "rank 1 computes 315 µs" in printed
+    assert "receive of 256 B 1 80.0 µs 70.0 µs 80.0 µs" in printed
+    assert "Another rank comes later" in printed
+
+
 def test_a_trace_without_times_has_no_exposed_communication(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "param.json"
     path.write_text(json.dumps([{"comms": "all_reduce", "in_msg_size": 64, "out_msg_size": 64, "dtype": "int"}]))

@@ -120,14 +120,40 @@ def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:
 
 
 def _own_ns(ranks: Sequence[RankSteps], number: int) -> list[float]:
-    """How long each of a rank's collectives takes where nobody is waited for: as on the rank that came last. Those of
-    groups are the rank's own, for others' traces do not have them in the same order."""
+    """How long each of a rank's collectives and messages takes where nobody is waited for: as on the rank that came
+    last. Collectives of groups are the rank's own, for others' traces do not have them in the same order."""
     mine = ranks[number].timed
+    ends = _other_ends(ranks, number)
     alike = [rank.timed for rank in ranks if [one.step.get("group") for one in rank.timed] == [None] * len(mine)]
     found = []
     for place, one in enumerate(mine):
         others = [timed[place].ns for timed in alike if _words(timed[place]) == _words(one)]
-        found.append(min([one.ns, *others]))
+        found.append(min([one.ns, *others, *ends.get(place, ())]))
+    return found
+
+
+def _other_ends(ranks: Sequence[RankSteps], number: int) -> dict[int, list[float]]:
+    """Of a rank's messages, by their place among what is timed, how long the other rank was at it.
+
+    The k-th that is sent from one rank to another is the k-th that is received; of unlike numbers none is known.
+    """
+    found: dict[int, list[float]] = {}
+    mine = _messages(ranks[number])
+    for (verb, peer), places in mine.items():
+        other = "receive" if verb == "send" else "send"
+        theirs = _messages(ranks[peer]).get((other, number), []) if peer < len(ranks) else []
+        if len(theirs) == len(places):
+            found |= {place: [ranks[peer].timed[end].ns] for place, end in zip(places, theirs, strict=True)}
+    return found
+
+
+def _messages(rank: RankSteps) -> dict[tuple[str, int], list[int]]:
+    """Where a rank's messages are among what is timed, by verb and peer."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for place, one in enumerate(rank.timed):
+        for verb in ("send", "receive"):
+            if verb in one.step:
+                found[verb, int(one.step[verb])].append(place)
     return found
 
 

@@ -6,7 +6,7 @@ Parts, in order, each of what the ones before left in FOLDER, so that one may be
 
 - programs: gpu_steps.py with PROGRAMS and VARIANTS; a program that takes too long is ended and left out;
 - convert: of each profile a step file of the GPU's times, one with the host's, and one of its communication alone;
-- curves: `linkgauge run` of collectives and messages, meanwhile;
+- curves: `linkgauge run` of collectives and messages;
 - replay: all step files by `linkgauge run --app`;
 - capped: allreduces with NCCL_MAX_CTAS;
 - compare: `linkgauge predict`, and results.jsonl, a line a program and a variant.
@@ -28,7 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -282,22 +282,12 @@ def main() -> None:
         "compare": compare,
     }  # fmt: skip
     took = {}
-    meanwhile: list[Future[None]] = []
-    pool = ThreadPoolExecutor(1)
     for part in asked.only.split(","):
         begun = time.monotonic()
-        if part not in ("convert", "curves"):
-            for one in meanwhile:
-                one.result()
-            meanwhile = []
-        if part == "convert" and asked.device == "cuda":
-            meanwhile.append(pool.submit(convert, harness))
-        elif harness.left_s > 3:
+        if harness.left_s > 3:
             doing[part](harness)
         took[part] = round(time.monotonic() - begun, 1)
         print(f"{part}: {took[part]} s; load {os.getloadavg()[0]:.1f}", flush=True)
-    for one in meanwhile:
-        one.result()
     (harness.out / "took.json").write_text(json.dumps(took))
 
 

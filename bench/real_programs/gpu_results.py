@@ -59,8 +59,17 @@ def _real(harness: Harness) -> dict[str, dict[str, Any]]:
         slower = sorted(max(pair) / 1e6 for pair in zip(*(one["iterations_ns"] for one in ranks), strict=True))
         found[name] = {"ms": statistics.median(slower), "low_ms": slower[7], "high_ms": slower[-8],
                        "flow_ms": ranks[0]["steps"] * max(one["flow_step_ns"] for one in ranks) / 1e6,
-                       "profiled_ms": max((one["profiled_ns"] or 0) for one in ranks) / 1e6}  # fmt: skip
+                       "profiled_ms": max((one["profiled_ns"] or 0) for one in ranks) / 1e6,
+                       **_communicated([one.get("kernels_ns") or [] for one in ranks])}  # fmt: skip
     return found
+
+
+def _communicated(ranks: Sequence[Sequence[Sequence[int]]]) -> dict[str, float]:
+    """Of iterations of which only kernels were profiled: NCCL's, each as on the rank that came last, in ms."""
+    if not all(ranks) or len({len(found) for rank in ranks for found in rank}) != 1:
+        return {}
+    own = sorted(sum(map(min, zip(*kernels, strict=True))) / 1e6 for kernels in zip(*ranks, strict=True))
+    return {"kernels_ms": statistics.median(own), "kernels_low_ms": own[5], "kernels_high_ms": own[-6]}
 
 
 def _exposed(harness: Harness, name: str) -> dict[str, Any]:
@@ -138,7 +147,8 @@ def _line(
     line["predicted"] = {words: _ms(predicted.get(name + suffix)) for suffix, words in kinds.items()}
     line["bound"] = {words: _ms(bounds.get(name + suffix)) for suffix, words in kinds.items()}
     again, by_curves = line["replayed"], line["predicted"]
-    alone, host, own = "communication_alone", "with_host_time", exposed.get("communication_ms")
+    alone, host = "communication_alone", "with_host_time"
+    own = real[name].get("kernels_ms") or exposed.get("communication_ms")
     line["ratios"] = ratios = {
         "communication, replayed / real": _over(again[alone].get("ms"), own),
         "communication, predicted / replayed": _over(by_curves[alone].get("ms"), again[alone].get("ms")),

@@ -27,6 +27,7 @@ from torch import nn
 ITERATION = 2  # steps
 TIMED = 24  # iterations: the 8th and the 17th of 24 are a 94 % interval of the median
 WARM = 6
+COMMUNICATED = 20  # iterations: the 6th and the 15th are a 96 % interval
 Step = Callable[[], Any]
 
 
@@ -233,6 +234,20 @@ def _iteration(bench: Bench, step: Step) -> None:
     bench.sync()
 
 
+def _communicated(bench: Bench, step: Step, name: str) -> list[list[int]]:
+    """Of each of COMMUNICATED iterations, how long each of NCCL's kernels takes, in ns; nothing else is profiled."""
+    if not bench.on_gpu:
+        return []
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for number in range(COMMUNICATED):
+            bench.meet(f"{name} {number}")
+            _iteration(bench, step)
+    found = sorted((one.start_ns(), one.duration_ns()) for one in profile.profiler.kineto_results.events()
+                   if one.name().startswith("ncclDevKernel"))  # fmt: skip
+    each = len(found) // COMMUNICATED
+    return [[ns for _, ns in found[at : at + each]] for at in range(0, each * COMMUNICATED, each or 1)]
+
+
 def _profiled(bench: Bench, step: Step, where: Path) -> int:
     """One profiled iteration, in ns; its profile is written to `where`."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
@@ -287,8 +302,10 @@ def measured(bench: Bench, what: str, folder: Path) -> dict[str, Any]:
     bench.sync()
     flow = (time.perf_counter_ns() - begun) / TIMED
     profiled = None if variant else _profiled(bench, step, folder / name / f"prof.{bench.rank}.json.gz")
+    kernels = [] if variant else _communicated(bench, step, name)
     return {"name": what, "about": (PROGRAMS[name].__doc__ or "").strip(), "rank": bench.rank, "steps": ITERATION,
-            "iterations_ns": taken, "flow_step_ns": flow, "profiled_ns": profiled}  # fmt: skip
+            "iterations_ns": taken, "flow_step_ns": flow, "profiled_ns": profiled,
+            "kernels_ns": kernels}  # fmt: skip
 
 
 def main() -> None:

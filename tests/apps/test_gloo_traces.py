@@ -79,3 +79,15 @@ def test_what_all_ranks_do_alike_is_predicted_on_other_numbers_of_ranks() -> Non
     check(made)
     assert amounts(made, 3)["allgather"].total == 2 * EXPECTED["fsdp"]["allgather"][1]
     assert "needs" in convert([TRACES / "pipeline.tar.gz"])[0]
+
+
+def test_an_operator_of_c10d_is_inside_no_other(tmp_path: Path) -> None:
+    """gloo's threads take part in the observer's stack, so that what comes next seems to be called by an operator."""
+    nodes = [{"id": number, "name": "c10d::allreduce_", "ctrl_deps": parent, "inputs": {"values": [[tensor(number)]]},
+              "attrs": [{"name": "op_schema", "value": ALLREDUCE}]}
+             for number, parent in ((4, 2), (17, 4), (26, 17))]  # fmt: skip
+    for rank in range(2):
+        (tmp_path / f"et.{rank}.json").write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "nodes": nodes}))
+    document, _ = convert([tmp_path])
+    made = program_of(step_file_of(document, "made"), {}, 2)
+    assert amounts(made, 0)["allreduce"].count == 3

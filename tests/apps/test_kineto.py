@@ -202,6 +202,17 @@ def test_ranks_that_wait_at_other_places_have_the_same_collectives(tmp_path: Pat
     assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [4, 4]
 
 
+def test_ranks_whose_loops_are_unlike_have_the_same_collectives() -> None:
+    """As of buckets that are all of one size, which one rank waits for in the middle and the other at the end."""
+    one, wait = {"collective": "allreduce", "bytes": 1024, "begun": True}, {"wait": True}
+    mine = [{"repeat": 4, "step": [one]}, {"repeat": 2, "step": [wait, one]}, {"repeat": 2, "step": [one]}, wait]
+    theirs = [{"repeat": 2, "step": [{"repeat": 4, "step": [one]}, wait]}]
+    steps = [{"repeat": 1, "when": f"rank == {rank}", "step": found} for rank, found in enumerate((mine, theirs))]
+    program = program_of(step_file_of({"description": "x", "step": steps}, "made"), {}, 2)
+    check(program)
+    assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [8, 8]
+
+
 def a_host_that_waits(*, events: bool) -> Profile:
     """The host waits for the device before it launches what comes next, which is no other work of the host's."""
     made = Profile(events=events)
@@ -223,9 +234,11 @@ def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, events: 
     ("make", "said", "advice"),
     [
         (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 130)),
-         "rank 0 computes 95.0 µs, waits 30.0 µs for communication (24 %), at least 0", "when computing has ended"),
+         "rank 0 computes 95.0 µs, waits 30.0 µs for communication (24 %), at least 0",
+         "has ended: make the last bucket smaller (bucket_cap_mb). Saves at most 30.0 µs of 125 µs (24 %)."),
         (lambda made: (made.kernel(0, 5, 30), made.wait(3, made.collective(1, 30, 90)), made.kernel(4, 90, 95)),
-         "rank 0 computes 30.0 µs, waits 60.0 µs for communication (67 %), at least 30.0 µs", "begins when computing"),
+         "rank 0 computes 30.0 µs, waits 60.0 µs for communication (67 %), at least 30.0 µs",
+         "bucket smaller (bucket_cap_mb). Saves at most 30.0 µs of 90.0 µs (33 %)."),
         (lambda made: (made.kernel(0, 5, 10), made.collective(1, 6, 90), made.kernel(2, 10, 40)),
          "rank 0 computes 35.0 µs, waits 50.0 µs for communication (59 %), at least", "too little to compute"),
         (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 101), made.kernel(2, 100, 200)),
@@ -262,6 +275,27 @@ def test_waiting_for_a_rank_that_comes_later_is_no_communication(
     assert run_command(["convert", *paths, "--exposed"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "allreduce of 1,024 B 1 180 µs 70.0 µs 90.0 µs" in printed
+    assert "Another rank comes later" in printed
+
+
+def test_a_message_takes_as_long_as_at_the_end_that_came_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next stage of a pipeline asks for activations long before they are there."""
+    paths = []
+    for rank, begin in enumerate((80, 10)):
+        made = Profile(events=True, rank=rank)
+        made.kernel(0, 5, begin)
+        made.parameters(1, "recv" if rank else "send", 64, **{"Src Rank" if rank else "Dst Rank": 1 - rank})
+        made.kernel(2, begin, 90, "ncclDevKernel_SendRecv", 20)
+        made.wait(3, made.call(2.5, "cudaEventRecord"), of=20)
+        made.kernel(4, 90, 400 if rank else 200)
+        paths.append(str(tmp_path / f"{rank}.json"))
+        Path(paths[-1]).write_text(json.dumps(made.document))
+    assert run_command(["convert", *paths, "--exposed"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "rank 1 computes 315 µs" in printed
+    assert "receive of 256 B 1 80.0 µs 70.0 µs 80.0 µs" in printed
     assert "Another rank comes later" in printed
 
 

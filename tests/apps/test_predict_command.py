@@ -289,8 +289,13 @@ def test_what_if_says_what_it_assumes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert supposed("--no-overlap") == pytest.approx((50_000, 90_000), rel=0.01)
     assert supposed("--algorithm", "ring") == pytest.approx((50_000, 40_000), rel=0.01)
     assert supposed("--algorithm", "ring", "--no-overlap") == pytest.approx((50_000, 60_000), rel=0.01)
-    assert run_command([*words, "--algorithm", "ring", "--no-overlap", "--faster", "collective=2"]) == 0
-    assert capsys.readouterr().out.count("assumed: ") == 3
+    # The first 2 KiB at once as all are ready then: two of the least time that the curve has, one after the other.
+    assert supposed("--bucket", "2KiB") == pytest.approx((50_000, 100_000), rel=0.01)
+    all_of_them = ["--algorithm", "ring", "--no-overlap", "--faster", "collective=2", "--bucket", "1MiB"]
+    assert run_command([*words, *all_of_them]) == 0
+    assert capsys.readouterr().out.count("assumed: ") == 4
+    assert run_command([*words, "--bucket", "0"]) == 2
+    assert "--bucket '0': expected at least 1 byte" in capsys.readouterr().err
     assert run_command([*words, "--algorithm", "tree"]) == 2
     assert "expected one of ring" in capsys.readouterr().err
     assert run_command(["predict", "mam", "--system", "summit", "--algorithm", "ring"]) == 2

@@ -16,7 +16,7 @@ from linkgauge.app.output import TABLE, form_of_output, output_options, print_da
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import Exit, UsageError
-from linkgauge.model.quantity import parse_duration
+from linkgauge.model.quantity import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from linkgauge.apps.step_file import StepFile
@@ -82,7 +82,9 @@ def convert_command(
             raise UsageError("--chakra FOLDER takes one application, by name or file, and no --output")
         _to_chakra(traces[0], settings, ranks, chakra)
     elif exposed:
-        _print_exposed([Path(trace) for trace in traces])
+        from linkgauge.app.exposed import print_exposed
+
+        print_exposed([Path(trace) for trace in traces])
     else:
         _from_traces([Path(trace) for trace in traces], output, host_time=host_time)
 
@@ -119,26 +121,6 @@ def _from_traces(traces: Sequence[Path], output: Path | None, *, host_time: bool
         write_atomically(output, text.encode())
         click.echo(f"step file: {output}: {document['description']}")
     _say_lost(lost, err=output is None)
-
-
-def _print_exposed(traces: Sequence[Path]) -> None:
-    from linkgauge.app.listing import print_table
-    from linkgauge.apps.exposure import exposure_of
-    from linkgauge.apps.traces import ranks_of_traces
-    from linkgauge.model.quantity import percent
-    from linkgauge.view.units import time_text
-
-    found = exposure_of(ranks_of_traces(traces))
-    whole = found.busy_ns + found.exposed_ns
-    click.echo(f"rank {found.rank} computes {time_text(found.busy_ns)}, waits {time_text(found.exposed_ns)} for "
-               f"communication ({percent(found.share)}), at least {time_text(found.least_ns)} in any order, and "
-               f"{time_text(found.idle_ns)} for its host")  # fmt: skip
-    rows = [{"collective": one.what, "count": one.count, "time": time_text(one.ns),
-             "waiting for other ranks": "" if one.waited_ns is None else time_text(one.waited_ns),
-             "exposed": time_text(one.exposed_ns), "of the time": percent(one.exposed_ns / whole if whole else 0.0)}
-            for one in found.kinds]  # fmt: skip
-    print_table("exposed communication", tuple(rows[0]), rows)
-    click.echo(found.advice)
 
 
 def _say_lost(lost: Mapping[str, int], *, err: bool = False) -> None:
@@ -180,6 +162,7 @@ class Prediction:
         "KIND=NUMBER", "Factor for a kind of step that is faster: message=2.", flags="--faster"
     )
     algorithm: str = value("NAME", "Algorithm of collectives to suppose, as --from measured it.", "")
+    bucket: str = value("SIZE", "Size of buckets to suppose for reductions that are begun, as DDP's: 25MiB.", "")
     no_overlap: bool = switch("Suppose that collectives are waited for at once, so that nothing overlaps them.")
     statistic: str = value("median|mean|q1|p5|min", "Statistic of what was measured.", "median")
     form: str = form_of_output(": times in ns", panel=COMMON)
@@ -234,7 +217,7 @@ def predict_command(asked: Prediction, app: str) -> int:
         raise UsageError(f"--statistic '{statistic}': expected median, mean, q1, p5 or min")
     factor_of = _by_kind("--faster", asked.factors, _factor, ())
     latency_ns = _by_kind("--latency", asked.latencies, parse_duration, ("barrier",))
-    supposed = WhatIf(asked.algorithm, asked.no_overlap)
+    supposed = WhatIf(asked.algorithm, asked.no_overlap, _bucket(asked.bucket))
     changed = bool(factor_of) or supposed != AS_IT_IS
     there = None if asked.measured is None else load(asked.measured)
     slow = ends = missed = None
@@ -288,12 +271,25 @@ def predict_command(asked: Prediction, app: str) -> int:
     return Exit.DONE if any(one.predicted is not None for one in found) else Exit.UNKNOWN
 
 
+def _bucket(text: str) -> int:
+    """--bucket in bytes; 0 without one."""
+    size = parse_size(text) if text else 0
+    if text and size < 1:
+        raise UsageError(f"--bucket '{text}': expected at least 1 byte")
+    return size
+
+
 def _supposed(factor_of: Mapping[str, float], supposed: WhatIf) -> Iterator[str]:
     """What a prediction that changes something takes as it is."""
     for kind, factor in factor_of.items():
         yield f"{kind} keeps its latency and moves its bytes {factor:g} times as fast; errors are as without the change"
     if supposed.algorithm:
         yield f"collectives of which --from has {supposed.algorithm} take that long, begun or not; others their own"
+    if supposed.bucket:
+        yield (
+            "reductions begun between two waits go in buckets of that size, each when its bytes are ready: evenly "
+            "while the rank computes from one bucket's begin to the next; the first bucket's bytes all at its begin"
+        )
     if supposed.at_once:
         yield "collectives are waited for where they begin, and what they went on beside follows; messages as they are"
 

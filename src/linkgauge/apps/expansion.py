@@ -56,7 +56,10 @@ def expanded(
     programs, collectives = made.programs()
     if made.turns and not _agree(programs, collectives):
         # Ranks wait at other places. So turns go on over waits, which takes more buffers, and are the same on all.
-        return _Expansion(file, settings, ranks, over_waits=True).programs()
+        programs, collectives = _Expansion(file, settings, ranks, over_waits=True).programs()
+        if not _agree(programs, collectives):
+            # Their loops are unlike too, in each of which a step has one turn. So all that are alike have the first.
+            return _Expansion(file, settings, ranks, one_turn=True).programs()
     return programs, collectives
 
 
@@ -103,10 +106,11 @@ class _OneByOneError(Exception):
 
 class _Expansion:
     def __init__(
-        self, file: StepFile, settings: Mapping[str, int], ranks: int, *, over_waits: bool = False
+        self, file: StepFile, settings: Mapping[str, int], ranks: int, *, over_waits: bool = False,
+        one_turn: bool = False,
     ) -> None:  # fmt: skip
         self._file = file
-        self._over_waits = over_waits
+        self._over_waits, self._one_turn = over_waits, one_turn
         self._settings = settings
         self._ranks = ranks
         self._steps = file.steps
@@ -364,7 +368,7 @@ class _Expansion:
         number = row[1]
         turn = self._begun.get(number, 0)
         self._begun[number] = turn + 1
-        turn %= _BEGUN_AT_ONCE
+        turn %= 1 if self._one_turn else _BEGUN_AT_ONCE
         if turn == 0:
             return row
         if (number, turn) not in self.turns:

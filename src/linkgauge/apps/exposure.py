@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from linkgauge.apps.trace_steps import RankSteps, Timed
 from linkgauge.model.quantity import percent
@@ -29,6 +30,14 @@ class Exposed:
     exposed_ns: float
     at_once_ns: float
     waited_ns: float | None
+
+
+class Advice(NamedTuple):
+    """One sentence, and how much time of the trace it saves at most, in ns; 0: none. What it saves is of this rank and
+    as if the rest stayed as it is: less computing beside a collective is not counted."""
+
+    words: str
+    saves_ns: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,24 +65,42 @@ class Exposure:
         return self.exposed_ns / whole if whole else 0.0
 
     @property
-    def advice(self) -> str:
-        """One sentence that follows from the trace."""
+    def waited_ns(self) -> float:
+        """What of the exposed time is for ranks that came later."""
+        return min(self.exposed_ns, sum(one.waited_ns or 0.0 for one in self.kinds))
+
+    @property
+    def own_ns(self) -> float:
+        """Of all kinds, what they take where nobody is waited for."""
+        return sum(one.ns - (one.waited_ns or 0.0) for one in self.kinds)
+
+    @property
+    def advice(self) -> Advice:
+        """What follows from the trace."""
         if self.share < _LITTLE:
-            return f"Communication is hidden: no change of it saves more than {percent(self.share, 1)}."
+            return Advice(f"Communication is hidden: no change of it saves more than {percent(self.share, 1)}.")
         if self.idle_ns > self.exposed_ns:
-            return "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication."
-        waited = sum(one.waited_ns or 0.0 for one in self.kinds)
-        if waited > _MOST * self.exposed_ns:
-            return "Another rank comes later: balance the ranks' work before communication."
+            return Advice(
+                "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication.",
+                self.idle_ns,
+            )
+        if self.waited_ns > _MOST * self.exposed_ns:
+            return Advice("Another rank comes later: balance the ranks' work before communication.", self.waited_ns)
         if self.exposed_ns <= _NEAR * self.least_ns:
-            return "There is too little to compute beside it: send fewer bytes, or use faster links."
-        worst = self.kinds[0]
+            return Advice(
+                "There is too little to compute beside it: send half as many bytes, or use links twice as fast.",
+                min(self.exposed_ns, self.own_ns / 2),
+            )
+        worst, saved = self.kinds[0], max(0.0, self.exposed_ns - self.least_ns)
         at_once = sum(one.at_once_ns for one in self.kinds)
         if at_once > _MOST * self.exposed_ns and worst.count == 1:
-            return f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb)."
+            return Advice(
+                f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb).",
+                min(worst.at_once_ns, saved),
+            )
         if at_once > _MOST * self.exposed_ns:
-            return f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch)."
-        return f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb)."
+            return Advice(f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch).", saved)
+        return Advice(f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb).", saved)
 
 
 def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:
@@ -93,14 +120,40 @@ def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:
 
 
 def _own_ns(ranks: Sequence[RankSteps], number: int) -> list[float]:
-    """How long each of a rank's collectives takes where nobody is waited for: as on the rank that came last. Those of
-    groups are the rank's own, for others' traces do not have them in the same order."""
+    """How long each of a rank's collectives and messages takes where nobody is waited for: as on the rank that came
+    last. Collectives of groups are the rank's own, for others' traces do not have them in the same order."""
     mine = ranks[number].timed
+    ends = _other_ends(ranks, number)
     alike = [rank.timed for rank in ranks if [one.step.get("group") for one in rank.timed] == [None] * len(mine)]
     found = []
     for place, one in enumerate(mine):
         others = [timed[place].ns for timed in alike if _words(timed[place]) == _words(one)]
-        found.append(min([one.ns, *others]))
+        found.append(min([one.ns, *others, *ends.get(place, ())]))
+    return found
+
+
+def _other_ends(ranks: Sequence[RankSteps], number: int) -> dict[int, list[float]]:
+    """Of a rank's messages, by their place among what is timed, how long the other rank was at it.
+
+    The k-th that is sent from one rank to another is the k-th that is received; of unlike numbers none is known.
+    """
+    found: dict[int, list[float]] = {}
+    mine = _messages(ranks[number])
+    for (verb, peer), places in mine.items():
+        other = "receive" if verb == "send" else "send"
+        theirs = _messages(ranks[peer]).get((other, number), []) if peer < len(ranks) else []
+        if len(theirs) == len(places):
+            found |= {place: [ranks[peer].timed[end].ns] for place, end in zip(places, theirs, strict=True)}
+    return found
+
+
+def _messages(rank: RankSteps) -> dict[tuple[str, int], list[int]]:
+    """Where a rank's messages are among what is timed, by verb and peer."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for place, one in enumerate(rank.timed):
+        for verb in ("send", "receive"):
+            if verb in one.step:
+                found[verb, int(one.step[verb])].append(place)
     return found
 
 

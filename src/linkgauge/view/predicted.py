@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.apps import catalog
+from linkgauge.apps.buckets import in_buckets
 from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Predicted, predict
@@ -38,10 +39,12 @@ _MEASURED_BY = "'linkgauge run --plan overlap' measures what it costs, see --ove
 @dataclasses.dataclass(frozen=True)
 class WhatIf:
     """What is supposed of an application. `algorithm`: of collectives, as its curves were measured; "": the library's
-    choice. `at_once`: collectives that are begun are waited for at once, so that nothing goes on beside them."""
+    choice. `at_once`: collectives that are begun are waited for at once, so that nothing goes on beside them. `bucket`:
+    bytes of a bucket of reductions that are begun; 0: as they are."""
 
     algorithm: str = ""
     at_once: bool = False
+    bucket: int = 0
 
 
 AS_IT_IS = WhatIf()
@@ -184,22 +187,22 @@ def predictions(
                 by = Mechanism(transport, collectives or transport, copies=copies, blocks=blocks if copies else 0,
                                on_host=on_host, algorithm=what_if.algorithm)  # fmt: skip
                 row = taken.get((app, count, by))
-                answer, reason = predicted(app, count, curves, by, cluster, slow, at_once=what_if.at_once)
+                answer, reason = predicted(app, count, curves, by, cluster, slow, what_if=what_if)
                 ranks_told = told.get(row.identity, []) if row is not None else []
                 ns = getattr(row, statistic) if row is not None else None
                 doubts = {}
                 if ends is not None and answer is not None:
-                    program = _program(app, count, at_once=what_if.at_once)
+                    program = _program(app, count, what_if)
                     doubts = ends.doubts(functools.partial(predict, program, mechanism=by, slow=slow), answer)
                 between = None
                 if misses is not None and answer is not None and answer.time_ns:
                     between = misses.interval(label, count, by, answer)
                 one = Prediction(label, count, by, answer, reason, ns, ranks_told, doubts, between)
                 if answer is not None and one.shared_ns and not answer.share.of:
-                    other, _ = predicted(app, count, curves, by, cluster, slow, FREE, at_once=what_if.at_once)
+                    other, _ = predicted(app, count, curves, by, cluster, slow, FREE, what_if=what_if)
                     one = dataclasses.replace(one, unshared_ns=None if other is None else other.time_ns)
                 if one.overlap is not None and not one.overlap.by:
-                    other, _ = predicted(app, count, curves, by, cluster, IN_TURNS, at_once=what_if.at_once)
+                    other, _ = predicted(app, count, curves, by, cluster, IN_TURNS, what_if=what_if)
                     one = dataclasses.replace(one, in_turns_ns=None if other is None else other.time_ns)
                 found.append(one)
                 advance()
@@ -217,21 +220,23 @@ def misses(source: Run, curves: Curves, statistic: str, slow: SlowDowns | None, 
 
 def predicted(
     app: App, count: int, curves: Curves, by: Mechanism, cluster: Cluster | None = None, slow: Costs | None = None,
-    share: Share | None = None, *, at_once: bool = False,
+    share: Share | None = None, *, what_if: WhatIf = AS_IT_IS,
 ) -> tuple[Predicted | None, str]:  # fmt: skip
     """What an application takes on so many ranks, or why that is not known."""
     if why := catalog.why_not_here(app, count):
         return None, why
     try:
-        program = _program(app, count, at_once=at_once)
+        program = _program(app, count, what_if)
         return predict(program, curves, by, None if cluster is None else cluster.exchanges(program), slow, share), ""
     except UsageError as error:
         return None, str(error)
 
 
-def _program(app: App, count: int, *, at_once: bool) -> Program:
+def _program(app: App, count: int, what_if: WhatIf) -> Program:
     program = catalog.program(app, count)
-    if not at_once:
+    if what_if.bucket:
+        program = in_buckets(program, what_if.bucket)
+    if not what_if.at_once:
         return program
     waited_for = tuple(dataclasses.replace(one, begun=False) for one in program.collectives)
     return dataclasses.replace(program, collectives=waited_for)

@@ -1,0 +1,271 @@
+"""What gpu_harness.py has measured, beside what is predicted: a line a program, and a line a variant."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpu_harness import Harness
+
+FAR = 0.25  # beyond which a cause is named
+SMALL_MS = 0.03  # of a collective, about what its launch and wait take
+_HOST = 0.1  # of an iteration: waiting for the host
+SYSTEM = "hgx-h100-8"
+RANKS = 2
+
+
+def compare(harness: Harness) -> None:
+    """Write and print results.jsonl."""
+    real = _real(harness)
+    measured = _replayed(harness.out / "replay")
+    files = sorted(harness.out.glob("*/*_comm.toml"))
+    names = [one.parent.name for one in files]
+    steps = [one.with_name(f"{one.parent.name}{suffix}.toml") for one in files for suffix in ("", "_comm", "_host")]
+    predicted = _predicted(harness, [one for one in steps if one.exists()], "--from", str(harness.out / "curves"))
+    bounds = _predicted(harness, [one for one in steps if one.exists()], "--system", SYSTEM, by="mpi")
+    lines = [_line(harness, name, real, measured, predicted, bounds) for name in names if name in real]
+    with ThreadPoolExecutor(8 if harness.device == "cuda" else 1) as pool:
+        variants = pool.map(lambda name: _variant(harness, name, real), [name for name in real if ":" in name])
+    lines += [line for line in variants if line]
+    with (harness.out / "results.jsonl").open("w") as file:
+        for line in lines:
+            file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), flush=True)
+
+
+# --- real ------------------------------------------------------------------------------------------------------------
+
+
+def _said(harness: Harness) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(harness.out.glob("said.*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            found.setdefault(line["name"], []).append(line)
+    return found
+
+
+def _real(harness: Harness) -> dict[str, dict[str, Any]]:
+    """By program or variant: its iteration in ms, that of the slower rank, with its interval."""
+    found = {}
+    for name, ranks in _said(harness).items():
+        if len(ranks) < 2 or any("failed" in one for one in ranks):
+            print(f"{name}: {[one.get('failed', '')[-300:] for one in ranks]}", flush=True)
+            continue
+        slower = sorted(max(pair) / 1e6 for pair in zip(*(one["iterations_ns"] for one in ranks), strict=True))
+        found[name] = {"ms": statistics.median(slower), "low_ms": slower[7], "high_ms": slower[-8],
+                       "flow_ms": ranks[0]["steps"] * max(one["flow_step_ns"] for one in ranks) / 1e6,
+                       "profiled_ms": max((one["profiled_ns"] or 0) for one in ranks) / 1e6,
+                       **_communicated([one.get("kernels_ns") or [] for one in ranks])}  # fmt: skip
+    return found
+
+
+def _communicated(ranks: Sequence[Sequence[Sequence[int]]]) -> dict[str, float]:
+    """Of iterations of which only kernels were profiled: NCCL's, each as on the rank that came last, in ms."""
+    if not all(ranks) or len({len(found) for rank in ranks for found in rank}) != 1:
+        return {}
+    own = sorted(sum(map(min, zip(*kernels, strict=True))) / 1e6 for kernels in zip(*ranks, strict=True))
+    return {"kernels_ms": statistics.median(own), "kernels_low_ms": own[5], "kernels_high_ms": own[-6]}
+
+
+def _exposed(harness: Harness, name: str) -> dict[str, Any]:
+    """Of the profile: computing, communication of the rank that came last, exposed, and waiting for the host; ms."""
+    from linkgauge.apps.exposure import exposure_of
+    from linkgauge.apps.traces import ranks_of_traces
+    from linkgauge.errors import UsageError
+
+    paths = [harness.out / name / f"prof.{rank}.json.gz" for rank in range(2)]
+    try:
+        found = exposure_of(ranks_of_traces(paths))
+    except UsageError as error:
+        return {"why_not": str(error)}
+    own = sum(one.ns - (one.waited_ns or 0.0) for one in found.kinds)
+    return {"communication_ms": own / 1e6, "waited_ms": sum(one.waited_ns or 0.0 for one in found.kinds) / 1e6,
+            "exposed_ms": found.exposed_ns / 1e6, "least_ms": found.least_ns / 1e6, "busy_ms": found.busy_ns / 1e6,
+            "host_ms": found.idle_ns / 1e6, "advice": found.advice,
+            "kinds": [[one.what, one.count, round(one.ns / 1e6, 4)] for one in found.kinds][:6]}  # fmt: skip
+
+
+# --- replayed and predicted -------------------------------------------------------------------------------------------
+
+
+def _replayed(run: Path) -> dict[str, dict[str, float]]:
+    """By step file: its iteration in ms, with the ends of the median's interval, and what of it is not computing."""
+    from linkgauge.apps.catalog import asked
+    from linkgauge.stats.step_times import step_times
+    from linkgauge.store.run import load
+    from linkgauge.view.results import Results
+
+    if not run.exists():
+        return {}
+    loaded = load(run)
+    times = step_times(loaded)
+    found = {}
+    for row in Results(loaded).rows:
+        ranks = times.get(row.identity, [])
+        moving = [one.total_ns - one.ns.get("compute", 0.0) for one in ranks]
+        found[asked(row.case.app).file.name] = {
+            "ms": row.median_ns / 1e6, "low_ms": row.interval_low_ns / 1e6, "high_ms": row.interval_high_ns / 1e6,
+            "not_computing_ms": min(moving, default=0.0) / 1e6,
+        }  # fmt: skip
+    return found
+
+
+def _predicted(harness: Harness, files: Sequence[Path], *source: str, by: str = "") -> dict[str, dict[str, Any]]:
+    """By step file, what `predict` says; one that it cannot predict is left out."""
+    if not files:
+        return {}
+    how = ["--transport", by or harness.messages, *(() if by else ("--collectives", harness.collectives))]
+    words = ["predict", ",".join(map(str, files)), *source, *how, "--ranks", str(RANKS), "--json"]
+    text = harness.linkgauge(*words, log="predict")
+    rows = json.loads(text) if text.startswith("[") else []
+    return {str(row["app"]).partition(" ")[0]: row for row in rows if row.get("predicted_ns")}
+
+
+def _ms(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not row:
+        return {}
+    found = {"ms": row["predicted_ns"] / 1e6}
+    for key in ("low_ns", "high_ns"):
+        if row.get(key):
+            found[key.replace("_ns", "_ms")] = row[key] / 1e6
+    return found
+
+
+def _line(
+    harness: Harness, name: str, real: Mapping[str, dict[str, Any]], replayed: Mapping[str, dict[str, float]],
+    predicted: Mapping[str, dict[str, Any]], bounds: Mapping[str, dict[str, Any]],
+) -> dict[str, Any]:  # fmt: skip
+    exposed = _exposed(harness, name)
+    kinds = {"": "gpu_time", "_host": "with_host_time", "_comm": "communication_alone"}
+    line: dict[str, Any] = {"program": name, "real": {**real[name], **exposed}}
+    line["replayed"] = {words: replayed.get(name + suffix, {}) for suffix, words in kinds.items()}
+    line["predicted"] = {words: _ms(predicted.get(name + suffix)) for suffix, words in kinds.items()}
+    line["bound"] = {words: _ms(bounds.get(name + suffix)) for suffix, words in kinds.items()}
+    again, by_curves = line["replayed"], line["predicted"]
+    alone, host = "communication_alone", "with_host_time"
+    own = real[name].get("kernels_ms") or exposed.get("communication_ms")
+    line["ratios"] = ratios = {
+        "communication, replayed / real": _over(again[alone].get("ms"), own),
+        "communication, predicted / replayed": _over(by_curves[alone].get("ms"), again[alone].get("ms")),
+        "iteration, predicted / replayed": _over(by_curves["gpu_time"].get("ms"), again["gpu_time"].get("ms")),
+        "iteration with host, replayed / real": _over(again[host].get("ms"), real[name]["ms"]),
+        "iteration with host, predicted / real": _over(by_curves[host].get("ms"), real[name]["ms"]),
+    }
+    far = [what for what, ratio in ratios.items() if ratio and not 1 / (1 + FAR) <= ratio <= 1 + FAR]
+    line["beyond_25_percent"] = far
+    line["causes"] = _causes(line, exposed) if far else []
+    line["host_decides"] = exposed.get("host_ms", 0.0) > exposed.get("busy_ms", 0.0) + exposed.get("exposed_ms", 0.0)
+    return line
+
+
+def _over(one: float | None, other: float | None) -> float | None:
+    return round(one / other, 4) if one and other else None
+
+
+def _causes(line: Mapping[str, Any], exposed: Mapping[str, Any]) -> list[str]:
+    """What the numbers say; the others are to be found."""
+    real, found = line["real"], []
+    if exposed.get("host_ms", 0.0) > _HOST * real["ms"]:
+        found.append(f"the GPU waits {exposed['host_ms']:.3g} ms for its host")
+    if real["profiled_ms"] > 1.1 * real["ms"]:
+        found.append(f"profiled it takes {real['profiled_ms'] / real['ms']:.2f} times as long")
+    if exposed.get("waited_ms", 0.0) > _HOST * exposed.get("communication_ms", 0.0):
+        found.append(f"ranks wait {exposed['waited_ms']:.3g} ms for each other")
+    alone = line["replayed"]["communication_alone"].get("ms")
+    if alone and exposed.get("communication_ms", 0.0) > 1.1 * alone:
+        found.append(f"collectives take {exposed['communication_ms'] / alone:.2f} times as long beside computing")
+    few = [(what, count, ms) for what, count, ms in exposed.get("kinds", ()) if ms / count < SMALL_MS]
+    if sum(ms for *_, ms in few) > FAR * exposed.get("communication_ms", 0.0) > 0:
+        found.append(f"{sum(count for _, count, _ in few)} collectives take less than {SMALL_MS} ms on the GPU: in "
+                     "curves and replays the host's launch and wait are in each")  # fmt: skip
+    return found
+
+
+# --- variants --------------------------------------------------------------------------------------------------------
+
+
+def _variant(harness: Harness, what: str, real: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """A variant's real gain, in ms of an iteration and as a share of it, beside the predicted one."""
+    name, _, variant = what.partition(":")
+    if name not in real:
+        return None
+    kind, _, value = variant.partition("=")
+    gains = {}
+    for suffix in ("", "_host"):
+        steps = harness.out / name / f"{name}{suffix}.toml"
+        if steps.exists():
+            gains["with_host_time" if suffix else "gpu_time"] = _gain(harness, steps, kind, value)
+    before, after = real[name], real[what]
+    return {
+        "variant": what, "real": {"before": before, "after": after, "gain_ms": before["ms"] - after["ms"],
+                                  "gain": 1 - after["ms"] / before["ms"]}, "predicted": gains,
+    }  # fmt: skip
+
+
+def _gain(harness: Harness, steps: Path, kind: str, value: str) -> dict[str, Any]:
+    curves = ("--from", str(harness.out / "curves"))
+    target = steps.with_name(f"{steps.stem}_{kind}.toml")
+    before = _one(_predicted(harness, [steps], *curves))
+    if kind == "now":
+        after = _one(_predicted(harness, [steps], *curves, "--no-overlap"))
+    elif kind == "bucket":
+        after = _one(_predicted(harness, [steps], *curves, "--bucket", f"{value}MiB"))
+    elif kind == "bf16":
+        after = _one(_predicted(harness, [steps], *curves, "--faster", "collective=2"))
+    elif kind == "ctas":
+        after = _one(_predicted(harness, [steps], "--from", str(harness.out / "capped")))
+    elif kind == "keep":
+        _changed(target, steps, _gathered_once)
+        after = _one(_predicted(harness, [target], *curves))
+    else:  # a graph: no launches to wait for
+        after = _one(_predicted(harness, [steps.with_name(steps.name.replace("_host", ""))], *curves))
+    if not before or not after:
+        return {}
+    return {"before_ms": before / 1e6, "after_ms": after / 1e6, "gain_ms": (before - after) / 1e6,
+            "gain": 1 - after / before}  # fmt: skip
+
+
+def _one(found: Mapping[str, dict[str, Any]]) -> float:
+    return next((float(row["predicted_ns"]) for row in found.values()), 0.0)
+
+
+def _changed(target: Path, source: Path, change: Callable[[Sequence[dict[str, Any]]], list[dict[str, Any]]]) -> None:
+    from linkgauge.apps.step_file import as_toml
+    from linkgauge.model.shape import parsed_toml
+
+    document = parsed_toml(source.read_text(), source.name)
+    document["step"] = change(document["step"])
+    target.write_text(as_toml(document))
+
+
+def _gathered_once(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the allgathers of the backward pass: of those between two first reduce-scatters the first half stays."""
+    if any("when" in one for one in steps):
+        return [{**one, "step": _gathered_once(one["step"])} if "when" in one else one for one in steps]
+    whole = _unrolled(steps)
+    total = sum(one.get("collective") == "reduce_scatter" for one in whole)
+    layers = total // 2  # an iteration is two steps
+    kept, gathered, scattered = [], 0, 0
+    for one in whole:
+        if one.get("collective") == "reduce_scatter":
+            scattered += 1
+            if scattered % layers == 0:
+                gathered = 0
+        if one.get("collective") == "allgather":
+            gathered += 1
+            if gathered > layers:
+                continue
+        kept.append(one)
+    return kept
+
+
+def _unrolled(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for one in steps:
+        found += _unrolled(one["step"]) * int(one["repeat"]) if "repeat" in one else [one]
+    return found

@@ -1,0 +1,340 @@
+"""One rank of real training and inference steps of PyTorch by NCCL (by gloo on CPUs): timed, then profiled.
+
+    python gpu_steps.py RANK RANKS PORT FOLDER cuda|cpu NAME[:VARIANT]...
+
+For each name FOLDER gets NAME/prof.RANK.json.gz, a profile of ITERATION steps with waits of streams (without VARIANT),
+and a line of FOLDER/said.RANK.jsonl: ns of each timed iteration, unprofiled, and of the profiled one. An iteration is
+ITERATION steps from a barrier until the device has nothing to do, as an iteration of `linkgauge run --app` is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+ITERATION = 2  # steps
+TIMED = 24  # iterations: the 8th and the 17th of 24 are a 94 % interval of the median
+WARM = 6
+COMMUNICATED = 20  # iterations: the 6th and the 15th are a 96 % interval
+Step = Callable[[], Any]
+
+
+class Bench:
+    """What every program is built with: the rank, the device, and how much smaller it is on CPUs."""
+
+    def __init__(self, rank: int, ranks: int, device: str) -> None:
+        self.rank, self.ranks = rank, ranks
+        self.on_gpu = device == "cuda"
+        self.device = torch.device(device, rank) if self.on_gpu else torch.device("cpu")
+        self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
+
+    def of(self, gpu: int, cpu: int) -> int:
+        """A size."""
+        return gpu if self.on_gpu else cpu
+
+    def rand(self, *shape: int, grad: bool = False) -> torch.Tensor:
+        return torch.randn(*shape, device=self.device, dtype=self.dtype, requires_grad=grad)
+
+    def meet(self, what: str) -> None:
+        """Wait for all ranks on the hosts alone, so that nothing of it is in a profile."""
+        store = dist.distributed_c10d._get_default_store()
+        store.add(what, 1)
+        while store.add(what, 0) < self.ranks:
+            pass
+
+    def sync(self) -> None:
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    def layers(self, count: int, width: int, *, bias: bool = False) -> nn.Sequential:
+        torch.manual_seed(7)
+        held = nn.Sequential(*(nn.Linear(width, width, bias=bias) for _ in range(count)))
+        return held.to(self.device, self.dtype)
+
+
+def _data_parallel(bench: Bench, model: nn.Module, batch: torch.Tensor, variant: str, bucket_mb: float) -> Step:
+    name, _, value = variant.partition("=")
+    more: dict[str, Any] = {"bucket_cap_mb": float(value) if name == "bucket" else bucket_mb}
+    if name == "ctas" and bench.on_gpu:
+        options = dist.ProcessGroupNCCL.Options()
+        options.config.min_ctas = options.config.max_ctas = int(value)
+        more["process_group"] = dist.new_group(pg_options=options)
+    whole = nn.parallel.DistributedDataParallel(
+        model, device_ids=[bench.rank] if bench.on_gpu else None, gradient_as_bucket_view=True, **more
+    )
+    if name == "bf16":
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+        whole.register_comm_hook(None, bf16_compress_hook)
+
+    def step() -> None:
+        whole(batch).float().square().mean().backward()
+
+    return step
+
+
+def ddp_small(bench: Bench, variant: str) -> Step:
+    """DDP, small buckets: 24 layers of 1,024 in float32, an allreduce a layer."""
+    bench.dtype = torch.float32
+    width = bench.of(1024, 128)
+    model = bench.layers(bench.of(24, 6), width)
+    return _data_parallel(bench, model, bench.rand(bench.of(4096, 64), width), variant, width * width * 4 / 2**20)
+
+
+def ddp_large(bench: Bench, variant: str) -> Step:
+    """DDP, buckets of 25 MB: 16 layers of 4,096 in bfloat16, 537 MB of gradients."""
+    width = bench.of(4096, 256)
+    model = bench.layers(bench.of(16, 4), width)
+    return _data_parallel(bench, model, bench.rand(bench.of(2048, 64), width), variant, 25.0 if bench.on_gpu else 0.25)
+
+
+def ddp_float(bench: Bench, variant: str) -> Step:
+    """DDP that has too little to compute: 8 layers of 4,096 in float32, 537 MB of gradients, few rows."""
+    bench.dtype = torch.float32
+    width = bench.of(4096, 256)
+    model = bench.layers(bench.of(8, 4), width)
+    return _data_parallel(bench, model, bench.rand(bench.of(256, 16), width), variant, 25.0 if bench.on_gpu else 0.25)
+
+
+def host_bound(bench: Bench, variant: str) -> Step:
+    """DDP of many small kernels: 200 layers of 128 with biases and activations, where the host decides."""
+    width = 128
+    torch.manual_seed(7)
+    parts: list[nn.Module] = []
+    for _ in range(bench.of(200, 20)):
+        parts += [nn.Linear(width, width), nn.LayerNorm(width), nn.GELU()]
+    model = nn.Sequential(*parts).to(bench.device, bench.dtype)
+    batch = bench.rand(32, width)
+    if variant != "graph":
+        return _data_parallel(bench, model, batch, variant, 1.0)
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        step = _data_parallel(bench, model, batch, "", 1.0)
+        for _ in range(12):  # DDP: at least 11 before a capture
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    bench.sync()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        step()
+    return graph.replay
+
+
+def fsdp(bench: Bench, variant: str) -> Step:
+    """FSDP2: 8 layers of 4,096, each sharded by itself."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    width = bench.of(4096, 128)
+    model, mesh = bench.layers(bench.of(8, 4), width), init_device_mesh(bench.device.type, (bench.ranks,))
+    for layer in model:
+        fully_shard(layer, mesh=mesh, reshard_after_forward=variant != "keep")
+    fully_shard(model, mesh=mesh)
+    batch = bench.rand(bench.of(4096, 64), width)
+
+    def step() -> None:
+        model(batch).float().square().mean().backward()
+
+    return step
+
+
+def tensor(bench: Bench, variant: str) -> Step:
+    """Tensor parallel: 4 pairs of layers of 4,096, split by columns and then by rows, 4,096 tokens."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    width, count = bench.of(4096, 256), bench.of(8, 2)
+    model = bench.layers(count, width)
+    styles = {str(number): (RowwiseParallel() if number % 2 else ColwiseParallel()) for number in range(count)}
+    parallelize_module(model, init_device_mesh(bench.device.type, (bench.ranks,)), styles)
+    batch = bench.rand(bench.of(4096, 32), width, grad=True)
+
+    def step() -> None:
+        model(batch).float().square().mean().backward()
+
+    return step
+
+
+def pipeline(bench: Bench, variant: str) -> Step:
+    """A pipeline: a stage of 4 layers of 4,096 a rank, 4 microbatches of 2,048 tokens, GPipe."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    width, rows, micro = bench.of(4096, 128), bench.of(2048, 16), 4
+    sample = bench.rand(rows, width)
+    stage = PipelineStage(bench.layers(4, width), bench.rank, bench.ranks, bench.device,
+                          input_args=(sample,), output_args=(sample,))  # fmt: skip
+    schedule = ScheduleGPipe(stage, micro, loss_fn=lambda output, target: (output - target).float().square().mean())
+    first, last = bench.rank == 0, bench.rank == bench.ranks - 1
+    batch, target = bench.rand(rows * micro, width, grad=True), bench.rand(rows * micro, width)
+
+    def step() -> None:
+        schedule.step(*((batch,) if first else ()), **({"target": target} if last else {}))
+
+    return step
+
+
+def moe(bench: Bench, variant: str) -> Step:
+    """Experts: 4,096 tokens of 4,096 dispatched and combined by alltoall with skewed routing, two layers."""
+    width, tokens = bench.of(4096, 128), bench.of(4096, 64)
+    expert = bench.layers(2, width)
+    to = [[tokens * 5 // 8, tokens * 3 // 8] if one == 0 else [tokens // 2, tokens // 2] for one in range(bench.ranks)]
+    mine, theirs = to[bench.rank], [row[bench.rank] for row in to]
+    batch, got, back = bench.rand(tokens, width), bench.rand(sum(theirs), width), bench.rand(tokens, width)
+
+    def step() -> None:
+        with torch.no_grad():
+            for _ in range(2):
+                dist.all_to_all_single(got, batch, theirs, mine)
+                dist.all_to_all_single(back, expert(got), mine, theirs)
+
+    return step
+
+
+def loop(bench: Bench, variant: str) -> Step:
+    """A loop of ours: four allreduces of 64 MiB, each beside a product of matrices, or `now` waited for at once."""
+    held = [bench.rand(bench.of(1 << 25, 1 << 16)) for _ in range(4)]
+    side = bench.of(8192, 256)
+    left, right, out = bench.rand(side, side), bench.rand(side, side), bench.rand(side, side)
+
+    def step() -> None:
+        works = []
+        for one in held:
+            work = dist.all_reduce(one, op=dist.ReduceOp.MAX, async_op=True)  # sums would become infinite
+            if variant == "now":
+                work.wait()
+            works.append(work)
+            torch.mm(left, right, out=out)
+        for work in works:
+            work.wait()
+
+    return step
+
+
+PROGRAMS: dict[str, Callable[[Bench, str], Step]] = {
+    one.__name__: one for one in (ddp_small, ddp_large, ddp_float, host_bound, fsdp, tensor, pipeline, moe, loop)
+}
+
+
+def _iteration(bench: Bench, step: Step) -> None:
+    for _ in range(ITERATION):
+        step()
+    bench.sync()
+
+
+def _communicated(bench: Bench, step: Step, name: str) -> list[list[int]]:
+    """Of each of COMMUNICATED iterations, how long each of NCCL's kernels takes, in ns; nothing else is profiled."""
+    if not bench.on_gpu:
+        return []
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for number in range(COMMUNICATED):
+            bench.meet(f"{name} {number}")
+            _iteration(bench, step)
+    found = sorted((one.start_ns(), one.duration_ns()) for one in profile.profiler.kineto_results.events()
+                   if one.name().startswith("ncclDevKernel"))  # fmt: skip
+    each = len(found) // COMMUNICATED
+    return [[ns for _, ns in found[at : at + each]] for at in range(0, each * COMMUNICATED, each or 1)]
+
+
+def _profiled(bench: Bench, step: Step, where: Path) -> int:
+    """One profiled iteration, in ns; its profile is written to `where`."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    kinds += [torch.profiler.ProfilerActivity.CUDA] if bench.on_gpu else []
+    settings = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    where.parent.mkdir(parents=True, exist_ok=True)
+    observer = None if bench.on_gpu else torch.profiler.ExecutionTraceObserver()
+    if observer is not None:
+        observer.register_callback(str(where.with_name(f"et.{bench.rank}.json")))
+    with torch.profiler.profile(
+        activities=kinds, record_shapes=True, experimental_config=settings,
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=1),
+        on_trace_ready=lambda profile: profile.export_chrome_trace(str(where)),
+    ) as profile:  # fmt: skip
+        _iteration(bench, step)
+        dist.barrier()
+        bench.sync()
+        profile.step()
+        if observer is not None:
+            observer.start()
+        bench.meet(str(where.parent))
+        begun = time.perf_counter_ns()
+        _iteration(bench, step)
+        taken = time.perf_counter_ns() - begun
+        if observer is not None:
+            observer.stop()
+        profile.step()
+    if observer is not None:
+        observer.unregister_callback()
+    return taken
+
+
+def measured(bench: Bench, what: str, folder: Path) -> dict[str, Any]:
+    """Build, warm up, time, profile."""
+    name, _, variant = what.partition(":")
+    step = PROGRAMS[name](bench, variant)
+    for _ in range(WARM):
+        step()
+    bench.sync()
+    taken = []
+    for _ in range(TIMED):
+        dist.barrier()
+        bench.sync()
+        begun = time.perf_counter_ns()
+        _iteration(bench, step)
+        taken.append(time.perf_counter_ns() - begun)
+    dist.barrier()
+    bench.sync()
+    begun = time.perf_counter_ns()
+    for _ in range(TIMED):
+        step()
+    bench.sync()
+    flow = (time.perf_counter_ns() - begun) / TIMED
+    profiled = None if variant else _profiled(bench, step, folder / name / f"prof.{bench.rank}.json.gz")
+    kernels = [] if variant else _communicated(bench, step, name)
+    return {"name": what, "about": (PROGRAMS[name].__doc__ or "").strip(), "rank": bench.rank, "steps": ITERATION,
+            "iterations_ns": taken, "flow_step_ns": flow, "profiled_ns": profiled,
+            "kernels_ns": kernels}  # fmt: skip
+
+
+def main() -> None:
+    """All programs that are named, in one process."""
+    rank, ranks, port, folder, device = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]), sys.argv[5]
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(1)
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo", rank=rank, world_size=ranks, init_method=f"tcp://127.0.0.1:{port}",
+        timeout=datetime.timedelta(seconds=60),
+        **({"device_id": torch.device("cuda", rank)} if device == "cuda" else {}),
+    )  # fmt: skip
+    said = folder / f"said.{rank}.jsonl"
+    for what in sys.argv[6:]:
+        begun = time.monotonic()
+        try:
+            line = measured(Bench(rank, ranks, device), what, folder)
+        except Exception:  # the next program may do; where only one rank failed, the other's watch ends both
+            line = {"name": what, "rank": rank, "failed": traceback.format_exc()[-1500:]}
+        line["took_s"] = round(time.monotonic() - begun, 2)
+        with said.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    os._exit(0)  # communicators of variants take seconds to end
+
+
+if __name__ == "__main__":
+    main()

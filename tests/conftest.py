@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,9 @@ for name in (
     "LINES",
 ):  # of the terminal of who tests, or of pytest-xdist: what is printed does not depend on it
     os.environ.pop(name, None)
+# Where this is set, each rank compiles the modules that it imports: a third of what its start costs.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ["LINKGAUGE_DEVICE_HOLDS"] = f"-test-{os.getpid()}"
 # Under nohup, or behind a script's '&', what tests start would ignore signals that some of them send: a handler is not
 # passed on.

@@ -131,6 +131,7 @@ class _Writing:
     host: str
     hosts: Sequence[str]
     observations: Sequence[Mapping[str, Any]]
+    evidence: Mapping[str, Any]
 
 
 def make_run(
@@ -153,12 +154,13 @@ def make_run(
     ),
     compact: bool = True,
     observations: Sequence[Mapping[str, Any]] = (),
+    evidence: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a run folder and return its path. With `compact=False` it is left as journals, as a run in progress is.
 
     `samples` and `warmup` are counts for each rank and case; `launches` holds one launch record's contents each, and
-    `repeats` makes as many fresh launches of each; `observations` are stored with every case. `hosts`: of each rank,
-    where there are several.
+    `repeats` makes as many fresh launches of each; `observations` and `evidence` are stored with every case. `hosts`:
+    of each rank, where there are several.
     """
     cases = usual_cases() if cases is None else list(cases)
     machine = {
@@ -184,6 +186,7 @@ def make_run(
         host,
         hosts,
         observations,
+        evidence or {},
     )
     launch = 0
     for contents in launches:
@@ -225,7 +228,7 @@ def _write_launch(writing: _Writing, launch: int, repeat: int, contents: dict[st
             if status in ("ok", "timeout"):
                 shift = float(np.exp(writing.noise.launch_sigma * writing.rng.standard_normal()))
                 columns, now = draw_samples(writing, case, writing.model(case) * shift, now)
-                evidence = {"stopped_by": "timeout"} if status == "timeout" else {}
+                evidence = {**writing.evidence, **({"stopped_by": "timeout"} if status == "timeout" else {})}
                 told["evidence"] = evidence
                 journal.append("case", told | _facts(case, writing.samples + writing.warmup) | {"evidence": evidence},
                                columns, durable=False)  # fmt: skip

@@ -76,7 +76,7 @@ def test_a_job_has_its_service_classs_part_of_an_uplink_however_many_flows_the_o
                               "--class-weights", f"0={weights[0]},1={weights[1]}")  # fmt: skip
         assert share.low == pytest.approx(sum(weights) / weights[0], rel=0.1)
         shown = linkgauge(cluster, "show", "classes", environment={"COLUMNS": "200"}).stdout
-        assert "service class 0: not proved in 1 case, since cards here count no bytes by priority" in shown
+        assert "requested service class 0: unknown in 1 case (cards here count no bytes by priority)" in shown
         assert share.by_weights == f" by weights {weights[0]:g} of class 0 and {weights[1]:g} of class 1"
         assert 1 / found.slow_downs[0].factor == pytest.approx(weights[0] / sum(weights), abs=0.10)
 

@@ -12,10 +12,12 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.model.result import Row
 from linkgauge.model.worded import ServiceClass
-from linkgauge.stats.asked_effects import class_effect, priority_of
 from linkgauge.stats.crossing import LEAST_BYTES, Crossing, crossings_of, must_cross
 from linkgauge.stats.launches import Places
-from linkgauge.view.between import between_lines, class_lines
+from linkgauge.stats.request_paths import priority_of, service_class_verdicts
+from linkgauge.stats.requests import Known
+from linkgauge.view.between import between_lines
+from linkgauge.view.requests import request_lines
 from results import launches_of, observation_of
 
 BETWEEN = [name for name, traits in PATTERNS.items()
@@ -145,49 +147,48 @@ EACH = 10 << 20  # sent by each of two nodes, and received
 
 
 @pytest.mark.parametrize(
-    ("service_class", "by_priority", "proved", "words"),
+    ("service_class", "by_priority", "state", "words"),
     [
-        ("3", {0: 0.02, 3: 1.01}, True, "by what cards counted on priority 3"),
-        ("0", {0: 1.02, 3: 0.0}, True, "priority 0"),
-        ("11", {3: 0.95}, True, "priority 3"),
-        ("dscp:26", {3: 0.95}, True, "priority 3"),
-        ("3", {0: 1.01, 3: 0.0}, False, "counted most on priority 0, not on 3"),
-        ("3", {0: 0.1, 3: 0.5}, False, "too few of its bytes on priority 3"),
-        ("3", {}, False, "count no bytes by priority"),
-        ("low_latency", {0: 1.0}, False, "no counter of Slingshot's classes is known"),
+        ("3", {0: 0.02, 3: 1.01}, "held", "by what cards counted on priority 3"),
+        ("0", {0: 1.02, 3: 0.0}, "held", "priority 0"),
+        ("11", {3: 0.95}, "held", "priority 3"),
+        ("dscp:26", {3: 0.95}, "held", "priority 3"),
+        ("3", {0: 1.01, 3: 0.0}, "not_held", "counted its bytes on priority 0, not on 3"),
+        ("3", {0: 0.1, 3: 0.5}, "unknown", "too few of its bytes on priority 3"),
+        ("3", {}, "unknown", "count no bytes by priority"),
+        ("low_latency", {0: 1.0}, "unknown", "no counter of Slingshot's classes is known"),
     ],
 )
 def test_a_class_took_effect_where_cards_counted_its_bytes_on_its_priority(
-    service_class: str, by_priority: dict[int, float], proved: bool, words: str
+    service_class: str, by_priority: dict[int, float], state: str, words: str
 ) -> None:
     """The nodes' other card counts by no priority, and carries next to nothing."""
     sent = {(rank, card): moved for rank in (0, 1) for card, moved in (("mlx5_0", EACH), ("eth0", 4000))}
     priorities = {(rank, "mlx5_0", at): int(share * EACH) for rank in (0, 1) for at, share in by_priority.items()}
     found = counted(sent, priorities=priorities, service_class=ServiceClass.of_text(service_class))
     assert found is not None
-    effect = class_effect(found)
-    assert effect is not None
-    assert effect.proved == proved
-    assert words in effect.words
-    (line,) = class_lines([found, *([found] if proved else [])])
-    assert line.startswith(
-        f"service class {service_class}: {'proved in 2 cases' if proved else 'not proved in 1 case'},"
-    )
+    (verdict,) = service_class_verdicts(known_of(found))
+    assert verdict.state == state
+    assert words in verdict.evidence
+    (line,) = request_lines([verdict, verdict])
+    assert line.startswith(f"requested service class {service_class}: {state.replace('_', ' ')} in 2 cases (")
+
+
+def known_of(found: Crossing) -> Known:
+    return Known(Case("mpi", "unidirectional", 8, 8, (0, 1), service_class=found.service_class), crossing=found)
 
 
 def test_no_class_and_no_network_prove_nothing() -> None:
     none = counted({(0, "eth0"): EACH, (1, "eth0"): EACH})
     assert none is not None
-    assert class_effect(none) is None
-    assert class_lines([none]) == []
+    assert [*service_class_verdicts(known_of(none))] == []
     at_three = {(rank, "eth0", 3): EACH for rank in (0, 1)}
     for more in ({"background": Loads.of_text("mpi ring_shift 1MiB on=0,1")}, {"size": 8}):
         load = counted(
             {(0, "eth0"): EACH, (1, "eth0"): EACH}, priorities=at_three, service_class=ServiceClass.of_text("3"), **more
         )  # type: ignore[arg-type]
         assert load is not None
-        effect = class_effect(load)
-        assert effect is not None
-        assert not effect.proved
-        assert "too few of its own bytes" in effect.words
+        (verdict,) = service_class_verdicts(known_of(load))
+        assert verdict.state == "unknown"
+        assert "too few of its own bytes" in verdict.evidence
     assert [priority_of(ServiceClass.of_text(f"dscp:{number}")) for number in (0, 8, 46, 63)] == [0, 1, 5, 7]

@@ -1,4 +1,4 @@
-"""Whether GPUDirect RDMA was as a case asked: by the library's word, or told as not proved, and why."""
+"""Whether GPUDirect RDMA was as a case requested: by the library's log or the kernel's counts, or unknown, and why."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 
 from linkgauge.model.case import Case
 from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT, registrations
-from linkgauge.stats.asked_effects import effects, gpudirect_effect
+from linkgauge.stats.request_paths import gpudirect_verdicts
+from linkgauge.stats.requested import requests_of
+from linkgauge.stats.requests import Known
 from linkgauge.store.run import load
 from synthetic import make_run
 
 BETWEEN = Case("ccl", "pingpong", 8, 8, (0, 1), devices_per_node=1)
+CARDS = frozenset({"mlx5_0"})
 HOST = {"source_memory": "pinned", "target_memory": "pinned"}
 
 
@@ -23,10 +26,10 @@ HOST = {"source_memory": "pinned", "target_memory": "pinned"}
 )
 def test_nccls_channels_prove_it_or_not(asked: str, channels: int, direct: int, proved: bool) -> None:
     case = dataclasses.replace(BETWEEN, gpudirect=asked)
-    effect = gpudirect_effect(case, {"network_channels": channels, "gpudirect_channels": direct}, True)
-    assert effect is not None
-    assert effect.proved == proved
-    assert f"{direct} of {channels} ends of channels" in effect.words
+    chosen = {"network_channels": channels, "gpudirect_channels": direct}
+    (verdict,) = gpudirect_verdicts(Known(case, chosen=chosen, rdma=CARDS))
+    assert verdict.state == ("held" if proved else "not_held")
+    assert f"{direct} of {channels} ends of channels" in verdict.evidence
 
 
 @pytest.mark.parametrize(
@@ -41,33 +44,33 @@ def test_nccls_channels_prove_it_or_not(asked: str, channels: int, direct: int, 
     ],
 )
 def test_what_no_one_tells_is_not_proved(more: dict[str, object], cards: bool, why: str) -> None:
-    effect = gpudirect_effect(dataclasses.replace(BETWEEN, gpudirect="on", **more), {}, cards)  # type: ignore[arg-type]
-    assert effect is not None
-    assert not effect.proved
-    assert why in effect.words
-    assert gpudirect_effect(dataclasses.replace(BETWEEN, **more), {}, cards) is None  # type: ignore[arg-type]
+    rdma = CARDS if cards else frozenset[str]()
+    case = dataclasses.replace(BETWEEN, **more)  # type: ignore[arg-type]
+    (verdict,) = gpudirect_verdicts(Known(dataclasses.replace(case, gpudirect="on"), rdma=rdma))
+    assert verdict.state == "unknown"
+    assert why in verdict.evidence
+    assert [*gpudirect_verdicts(Known(case, rdma=rdma))] == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "registered", "proved", "why"),
+    ("asked", "registered", "state", "why"),
     [
-        ("on", [(2, 0), (1, 0)], True, "was registered with each node's cards"),
-        ("off", [(0, 0), (0, 0)], True, "no GPU memory was registered"),
-        ("on", [(2, 0), (0, 0)], False, "on 1 of 2 nodes"),
-        ("on", [(0, 3), (0, 0)], False, "registered before, by whichever program"),
-        ("off", [(1, 0), (0, 0)], False, "all the same on 1 of 2 nodes"),
-        ("off", [(0, 1), (0, 0)], False, "registered before"),
-        ("on", [(2, 0)], False, "does not report"),  # of one node alone it is known
+        ("on", [(2, 0), (1, 0)], "held", "was registered with each node's cards"),
+        ("off", [(0, 0), (0, 0)], "held", "no GPU memory was registered"),
+        ("on", [(2, 0), (0, 0)], "not_held", "on 1 of 2 nodes"),
+        ("on", [(0, 3), (0, 0)], "unknown", "registered before, by whichever program"),
+        ("off", [(1, 0), (0, 0)], "not_held", "all the same on 1 of 2 nodes"),
+        ("off", [(0, 1), (0, 0)], "unknown", "registered before"),
+        ("on", [(2, 0)], "unknown", "does not report"),  # of one node alone it is known
     ],
 )
 @pytest.mark.parametrize("transport", ["mpi", "ucx", "ofi"])
 def test_what_the_kernel_counts_proves_it_of_any_library(
-    asked: str, registered: list[tuple[int, int]], proved: bool, why: str, transport: str
+    asked: str, registered: list[tuple[int, int]], state: str, why: str, transport: str
 ) -> None:
     case = dataclasses.replace(BETWEEN, transport=transport, gpudirect=asked)
-    effect = gpudirect_effect(case, {}, True, registered)
-    assert effect is not None
-    assert (effect.proved, why in effect.words) == (proved, True), effect.words
+    (verdict,) = gpudirect_verdicts(Known(case, registered=registered, rdma=CARDS))
+    assert (verdict.state, why in verdict.evidence) == (state, True), verdict
 
 
 @pytest.mark.parametrize(("asked", "after", "proved"), [("on", 9, True), ("off", 7, True), ("on", 7, False)])
@@ -84,7 +87,9 @@ def test_registrations_before_and_after_belong_to_their_case(
     case = dataclasses.replace(BETWEEN, transport="mpi", gpudirect=asked)
     info = {"nodes": [{"host": "n0", "network": {"interfaces": [], "rdma": ["mlx5_0"]}}]}
     run = load(make_run(tmp_path / "run", cases=[case], samples=5, info=info, observations=rows))
-    assert [(asked_for, effect.proved) for asked_for, effect in effects(run)] == [(asked, proved)]
+    (verdicts,) = requests_of(run).values()
+    state = "held" if proved else "not_held"
+    assert [(one.requested, one.state) for one in verdicts] == [(f"GPUDirect RDMA {asked}", state)]
 
 
 def test_the_kernels_counters_are_read_where_they_are(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from linkgauge.app import cli
 from linkgauge.errors import UsageError
 from linkgauge.model.worded import LibrarySettings
+from linkgauge.run.machine.mpi_t import displayed, taken
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.tune.in_launch import InLaunch
@@ -26,7 +27,6 @@ from linkgauge.tune.known import (
     by_network_library,
     hsa_file,
 )
-from linkgauge.tune.mpi_t import displayed, taken
 from linkgauge.tune.table import SEEN, Setting, libraries, library, read_library
 
 USABLE = {one.vendor: one for one in reversed(find_all()) if not one.problem}

@@ -34,6 +34,7 @@ from linkgauge.stats.interference import Interference
 from linkgauge.stats.launches import Places, device_noun, launch_devices, launch_names, nodes_of, shown_transports
 from linkgauge.stats.node_counts import NodeCounts, card_in_use
 from linkgauge.stats.other_users import OtherUsers
+from linkgauge.stats.requests import RequestVerdict
 from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
 from linkgauge.system.remembered import Remembering, remembered
@@ -194,7 +195,7 @@ class Facts(Remembering):
     """Everything that the rules may read.
 
     `rows` are all results that count, `interferences` gives what cases with loads lost, which are none of the measures;
-    `crossings` are of cases between nodes, which `network` joins.
+    `crossings` are of cases between nodes, which `network` joins; `requests` the verdicts on what cases requested.
     """
 
     measures: Sequence[Measure]
@@ -208,6 +209,7 @@ class Facts(Remembering):
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     rows: Sequence[Result] = ()
     crossings: Mapping[Identity, Crossing] = dataclasses.field(default_factory=dict)
+    requests: Mapping[Identity, Sequence[RequestVerdict]] = dataclasses.field(default_factory=dict)
     interferences: Callable[[], Sequence[Interference]] = list
     network: Network | None = None
     lost: int = 0  # cases that the damaged run folder has no more

@@ -23,6 +23,7 @@ from linkgauge.stats.interference import interferences
 from linkgauge.stats.launches import Places, launch_devices
 from linkgauge.stats.node_counts import NodeCounts
 from linkgauge.stats.other_users import OtherUsers, other_users
+from linkgauge.stats.requested import requests_of
 from linkgauge.stats.witnesses import HOST, MEMORY, NVLINK, PCIE, Look
 from linkgauge.system.model import System
 
@@ -47,6 +48,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         samples=Samples(_series_reader(run)),
         info=run.info,
         crossings=crossings(run),
+        requests=requests_of(run, system),
         interferences=lambda: interferences(run),
         network=Network.of_run(run),
         lost=run.lost,

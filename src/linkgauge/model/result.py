@@ -43,13 +43,23 @@ class Rank:
     device_ordinal: int | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """What a library of a launch, `by`, says of a variable: whether it has it, and its value where it tells that."""
+
+    known: bool
+    by: str
+    value: str | None = None
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Launch:
     """Ranks that were started together, in the order of their numbers.
 
     `mpi` has the library's name, version and vendor, `versions` those of all other libraries by name, `clock` what the
     clocks resolve, in ns; `places` the device of each rank as cases number it, where the launch has not all nodes of
-    its run; `contents` what its key is made of (docs/definitions.md); `not_observed` what some rank could not observe.
+    its run; `contents` what its key is made of (docs/definitions.md); `not_observed` what some rank could not observe;
+    `derived_env` the variables that its cases' dimensions mean; `answers` what its libraries say of any of them.
 
     >>> import linkgauge
     >>> launch = linkgauge.load("linkgauge-demo").launched[0]
@@ -67,6 +77,8 @@ class Launch:
     places: tuple[int, ...] = ()
     contents: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     not_observed: frozenset[str] = frozenset()
+    derived_env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    answers: Mapping[str, Answer] = dataclasses.field(default_factory=dict)
 
     @property
     def mpi_name(self) -> str:

@@ -115,7 +115,7 @@ def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
 def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     """The environment that follows from the case's service class, and the reason where none is known.
 
-    Whether the library and the network follow it is for counters to say: stats/asked_effects.py.
+    Whether the library and the network follow it is for counters to say: stats/request_paths.py.
     """
     asked, by_mpi = case.service_class, TRANSPORTS[case.transport].by_mpi
     library = "ucx" if case.transport in _BY_UCX else case.transport
@@ -136,7 +136,7 @@ def class_settings(case: Case, dialect: str) -> tuple[Settings, str]:
 def gpudirect_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     """The environment that follows from the case's `gpudirect`, and the reason where none is known.
 
-    Whether it took effect is for what the library tells: stats/asked_effects.py.
+    Whether it held is for the library's log and the kernel's counts to say: stats/request_paths.py.
     """
     if not case.gpudirect:
         return (), ""

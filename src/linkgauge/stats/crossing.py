@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
 NETWORK, SHARED_MEMORY, PARTLY = "network", "shared_memory", "partly"
-# Of what must cross: from this on all has, up to that none.
-_ALL, _NONE = 0.9, 0.1
+ALL, NONE = 0.9, 0.1
+"""Of what must cross: from this on all has, up to that none."""
 LEAST_BYTES, LEAST_EACH = 1 << 20, 1 << 16
 """Where less must cross in all, or in one operation, the ranks' own talk may be what was counted.
 
@@ -145,7 +145,7 @@ def _loads_there(case: Case, launch: int, places: Places) -> set[str]:
 
 def _went_by(payload: int, counted: int) -> str:
     share = counted / payload
-    return NETWORK if share >= _ALL else SHARED_MEMORY if share <= _NONE else PARTLY
+    return NETWORK if share >= ALL else SHARED_MEMORY if share <= NONE else PARTLY
 
 
 _Moved = dict[tuple[int, str], tuple[int, int]]  # by the rank that looked and the card: bytes sent and received

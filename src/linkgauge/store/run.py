@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from linkgauge.errors import DamagedRunWarning, RunFolderError
 from linkgauge.model.case import Case
-from linkgauge.model.result import Launch, Observation, Rank, Row
+from linkgauge.model.result import Answer, Launch, Observation, Rank, Row
 from linkgauge.model.shape import json_object
 from linkgauge.store import compaction, door, schema, tables
 from linkgauge.store.folder import RunFolder
@@ -264,6 +264,8 @@ def launch_of(record: Mapping[str, Any]) -> Launch:
         tuple(extra.get("places") or ()),
         extra.get("launch_key_contents") or {},
         frozenset(name for names in (extra.get("not_observed") or {}).values() for name in names),
+        {name: str(value) for name, value in (extra.get("derived_env") or {}).items()},
+        {name: Answer(one["known"], one["by"], one.get("value")) for name, one in (extra.get("answers") or {}).items()},
     )
 
 

@@ -131,6 +131,7 @@ EVIDENCE = maybe(
         }
     )
 )
+_ANSWER = table({"known": flag, "value": maybe(text), "by": text}, needed=("known", "by"))
 _TICK = maybe(number(LEAST, MOST_NS))
 LAUNCH_TEXTS = {
     "mpi": maybe(table({name: maybe(text) for name in ("name", "version", "abi")})),
@@ -143,6 +144,8 @@ LAUNCH_TEXTS = {
                 "launch_key_contents": maybe(table({"env": maybe(TEXTS)})),
                 "places": maybe(each(whole(0))),
                 "not_observed": maybe(mapping(TEXTS)),
+                "derived_env": maybe(TEXTS),
+                "answers": maybe(mapping(_ANSWER)),
             }
         )
     ),

@@ -17,6 +17,7 @@ from pathlib import Path
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.shape import exact, last_line, mapping
+from linkgauge.run import machine
 from linkgauge.run.machine.environment import package_environment
 from linkgauge.run.parent.mpi_library import MpiInstallation
 from linkgauge.tune.table import Setting, libraries
@@ -136,8 +137,8 @@ def _together(read: Read, settings: Iterable[Setting], place: int) -> Mapping[st
 
 
 def _reader(program: str, *words: str) -> Read:
-    """A program of this folder that prints a line of JSON, in a process of its own."""
-    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name(program)), *words]
+    """A program of run/machine that prints a line of JSON, in a process of its own."""
+    command = [sys.executable, "-I", "-S", str(Path(machine.__file__).with_name(program)), *words]
 
     def read(environment: Mapping[str, str]) -> tuple[Mapping[str, str] | None, str]:
         try:

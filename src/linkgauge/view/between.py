@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linkgauge.model.device_words import numbers_text
 from linkgauge.model.result import Measured
-from linkgauge.stats.asked_effects import Effect, class_effect, effects
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
 from linkgauge.stats.launches import Places, nodes_of
@@ -17,9 +15,6 @@ from linkgauge.system.switches import CLASSES, GROUP, OTHER_GROUP, SWITCH
 from linkgauge.view.alike import Kinds
 from linkgauge.view.results import Results, is_pair
 from linkgauge.view.units import count_text, range_text, rate_text, size_text
-
-if TYPE_CHECKING:
-    from linkgauge.store.run import Run
 
 _SHOWN = 4
 DISTANCES = {SWITCH: "same switch", GROUP: "other switch", OTHER_GROUP: "other group"}
@@ -86,25 +81,6 @@ def card_lines(results: Results) -> list[str]:
     near = {transport: {device: tuple(devices[device]) for device in sorted(devices)}
             for transport, devices in used.items() if len(devices) > 1}  # fmt: skip
     return [f"cards by {results.shown(transport)}: {near_words(devices)}" for transport, devices in near.items()]
-
-
-def class_lines(crossings: Iterable[Crossing]) -> list[str]:
-    """Return in which cases service classes took effect, and why that is not proved of others."""
-    found = ((one.service_class.text, class_effect(one)) for one in crossings)
-    return _proved("service class", ((name, effect) for name, effect in found if effect is not None))
-
-
-def gpudirect_lines(run: Run) -> list[str]:
-    """Return in which cases GPUDirect RDMA was as it was asked for, and why that is not proved of others."""
-    return _proved("GPUDirect RDMA", effects(run))
-
-
-def _proved(what: str, found: Iterable[tuple[str, Effect]]) -> list[str]:
-    return [
-        f"{what} {asked}: {'proved' if effect.proved else 'not proved'} in {count_text(count, 'case')}, "
-        f"{effect.words if effect.proved else f'since {effect.words}'}"
-        for (asked, effect), count in Counter(found).items()
-    ]
 
 
 def distance_lines(results: Results, unit: str) -> list[str]:

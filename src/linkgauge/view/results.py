@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +18,15 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import MECHANISM, TASK, USUAL, held_apart, values_of
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.result import FIGURES, Measured, Result, Row
+from linkgauge.model.result import FIGURES, Identity, Measured, Result, Row
 from linkgauge.model.transports import order_of
 from linkgauge.model.worded import App
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
 from linkgauge.stats.launches import launch_settings, settings_apart, shown_transports
+from linkgauge.stats.requested import known_of, verdicts_of
+from linkgauge.stats.requests import Known, RequestVerdict
 from linkgauge.stats.summary import results_of
 from linkgauge.system.switches import Switches
 from linkgauge.view.alike import Kinds
@@ -73,6 +75,19 @@ class Results:
     def switches(self) -> Switches | None:
         """Which switches the run's nodes hang on; None where that is not known."""
         return Distances(self.run, self.rows).switches
+
+    @functools.cached_property
+    def known(self) -> Mapping[Identity, Known]:
+        """What tells how each case was done, by row identity."""
+        from linkgauge.view.limits import Limits
+
+        return known_of(self.run, Limits(self.run).system)
+
+    @property
+    def requests(self) -> dict[Identity, tuple[RequestVerdict, ...]]:
+        """The verdicts on what the rows that are shown requested, by row identity."""
+        found = {row.identity: verdicts_of(self.known[row.identity]) for row in self.rows if row.identity in self.known}
+        return {identity: verdicts for identity, verdicts in found.items() if verdicts}
 
     def went_by(self, row: Measured) -> str:
         """Return the way of a row between nodes where that was not the network: one word of stats/crossing.py."""

@@ -14,9 +14,7 @@ from linkgauge.view.applications import application_tables, applications_told
 from linkgauge.view.between import (
     between_lines,
     card_lines,
-    class_lines,
     distance_lines,
-    gpudirect_lines,
     lost_line,
     places_line,
 )
@@ -24,6 +22,7 @@ from linkgauge.view.by_turns import interference_lines, rounds_parts
 from linkgauge.view.judged import findings_of, limits_known
 from linkgauge.view.node_words import LINK_WORDS
 from linkgauge.view.reached import FullPairs, percent_up
+from linkgauge.view.requests import request_lines
 from linkgauge.view.tables import counts_line, findings_table, status_tables
 from linkgauge.view.task_table import apart_lines, task_tables
 from linkgauge.view.units import count_text, percents, range_text, rate_text, size_text
@@ -243,8 +242,9 @@ def print_head(look: FirstLook, findings: Sequence[Finding], console: Console, u
         console.print(Text(line, style="yellow"))
     places = places_line(look.results.kinds)
     crossings = look.results.crossings.values()
-    said = (*between_lines(crossings), *card_lines(look.results), *class_lines(crossings),
-            *gpudirect_lines(look.results.run), *distance_lines(look.results, unit))  # fmt: skip
+    verdicts = (one for of_case in look.results.requests.values() for one in of_case)
+    said = (*between_lines(crossings), *card_lines(look.results), *request_lines(verdicts),
+            *distance_lines(look.results, unit))  # fmt: skip
     lost = lost_line(look.results.run.info)
     for line in (*(text for text in (places, lost) if text), *said):
         console.print(Text(line))

@@ -30,6 +30,8 @@ OTHERS_BUSY, OTHERS_COPY = "others_busy", "others_copy_time"
 """The share of a device's processors that others kept busy lately; for how long their copies kept its engines busy."""
 CLOCK_OFFSET, CLOCK_OFFSET_UNCERTAINTY = "clock_offset", "clock_offset_uncertainty"
 COUNTED_ERRORS = "errors"
+NVLINK_SENT, NVLINK_RECEIVED = "nvlink_data_tx_bytes", "nvlink_data_rx_bytes"
+"""Payload of all links of a device together."""
 _ALL_LINKS = 0xFFFF_FFFF  # scope of a field of links: their sum (nvml.h, nvmlFieldValue_t)
 # At most so much a reading: of the reads below, the dearest are left out first. Two readings a case.
 BUDGET_NS = 2_000_000
@@ -98,8 +100,8 @@ _FIELDS = (
     _Field("nvlink_crc_flit_errors", 38, COUNTED_ERRORS),
     _Field("nvlink_replay_errors", 52, COUNTED_ERRORS),
     _Field("nvlink_recovery_errors", 59, COUNTED_ERRORS),
-    _Field("nvlink_data_tx_bytes", 138, "B", 1024.0, _ALL_LINKS),  # the driver counts KiB
-    _Field("nvlink_data_rx_bytes", 139, "B", 1024.0, _ALL_LINKS),
+    _Field(NVLINK_SENT, 138, "B", 1024.0, _ALL_LINKS),  # the driver counts KiB
+    _Field(NVLINK_RECEIVED, 139, "B", 1024.0, _ALL_LINKS),
     _Field("nvlink_raw_tx_bytes", 140, "B", 1024.0, _ALL_LINKS),
     _Field("nvlink_raw_rx_bytes", 141, "B", 1024.0, _ALL_LINKS),
 )

@@ -14,6 +14,7 @@ from typing import Any
 from linkgauge.model.case import Case
 from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run.machine import nccl_log
+from linkgauge.run.machine.answers import Answer, answers_of
 from linkgauge.run.machine.nccl_log import NcclLog
 from linkgauge.run.machine.observe import Observer, Value
 from linkgauge.run.machine.readers import open_reader
@@ -52,8 +53,10 @@ class Recorder:
         self._journal = JournalWriter(spec.journal)
         self._failures = Failures(spec.max_failures, spec.failures)
 
-    def launch(self, ranks: Sequence[bytes], clock: dict[str, Any], versions: dict[str, Any]) -> None:
-        """Who takes part, each as JSON, and under what."""
+    def launch(
+        self, ranks: Sequence[bytes], clock: dict[str, Any], versions: dict[str, Any], answers: dict[str, Answer]
+    ) -> None:
+        """Who takes part, each as JSON, and under what; what libraries say of the launch's variables."""
         refused = {}
         said = {}
         for text in ranks:  # one at a time: decoded they take ten times the memory
@@ -63,6 +66,8 @@ class Recorder:
                 refused[int(one["rank"])] = (str(one["device"]["ordinal"]), one["not_observed"])
         header = {"launch": self._spec.launch, "launch_key": self._spec.launch_key, **self._spec.launch_info}
         header["versions"] = {**header.get("versions", {}), **versions}
+        if answers:
+            header["answers"] = answers
         if refused:
             header["not_observed"] = dict(refused[rank] for rank in sorted(refused))
         listed = ("ranks", [said[rank] for rank in sorted(said)])
@@ -217,6 +222,13 @@ def next_step(schedule: Schedule, watch: HeartbeatFile, recorder: Recorder) -> b
     return json.dumps({"index": entry.index, **size}).encode()
 
 
+def _answers(spec: WorkerSpec, versions: dict[str, str]) -> dict[str, Answer]:
+    """What this rank's libraries say of the launch's variables."""
+    names = {name for which in ("env", "derived_env") for name in spec.launch_info.get(which) or ()}
+    used = frozenset(job.transport for entry in spec.cases for job in entry.case.jobs)
+    return answers_of(names, versions.get("MPI file", ""), versions.get("MPI library", ""), used) if names else {}
+
+
 def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> Observer:
     device: dict[str, Any] = {**session.describe(), "ordinal": spec.device_of(rank)}
     reader, unread = open_reader(spec.runtime, device)
@@ -235,7 +247,8 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
     everyone = gathered(session.ranks, json.dumps(mine).encode(), keep=recorder is not None)
     if recorder is not None:
         facts = session.facts()
-        recorder.launch(everyone, facts.get("clock", {}), facts.get("versions", {}))
+        versions = facts.get("versions", {})
+        recorder.launch(everyone, facts.get("clock", {}), versions, _answers(spec, versions))
     # What ranks need to know of each other they ask of those on their node.
     place = [mine["host"], device["ordinal"]]
     beside = [json.loads(text) for text in session.ranks.on_node(json.dumps([rank, mine["pid"], place]).encode())]

@@ -56,7 +56,7 @@ def of_libfabric(file: str) -> dict[str, str]:
     return {one.name.decode(errors="replace"): (one.value or b"").decode(errors="replace") for one in every}
 
 
-def _mapped(stem: str) -> str:
+def mapped(stem: str) -> str:
     """The file of a library that this process has mapped already; empty where there is none."""
     lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
     return next((line.split(None, 5)[5] for line in lines if f"/{stem}.so" in line or f"/{stem}-" in line), "")
@@ -67,8 +67,8 @@ if __name__ == "__main__":
         ctypes.CDLL(sys.argv[3], mode=_GLOBAL)
     if sys.argv[1] == "hsa":
         ctypes.CDLL(sys.argv[2])
-        print(json.dumps({"file": _mapped("libhsa-runtime64")}))
+        print(json.dumps({"file": mapped("libhsa-runtime64")}))
     elif sys.argv[1] == "ucx":
-        print(json.dumps(of_ucx(_mapped("libucp") or sys.argv[2])))
+        print(json.dumps(of_ucx(mapped("libucp") or sys.argv[2])))
     else:
-        print(json.dumps(of_libfabric(_mapped("libfabric") or sys.argv[2])))
+        print(json.dumps(of_libfabric(mapped("libfabric") or sys.argv[2])))

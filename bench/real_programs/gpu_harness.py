@@ -181,7 +181,7 @@ def curves(harness: Harness) -> None:
     plan = harness.out / "curves.toml"
     plan.write_text(CURVES.format(messages=harness.messages, collectives=harness.collectives))
     harness.linkgauge("run", "--plan", str(plan), "--devices", harness.devices, "--out", str(harness.out / "curves"),
-                      "--no-report", "--time-limit", "75s", *harness.mpi, log="curves", longest_s=95)  # fmt: skip
+                      "--no-report", "--time-limit", "65s", *harness.mpi, log="curves", longest_s=80)  # fmt: skip
 
 
 def capped(harness: Harness) -> None:

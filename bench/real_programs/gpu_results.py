@@ -179,6 +179,8 @@ def _causes(line: Mapping[str, Any], exposed: Mapping[str, Any]) -> list[str]:
     alone = line["replayed"]["communication_alone"].get("ms")
     if alone and exposed.get("communication_ms", 0.0) > 1.1 * alone:
         found.append(f"collectives take {exposed['communication_ms'] / alone:.2f} times as long beside computing")
+    if any(what.startswith(("send", "receive")) for what, *_ in exposed.get("kinds", ())):
+        found.append("messages: the replay sends by another mechanism, for messages by NCCL are not modeled")
     few = [(what, count, ms) for what, count, ms in exposed.get("kinds", ()) if ms / count < SMALL_MS]
     if sum(ms for *_, ms in few) > FAR * exposed.get("communication_ms", 0.0) > 0:
         found.append(f"{sum(count for _, count, _ in few)} collectives take less than {SMALL_MS} ms on the GPU: in "

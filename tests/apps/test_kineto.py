@@ -170,6 +170,12 @@ def test_a_host_that_launches_late_is_named_and_its_time_kept_if_asked(
     assert "the host decides: in rank 0 the GPU works 0.02 ms and waits" in capsys.readouterr().out
     assert run_command(["convert", path, "--host-time"]) == 0
     assert "compute = 69100" in capsys.readouterr().out
+    predict = ["predict", str(tmp_path / "a.toml"), "--system", "hgx-h100-8", "--transport", "mpi", "--ranks", "2"]
+    assert run_command(predict) == 0
+    said = "the host decides: in rank 0 the GPU works 0.02 ms and waits 0.089 ms for launches, which computing has not"
+    assert f"a: {said}" in capsys.readouterr().out
+    assert run_command([*predict, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["host_decides"].startswith(said)
 
 
 def test_times_as_texts_and_other_forms_of_events(tmp_path: Path) -> None:

@@ -95,9 +95,10 @@ class Trials {
   void add(int who) {
     {
       const std::lock_guard lock(mutex_);
-      if (order_.empty() || order_.back() != who) order_.push_back(who);
+      if (!order_.empty() && order_.back() == who) return;
+      order_.push_back(who);
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(200));  // another's would come between
+    std::this_thread::sleep_for(kTrial);  // another's would come between, of the many of a turn
   }
   std::vector<int> order() {
     const std::lock_guard lock(mutex_);

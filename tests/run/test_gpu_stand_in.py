@@ -33,7 +33,7 @@ pytestmark = [
 HIP = pytest.param("hip", marks=thorough("both runtimes meet the same code, and some tests here are of HIP too"))
 THREADS = pytest.param(True, marks=thorough("processes meet the same code, and others here are of threads"))
 PROCESSES = pytest.param(False, marks=thorough("threads meet the same code, and others here are of processes"))
-CUDA_PROCESSES = pytest.param("cuda", False, marks=thorough("most other tests here are of CUDA and processes"))
+CUDA_PROCESSES = pytest.param("cuda", False, marks=thorough("others here are of CUDA and processes"))
 HIP_THREADS = pytest.param("hip", True, marks=thorough("processes of HIP, and threads of CUDA, meet the same code"))
 CASES = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--warmup", "1", "--no-report",
          "--plan", "plan.toml")  # fmt: skip
@@ -125,14 +125,14 @@ def test_refused_peer_access_skips_with_the_reason(tmp_path: Path, threads: bool
 
 def test_without_a_compiler_the_reason_is_that(tmp_path: Path) -> None:
     # A driver so old that no compiler of this machine can serve it.
-    _, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="driver=11040", compiler=False)
+    _, cases = run_pairs(tmp_path, "--threads", LINKGAUGE_STAND_IN="driver=11040", compiler=False)
     said = {reason for _, _, status, reason in cases if status in ("failed", "skipped")}
     assert any("kernels cannot be compiled" in reason and "nvidia-cuda-nvrtc" in reason for reason in said)
     assert all(status != "crashed" for _, _, status, _ in cases)
 
 
 def test_a_compiler_newer_than_the_driver_is_named_with_its_place(tmp_path: Path) -> None:
-    _, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="driver=11040")
+    _, cases = run_pairs(tmp_path, "--threads", LINKGAUGE_STAND_IN="driver=11040")
     said = [reason for _, _, status, reason in cases if status in ("failed", "skipped")]
     newer = [reason for reason in said if "only newer compilers are here: NVRTC 12" in reason]
     assert newer
@@ -254,7 +254,7 @@ devices = [0]
 
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_managed_memory_is_measured_in_every_use(tmp_path: Path, devices: str) -> None:
-    status, cases = run_plan(tmp_path, MANAGED, devices=devices)
+    status, cases = run_plan(tmp_path, MANAGED, "--threads", devices=devices)
     assert status == 0
     good = {(case.transport, case.pattern, case.managed or "default") for case, how, _ in cases if how == "ok"}
     ways = {("host_to_device", "managed", "device"), ("device_to_host", "device", "managed")}
@@ -266,7 +266,7 @@ def test_managed_memory_is_measured_in_every_use(tmp_path: Path, devices: str) -
 
 
 def test_managed_memory_that_the_device_cannot_have_is_skipped_with_the_reason(tmp_path: Path) -> None:
-    _, cases = run_plan(tmp_path, MANAGED.replace('"kernel", ', ""), LINKGAUGE_STAND_IN="concurrent=0")
+    _, cases = run_plan(tmp_path, MANAGED.replace('"kernel", ', ""), "--threads", LINKGAUGE_STAND_IN="concurrent=0")
     into = ("managed", "device", "host_to_device")
     uses = {
         case.managed: (how, reason)
@@ -289,7 +289,7 @@ size = ["1MiB", "16MiB", "40MiB"]
 devices = [0]
 """
     memory = f"memory={64 << 20}"
-    _, cases = run_plan(tmp_path, plan, "--memory-limit", "100%", LINKGAUGE_STAND_IN=memory)
+    _, cases = run_plan(tmp_path, plan, "--threads", "--memory-limit", "100%", LINKGAUGE_STAND_IN=memory)
     assert {case.size >> 20: how for case, how, _ in cases} == {1: "ok", 16: "ok", 40: "skipped"}
 
 
@@ -315,7 +315,7 @@ placement = "both"
 
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_stream_copy_reaches_peers_and_the_host_on_several_devices_at_once(tmp_path: Path, devices: str) -> None:
-    status, cases = run_plan(tmp_path, STREAMS, devices=devices, LINKGAUGE_STAND_IN="devices=4")
+    status, cases = run_plan(tmp_path, STREAMS, "--threads", devices=devices, LINKGAUGE_STAND_IN="devices=4")
     assert status == 0
     assert {how for _, how, _ in cases} == {"ok"}
     found = {(case.devices, case.source_device, case.target_device) for case, _, _ in cases}
@@ -447,7 +447,7 @@ pairs = "diagonal"
 
 
 @pytest.mark.parametrize("devices", ["cuda", HIP])
-@pytest.mark.parametrize("threads", [False, THREADS])
+@pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Path, devices: str, threads: bool) -> None:
     words = ["--threads"] if threads else []
     run_pairs(tmp_path, *words, plan=HOST_AND_ALL, devices=devices, LINKGAUGE_STAND_IN="devices=3")
@@ -496,7 +496,7 @@ cadence = "gated"
 clock = ["event", "host"]
 batch = 3
 """
-    _, cases = run_plan(tmp_path, plan, devices=devices, LINKGAUGE_STAND_IN="devices=3")
+    _, cases = run_plan(tmp_path, plan, "--threads", devices=devices, LINKGAUGE_STAND_IN="devices=3")
     for case, status, reason in cases:
         if case.clock == "host":
             assert (status, "ask for clock event" in reason) == ("skipped", True)
@@ -527,7 +527,7 @@ size = "2MiB"
 source_memory = ["device", "pinned"]
 clock = "event"
 """
-    status, cases = run_plan(tmp_path, plan, devices=devices, LINKGAUGE_STAND_IN="devices=2")
+    status, cases = run_plan(tmp_path, plan, "--threads", devices=devices, LINKGAUGE_STAND_IN="devices=2")
     assert status == 0
     assert {(case.source_memory, case.ranks) for case, _, _ in cases} == {("device", 1), ("device", 2), ("pinned", 1)}
     for row in load(tmp_path / "run").rows():
@@ -580,7 +580,7 @@ pairs = "first"
 def test_another_user_of_the_links_is_named_and_the_run_is_not_judged(
     tmp_path: Path, rate: str, disturbed: bool
 ) -> None:
-    run_plan(tmp_path, WITNESSES, LINKGAUGE_STAND_IN_NVML_OTHERS=rate)
+    run_plan(tmp_path, WITNESSES, "--threads", LINKGAUGE_STAND_IN_NVML_OTHERS=rate)
     run = load(tmp_path / "run")
     before, after = run.info["looks"]
     assert [look["moment"] for look in (before, after)] == ["before", "after"]

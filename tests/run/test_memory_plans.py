@@ -11,7 +11,8 @@ import program
 from linkgauge.store.run import load
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
-FEW = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
+FEW = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run",
+       "--threads")  # fmt: skip
 
 
 def linkgauge(cwd: Path, *words: str) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from linkgauge.expect.cluster import Cluster
     from linkgauge.expect.curves import Curves, CurvesOfRun
     from linkgauge.expect.sureness import Ends
+    from linkgauge.model.worded import App
     from linkgauge.store.run import Run
     from linkgauge.view.predicted import WhatIf
 
@@ -258,17 +259,29 @@ def predict_command(asked: Prediction, app: str) -> int:
         usual = predictions(named, found_curves, *of, stages.advance)
         by = Faster(found_curves, factor_of) if factor_of else found_curves
         found = predictions(named, by, *of, stages.advance, supposed) if changed else usual
+    late = _host_decides(named)
     if asked.form != TABLE:
-        rows = [one.plain() for one in found]
+        rows = [one.plain() | {"host_decides": late.get(one.app.partition(" ")[0], "")} for one in found]
         for row, before in zip(rows, usual, strict=True) if changed else ():
             row["as_it_is_ns"] = before.plain()["predicted_ns"]
         print_data(rows, asked.form)
     else:
         bound_of = system if routing is None else f"{system}, {routing} and placed {asked.placement},"
         print_predictions(found, bound_of=bound_of, as_it_is=usual if changed else None, shown=shown)
+        for name, words in late.items():
+            click.echo(f"{name}: {words}")
         for line in _supposed(factor_of, supposed):
             click.echo(f"assumed: {line}")
     return Exit.DONE if any(one.predicted is not None for one in found) else Exit.UNKNOWN
+
+
+def _host_decides(named: Sequence[App]) -> dict[str, str]:
+    """Of which step files the trace says that the GPU waited for its host's launches: a prediction may lack that."""
+    from linkgauge.apps import catalog
+    from linkgauge.apps.traces import host_decides
+
+    found = {one.name: host_decides(catalog.asked(one, 1).file.description) for one in named}
+    return {name: words for name, words in found.items() if words}
 
 
 def _bucket(text: str) -> int:

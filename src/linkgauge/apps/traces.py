@@ -23,6 +23,7 @@ from linkgauge.apps.trace_steps import RankSteps, Steps, agree, computing, copy_
 from linkgauge.errors import UsageError
 
 _MUCH_IDLE = 0.1  # of the computing
+_HOST_DECIDES = "the host decides: "
 
 
 def convert(paths: Sequence[Path], *, host_time: bool = False) -> tuple[dict[str, Any], Counter[str]]:
@@ -127,10 +128,16 @@ def _host_decides(ranks: Sequence[RankSteps]) -> str:
     for number, rank in enumerate(ranks):
         work_ns = computing(rank.steps) - (rank.idle_ns if rank.host_time else 0.0)
         if rank.idle_ns > _MUCH_IDLE * (rank.idle_ns + work_ns):
-            found = (f"the host decides: in rank {number} the GPU works {work_ns / 1e6:.3g} ms and waits "
+            found = (f"{_HOST_DECIDES}in rank {number} the GPU works {work_ns / 1e6:.3g} ms and waits "
                      f"{rank.idle_ns / 1e6:.3g} ms for launches, which computing ")  # fmt: skip
             return f"; {found}{'has in it' if rank.host_time else 'has not in it (see --host-time)'}"
     return ""
+
+
+def host_decides(description: str) -> str:
+    """What a converted step file's description says of a host that decides; "" where it says nothing."""
+    _, found, more = description.partition(_HOST_DECIDES)
+    return f"{found}{more.partition(';')[0]}"
 
 
 def _read(

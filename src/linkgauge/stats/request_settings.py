@@ -6,10 +6,12 @@ they themselves say that they have (`Launch.answers`).
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from linkgauge.model.transports import TRANSPORTS
+from linkgauge.run.machine.binding import parse_core_list
 from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, FUNCTIONS, NETWORK_CHANNELS
 from linkgauge.stats.requests import Judge, Known, RequestVerdict, held, not_held, unknown
 
@@ -143,6 +145,8 @@ def _gdr_level(known: Known, requested: str, on: bool) -> Iterator[RequestVerdic
 
 # --- variables that a library says that it has -----------------------------------------------------------------------
 
+NOT_IN_USE = "no case of this run uses"
+"""How evidence begins that a variable's library is not in use."""
 _OWNERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("NCCL_", "NCCL", ("ccl",)),
     ("RCCL_", "RCCL", ("ccl",)),
@@ -159,6 +163,37 @@ _NO_SETTINGS = ("NCCL_DEBUG", "UCX_LOG_LEVEL", "I_MPI_DEBUG", "FI_LOG_LEVEL", "M
 """What begins so says what a library writes, not what it does."""
 
 
+def mpi_algorithm_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge the algorithm that an MPI library must take by whether it has the variable that means it."""
+    case = known.case
+    if case.transport == "mpi" and case.algorithm:
+        for name, value in known.launch.derived_env.items():
+            if value == case.algorithm:
+                found = _by_answer(known, name, value, "an MPI library")
+                yield dataclasses.replace(found, requested=f"algorithm {value}", evidence=f"{name}: {found.evidence}")
+
+
+def binding_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge lists of cores by those that the kernel let each rank run on."""
+    bind, launch = str(known.launch.contents.get("bind", "nearest")), known.launch
+    lists = bind.split(":")
+    if bind in ("nearest", "none") or len(lists) != len(launch.ranks) or launch.contents.get("mode") == "threads":
+        return
+    for rank, text in zip(launch.ranks, lists, strict=True):
+        if rank.cores and not set(rank.cores) <= set(parse_core_list(text)):
+            yield not_held(f"--bind {bind}", f"rank {rank.rank} ran on cores {','.join(map(str, rank.cores[:16]))}")
+            return
+    yield held(f"--bind {bind}", "by the cores of each rank")
+
+
+def huge_page_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge huge pages by the kernel's setting: what it gave a buffer is not stored."""
+    if known.case.huge_pages:
+        never = "[never]" in known.huge_pages
+        words = f"the kernel's transparent_hugepage is '{known.huge_pages}'" if known.huge_pages else "it is not stored"
+        yield (not_held if never else unknown)("huge_pages", words if never else f"{words}; pages are not counted")
+
+
 def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
     """Judge variables of the launch by whether a library has them, with which value, or whether none is used."""
     for name, value in known.launch.env.items():
@@ -170,7 +205,7 @@ def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
         if known.case.transport in transports:
             yield _by_answer(known, name, value, title)
         elif not known.transports & {*transports}:
-            yield not_held(requested, f"no case of this run uses {title}")
+            yield not_held(requested, f"{NOT_IN_USE} {title}")
 
 
 def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdict:
@@ -223,4 +258,7 @@ def _number(text: str) -> float | None:
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
-JUDGES: Sequence[Judge] = (algorithm_verdicts, multicast_verdicts, channel_verdicts, variable_verdicts)
+JUDGES: Sequence[Judge] = (
+    algorithm_verdicts, multicast_verdicts, channel_verdicts, mpi_algorithm_verdicts, binding_verdicts,
+    huge_page_verdicts, variable_verdicts,
+)  # fmt: skip

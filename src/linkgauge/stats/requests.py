@@ -51,6 +51,7 @@ class Known:
     read: Mapping[str, str] | None = None
     multicast_used: bool = False  # by any case of its launch
     transports: frozenset[str] = frozenset()  # of all cases of the run
+    huge_pages: str = ""  # the kernel's setting: `always [madvise] never`
 
 
 Judge = Callable[[Known], Iterable[RequestVerdict]]

@@ -106,6 +106,10 @@ def _choice(known: Known) -> str:
     return str(known.chosen.get("algorithm") or known.chosen.get("kernel"))
 
 
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 _CHANNELS = {"NCCL_MAX_NCHANNELS": False, "NCCL_MAX_CTAS": False, "NCCL_MIN_NCHANNELS": True, "NCCL_MIN_CTAS": True}
 """Bounds of NCCL's channels, and whether they are the lower ones."""
 
@@ -116,28 +120,27 @@ def channel_verdicts(known: Known) -> Iterator[RequestVerdict]:
     if known.case.transport != "ccl" or known.case.pattern not in FUNCTIONS:
         return
     for name, lower in _CHANNELS.items():
-        channels = known.chosen.get("channels")
-        if name not in env or not env[name].isdecimal():
+        channels, bound = known.count("channels"), _whole(env.get(name, ""))
+        if bound is None:
             continue
         requested = f"{name}={env[name]}"
         if channels is None:
             yield unknown(requested, _NOT_QUERIED)
-        elif (int(channels) < int(env[name])) if lower else (int(channels) > int(env[name])):
+        elif (channels < bound) if lower else (channels > bound):
             small = lower and (known.case.size < _LEAST_FOR_CHANNELS or bool(known.chosen.get("multicast")))
             yield (unknown if small else not_held)(requested, f"{_LOG}: {channels} channels")
         else:
             yield held(requested, f"{_LOG}: {channels} channels")
-    if (value := env.get("NCCL_CGA_CLUSTER_SIZE", "")).isdecimal() and "cluster" in known.chosen:
-        cluster = int(known.chosen["cluster"])
-        yield (held if cluster == int(value) else not_held)(
-            f"NCCL_CGA_CLUSTER_SIZE={value}", f"{_LOG}: clusters of {cluster}"
-        )  # fmt: skip
+    wanted, cluster = _whole(env.get("NCCL_CGA_CLUSTER_SIZE", "")), known.count("cluster")
+    if wanted is not None and cluster is not None:
+        words = f"{_LOG}: clusters of {cluster}"
+        yield (held if cluster == wanted else not_held)(f"NCCL_CGA_CLUSTER_SIZE={wanted}", words)
     if (value := env.get("NCCL_NET_GDR_LEVEL", "").upper()) in ("LOC", "0", "SYS", "5"):
         yield from _gdr_level(known, f"NCCL_NET_GDR_LEVEL={env['NCCL_NET_GDR_LEVEL']}", value in ("SYS", "5"))
 
 
 def _gdr_level(known: Known, requested: str, on: bool) -> Iterator[RequestVerdict]:
-    channels, direct = (int(known.chosen.get(name, 0)) for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
+    channels, direct = (known.count(name) or 0 for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
     if channels:
         words = f"{_LOG}: {direct} of {channels} ends of channels between nodes with GDRDMA"
         yield (held if direct == (channels if on else 0) else not_held)(requested, words)
@@ -179,8 +182,12 @@ def binding_verdicts(known: Known) -> Iterator[RequestVerdict]:
     lists = bind.split(":")
     if bind in ("nearest", "none") or len(lists) != len(launch.ranks) or launch.contents.get("mode") == "threads":
         return
-    for rank, text in zip(launch.ranks, lists, strict=True):
-        if rank.cores and not set(rank.cores) <= set(parse_core_list(text)):
+    try:
+        listed = [set(parse_core_list(text)) for text in lists]
+    except ValueError:  # a stranger's
+        return
+    for rank, cores in zip(launch.ranks, listed, strict=True):
+        if rank.cores and not set(rank.cores) <= cores:
             yield not_held(f"--bind {bind}", f"rank {rank.rank} ran on cores {','.join(map(str, rank.cores[:16]))}")
             return
     yield held(f"--bind {bind}", "by the cores of each rank")

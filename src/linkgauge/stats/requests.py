@@ -53,6 +53,11 @@ class Known:
     transports: frozenset[str] = frozenset()  # of all cases of the run
     huge_pages: str = ""  # the kernel's setting: `always [madvise] never`
 
+    def count(self, name: str) -> int | None:
+        """A number of what was chosen; None where it is not known, or a stranger's word."""
+        found = self.chosen.get(name)
+        return found if isinstance(found, int) else None
+
 
 Judge = Callable[[Known], Iterable[RequestVerdict]]
 

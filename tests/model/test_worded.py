@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from linkgauge.stats.asked_effects import priority_of
 
 import linkgauge
 from linkgauge.errors import UsageError
@@ -18,6 +17,7 @@ from linkgauge.plan.library_settings import class_settings, runtime_settings
 from linkgauge.plan.memory import total_bytes
 from linkgauge.run.parent.reporter import case_text
 from linkgauge.run.wire.spec import core_case
+from linkgauge.stats.request_paths import priority_of
 from linkgauge.store.schema import dimension_types
 
 WORDED: dict[str, Worded] = {

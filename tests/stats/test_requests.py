@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_requests import KINDS, drawn, stored
 
 from linkgauge.findings.read import system_of
 from linkgauge.judge.check import check
 from linkgauge.judge.subjects import load_subjects
 from linkgauge.model.case import Case
-from linkgauge.model.result import Answer, Launch
+from linkgauge.model.result import Answer, Launch, Rank
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.link_bytes import LinkBytes
 from linkgauge.stats.requested import requests_of, verdicts_of
 from linkgauge.stats.requests import Known, RequestVerdict
 from linkgauge.store.run import load
 from linkgauge.view.requests import request_lines
+from planted_requests import KINDS, drawn, stored
 from synthetic import make_case, make_run
 
 MIB = 1 << 20
@@ -177,6 +177,34 @@ def test_a_library_says_what_it_has(name: str, value: str, answer: Answer, state
     launch = Launch(env={name: value}, answers={name: answer})
     assert states(Known(PAIR, launch)) == {f"{name}={value}": state}
     assert states(Known(PAIR, launched(**{name: value}))) == {f"{name}={value}": "unknown"}
+
+
+def test_an_algorithm_of_mpi_held_where_the_library_has_the_variable_that_means_it() -> None:
+    case = dataclasses.replace(make_case("mpi", "allreduce", MIB, (0, 1)), algorithm="ring")
+    name = "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"
+    for value, state in (("5", "held"), ("0", "not_held")):
+        launch = Launch(derived_env={name: "ring"}, answers={name: Answer(True, "MPICH (MPI_T)", value)})
+        assert states(Known(case, launch)) == {"algorithm ring": state}
+
+
+def test_a_list_of_cores_held_where_each_rank_ran_on_no_others() -> None:
+    for cores, state in (((2, 3), "held"), ((0, 2), "not_held")):
+        ranks = (Rank(0, cores=(0,)), Rank(1, cores=cores))
+        assert states(Known(PAIR, Launch(ranks=ranks, contents={"bind": "0-1:2-3"}))) == {"--bind 0-1:2-3": state}
+    assert states(Known(PAIR, Launch(ranks=ranks, contents={"bind": "nearest"}))) == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "state"),
+    [("always madvise [never]", "not_held"), ("always [madvise] never", "unknown"), ("", "unknown")],
+)
+def test_a_kernel_that_gives_no_huge_pages_gave_none(setting: str, state: str, tmp_path: Path) -> None:
+    case = make_case("staging", "unidirectional", MIB, (0, 1), huge_pages=True)
+    info = {
+        "devices": {"kind": "host", "ordinals": [0, 1], "infos": [{"attributes": {"transparent_hugepage": setting}}]}
+    }
+    (verdicts,) = requests_of(load(make_run(tmp_path / "run", cases=[case], samples=5, info=info))).values()
+    assert [(one.requested, one.state) for one in verdicts] == [("huge_pages", state)]
 
 
 def test_a_variable_that_no_case_of_the_run_is_for_did_not_hold() -> None:

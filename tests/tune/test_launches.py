@@ -18,6 +18,7 @@ from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.measure import whole_again
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import Reporter
+from linkgauge.stats.requests import RequestVerdict
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
@@ -239,6 +240,19 @@ def test_of_what_was_no_launchs_environment_a_log_says_nothing_yet(wanted: Wante
     bench.foresee(())
     assert bench.measure(SEVERAL[0], confirms=False) is not None  # a launch of its own, of whose log nothing came
     assert bench.unread(SEVERAL[0]) == {"UCX_TEST_LINKS"}
+
+
+def test_a_value_that_did_not_hold_in_its_launch_does_not_count(
+    wanted: Wanted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever time it took: nothing is to be exported that did nothing, or something else."""
+    refuted = RequestVerdict("UCX_TEST_LINKS=2", "not_held", "UCX has no such variable")
+    monkeypatch.setattr("linkgauge.tune.launches.requests_of", lambda run: {("", 0, 0, 0): (refuted,)})
+    bench = bench_in(tmp_path / "search", wanted)
+    for value, bad in (("1", ""), ("2", "UCX_TEST_LINKS=2 did not hold: UCX has no such variable")):
+        outcome = bench.measure((("UCX_TEST_LINKS", value),), confirms=False)
+        assert outcome is not None
+        assert outcome.bad == bad
 
 
 def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wanted, tmp_path: Path) -> None:

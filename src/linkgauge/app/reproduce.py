@@ -59,6 +59,7 @@ def reproduce_command(asked: Reproduction, request: Request, figure: str) -> int
     Takes the launch options of 'linkgauge run' (--help-all names them).
     """
     from linkgauge.plan.papers import left_out
+    from linkgauge.stats.requested import requests_of
     from linkgauge.view import paper_claims, paper_points, paper_screen, reproduce
     from linkgauge.view.screen import console
 
@@ -96,6 +97,7 @@ def reproduce_command(asked: Reproduction, request: Request, figure: str) -> int
         return status
     paper_screen.print_reproduced(screen, one, drawings)
     paper_screen.print_verdict(screen, paper_claims.judge(loaded, one, drawings))
+    paper_screen.print_requests(screen, requests_of(loaded).values())
     made = reproduce.pictures(loaded, one, drawings, loaded.path, f".{asked.form}", column=asked.column)
     paper_screen.print_pictures(screen, made)
     return status

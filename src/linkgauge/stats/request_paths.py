@@ -61,7 +61,7 @@ def gpudirect_verdicts(known: Known) -> Iterator[RequestVerdict]:
     if not case.gpudirect:
         return
     requested, on = f"GPUDirect RDMA {case.gpudirect}", case.gpudirect == "on"
-    channels, direct = (int(known.chosen.get(name, 0)) for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
+    channels, direct = (known.count(name) or 0 for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
     if channels:
         words = f"by NCCL's log: {direct} of {channels} ends of channels between nodes with GDRDMA"
         yield (held if direct == (channels if on else 0) else not_held)(requested, words)

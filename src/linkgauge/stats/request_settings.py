@@ -6,10 +6,12 @@ they themselves say that they have (`Launch.answers`).
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from linkgauge.model.transports import TRANSPORTS
+from linkgauge.run.machine.binding import parse_core_list
 from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, FUNCTIONS, NETWORK_CHANNELS
 from linkgauge.stats.requests import Judge, Known, RequestVerdict, held, not_held, unknown
 
@@ -104,6 +106,10 @@ def _choice(known: Known) -> str:
     return str(known.chosen.get("algorithm") or known.chosen.get("kernel"))
 
 
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 _CHANNELS = {"NCCL_MAX_NCHANNELS": False, "NCCL_MAX_CTAS": False, "NCCL_MIN_NCHANNELS": True, "NCCL_MIN_CTAS": True}
 """Bounds of NCCL's channels, and whether they are the lower ones."""
 
@@ -114,28 +120,27 @@ def channel_verdicts(known: Known) -> Iterator[RequestVerdict]:
     if known.case.transport != "ccl" or known.case.pattern not in FUNCTIONS:
         return
     for name, lower in _CHANNELS.items():
-        channels = known.chosen.get("channels")
-        if name not in env or not env[name].isdecimal():
+        channels, bound = known.count("channels"), _whole(env.get(name, ""))
+        if bound is None:
             continue
         requested = f"{name}={env[name]}"
         if channels is None:
             yield unknown(requested, _NOT_QUERIED)
-        elif (int(channels) < int(env[name])) if lower else (int(channels) > int(env[name])):
+        elif (channels < bound) if lower else (channels > bound):
             small = lower and (known.case.size < _LEAST_FOR_CHANNELS or bool(known.chosen.get("multicast")))
             yield (unknown if small else not_held)(requested, f"{_LOG}: {channels} channels")
         else:
             yield held(requested, f"{_LOG}: {channels} channels")
-    if (value := env.get("NCCL_CGA_CLUSTER_SIZE", "")).isdecimal() and "cluster" in known.chosen:
-        cluster = int(known.chosen["cluster"])
-        yield (held if cluster == int(value) else not_held)(
-            f"NCCL_CGA_CLUSTER_SIZE={value}", f"{_LOG}: clusters of {cluster}"
-        )  # fmt: skip
+    wanted, cluster = _whole(env.get("NCCL_CGA_CLUSTER_SIZE", "")), known.count("cluster")
+    if wanted is not None and cluster is not None:
+        words = f"{_LOG}: clusters of {cluster}"
+        yield (held if cluster == wanted else not_held)(f"NCCL_CGA_CLUSTER_SIZE={wanted}", words)
     if (value := env.get("NCCL_NET_GDR_LEVEL", "").upper()) in ("LOC", "0", "SYS", "5"):
         yield from _gdr_level(known, f"NCCL_NET_GDR_LEVEL={env['NCCL_NET_GDR_LEVEL']}", value in ("SYS", "5"))
 
 
 def _gdr_level(known: Known, requested: str, on: bool) -> Iterator[RequestVerdict]:
-    channels, direct = (int(known.chosen.get(name, 0)) for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
+    channels, direct = (known.count(name) or 0 for name in (NETWORK_CHANNELS, DIRECT_CHANNELS))
     if channels:
         words = f"{_LOG}: {direct} of {channels} ends of channels between nodes with GDRDMA"
         yield (held if direct == (channels if on else 0) else not_held)(requested, words)
@@ -143,6 +148,8 @@ def _gdr_level(known: Known, requested: str, on: bool) -> Iterator[RequestVerdic
 
 # --- variables that a library says that it has -----------------------------------------------------------------------
 
+NOT_IN_USE = "no case of this run uses"
+"""How evidence begins that a variable's library is not in use."""
 _OWNERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("NCCL_", "NCCL", ("ccl",)),
     ("RCCL_", "RCCL", ("ccl",)),
@@ -159,6 +166,41 @@ _NO_SETTINGS = ("NCCL_DEBUG", "UCX_LOG_LEVEL", "I_MPI_DEBUG", "FI_LOG_LEVEL", "M
 """What begins so says what a library writes, not what it does."""
 
 
+def mpi_algorithm_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge the algorithm that an MPI library must take by whether it has the variable that means it."""
+    case = known.case
+    if case.transport == "mpi" and case.algorithm:
+        for name, value in known.launch.derived_env.items():
+            if value == case.algorithm:
+                found = _by_answer(known, name, value, "an MPI library")
+                yield dataclasses.replace(found, requested=f"algorithm {value}", evidence=f"{name}: {found.evidence}")
+
+
+def binding_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge lists of cores by those that the kernel let each rank run on."""
+    bind, launch = str(known.launch.contents.get("bind", "nearest")), known.launch
+    lists = bind.split(":")
+    if bind in ("nearest", "none") or len(lists) != len(launch.ranks) or launch.contents.get("mode") == "threads":
+        return
+    try:
+        listed = [set(parse_core_list(text)) for text in lists]
+    except ValueError:  # a stranger's
+        return
+    for rank, cores in zip(launch.ranks, listed, strict=True):
+        if rank.cores and not set(rank.cores) <= cores:
+            yield not_held(f"--bind {bind}", f"rank {rank.rank} ran on cores {','.join(map(str, rank.cores[:16]))}")
+            return
+    yield held(f"--bind {bind}", "by the cores of each rank")
+
+
+def huge_page_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge huge pages by the kernel's setting: what it gave a buffer is not stored."""
+    if known.case.huge_pages:
+        never = "[never]" in known.huge_pages
+        words = f"the kernel's transparent_hugepage is '{known.huge_pages}'" if known.huge_pages else "it is not stored"
+        yield (not_held if never else unknown)("huge_pages", words if never else f"{words}; pages are not counted")
+
+
 def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
     """Judge variables of the launch by whether a library has them, with which value, or whether none is used."""
     for name, value in known.launch.env.items():
@@ -170,7 +212,7 @@ def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
         if known.case.transport in transports:
             yield _by_answer(known, name, value, title)
         elif not known.transports & {*transports}:
-            yield not_held(requested, f"no case of this run uses {title}")
+            yield not_held(requested, f"{NOT_IN_USE} {title}")
 
 
 def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdict:
@@ -223,4 +265,7 @@ def _number(text: str) -> float | None:
     return float(match[1]) * _UNITS[match[2]] if match else None
 
 
-JUDGES: Sequence[Judge] = (algorithm_verdicts, multicast_verdicts, channel_verdicts, variable_verdicts)
+JUDGES: Sequence[Judge] = (
+    algorithm_verdicts, multicast_verdicts, channel_verdicts, mpi_algorithm_verdicts, binding_verdicts,
+    huge_page_verdicts, variable_verdicts,
+)  # fmt: skip

@@ -49,6 +49,8 @@ def known_of(run: Run, system: System | None = None) -> dict[Identity, Known]:
     rdma = frozenset(name for network in networks.values() for name in network["rdma"])
     addresses = {node: {one["name"]: one.get("address", "") for one in network["interfaces"]}
                  for node, network in networks.items()}  # fmt: skip
+    infos: list[dict[str, Any]] = (run.info.get("devices") or {}).get("infos") or [{}]
+    huge = str((infos[0].get("attributes") or {}).get("transparent_hugepage", ""))
     transports = frozenset(job.transport for row in run.rows() for job in _jobs(row.case))
     return {
         row.identity: Known(
@@ -65,6 +67,7 @@ def known_of(run: Run, system: System | None = None) -> dict[Identity, Known]:
             read.get(row.launch),
             row.launch in multicast,
             transports,
+            huge,
         )
         for row in rows
     }
@@ -105,12 +108,14 @@ def _variables_read(run: Run) -> dict[int, dict[str, str]]:
 
 
 def _may_request(launch: Launch) -> bool:
-    return bool(launch.env) or launch.contents.get("peer_access") is False
+    contents = launch.contents
+    bound = contents.get("bind", "nearest") not in ("nearest", "none")
+    return bool(launch.env) or bound or contents.get("peer_access") is False
 
 
 def _requests(row: Row) -> bool:
     case = row.case
-    return bool(case.path or case.algorithm or case.service_class or case.gpudirect)
+    return bool(case.path or case.algorithm or case.service_class or case.gpudirect or case.huge_pages)
 
 
 def _jobs(case: Case) -> list[Case]:

@@ -51,6 +51,12 @@ class Known:
     read: Mapping[str, str] | None = None
     multicast_used: bool = False  # by any case of its launch
     transports: frozenset[str] = frozenset()  # of all cases of the run
+    huge_pages: str = ""  # the kernel's setting: `always [madvise] never`
+
+    def count(self, name: str) -> int | None:
+        """A number of what was chosen; None where it is not known, or a stranger's word."""
+        found = self.chosen.get(name)
+        return found if isinstance(found, int) else None
 
 
 Judge = Callable[[Known], Iterable[RequestVerdict]]

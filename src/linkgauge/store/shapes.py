@@ -83,7 +83,9 @@ INFO = table(
             {
                 "kind": one_of(tuple(RUNTIMES)),
                 "ordinals": each(DEVICE),
-                "infos": each(table({"uuid": maybe(text), "multiprocessors": maybe(whole())})),
+                "infos": each(
+                    table({"uuid": maybe(text), "multiprocessors": maybe(whole()), "attributes": maybe(OBJECT)})
+                ),
             }
         ),
         "versions": TEXTS,

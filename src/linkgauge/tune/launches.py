@@ -25,6 +25,8 @@ from linkgauge.run.parent.prepared import Pending, TimeLimit, read_launches, wri
 from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.stats.chosen import chosen_words
+from linkgauge.stats.request_settings import NOT_IN_USE
+from linkgauge.stats.requested import requests_of
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.exports import FOLDER, withdraw
@@ -167,7 +169,7 @@ class FolderBench:
         lies = self._next(key)
         if lies is not None:
             self._note_alone(lies[0])
-            return self._outcome(*lies)
+            return self._if_held(self._outcome(*lies), lies[0], config)
         self._replayed_s = None
         if self._spent_s() + _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
             return None
@@ -176,7 +178,20 @@ class FolderBench:
             return None
         self._of.setdefault(key, []).append((fresh, _NONE))
         self._note_alone(fresh)
-        return self._outcome(fresh)
+        return self._if_held(self._outcome(fresh), fresh, config)
+
+    def _if_held(self, outcome: Outcome, number: int, config: Config) -> Outcome:
+        """The outcome of a launch, which is bad where a value of the setting did not hold there, by its evidence."""
+        if outcome.bad or not config:
+            return outcome
+        mine = {f"{name}={value}" for name, value in config}
+        verdicts = requests_of(load(self._folder.path, self._numbers.get(number, [number]))).values()
+        refuted = (one for each in verdicts for one in each if one.state == "not_held" and one.requested in mine)
+        # Which libraries are in use the search knows by its table.
+        told = (f"{one.requested} did not hold: {one.evidence}" for one in refuted
+                if not one.evidence.startswith(NOT_IN_USE))  # fmt: skip
+        why = next(told, "")
+        return dataclasses.replace(outcome, bad=why)
 
     def _note_alone(self, number: int) -> None:
         began, ended = (self._ended_s[place] if 0 <= place < len(self._ended_s) else None

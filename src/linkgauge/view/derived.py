@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import RenderableType
@@ -17,6 +17,7 @@ from rich.text import Text
 from linkgauge.model.case import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
+from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.stats.curves import BlockFigures, SizeFigures, block_figures, size_figures
 from linkgauge.stats.derived import Figure
@@ -26,6 +27,8 @@ from linkgauge.view.screen import Table
 from linkgauge.view.units import range_text, rate_text, size_text, time_text
 
 _MOST_STRETCHES = 4
+_MOST_SHARE = 2.1
+"""Of the payload: protocols with flags move twice as much, and more is others'."""
 
 
 def chosen_text(row: Measured) -> str:
@@ -38,8 +41,26 @@ def chosen_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str,
 
     Of many, as of a kernel's grids over the sizes, the last one and how many there are besides.
     """
+    return _ranges(results, rows, chosen_text, "choices at smaller sizes: --json")
+
+
+def moved_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str, str, str]]:
+    """Yield mechanism, sizes and the share of the payload that NVLinks counted, of libraries, which choose the way."""
+
+    def text(row: Measured) -> str:
+        known = results.known.get(row.identity) if TRANSPORTS[row.transport].library else None
+        if known is None or known.moved is None or known.moved.share > _MOST_SHARE:
+            return ""
+        return known.moved.words
+
+    return _ranges(results, rows, text, "shares at smaller sizes")
+
+
+def _ranges(
+    results: Results, rows: list[Measured], text_of: Callable[[Measured], str], others: str
+) -> Iterator[tuple[str, str, str]]:
     for label in dict.fromkeys(results.label(row) for row in rows):
-        known = sorted((row.size, chosen_text(row)) for row in rows if results.label(row) == label and chosen_text(row))
+        known = sorted((row.size, text_of(row)) for row in rows if results.label(row) == label and text_of(row))
         stretches: list[tuple[int, int, str]] = []
         for size, text in known:
             if stretches and stretches[-1][2] == text:
@@ -48,7 +69,7 @@ def chosen_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str,
                 stretches.append((size, size, text))
         if len(stretches) > _MOST_STRETCHES:
             first, last, text = stretches[-1]
-            stretches = [(first, last, f"{text} ({len(stretches) - 1} other choices at smaller sizes: --json)")]
+            stretches = [(first, last, f"{text} ({len(stretches) - 1} other {others})")]
         for first, last, text in stretches:
             sizes = size_text(first) if first == last else f"{size_text(first)} to {size_text(last)}"
             yield label, sizes, text

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.plan.papers import Figure, LeftOut
+from linkgauge.stats.requests import RequestVerdict
 from linkgauge.view.paper_claims import DIFFERS, FigureVerdict
 from linkgauge.view.paper_points import PUBLISHED, Drawing
 from linkgauge.view.reproduce import Effect
+from linkgauge.view.requests import request_lines
 from linkgauge.view.terminal import table_of, text_of
 from linkgauge.view.units import unit_text
 
@@ -57,6 +59,12 @@ def print_verdict(out: Console, verdict: FigureVerdict) -> None:
     why = f": {verdict.why}" if verdict.why and not verdict.judged else ""
     out.print(text_of(f"{verdict.figure.name} is {verdict.verdict}{why}" if verdict.verdict != DIFFERS else
                       f"{verdict.figure.name} differs", "bold"))  # fmt: skip
+
+
+def print_requests(out: Console, verdicts: Iterable[Sequence[RequestVerdict]]) -> None:
+    """Print which of the figure's settings did not hold: its claims are then of something else."""
+    for line in request_lines(one for each in verdicts for one in each if one.state == "not_held"):
+        out.print(text_of(line, "bold"))
 
 
 def print_numbers(out: Console, figure: Figure) -> None:

@@ -34,12 +34,14 @@ from linkgauge.view.derived import (
     SIZE_NOTE,
     block_rows,
     chosen_ranges,
+    moved_ranges,
     node_matrices,
     size_rows,
 )
 from linkgauge.view.judged import advice_of, by_kind, findings_of, limits_known
 from linkgauge.view.page import Page, escape
 from linkgauge.view.report_charts import first_screen
+from linkgauge.view.requests import request_lines
 from linkgauge.view.results import Results, devices_text, machine_words
 from linkgauge.view.summary import sentence, verdict
 from linkgauge.view.tables import case_text, counts_line, left_out_text
@@ -96,7 +98,9 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     report_charts.over_devices(page, results, unit)
     report_charts.shares(page, results, limits, unit)
     report_charts.spread(page, results)
+    _requests(page, results)
     _chosen(page, results)
+    _moved(page, results)
     _cases(page, results, unit)
     _skipped(page, results)
     _machine(page, run)
@@ -214,6 +218,23 @@ def _chosen(page: Page, results: Results) -> None:
         with page.folded(f"algorithms, protocols and kernels of {count_text(len(rows), 'range')} of sizes"):
             page.static_table([("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
             page.note("As its log says of the same cases, done once more in a launch whose times do not count.")
+
+
+def _moved(page: Page, results: Results) -> None:
+    rows = [[results.title(first), *known] for first, task in results.panels
+            for known in moved_ranges(results, task)]  # fmt: skip
+    if rows:
+        page.heading(2, "Which way bytes moved", "moved")
+        with page.folded(f"bytes that NVLinks counted in {count_text(len(rows), 'range')} of sizes"):
+            page.static_table([("task", True), ("library", True), ("sizes", True), ("NVLink", True)], rows)
+            page.note("Payload is what must go between the GPUs. Protocols with flags move up to twice as much.")
+
+
+def _requests(page: Page, results: Results) -> None:
+    lines = request_lines(one for verdicts in results.requests.values() for one in verdicts)
+    if lines:
+        page.heading(2, "What was requested, and whether it held", "requested")
+        page.static_table([("request", True)], [[line.removeprefix("requested ")] for line in lines])
 
 
 def _beside(page: Page, run: Run) -> None:

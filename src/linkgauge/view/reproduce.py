@@ -19,6 +19,7 @@ from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
 from linkgauge.stats.launches import device_noun, shown_transports
 from linkgauge.stats.paired import paired_shift
+from linkgauge.stats.requested import requests_of
 from linkgauge.store.folder import write_atomically
 from linkgauge.tune.table import libraries
 from linkgauge.view.paper_points import Drawing, as_csv
@@ -166,6 +167,10 @@ def effects(run: Run) -> list[Effect]:
     words: dict[tuple[str, str], str] = {}
     told: dict[str, str] = {}
     shown, noun = shown_transports(launches.values()), device_noun(launches.values())
+    refuted: dict[int, dict[str, None]] = {}
+    for identity, verdicts in requests_of(run).items():
+        words_of_it = (f"{one.requested} did not hold: {one.evidence}" for one in verdicts if one.state == "not_held")
+        refuted.setdefault(identity[1], {}).update(dict.fromkeys(words_of_it))
     for row in (row for group in counted(run).measured for row in group):
         launch = launches[row.launch]
         setting = " ".join(f"{name}={value}" for name, value in sorted(launch.env.items()))
@@ -173,7 +178,8 @@ def effects(run: Run) -> list[Effect]:
         words[key] = words_of(row.case, shown, noun)
         times.setdefault(key, {}).setdefault(setting, {})[row.repeat] = row.median_ns
         kind = next((rank.device_kind for rank in launch.ranks), "host")
-        told[setting] = "; ".join(why for name in launch.env if (why := _unread(name, kind, launch.mpi_vendor)))
+        others = [why for name in launch.env if (why := _unread(name, kind, launch.mpi_vendor))]
+        told[setting] = "; ".join(others or refuted.get(row.launch, ()))
     found = []
     for key, by_setting in times.items():
         default = by_setting.pop("", {})

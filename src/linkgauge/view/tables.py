@@ -20,7 +20,7 @@ from linkgauge.plan.curves import left_out_of
 from linkgauge.view.alike import Kinds, Members, Rate, together
 from linkgauge.view.applications import application_tables
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.derived import chosen_ranges, derived_tables, node_tables, overlap_tables
+from linkgauge.view.derived import chosen_ranges, derived_tables, moved_ranges, node_tables, overlap_tables
 from linkgauge.view.judged import by_kind
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results, best_of, devices_text, pair_of
@@ -54,8 +54,9 @@ def panel_tables(results: Results, width: int, unit: str, limits: Limits | None 
         if counted := [row for row in shown if _counts_messages(row)]:
             yield from _split(results, counted, width, "millions of messages a second", members.message_rates)
         yield from (Text(f"differs from its siblings: {line}", style="bold") for line in members.odd)
-        if chosen := [f"{label}, {sizes}: {text}" for label, sizes, text in chosen_ranges(results, rows)]:
-            yield Text("\n".join(f"chosen by {line}" for line in chosen), style="dim")
+        how = (("chosen", chosen_ranges(results, rows)), ("moved", moved_ranges(results, rows)))
+        if lines := [f"{word} by {label}, {sizes}: {text}" for word, known in how for label, sizes, text in known]:
+            yield Text("\n".join(lines), style="dim")
 
 
 def _rate_columns(pattern: str) -> list[tuple[str, Rate]]:

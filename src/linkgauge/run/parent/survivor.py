@@ -3,7 +3,7 @@
 Launchers end their ranks when their parent dies (guard.py), but wait without end for one that is stopped, and nobody is
 left to remove folders in shared memory. This process sleeps until its input closes. Where the parent has not written to
 it before, it was killed: what carries its mark is ended by SIGKILL once launchers had their time, and what it had made
-is removed. On other nodes that is left to the launcher.
+is removed. Other nodes have such processes of their own (run/rank/node_survivor.py).
 """
 
 from __future__ import annotations

@@ -170,6 +170,7 @@ inline constexpr Attribute kConcurrentManagedAccess = 89;
 inline constexpr Attribute kMaxSharedMemoryOptinBytes = 97;
 inline constexpr Attribute kPageableUsesHostPageTables = 100;
 inline constexpr Attribute kFabricHandles = 128;
+inline constexpr Attribute kMulticast = 132;
 
 inline constexpr int kFuncMaxDynamicSharedBytes = 8;  // CUfunction_attribute
 inline constexpr int kFuncRegisters = 4;

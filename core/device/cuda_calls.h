@@ -36,7 +36,7 @@ struct CudaVendor {
   static constexpr char kPageableMemoryAccessName[] = "CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS";
   static constexpr cuda::Attribute kPageableUsesHostPageTables = cuda::kPageableUsesHostPageTables;
   static constexpr cuda::Attribute kL2CacheBytes = cuda::kL2CacheBytes;
-  static constexpr std::array<std::pair<const char*, cuda::Attribute>, 10> kTold{{
+  static constexpr std::array<std::pair<const char*, cuda::Attribute>, 11> kTold{{
       {"clock_khz", cuda::kClockRateKhz},
       {"memory_clock_khz", cuda::kMemoryClockRateKhz},
       {"memory_bus_bits", cuda::kGlobalMemoryBusWidthBits},
@@ -47,6 +47,7 @@ struct CudaVendor {
       {"pageable_memory_access", cuda::kPageableMemoryAccess},
       {"host_native_atomics", cuda::kHostNativeAtomics},
       {"shared_bytes_a_block", cuda::kMaxSharedMemoryOptinBytes},
+      {"multicast", cuda::kMulticast},
   }};
 
   static Address address(const void* memory) { return reinterpret_cast<Address>(memory); }

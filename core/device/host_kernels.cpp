@@ -211,6 +211,11 @@ void both_ways(const LaunchShape& shape, std::byte* target, const std::byte* sou
   copy(shape, target_back, source_back, bytes);
 }
 
+void both_ways_repeated(const LaunchShape& shape, std::byte* target, const std::byte* source, std::byte* target_back,
+                        const std::byte* source_back, u64 bytes, u64 times) {
+  for (u64 i = 0; i < times; ++i) both_ways(shape, target, source, target_back, source_back, bytes);
+}
+
 void empty(const LaunchShape&) {}
 
 void chase(const LaunchShape&, void* const* place, u64 loads, void** end) {
@@ -276,6 +281,7 @@ std::vector<NamedKernel> all_kernels() {
                                {kKernelAllreduce, host_allreduce()},
                                {kKernelCopy, kernel_of<copy>()},
                                {kKernelBothWays, kernel_of<both_ways>()},
+                               {kKernelBothWaysRepeated, kernel_of<both_ways_repeated>()},
                                {kKernelGemm, kernel_of<gemm>()},
                                {kKernelEmpty, kernel_of<empty>()},
                                {kKernelChase, kernel_of<chase>()},

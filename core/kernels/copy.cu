@@ -26,5 +26,10 @@ __global__ void __launch_bounds__(1024) lg_both_ways_u8(void* target, const void
                                                          const void* source_back, unsigned long long bytes) {
   linkgauge::copy_both<8>(target, source, target_back, source_back, bytes);
 }
+__global__ void __launch_bounds__(1024) lg_both_ways_repeated(void* target, const void* source, void* target_back,
+                                                              const void* source_back, unsigned long long bytes,
+                                                              unsigned long long times) {
+  linkgauge::copy_both_repeated(target, source, target_back, source_back, bytes, times);
+}
 
 }  // extern "C"

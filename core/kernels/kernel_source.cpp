@@ -21,9 +21,10 @@ namespace {
 
 std::vector<std::string> kernel_names(const std::string& target) {
   std::vector<std::string> names = {
-      kKernelFill,      kKernelCheck,   kKernelReduce,      kKernelCopy,     kKernelCopyU1,    kKernelCopyU2,
-      kKernelCopyU8,    kKernelCopyU16, kKernelEmpty,       kKernelChase,    kKernelGate,      kKernelFlagPingpong,
-      kKernelAllreduce, kKernelGemm,    kKernelChaseInTurn, kKernelBothWays, kKernelBothWaysU8};
+      kKernelFill,     kKernelCheck,        kKernelReduce,          kKernelCopy,  kKernelCopyU1,
+      kKernelCopyU2,   kKernelCopyU8,       kKernelCopyU16,         kKernelEmpty, kKernelChase,
+      kKernelGate,     kKernelFlagPingpong, kKernelAllreduce,       kKernelGemm,  kKernelChaseInTurn,
+      kKernelBothWays, kKernelBothWaysU8,   kKernelBothWaysRepeated};
   names.insert(names.end(), std::begin(kKernelsAllreducePush), std::end(kKernelsAllreducePush));
   if (cuda_architecture(target) >= 90) names.emplace_back(kKernelCopyBulk);
   return names;

@@ -54,6 +54,11 @@ inline constexpr char kKernelCopyBulk[] = "lg_copy_bulk";
 //   Two copies at once, whose share of the device is even: warps take either by turns. Blocks of whole pairs of warps.
 inline constexpr char kKernelBothWays[] = "lg_both_ways";  // a thread has 4 words under way; in the other 8
 inline constexpr char kKernelBothWaysU8[] = "lg_both_ways_u8";
+// both_ways_repeated(void* target, const void* source, void* target_back, const void* source_back, u64 bytes, u64
+// times)
+//   The same of whole words of 16 bytes, each copied so many times in a row. Blocks of whole pairs of warps, any
+//   number.
+inline constexpr char kKernelBothWaysRepeated[] = "lg_both_ways_repeated";
 // gemm(float* product, const float* left, const float* right, u64 side)   square matrices by rows, side a multiple of
 // 64; blocks of kGemmThreads, any number of them
 inline constexpr char kKernelGemm[] = "lg_gemm";

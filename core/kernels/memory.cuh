@@ -141,4 +141,41 @@ __device__ __forceinline__ void copy_both(void* target, const void* source, void
   copy_bytes<kUnroll>(back ? target_back : target, back ? source_back : source, bytes, share);
 }
 
+// A word past the multiprocessor's own cache, both ways: what is read or written again goes to the memory again, or to
+// the device's L2 cache.
+__device__ __forceinline__ void copy_word_past_l1(uint4* target, const uint4* source) {
+#if LG_IS_HIP
+  const auto* from = reinterpret_cast<const u64*>(source);
+  auto* to = reinterpret_cast<u64*>(target);
+  const u64 low = __builtin_nontemporal_load(from), high = __builtin_nontemporal_load(from + 1);
+  __builtin_nontemporal_store(low, to);
+  __builtin_nontemporal_store(high, to + 1);
+  asm volatile("" ::: "memory");
+#else
+  uint4 word;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+               : "l"(source)
+               : "memory");
+  asm volatile("st.global.cg.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(word.x), "r"(word.y), "r"(word.z),
+               "r"(word.w)
+               : "memory");
+#endif
+}
+
+// Two copies as copy_both() has them, of whole words of 16 bytes. A thread copies each of its words `times` times in a
+// row, as nvbandwidth's splitWarpCopyKernel does.
+__device__ __forceinline__ void copy_both_repeated(void* target, const void* source, void* target_back,
+                                                   const void* source_back, u64 bytes, u64 times) {
+  constexpr u32 kWarp = 32;
+  const bool back = threadIdx.x / kWarp % 2 != 0;
+  auto* const to = static_cast<uint4*>(back ? target_back : target);
+  const auto* const from = static_cast<const uint4*>(back ? source_back : source);
+  const u64 first = static_cast<u64>(blockIdx.x) * (blockDim.x / 2) + threadIdx.x / (2 * kWarp) * kWarp +
+                    threadIdx.x % kWarp;
+  for (u64 at = first; at < bytes / sizeof(uint4); at += static_cast<u64>(gridDim.x) * (blockDim.x / 2)) {
+    for (u64 i = 0; i < times; ++i) copy_word_past_l1(to + at, from + at);
+  }
+}
+
 }  // namespace linkgauge

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <numeric>
 
 #include "base/errors.h"
 #include "base/patterns.h"
@@ -539,6 +540,33 @@ TEST(DevicePatterns, ChasesInTurnShareAMillionLoads) {
     spec.mechanism.variant = "pull";
     EXPECT_NE(reason_for(spec).find("its variant is in_turn"), std::string::npos);
   }
+}
+
+// As nvbandwidth's kernel of both ways does it, over buffers of a sixteenth of the size.
+TEST(DevicePatterns, BothWaysRepeatEachWord) {
+  CaseSpec spec = case_of("kernel", Pattern::kHostDeviceBidirectional, 1, 256L * 33);
+  spec.mechanism.variant = "repeated";
+  for (const MemoryKind kind : {MemoryKind::kPinned, MemoryKind::kPageable}) {
+    spec.places.source.kind = kind;
+    for (const int ranks : {1, 3}) {
+      spec.places.devices.resize(static_cast<std::size_t>(ranks));
+      std::iota(spec.places.devices.begin(), spec.places.devices.end(), 0);
+      expect_verified(spec);
+      const std::shared_ptr<DeviceRuntime> runtime = host_devices(ranks);
+      on_operations(*runtime, spec, [&](Group&, Operation& operation) {
+        operation.prepare();
+        EXPECT_EQ(operation.queues().size(), 1U);  // one kernel moves both
+        operation.release();
+      });
+    }
+  }
+  spec.traffic.size_bytes += 16;
+  EXPECT_NE(reason_for(spec).find("a multiple of 256 B"), std::string::npos);
+  spec.mechanism.variant = "pull";
+  EXPECT_NE(reason_for(spec).find("its variant is repeated, by kernel"), std::string::npos);
+  spec.mechanism.transport = "copy_engine";
+  spec.mechanism.variant = "repeated";
+  EXPECT_NE(reason_for(spec).find("its variant is repeated, by kernel"), std::string::npos);
 }
 
 // What is beside is moved, and verified, but only the first rank keeps time, of one queue.

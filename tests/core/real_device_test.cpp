@@ -439,6 +439,27 @@ TEST_P(RealDevice, BothWaysCopyEverySizeAndAlignment) {
   }
 }
 
+TEST_P(RealDevice, BothWaysRepeatEveryWord) {
+  const std::uint64_t bytes = 16 * 5003;  // no whole number of warps
+  Buffer near(*runtime_, 0, MemoryKind::kDevice, 2 * bytes);
+  Buffer far(*runtime_, 0, MemoryKind::kPinned, 2 * bytes);
+  Data poison;
+  poison.rank = -1;
+  for (const unsigned blocks : {1U, 5U, 100U}) {
+    Data there, back;
+    back.rank = 1;
+    fill(far.data(), bytes, there);
+    fill(near.at(bytes), bytes, back);
+    fill(near.data(), bytes, poison);
+    fill(far.at(bytes), bytes, poison);
+    const std::uint64_t times = 16;
+    run(kKernelBothWaysRepeated, {blocks, 128, 0}, near.data(), far.data(), far.at(bytes), near.at(bytes), bytes,
+        times);
+    EXPECT_EQ(check(near.data(), bytes, there).bad_bytes, 0U) << blocks;
+    EXPECT_EQ(check(far.at(bytes), bytes, back).bad_bytes, 0U) << blocks;
+  }
+}
+
 TEST_P(RealDevice, PeersReachEachOther) {
   if (runtime_->count() < 2) GTEST_SKIP() << "one device";
   runtime_->bind_thread(1);

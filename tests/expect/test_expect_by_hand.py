@@ -67,6 +67,18 @@ def test_staging_pairs_and_both_directions_of_hosts() -> None:
     assert value(rules(hosted(), pattern="host_device_bidirectional"), "host_links") == 20
 
 
+def test_host_memory_is_no_limit_of_words_that_are_repeated() -> None:
+    slow = from_toml(
+        'name = "slow"\nsource = "made up"\n[[device]]\nname = "d0"\n'
+        '[[host]]\nname = "h"\nmemory_rate = "3 GB/s"\n'
+        '[[link]]\nkind = "pcie"\ndata_rate = "10 GB/s"\nfrom = ["d0"]\nto = ["h"]\n'
+    )
+    assert value(rules(slow, pattern="host_device_bidirectional"), "memory") == 3
+    repeated = rules(slow, pattern="host_device_bidirectional", variant="repeated", transport="kernel")
+    assert "memory" not in repeated
+    assert value(repeated, "host_links") == 20
+
+
 def test_a_switch_above_devices_is_shared() -> None:
     shared = from_toml(
         'name = "shared"\nsource = "made up"\n[[device]]\nname = "d0..3"\n[[host]]\nname = "h"\n'

@@ -517,6 +517,30 @@ batch = 3
 
 
 @pytest.mark.parametrize("devices", ["cuda", HIP])
+def test_words_repeated_both_ways_count_all_that_is_moved(tmp_path: Path, devices: str) -> None:
+    plan = """
+[[case]]
+transport = ["kernel", "copy_engine"]
+pattern = "host_device_bidirectional"
+variant = "repeated"
+size = ["64KiB", "1000"]
+clock = "event"
+"""
+    _, cases = run_plan(tmp_path, plan, devices=devices, LINKGAUGE_STAND_IN="devices=2")
+    for case, status, reason in cases:
+        if case.transport == "copy_engine":
+            assert (status, "repeated, by kernel" in reason) == ("skipped", True)
+        elif case.size == 1000:
+            assert (status, "a multiple of 256 B" in reason) == ("skipped", True)
+        else:
+            assert status == "ok", reason
+    rows = [row for row in load(tmp_path / "run").rows() if row.status == "ok"]
+    assert {row.case.devices for row in rows} == {(0,), (1,), (0, 1)}
+    for row in rows:
+        assert (row.verified, row.bytes_total) == (True, 2 * row.case.ranks * (64 << 10))
+
+
+@pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_every_multiprocessor_chases_in_turn(tmp_path: Path, devices: str) -> None:
     plan = """
 [[case]]

@@ -16,6 +16,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.worded import LibrarySettings
 from linkgauge.run.machine.mpi_t import displayed, taken
 from linkgauge.run.machine.transports import absent_transports
+from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.mpi_library import MpiInstallation, find_all, resolve
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (
@@ -98,6 +99,26 @@ def test_values_that_nothing_here_can_take_are_not_tried(
     channels = library("nccl").setting("NCCL_NVLS_NCHANNELS")
     off = environment.get("NCCL_NVLS_ENABLE") == "0"
     assert bool(channels.without(channels.unfit(patterns, nodes, environment)).values) is not off
+
+
+def test_gpus_without_multicast_try_none_of_it() -> None:
+    """As the driver says of each GPU; what an older one does not say may be there."""
+
+    def devices(*multicast: str) -> DeviceSet:
+        infos = tuple({"attributes": {"multicast": one} if one else {}} for one in multicast)
+        return DeviceSet("cuda", tuple(range(len(infos))), infos)
+
+    assert [devices(*some).multicast for some in (("1", "1"), ("1", "0"), ("", ""))] == [True, False, True]
+    nccl = library("nccl")
+    for name, left in (("NCCL_ALGO", {"Ring", "Tree"}), ("NCCL_NVLS_NCHANNELS", set()), ("NCCL_NVLS_ENABLE", set())):
+        setting = nccl.setting(name)
+        unfit = setting.unfit({"allreduce"}, False, {}, multicast=False)
+        assert {*setting.without(unfit).values} == left
+        assert "the GPUs have no NVLink multicast" in unfit.values()
+    # The library's own default is not tried either where the environment has switched it off.
+    off = {"NCCL_NVLS_ENABLE": "0"}
+    switch = nccl.setting("NCCL_NVLS_ENABLE").beside("0")
+    assert not switch.without(switch.unfit({"allreduce"}, False, off)).values
 
 
 def _mpi(vendor: str) -> MpiInstallation:

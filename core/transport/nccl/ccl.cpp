@@ -198,11 +198,28 @@ class CclTransport final : public Transport {
   }
 
   static std::string why_not_settings(const ccl::Library& library, const CaseSpec& spec, const CclOptions& options) {
-    if (spec.mechanism.settings.empty()) return "";
-    const ccl::Configuration own(library, spec.mechanism.settings);  // which says what the library lacks
+    const std::string settings = ccl_settings(spec.mechanism, options);
+    if (settings.empty()) return "";
+    if (options.zero_cta()) {
+      if (std::string reason = why_not_copy_engines(library, spec); !reason.empty()) return reason;
+    }
+    const ccl::Configuration own(library, settings);  // which says what the library lacks
     if (own.of_call() == nullptr || takes_call_settings(library, spec, options)) return "";
     return "NCCL_ALGO, NCCL_PROTO and algSelection are settings of collectives' calls: " +
            std::string(to_string(spec.traffic.pattern)) + " is sends and receives here";
+  }
+
+  // NCCL 2.28's collectives by copy engines, of those patterns for which windows are made here.
+  static std::string why_not_copy_engines(const ccl::Library& library, const CaseSpec& spec) {
+    constexpr int kFirst = 22800;
+    if (library.product() == ccl::Product::kNccl && library.version_code() < kFirst)
+      return "NCCL " + library.version() + " has no collectives by copy engines: NCCL 2.28 or newer is needed";
+    if (spec.traffic.pattern != Pattern::kAllgather && spec.traffic.pattern != Pattern::kAlltoall)
+      return "variant zero_cta is NCCL's collectives by copy engines: allgather and alltoall here, not " +
+             std::string(to_string(spec.traffic.pattern));
+    if (ccl_buffer_of(spec.mechanism) != CclBuffer::kSymmetric)
+      return "variant zero_cta needs symmetric windows, without which NCCL takes kernels: --buffer symmetric";
+    return "";
   }
 
   static std::string why_not_buffer(const ccl::Library& library, const CaseSpec& spec) {

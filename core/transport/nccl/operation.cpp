@@ -87,8 +87,8 @@ class CclOperation final : public BufferedOperation {
 
   void connect() override {
     runtime().bind_thread(context().device());
-    if (!mechanism().settings.empty()) {
-      own_ = std::make_unique<ccl::Configuration>(*library_, mechanism().settings);
+    if (const std::string settings = ccl_settings(mechanism(), options_); !settings.empty()) {
+      own_ = std::make_unique<ccl::Configuration>(*library_, settings);
       of_call_ = own_->of_call();
     }
     communicator_ = CclCommunicator::of(*library_, context(), own_.get());

@@ -7,7 +7,10 @@
 namespace linkgauge {
 namespace {
 
-constexpr VariantWord<CclOptions> kCclWords[] = {{"graph", {.graph = true}}, {"device", {.own_kernels = true}}};
+constexpr VariantWord<CclOptions> kCclWords[] = {{"graph", {.graph = true}},
+                                                 {"device", {.own_kernels = true}},
+                                                 {"efficiency", {.cta_policy = kEfficiencyCtaPolicy}},
+                                                 {"zero_cta", {.cta_policy = kZeroCtaPolicy}}};
 constexpr Variants<CclOptions> kCclVariants{"ccl", kCclWords,
                                             ", which takes kernel's words and lsa_barrier, as device+pull"};
 // Those of kernel but for routing's, which come last.
@@ -40,6 +43,11 @@ std::optional<CclBuffer> ccl_buffer_of(const Mechanism& by) {
   if (by.buffer == "registered") return CclBuffer::kRegistered;
   if (by.buffer == "symmetric") return CclBuffer::kSymmetric;
   return {};
+}
+
+std::string ccl_settings(const Mechanism& by, const CclOptions& options) {
+  if (options.cta_policy < 0) return by.settings;
+  return by.settings + (by.settings.empty() ? "" : " ") + "NCCL_CTA_POLICY=" + std::to_string(options.cta_policy);
 }
 
 std::string why_no_ccl_variant(std::string_view variant) { return kCclVariants.why_not(variant); }

@@ -10,6 +10,7 @@ from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
 from linkgauge.expect.rules import Limit, limit
+from linkgauge.model.patterns import REPEATED
 from linkgauge.system.graph import Path
 from linkgauge.system.units import show_rate
 
@@ -210,7 +211,8 @@ def host_and_devices(q: Query) -> list[Limit]:
         result.extend(_from_hosts(q, q.graph(scope), kind))
     hosts = _hosts(q, q.graph(HOST))
     rates = [q.system.node(name).memory_rate for name in hosts]
-    if hosts and all(rate is not None for rate in rates) and beyond_cache(q, hosts):
+    known = hosts and all(rate is not None for rate in rates)
+    if known and q.variant != REPEATED and beyond_cache(q, hosts):
         total = sum(rate.value for rate in rates if rate is not None)
         result.append(limit("memory", total, f"memory of {show(hosts)}: each byte is read or written there once"))
     return result

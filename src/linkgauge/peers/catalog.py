@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, REPEATED
 
 _WINDOW = 64  # of osu_bw and osu_bibw, unless -W says another; of others as we ask for it
 _ONE_DEVICE = ("host_to_device", "device_to_host", "local_copy")
@@ -154,8 +154,9 @@ def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
 
     Between devices: both ways, each timed by itself, and the sum of the two rates. To and from the host by copy
     engines, or of several devices one way: the rate of one flow while others of twice the size go on beside it. To and
-    from the host both ways by kernels: one kernel whose warps go either way by turns, the rate of one way; ours are
-    two kernels. Each names the two directions alike, and both are one and the same measurement.
+    from the host both ways by kernels: one kernel whose warps go either way by turns and copy each word 16 times in a
+    row, so that caches can answer in place of host memory; the rate of one way. Each names the two directions alike,
+    and both are one and the same measurement.
     """
     for transport, word in (("copy_engine", "ce"), ("kernel", "sm")):
         for way, initiator in (("read", "receiver"), ("write", "sender")):
@@ -170,9 +171,8 @@ def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
             for name, ranks in ((one, 1), (all_of_them, 0)):
                 name = f"{name}_bidirectional_memcpy_{word}"
                 if word == "sm":
-                    yield _nvbandwidth(
-                        name, transport, "host_device_bidirectional", ranks=ranks, source_memory="pinned"
-                    )
+                    both: dict[str, Any] = {"variant": REPEATED, "source_memory": "pinned"}
+                    yield _nvbandwidth(name, transport, "host_device_bidirectional", ranks=ranks, **both)
                 else:
                     yield _nvbandwidth(name, transport, pattern, ranks=ranks, variant="both_ways", **pinned)
 

@@ -140,7 +140,8 @@ def choose(
             elif there is not None and there != setting.default:
                 own_default[setting.name] = setting.default
         some = [setting.beside(preset[setting.name]) if setting.name in preset else setting for setting in some]
-        unfit = {one.name: one.unfit(patterns, len(settings.hosts) > 1, preset) for one in some}
+        several, multicast = len(settings.hosts) > 1, prepared.devices.multicast
+        unfit = {one.name: one.unfit(patterns, several, preset, multicast) for one in some}
         refused |= {f"{setting}={value}": why for setting, values in unfit.items() for value, why in values.items()}
         some = [one.without(unfit[one.name]) for one in some]
         some = [one for one in some if one.values]

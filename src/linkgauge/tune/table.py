@@ -54,20 +54,24 @@ OF_MPI = ("mpi_t", "mpi_log", "mpi_display")
 class Condition:
     """What some values of a setting need; of no values named, all of them.
 
-    `patterns`: they are of these alone; `nodes`: of several nodes; `off_by`: variables that switch off what they need.
+    `patterns`: they are of these alone; `nodes`: of several nodes; `off_by`: variables that switch off what they need;
+    `multicast`: of GPUs that take part in NVLink multicast.
     """
 
     values: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     nodes: bool = False
     off_by: tuple[tuple[str, str], ...] = ()
+    multicast: bool = False
 
-    def unmet(self, patterns: Iterable[str], nodes: bool, environment: Mapping[str, str]) -> str:
+    def unmet(self, patterns: Iterable[str], nodes: bool, environment: Mapping[str, str], multicast: bool) -> str:
         """Return why such values cannot change these patterns; empty where they may."""
         if self.patterns and not {*self.patterns} & {*patterns}:
             return f"it is of {', '.join(self.patterns)} alone"
         if self.nodes and not nodes:
             return "it is of several nodes alone"
+        if self.multicast and not multicast:
+            return "the GPUs have no NVLink multicast"
         off = [f"{name}={value}" for name, value in self.off_by if environment.get(name) == value]
         return f"your environment has {off[0]}" if off else ""
 
@@ -94,12 +98,17 @@ class Setting:
     risk: str = ""
     conditions: tuple[Condition, ...] = ()
 
-    def unfit(self, patterns: Iterable[str], nodes: bool, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the values that can change nothing of these patterns, each with the reason."""
+    def unfit(
+        self, patterns: Iterable[str], nodes: bool, environment: Mapping[str, str], multicast: bool = True
+    ) -> dict[str, str]:
+        """Return the values that can change nothing of these patterns, each with the reason.
+
+        `multicast`: whether the GPUs take part in NVLink multicast, as far as is known.
+        """
         return {
             value: why
             for one in self.conditions
-            if (why := one.unmet(patterns, nodes, environment))
+            if (why := one.unmet(patterns, nodes, environment, multicast))
             for value in one.values or self.values
         }
 
@@ -182,7 +191,7 @@ _SETTING = {
     "since": label, "before": label, "risk": label,
     "only": each(table({
         "values": each(plain, least=1), "patterns": each(one_of(PATTERNS)), "nodes": flag,
-        "off_by": mapping(plain, _name),
+        "off_by": mapping(plain, _name), "multicast": flag,
     })),
 }  # fmt: skip
 _HEAD = {
@@ -215,6 +224,7 @@ def _setting(found: dict[str, Any], library_name: str, where: str) -> Setting:
             tuple(one.get("patterns", ())),
             one.get("nodes", False),
             tuple(sorted(one.get("off_by", {}).items())),
+            one.get("multicast", False),
         )
         for one in found.pop("only", ())
     )

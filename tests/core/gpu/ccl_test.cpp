@@ -295,6 +295,28 @@ TEST_F(Ccl, ASettingThatNoCommunicatorHasIsAReason) {
   EXPECT_EQ(nccl_.count("stand_in_communicators"), 0);
 }
 
+TEST_F(Ccl, ACtaPolicyIsAVariantWithACommunicatorOfItsOwn) {
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.mechanism.variant = "efficiency";
+  expect_verified(spec);
+  EXPECT_NE(nccl_.text("stand_in_configuration").find(" policy 1"), std::string::npos);
+  spec.mechanism.variant = "zero_cta";
+  EXPECT_NE(message_of<Unsupported>(spec).find("allgather and alltoall here, not allreduce"), std::string::npos);
+  for (const Pattern pattern : {Pattern::kAllgather, Pattern::kAlltoall}) {
+    spec.traffic.pattern = pattern;
+    spec.mechanism.buffer = "";
+    EXPECT_NE(message_of<Unsupported>(spec).find("--buffer symmetric"), std::string::npos);
+    spec.mechanism.buffer = "symmetric";
+    spec.mechanism.settings = pattern == Pattern::kAlltoall ? "NCCL_MAX_CTAS=4" : "";
+    expect_verified(spec);
+    EXPECT_NE(nccl_.text("stand_in_configuration").find(" policy 2"), std::string::npos);
+    EXPECT_EQ(nccl_.calls("ncclCommWindowRegister"), nccl_.calls("ncclCommWindowDeregister"));
+  }
+  spec.mechanism.buffer = "";
+  EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("NCCL 2.28 or newer is needed"), std::string::npos);
+  EXPECT_EQ(nccl_.count("stand_in_communicators"), 0);
+}
+
 TEST_F(Ccl, AFailureUnderSettingsLeavesTheKeptCommunicator) {
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   expect_verified(spec);
@@ -411,7 +433,8 @@ TEST_F(Ccl, WhatOurKernelsOverItsPointersCannotSaysWhy) {
             std::string::npos);
   EXPECT_NE(reason(own_kernels("one_shot", "device+pull+push", 2), kNewerNccl).find("'device+pull+push'"),
             std::string::npos);
-  EXPECT_NE(reason(own_kernels("one_shot", "devices", 2), kNewerNccl).find("graph and device"), std::string::npos);
+  EXPECT_NE(reason(own_kernels("one_shot", "devices", 2), kNewerNccl).find("graph, device, efficiency and zero_cta"),
+            std::string::npos);
   CaseSpec spec = own_kernels("one_shot", "device", 2);
   spec.mechanism.buffer = "plain";
   EXPECT_NE(reason(spec, kNewerNccl).find("leave --buffer out"), std::string::npos);

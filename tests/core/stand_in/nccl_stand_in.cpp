@@ -744,6 +744,8 @@ STAND_IN(ncclCommInitRankConfig)(ncclComm_t* communicator, int ranks, ncclUnique
                        std::to_string(config->minCTAs) + ".." + std::to_string(config->maxCTAs) + " net " +
                        (config->netName == nullptr ? "none" : config->netName) + " version " +
                        std::to_string(config->version);
+  if (config->version >= 22700 && config->CTAPolicy != kUndefined)
+    last_configuration += " policy " + std::to_string(config->CTAPolicy);
   return code(0);
 }
 #endif

@@ -76,6 +76,7 @@ static_assert(kPageableUsesHostPageTables == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY
 static_assert(kConcurrentManagedAccess == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
 static_assert(kMaxSharedMemoryOptinBytes == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 static_assert(kFabricHandles == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED);
+static_assert(kMulticast == CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED);
 static_assert(kFuncMaxDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 static_assert(kFuncRegisters == CU_FUNC_ATTRIBUTE_NUM_REGS);
 

@@ -13,7 +13,7 @@ from typing import Any
 from linkgauge.exchange.imported import Hints, ImportedCase, ImportedLog, ImportedTable, make_case
 from linkgauge.exchange.readers.base import JsonForm, Reader
 from linkgauge.model.log_text import Line, number_of
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, REPEATED
 from linkgauge.model.shape import each, maybe, scalar, table, text
 
 _DEFAULT_SIZE = 512 << 20  # its --bufferSize is 512 MiB unless given, and is not printed
@@ -256,7 +256,7 @@ def _meaning(name: str) -> tuple[str, str, str, str]:
     several = what in ("all_to_one", "one_to_all") or what.startswith("multinode_device_to_device_all_")
     pattern, variant = _PATTERNS.get(f"{what}_{way}" if several else what, ("", ""))
     if by_kernel and what in ("host_to_device_bidirectional_memcpy", "device_to_host_bidirectional_memcpy"):
-        pattern, variant = "host_device_bidirectional", ""
+        pattern, variant = "host_device_bidirectional", REPEATED
     # The kernels of 0.8's all_to_one_read_sm and one_to_all_read_sm run on the device that the data leaves.
     receiver = way == "read" and not (what in ("all_to_one", "one_to_all") and by_kernel)
     return ("kernel" if by_kernel else "copy_engine"), pattern, variant, "receiver" if receiver else "sender"

@@ -61,6 +61,11 @@ class DeviceSet:
         """How many there are."""
         return len(self.ordinals)
 
+    @property
+    def multicast(self) -> bool:
+        """Whether each may take part in NVLink multicast: False where the driver says that one does not."""
+        return all(info.get("attributes", {}).get("multicast") != "0" for info in self.infos)
+
     def free_bytes(self) -> int:
         """Free memory of the fullest device; 0 where the runtime did not say."""
         return min((int(info.get("free_bytes", 0)) for info in self.infos), default=0)

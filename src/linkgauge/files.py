@@ -6,10 +6,12 @@ import contextlib
 import errno
 import os
 import resource
+import secrets
 import stat
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
@@ -168,3 +170,39 @@ def write_special(path: str | os.PathLike[str], content: bytes) -> bool:
     with open(descriptor, "wb") as file:
         file.write(content)
     return True
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that at every moment it is the old or the new one, also after a crash.
+
+    A symbolic link of that name is replaced, not followed; a device or pipe is written to.
+    EnvironmentLackingError where it cannot be written.
+    """
+    temporary = None
+    try:
+        if write_special(path, content):
+            return
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        # Who may read it is left to the user's umask, which tempfile's files ignore.
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        temporary = beside
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        fsync_folder(path.parent)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise EnvironmentLackingError(f"cannot write {path}: {error.strerror}") from None
+
+
+def fsync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import subprocess
+import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +20,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.judge.fleet_history import shifts_of
 from linkgauge.model.case import Case
 from linkgauge.store.history import History, rows_of
+from patience import PATIENCE_S
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
 
 NODES, DAYS, CHANGED = 5, 8, 4
@@ -202,3 +206,16 @@ def test_a_node_that_is_half_a_percent_slower_is_found_over_many_runs(
     assert "with 95 %" in capsys.readouterr().out.lower()
     assert run_command(["fleet", where, "--detect", "0.5%", "--node", "n3"]) == 2
     assert "leave out --node" in capsys.readouterr().err
+
+
+def test_a_fleets_history_is_read_without_what_reads_runs() -> None:
+    heavy = ("scipy", "linkgauge.judge.compare_runs", "linkgauge.store.schema", "linkgauge.findings.rules")
+    modules = (
+        "linkgauge.app.fleet, linkgauge.judge.fleet_history, linkgauge.store.history_sql, linkgauge.view.fleet_drift"
+    )
+    code = f"import json, sys, {modules}; print(json.dumps([m for m in {heavy!r} if m in sys.modules]))"
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    output = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
+    assert json.loads(output.stdout) == []

@@ -16,12 +16,13 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.app.planning import parse_env
 from linkgauge.errors import UsageError
+from linkgauge.files import write_atomically
 from linkgauge.plan.environment import is_secret, is_stand_in, shown, split_values, stand_in
 from linkgauge.run.parent import runner
 from linkgauge.run.parent.info import settings_of, stored_command
 from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.run.parent.prepared import read_launches, with_secrets
-from linkgauge.store.folder import RunFolder, write_atomically
+from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.view.report import write_report
 

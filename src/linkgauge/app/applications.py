@@ -102,8 +102,8 @@ def _to_chakra(app: str, settings: tuple[str, ...], ranks: int, folder: Path) ->
 def _from_traces(traces: Sequence[Path], output: Path | None, *, host_time: bool) -> None:
     from linkgauge.apps.step_file import as_toml, step_file_of
     from linkgauge.apps.traces import convert
+    from linkgauge.files import write_atomically
     from linkgauge.model.values import LONGEST_APP
-    from linkgauge.store.folder import write_atomically
 
     document, lost = convert(traces, host_time=host_time)
     step_file_of(document, str(traces[0]))

@@ -32,7 +32,7 @@ def copy_stored(out: Path) -> None:
     from importlib import resources
 
     from linkgauge.errors import UsageError
-    from linkgauge.store.folder import write_atomically
+    from linkgauge.files import write_atomically
 
     stored = resources.files("linkgauge") / STORED
     files = {one.name: one.read_bytes() for one in stored.iterdir() if one.name.endswith((".json", ".parquet"))}

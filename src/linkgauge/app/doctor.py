@@ -239,9 +239,9 @@ def _counters(asked: Look) -> int:
     import os
 
     from linkgauge.doctor.since import compared, counters_here, counters_on_nodes, read_snapshot, snapshot, worst
+    from linkgauge.files import write_atomically
     from linkgauge.run.parent.hosts import asked_hosts
     from linkgauge.run.parent.mpi_library import default_installation, resolve
-    from linkgauge.store.folder import write_atomically
 
     before = None if asked.since is None else read_snapshot(asked.since)
     if asked.nodes is not None or asked.hosts is not None:

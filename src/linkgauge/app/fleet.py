@@ -132,8 +132,8 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
 
 def _show_standings(found: list[Standing], asked: Fleet) -> int:
     from linkgauge.judge.standing import Standing
+    from linkgauge.view.fleet_drift import print_fleet
     from linkgauge.view.screen import console
-    from linkgauge.view.terminal import print_fleet
 
     if asked.form != TABLE:
         print_data([vars(one) | {"outlier": one.outlier} for one in found], asked.form, of=Standing)

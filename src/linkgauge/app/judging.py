@@ -212,13 +212,13 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
     """Judge runs, name what fails worst first, and return the exit status."""
     from linkgauge.collector import uncollected
     from linkgauge.exchange.opened import is_log, opened
+    from linkgauge.files import write_atomically
     from linkgauge.judge import exporters
     from linkgauge.judge.check import check
     from linkgauge.judge.small_shifts import fleet_rounds
     from linkgauge.judge.standing import LEAST_NODES
     from linkgauge.judge.subjects import load_subjects
     from linkgauge.judge.verdicts import Verdict
-    from linkgauge.store.folder import write_atomically
     from linkgauge.view import terminal
     from linkgauge.view.screen import console
 
@@ -266,9 +266,9 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
 def baseline_command(runs: tuple[Path, ...], out: Path) -> None:
     """Write a baseline file: what this machine measures, run by run."""
     from linkgauge.collector import uncollected
+    from linkgauge.files import write_atomically
     from linkgauge.judge.baseline import make_baseline
     from linkgauge.judge.subjects import load_subjects
-    from linkgauge.store.folder import write_atomically
 
     with uncollected():
         made = make_baseline(load_subjects(runs))

@@ -31,7 +31,7 @@ class Given:
 @takes(Given)
 def metrics_command(asked: Given, runs: tuple[Path, ...]) -> None:
     """Write runs as OpenMetrics: pairs, collectives, host links, findings and times, by host, UUID and run."""
-    from linkgauge.store.folder import write_atomically
+    from linkgauge.files import write_atomically
 
     if asked.listen is not None:
         if asked.output is not None:

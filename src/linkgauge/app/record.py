@@ -35,8 +35,8 @@ def record_command(asked: Recorded, file: Path) -> None:
     from linkgauge.app.doctor import installation_for
     from linkgauge.doctor.readers import Readers
     from linkgauge.doctor.recorded import record
+    from linkgauge.files import write_atomically
     from linkgauge.run.parent.devices import find_devices
-    from linkgauge.store.folder import write_atomically
 
     library, problem = installation_for(asked.mpi)
     ranks = max(find_devices(asked.devices).count, 1)

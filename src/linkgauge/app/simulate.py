@@ -189,7 +189,7 @@ def _paper(asked: Study, factor: Calibration | None) -> None:
 
 
 def _write(path: Path, page: str) -> None:
-    from linkgauge.store.folder import write_atomically
+    from linkgauge.files import write_atomically
 
     write_atomically(path, page.encode())
 

@@ -86,7 +86,7 @@ def export_command(run: str, form: str | None, tidy: bool, anonymous: bool, outp
     """Export a run as CSV, Parquet, JSON, or the tables that nccl-tests and OSU print."""
     from linkgauge.errors import UsageError
     from linkgauge.exchange.export import FORMATS, export, export_parquet
-    from linkgauge.store.folder import write_atomically
+    from linkgauge.files import write_atomically
     from linkgauge.store.run import load
 
     ending = output.suffix.lstrip(".") if output is not None else ""

@@ -15,9 +15,9 @@ from linkgauge.app.command_line import PATH, command, option, run_argument
 def ticket_command(run: Path, output: Path | None) -> None:
     """A page of Markdown: verdict, devices, measured rates and limits, error counters, what was not observed."""
     from linkgauge.collector import uncollected
+    from linkgauge.files import write_atomically
     from linkgauge.judge.check import check
     from linkgauge.judge.subjects import load_subjects
-    from linkgauge.store.folder import write_atomically
     from linkgauge.store.run import load
     from linkgauge.view.answer import FirstLook
     from linkgauge.view.ticket import ticket

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from linkgauge.findings.finding import Finding
-from linkgauge.judge.verdicts import Checked, Verdict
+if TYPE_CHECKING:
+    from linkgauge.findings.finding import Finding
+    from linkgauge.judge.verdicts import Checked, Verdict
 
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

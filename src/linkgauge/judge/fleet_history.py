@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from linkgauge.errors import UsageError
-from linkgauge.judge.small_shifts import Shifts, shifts_of_nodes
 from linkgauge.judge.standing import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
 from linkgauge.stats.basics import robust_scale
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from linkgauge.judge.small_shifts import Shifts
 
 Floats = npt.NDArray[np.float64]
 Columns = Mapping[str, npt.NDArray[np.object_]]
@@ -174,6 +175,8 @@ def shifts_of_kinds(database: DuckDBPyConnection, detect: float) -> dict[str, Sh
 
     Kinds with fewer than four nodes are left out. The temperature of the devices is a covariate.
     """
+    from linkgauge.judge.small_shifts import shifts_of_nodes  # reads runs: importing that takes longer than drift
+
     rows = _columns(database, _ROUNDS.format(least=LEAST_NODES))
     levels, heat = _numbers(rows, "level"), _numbers(rows, "temperature")
     found: dict[str, Shifts] = {}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.files import write_atomically
 from linkgauge.model.quantity import format_duration, format_size, percent
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
@@ -26,7 +27,6 @@ from linkgauge.peers.theirs import Figures, Reasons, look_at_peer, measure_peer
 from linkgauge.plan.environment import shown
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent.survivor import Survivor
-from linkgauge.store.folder import write_atomically
 from linkgauge.store.hold import LOCKED, MADE, Hold
 
 Progress = Callable[[str, int, int], None]

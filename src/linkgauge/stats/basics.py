@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,16 +30,20 @@ def as_series(values: npt.ArrayLike) -> Floats:
 
 def binomial_tail(came: int, trials: int, chance: float) -> float:
     """Probability of `came` or more of `trials` where each has `chance`."""
-    return float(scipy.special.bdtrc(came - 1, trials, chance)) if came > 0 else 1.0
+    from scipy import special  # a fleet's history starts without it
+
+    return float(special.bdtrc(came - 1, trials, chance)) if came > 0 else 1.0
 
 
 def binomial_quantile(share: float, trials: int, chance: float) -> int:
     """Smallest number of successes in `trials` below or at which at least `share` of all outcomes lie."""
+    from scipy import special
+
     # The inverse of the distribution in O(1), which may be one off where `share` lies at a step.
-    count = math.ceil(float(scipy.special.bdtrik(share, trials, chance)))
-    while count < trials and scipy.special.bdtr(count, trials, chance) < share:
+    count = math.ceil(float(special.bdtrik(share, trials, chance)))
+    while count < trials and special.bdtr(count, trials, chance) < share:
         count += 1
-    while count > 0 and scipy.special.bdtr(count - 1, trials, chance) >= share:
+    while count > 0 and special.bdtr(count - 1, trials, chance) >= share:
         count -= 1
     return count
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from linkgauge.errors import UsageError
+from linkgauge.files import fsync_folder
 from linkgauge.model.case import Case
 from linkgauge.model.result import Identity
 from linkgauge.store import schema, tables
-from linkgauge.store.journal import Record, fsync_folder
+from linkgauge.store.journal import Record
 
 if TYPE_CHECKING:
     from linkgauge.store.folder import RunFolder

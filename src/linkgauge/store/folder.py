@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import uuid
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError, UsageError
-from linkgauge.files import write_special
+from linkgauge.files import fsync_folder, write_atomically
 from linkgauge.model.shape import as_it_is, checked, read_json
 from linkgauge.store import schema
 from linkgauge.store.hold import Hold
@@ -24,7 +22,6 @@ from linkgauge.store.journal import (
     JournalDamage,
     JournalWriter,
     Record,
-    fsync_folder,
     is_folder,
     launch_files,
     no_link,
@@ -256,30 +253,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that at every moment it is the old or the new one, also after a crash.
-
-    A symbolic link of that name is replaced, not followed; a device or pipe is written to.
-    EnvironmentLackingError where it cannot be written.
-    """
-    temporary = None
-    try:
-        if write_special(path, content):
-            return
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        # Who may read it is left to the user's umask, which tempfile's files ignore.
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        temporary = beside
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        fsync_folder(path.parent)
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        raise EnvironmentLackingError(f"cannot write {path}: {error.strerror}") from None

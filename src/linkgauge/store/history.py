@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError, one_line
-from linkgauge.store.folder import write_atomically
+from linkgauge.files import write_atomically
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,6 +25,7 @@ import numpy as np
 
 from linkgauge import files
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
+from linkgauge.files import fsync_folder
 from linkgauge.store.record_form import (
     CRC,
     HEAD_BYTES,
@@ -261,15 +262,6 @@ def no_link(path: Path) -> Path:
     if path.is_symlink():
         raise RunFolderError(f"{path}: is a symbolic link, which a run folder never holds")
     return path
-
-
-def fsync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _FLUSH_BYTES = 1 << 20

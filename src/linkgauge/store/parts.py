@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.files import write_atomically
 from linkgauge.model.shape import each, mapping, one_of, only, read_json, text, whole
-from linkgauge.store.folder import write_atomically
 
 FILE = "figures.json"
 _FORMAT, _VERSION = "linkgauge-figures", 1

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from linkgauge.errors import EnvironmentLackingError, RunFolderError
-from linkgauge.files import why_nothing_starts
+from linkgauge.files import fsync_folder, why_nothing_starts
 from linkgauge.model.case import LATER_DIMENSIONS
 from linkgauge.model.shape import each, parsed
 from linkgauge.store import older, schema
 from linkgauge.store.door import MOST_ROWS, mapped
-from linkgauge.store.journal import Record, fsync_folder, launch_files, no_link, open_regular
+from linkgauge.store.journal import Record, launch_files, no_link, open_regular
 from linkgauge.store.schema import identity_of
 from linkgauge.store.shapes import NUMBER_OF_LAUNCH
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.files import write_atomically
 from linkgauge.model.case import Case
 from linkgauge.run.launchers.base import Launcher
-from linkgauge.store.folder import write_atomically
 
 FOLDER = "tuned"
 """The folder of a run folder in which it lies."""

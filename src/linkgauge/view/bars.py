@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from linkgauge.view.terminal import text_of
+from linkgauge.view.screen import text_of
 from linkgauge.view.units import count_text
 
 if TYPE_CHECKING:

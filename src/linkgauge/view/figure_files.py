@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.store.folder import write_atomically
+from linkgauge.files import write_atomically
 from linkgauge.view import charts
 from linkgauge.view.picture_facts import DOTS_PER_INCH, png_with, svg_with
 

@@ -1,15 +1,44 @@
-"""One node of a fleet's history on the terminal: its last runs, and each shift with what changed."""
+"""A fleet's history on the terminal: standings; a node's last runs, and each shift with what changed."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from linkgauge.judge.fleet_history import Drift
 from linkgauge.model.quantity import change
-from linkgauge.view.screen import Table
-from linkgauge.view.terminal import text_of
+from linkgauge.view.screen import Table, table_of, text_of
 from linkgauge.view.units import count_text
+
+if TYPE_CHECKING:
+    from linkgauge.judge.fleet_history import Drift
+    from linkgauge.judge.standing import Standing
+
+_OUTLIER = "bold red"
+
+
+def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None:
+    """Print nodes and devices of a fleet, outliers first."""
+    outliers = sum(one.outlier for one in standings)
+    nodes, devices = (len({one.name for one in standings if one.kind == kind}) for kind in ("node", "device"))
+    counts = ((nodes, "node"), (devices, "device"), (outliers, "outlier"))
+    words = ", ".join(count_text(count, word) for count, word in counts)
+    out.print(Text(f"The fleet: {words}.", style="bold"))
+    table = table_of("", "kind", "slower", "deviations", "cases", "run", "identity")
+    for one in standings[: max(outliers, min(limit, 10))]:
+        style = _OUTLIER if one.outlier else ""
+        table.add_row(
+            text_of(one.name, style),
+            one.kind,
+            change(one.share, 1),
+            f"{one.score:.1f}",
+            str(one.cases),
+            text_of(one.run),
+            text_of(one.identity),
+        )
+    out.print(table)
 
 
 def print_drift(out: Console, found: Drift, limit: int) -> None:

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from linkgauge.files import write_atomically
 from linkgauge.judge.check import CheckResult
 from linkgauge.judge.fleet import Cell, Moment, cells, moments
 from linkgauge.judge.standing import LEAST_SHARE, Standing
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.quantity import percent
-from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.page import Page, escape

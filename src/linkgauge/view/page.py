@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import LinkgaugeError
-from linkgauge.store.folder import write_atomically
+from linkgauge.files import write_atomically
 from linkgauge.view import charts
 
 # Nothing may be fetched, whatever a run folder holds. Vega makes functions of its own expressions, hence unsafe-eval.

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from linkgauge.files import write_atomically
 from linkgauge.plan.joined import why_alone
 from linkgauge.plan.papers import Figure
-from linkgauge.store.folder import write_atomically
 from linkgauge.view.paper_claims import NOT_JUDGED, FigureVerdict, judge, status_of
 from linkgauge.view.paper_points import Drawing, drawings
 from linkgauge.view.reproduce import covered, pictures
-from linkgauge.view.terminal import table_of, text_of
+from linkgauge.view.screen import table_of, text_of
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

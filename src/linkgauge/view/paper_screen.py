@@ -12,7 +12,7 @@ from linkgauge.plan.papers import Figure, LeftOut
 from linkgauge.view.paper_claims import DIFFERS, FigureVerdict
 from linkgauge.view.paper_points import PUBLISHED, Drawing
 from linkgauge.view.reproduce import Effect
-from linkgauge.view.terminal import table_of, text_of
+from linkgauge.view.screen import table_of, text_of
 from linkgauge.view.units import unit_text
 
 

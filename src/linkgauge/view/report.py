@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from linkgauge.files import write_atomically
 from linkgauge.model.result import Measured
 from linkgauge.plan.curves import left_out_of
-from linkgauge.store.folder import write_atomically
 from linkgauge.view import charts, report_charts
 from linkgauge.view.answer import FirstLook
 from linkgauge.view.by_turns import (

@@ -12,6 +12,7 @@ import numpy as np
 
 from linkgauge.built import build_of
 from linkgauge.errors import UsageError, nearest
+from linkgauge.files import write_atomically
 from linkgauge.judge.compare_runs import words_of
 from linkgauge.plan.joined import of_each
 from linkgauge.plan.papers import Figure, figures
@@ -19,7 +20,6 @@ from linkgauge.stats.attempts import counted
 from linkgauge.stats.compare import LEAST_REPEATS, Shift
 from linkgauge.stats.launches import device_noun, shown_transports
 from linkgauge.stats.paired import paired_shift
-from linkgauge.store.folder import write_atomically
 from linkgauge.tune.table import libraries
 from linkgauge.view.paper_points import Drawing, as_csv
 from linkgauge.view.picture_facts import COLUMN_INCHES, facts_of

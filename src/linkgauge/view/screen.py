@@ -13,6 +13,8 @@ from rich.table import Column
 from rich.table import Table as WrappingTable
 from rich.text import Text
 
+from linkgauge.judge.exporters import clean
+
 _WHOLE_LINES = 10_000
 _LEAST_WORDS = 20  # columns of words behind a head; a narrower screen wraps them by itself
 _WORDS = 24  # columns at least in which a column of words is still read
@@ -126,3 +128,25 @@ def _text(console: Console, cell: object, style: object = "") -> Text:
     if style:
         found.stylize(style)  # type: ignore[arg-type]
     return found
+
+
+_WORD_COLUMNS = ("why", "verdict", "what", "plan", "use", "next is slower by", "export", "identity", "kind", "run")
+"""Columns that hold words, set left; all others are numbers."""
+
+
+def text_of(value: str, style: str = "") -> Text:
+    """Return a stranger's text as it is printed: nothing in it is a command to the terminal."""
+    return Text(clean(value), style=style)
+
+
+def table_of(*columns: str) -> Table:
+    """Return an empty table without lines, numbers to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, name in enumerate(columns):
+        table.add_column(
+            name,
+            overflow="fold",
+            no_wrap=False,
+            justify="left" if index == 0 or name in _WORD_COLUMNS else "right",
+        )
+    return table

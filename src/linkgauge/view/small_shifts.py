@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from linkgauge.model.quantity import change
-from linkgauge.view.terminal import table_of, text_of
+from linkgauge.view.screen import table_of, text_of
 from linkgauge.view.units import count_text
 
 if TYPE_CHECKING:

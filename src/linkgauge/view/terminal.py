@@ -15,15 +15,15 @@ from linkgauge.findings.finding import SEVERITIES, Finding
 from linkgauge.judge.advise import Advice
 from linkgauge.judge.check import FINDINGS
 from linkgauge.judge.compare_runs import RunComparison
-from linkgauge.judge.exporters import clean
 from linkgauge.judge.standing import Standing
 from linkgauge.judge.verdicts import Checked, Outcome, Verdict
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
+from linkgauge.view.fleet_drift import print_fleet
 from linkgauge.view.judged import by_kind
-from linkgauge.view.screen import Table, print_hanging
+from linkgauge.view.screen import print_hanging, table_of, text_of
 from linkgauge.view.units import count_text
 
 _STYLES = {
@@ -31,15 +31,6 @@ _STYLES = {
     "unknown": "yellow", "pass": "green",
     "worse": "bold red", "better": "green", "same": "dim", "cannot tell": "yellow",
 }  # fmt: skip
-
-
-_WORDS = ("why", "verdict", "what", "plan", "use", "next is slower by", "export", "identity", "kind", "run")
-"""Columns that hold words, set left; all others are numbers."""
-
-
-def text_of(value: str, style: str = "") -> Text:
-    """Return a stranger's text as it is printed: nothing in it is a command to the terminal."""
-    return Text(clean(value), style=style)
 
 
 def print_findings(
@@ -189,19 +180,6 @@ def _percent(share: float) -> str:
     return change(share, 1) if abs(share) < 0.0995 else change(share)
 
 
-def table_of(*columns: str) -> Table:
-    """Return an empty table without lines, numbers to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, name in enumerate(columns):
-        table.add_column(
-            name,
-            overflow="fold",
-            no_wrap=False,
-            justify="left" if index == 0 or name in _WORDS else "right",
-        )
-    return table
-
-
 def print_check(
     out: Console, checked: Checked, standings: Sequence[Standing], limit: int, passed: bool = False
 ) -> None:
@@ -323,28 +301,6 @@ def _quantity(verdict: Verdict, value: float | None) -> str:
     if verdict.unit == "B/s":
         return rate_text(value)
     return time_text(value) if verdict.unit == "ns" else f"{value:.3g}"
-
-
-def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None:
-    """Print nodes and devices of a fleet, outliers first."""
-    outliers = sum(one.outlier for one in standings)
-    nodes, devices = (len({one.name for one in standings if one.kind == kind}) for kind in ("node", "device"))
-    counts = ((nodes, "node"), (devices, "device"), (outliers, "outlier"))
-    words = ", ".join(count_text(count, word) for count, word in counts)
-    out.print(Text(f"The fleet: {words}.", style="bold"))
-    table = table_of("", "kind", "slower", "deviations", "cases", "run", "identity")
-    for one in standings[: max(outliers, min(limit, 10))]:
-        style = _STYLES["fail"] if one.outlier else ""
-        table.add_row(
-            text_of(one.name, style),
-            one.kind,
-            change(one.share, 1),
-            f"{one.score:.1f}",
-            str(one.cases),
-            text_of(one.run),
-            text_of(one.identity),
-        )
-    out.print(table)
 
 
 def print_advice(out: Console, advice: Sequence[Advice], absent: Sequence[tuple[str, str]]) -> None:

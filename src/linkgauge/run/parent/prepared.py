@@ -208,7 +208,7 @@ _MOST_BYTES = 256 << 20
 
 def write_launches(folder: Path, launches: tuple[PlannedLaunch, ...]) -> None:
     """Store the launches of a run; atomic. UsageError where they take more than a later run reads."""
-    from linkgauge.store.folder import write_atomically
+    from linkgauge.files import write_atomically
 
     plain = [
         {

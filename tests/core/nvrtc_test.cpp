@@ -138,7 +138,7 @@ TEST(KernelSource, IncludesNothingAndHasEveryKernelOnce) {
     found.insert(part.kernels.begin(), part.kernels.end());
   }
   EXPECT_EQ(found.size(), std::set<std::string>(found.begin(), found.end()).size());
-  EXPECT_EQ(found.size(), 18 + std::size(kKernelsAllreducePush));
+  EXPECT_EQ(found.size(), 19 + std::size(kKernelsAllreducePush));
   std::size_t elsewhere = 0;  // the bulk copies are those of sm_90 and newer
   for (const KernelPart& part : kernel_parts("gfx90a")) elsewhere += part.kernels.size();
   EXPECT_EQ(elsewhere, found.size() - 1);

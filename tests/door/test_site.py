@@ -108,7 +108,7 @@ OTHERS_NAMES = {
     "MPI_THREAD_MULTIPLE", "MPI_Sendrecv", "PCI_BUS_ID", "device_to_device_bidirectional_memcpy_write_ce", "xgmi_error",
     "to_pandas", "posting_time", "message_time", "nic_sent_priority_3", "make_NAME_transport", "endpoint_override",
     "DCGM_LIMIT_MAX_PCIREPLAY_RATE", "DCGM_LIMIT_MAX_NVLINK_CRC_ERROR", "DCGM_LIMIT_MAX_NVLINK_ERROR",
-    "experimental_config", "enable_cuda_sync_events", "also_of",
+    "experimental_config", "enable_cuda_sync_events", "also_of", "NCCL_CTA_POLICY_EFFICIENCY", "NCCL_CTA_POLICY_ZERO",
 }  # fmt: skip
 NAME = re.compile(r"(?<![\w./-])[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?![\w/.])")
 

@@ -22,6 +22,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -193,11 +194,23 @@ def try_one(fault: Fault, tests: list[str], limit_s: float) -> None:
         return
     began = _processor_seconds()
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", *tests]
+    # Compiled modules are found by a source's size and the second of its change, which two faults may share.
+    compiled = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    alone = {**os.environ, "PYTHONPYCACHEPREFIX": compiled.name}
     try:
         path.write_bytes(whole[: fault.at] + fault.new.encode() + whole[fault.at + len(old) :])
-        with subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
-        ) as child:
+        with (
+            compiled,
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=alone,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            ) as child,
+        ):
             try:
                 output = child.communicate(timeout=limit_s)[0]
                 fault.outcome = "found" if child.returncode else "missed"

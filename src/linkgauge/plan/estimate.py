@@ -19,11 +19,11 @@ LAUNCH_S = 1.2  # processes started and connected: 0.2 s (MPICH) to 1.2 s (Open 
 
 _START_S = 0.6  # that a process of this program takes to start on a core of its own, where that was not seen
 # What of a run is no launch, in such starts, as seen between two nodes at loads of 14 and 17 of two cores: this program
-# itself, its look at devices, its warnings, the tables at its end (3.2); of several nodes the looks at them (1.1). A
-# launch takes 1.5 from its start to its first case and from its last one to its end.
+# itself, its look at devices, its warnings, the tables at its end. A launch takes 1.5 from its start to its first case
+# and from its last one to its end.
 _AROUND = 3.2
-_LOOKS = 1.1
 _LAUNCH = 1.5
+_LOOKS_S = 2.5  # at several nodes: they wait for connections, on free cores as long as on busy ones
 # Estimates of cases are guesses on the slow side, so that a time limit is kept. On host devices what the cases of a
 # plan took together was a half of theirs (the default plan) to once as much (--quick).
 _LIKELY = {"host": 0.75}
@@ -31,7 +31,7 @@ _LIKELY = {"host": 0.75}
 
 def around_s(machine: PlanMachine) -> float:
     """Seconds of a run that are of no launch: its start, its looks at nodes, and its end."""
-    return (_AROUND + (_LOOKS if machine.nodes > 1 else 0.0)) * (machine.start_s or _START_S)
+    return _AROUND * (machine.start_s or _START_S) + (_LOOKS_S if machine.nodes > 1 else 0.0)
 
 
 def likely_launch_s(cases_s: float, machine: PlanMachine) -> float:

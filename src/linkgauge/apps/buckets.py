@@ -16,7 +16,7 @@ import numpy as np
 
 from linkgauge.apps.matching import check
 from linkgauge.apps.program import Program
-from linkgauge.apps.rows import COLLECTIVE, COMPUTE, END, LOOP, WAIT, Collective, RankProgram, Row
+from linkgauge.apps.rows import COLLECTIVE, COMPUTE, WAIT, Collective, RankProgram, Row, places
 from linkgauge.errors import UsageError
 
 PATTERNS = ("allreduce", "reduce_scatter")
@@ -75,21 +75,8 @@ def _rank(one: RankProgram, program: Program, size: int, collectives: dict[Colle
 def _written_out(one: RankProgram) -> Iterator[tuple[Row, int]]:
     """The rows as they are carried out, without loops, each with its step."""
     rows, steps = one.rows.tolist(), one.steps.tolist()
-    loops: list[list[int]] = []
-    at = 0
-    while at < len(rows):
-        row = rows[at]
-        if row[0] == LOOP:
-            loops.append([at, row[3]])
-        elif row[0] == END:
-            loops[-1][1] -= 1
-            if loops[-1][1] > 0:
-                at = loops[-1][0]
-            else:
-                loops.pop()
-        else:
-            yield row, steps[at]
-        at += 1
+    kinds, turns = one.rows[:, (0, 3)].T.tolist()
+    return ((rows[at], steps[at]) for at in places(kinds, turns))
 
 
 def _changed(

@@ -19,15 +19,13 @@ from linkgauge.apps.rows import (
     COLLECTIVE,
     COMPUTE,
     COPY,
-    END,
-    LOOP,
     RECEIVE,
     SEND,
     SYNC,
     WAIT,
     Collective,
     RankProgram,
-    Row,
+    places,
 )
 from linkgauge.errors import UsageError
 from linkgauge.model.patterns import PATTERNS
@@ -96,7 +94,8 @@ def _nodes(
     program: Program, rank: RankProgram, groups: Sequence[tuple[int, ...]], lost: Counter[str]
 ) -> Iterator[bytes]:
     at = _Rank()
-    for row in _executed(rank.rows.tolist()):
+    rows = rank.rows.tolist()
+    for row in (rows[place] for place in places(*rank.rows[:, (0, 3)].T.tolist())):
         kind, which, queue, amount, _ = row
         if kind in (WAIT, SYNC):
             if kind == WAIT:
@@ -123,25 +122,6 @@ def _nodes(
         else:
             lost["how long an emulated kernel takes: its bytes are there, as tensor_size"] += 1
             yield _node(at, _COMPUTE, "work", [("tensor_size", _UINT64, amount), ("num_ops", _INT64, 0)], queue=queue)
-
-
-def _executed(rows: Sequence[Row]) -> Iterator[Row]:
-    """The rows as a rank comes by them, loops as often as they turn."""
-    loops: list[list[int]] = []  # where each begins, and how many turns are left
-    at = 0
-    while at < len(rows):
-        row = rows[at]
-        if row[0] == LOOP:
-            loops.append([at, row[3]])
-        elif row[0] == END:
-            loops[-1][1] -= 1
-            if loops[-1][1] > 0:
-                at = loops[-1][0]
-            else:
-                loops.pop()
-        else:
-            yield row
-        at += 1
 
 
 def _of_collective(one: Collective, groups: Sequence[tuple[int, ...]], lost: Counter[str]) -> list[Attribute]:

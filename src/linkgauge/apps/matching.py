@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkgauge.apps.program import Program
-from linkgauge.apps.rows import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, weighted
+from linkgauge.apps.rows import COLLECTIVE, END, LOOP, RECEIVE, SEND, WAIT, places, weighted
 from linkgauge.errors import UsageError
 
 MOST_FOLLOWED = 200_000
@@ -58,21 +58,8 @@ def _compare_sums(program: Program) -> None:
 def _walk(rows: NDArray[np.int64], most_turns: int) -> Iterator[tuple[int, int, int, int]]:
     """Place, kind, which and amount of the rows of communication as they are executed, loops cut short."""
     kinds, whiches, amounts = (rows[:, column].tolist() for column in (0, 1, 3))
-    loops: list[list[int]] = []
-    place = 0
-    while place < len(kinds):
-        kind = kinds[place]
-        if kind == LOOP:
-            loops.append([place, min(amounts[place], most_turns)])
-        elif kind == END:
-            loops[-1][1] -= 1
-            if loops[-1][1] > 0:
-                place = loops[-1][0]
-            else:
-                loops.pop()
-        else:
-            yield place, kind, whiches[place], amounts[place]
-        place += 1
+    turns = np.minimum(rows[:, 3], most_turns).tolist()
+    return ((at, kinds[at], whiches[at], amounts[at]) for at in places(kinds, turns))
 
 
 class _Followed:

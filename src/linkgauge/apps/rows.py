@@ -52,6 +52,24 @@ class RankProgram:
     copied: tuple[int, ...]
 
 
+def places(kinds: Sequence[int], turns: Sequence[int]) -> Iterator[int]:
+    """Places of a rank's rows that are no loop or end, as it comes by them; a loop as often as `turns` has there."""
+    loops: list[list[int]] = []  # where each begins, and how many turns are left
+    at = 0
+    while at < len(kinds):
+        if kinds[at] == LOOP:
+            loops.append([at, turns[at]])
+        elif kinds[at] == END:
+            loops[-1][1] -= 1
+            if loops[-1][1] > 0:
+                at = loops[-1][0]
+            else:
+                loops.pop()
+        else:
+            yield at
+        at += 1
+
+
 def weighted(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
     """Each row of a rank that is no loop or end, and how often an iteration has it."""
     times = [1]

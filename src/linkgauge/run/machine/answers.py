@@ -100,10 +100,10 @@ def _of_libfabric(names: list[str]) -> dict[str, Answer]:
 
 
 def _of_nccl(names: list[str], used: frozenset[str]) -> dict[str, Answer]:
-    files = [path for stem in ("libnccl.so", "librccl.so") if (path := _mapped(stem))]
+    files = [path for stem in ("libnccl.so", "librccl.so") if (path := network_library.mapped_as(stem))]
     if not files or "ccl" not in used:
         return {}
-    plugins = [path for stem in _PLUGINS if (path := _mapped(stem) or _in_search_path(stem))]
+    plugins = [path for stem in _PLUGINS if (path := network_library.mapped_as(stem) or _in_search_path(stem))]
     if any(name.endswith("_PLUGIN") for name in os.environ if name.startswith("NCCL_")) and not plugins:
         return {}  # of a name that is not found here
     held = {name for name in names for file in (*files, *plugins) if _has(file, name)}
@@ -114,11 +114,6 @@ def _has(file: str, name: str) -> bool:
     """Whether a library's file has a text, ended as C ends it: 0.1 s for 300 MB where it has not."""
     with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(name.encode() + b"\0") >= 0
-
-
-def _mapped(begins: str) -> str:
-    lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
-    return next((line.split(None, 5)[5] for line in lines if f"/{begins}" in line), "")
 
 
 def _in_search_path(stem: str) -> str:

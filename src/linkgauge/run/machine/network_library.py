@@ -58,8 +58,13 @@ def of_libfabric(file: str) -> dict[str, str]:
 
 def mapped(stem: str) -> str:
     """The file of a library that this process has mapped already; empty where there is none."""
+    return mapped_as(f"{stem}.so", f"{stem}-")
+
+
+def mapped_as(*begins: str) -> str:
+    """The first file that this process has mapped whose name begins with one of these; empty where there is none."""
     lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
-    return next((line.split(None, 5)[5] for line in lines if f"/{stem}.so" in line or f"/{stem}-" in line), "")
+    return next((line.split(None, 5)[5] for line in lines if any(f"/{begin}" in line for begin in begins)), "")
 
 
 if __name__ == "__main__":

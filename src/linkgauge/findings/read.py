@@ -36,6 +36,7 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
     found = counted(run)
     observations = run.observed()
     system = system or system_of(run)
+    crossed = crossings(run)
     return Facts(
         # What goes on beside loads is no witness of the machine: those cases are judged against themselves, alone.
         [Measure.of(group) for group in found.measured if not group[0].case.background],
@@ -47,8 +48,8 @@ def facts_of(run: Run, system: System | None = None) -> Facts:
         system=system,
         samples=Samples(_series_reader(run)),
         info=run.info,
-        crossings=crossings(run),
-        requests=requests_of(run, system),
+        crossings=crossed,
+        requests=requests_of(run, system, crossed),
         interferences=lambda: interferences(run),
         network=Network.of_run(run),
         lost=run.lost,

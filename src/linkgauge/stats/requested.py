@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -12,7 +13,7 @@ from linkgauge.run.machine import nccl_log
 from linkgauge.run.machine.observe import NVLINK_RECEIVED, NVLINK_SENT
 from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT
 from linkgauge.stats import request_paths, request_settings
-from linkgauge.stats.crossing import crossings
+from linkgauge.stats.crossing import Crossing, crossings
 from linkgauge.stats.launches import Places
 from linkgauge.stats.link_bytes import link_bytes
 from linkgauge.stats.requests import Known, Registered, RequestVerdict
@@ -35,12 +36,14 @@ def verdicts_of(known: Known) -> tuple[RequestVerdict, ...]:
     return tuple(found.values())
 
 
-def known_of(run: Run, system: System | None = None) -> dict[Identity, Known]:
-    """Return what tells how each case was done that ended well, by row identity."""
+def known_of(
+    run: Run, system: System | None = None, crossed: Mapping[Identity, Crossing] | None = None
+) -> dict[Identity, Known]:
+    """Return what tells how each case was done that ended well, by row identity. `crossed`: its crossings, if known."""
     places = Places(run.launched)
     rows = [row for row in run.rows() if row.status == "ok"]
     launches = {launch.launch: launch for launch in run.launched}
-    crossed = crossings(run)
+    crossed = crossings(run) if crossed is None else crossed
     moved = link_bytes(rows, run.observed(_of_nvlink), places, system)
     registered = registrations_of(run) if any(row.case.gpudirect for row in rows) else {}
     read = _variables_read(run)
@@ -73,11 +76,13 @@ def known_of(run: Run, system: System | None = None) -> dict[Identity, Known]:
     }
 
 
-def requests_of(run: Run, system: System | None = None) -> dict[Identity, tuple[RequestVerdict, ...]]:
+def requests_of(
+    run: Run, system: System | None = None, crossed: Mapping[Identity, Crossing] | None = None
+) -> dict[Identity, tuple[RequestVerdict, ...]]:
     """Return the verdicts of each case that requested something and ended well, by row identity."""
     if not any(map(_may_request, run.launched)) and not any(map(_requests, run.rows())):
         return {}  # nor are bytes read
-    found = {identity: verdicts_of(known) for identity, known in known_of(run, system).items()}
+    found = {identity: verdicts_of(known) for identity, known in known_of(run, system, crossed).items()}
     return {identity: verdicts for identity, verdicts in found.items() if verdicts}
 
 

@@ -81,9 +81,9 @@ class Results:
         """What tells how each case was done, by row identity."""
         from linkgauge.view.limits import Limits
 
-        return known_of(self.run, Limits(self.run).system)
+        return known_of(self.run, Limits(self.run).system, self.crossings)
 
-    @property
+    @functools.cached_property
     def requests(self) -> dict[Identity, tuple[RequestVerdict, ...]]:
         """The verdicts on what the rows that are shown requested, by row identity."""
         found = {row.identity: verdicts_of(self.known[row.identity]) for row in self.rows if row.identity in self.known}

@@ -2,9 +2,9 @@
 
 In a process of its own it comes without MPI_Init: MPI_T_init_thread may come before it (MPI 4.1, section 15.3.4), and
 then the library has read the environment. Ranks call it beside MPI (run/machine/answers.py). Handles and datatypes
-differ between ABIs, so a value is told by its bytes. Intel MPI says in a variable's description by which name its users
-know it, and gives no texts by MPI_T; Cray MPICH has further
-variables of its own. With WHOSE, `intel` or `cray`, the library is begun, and what it took is read in its own words.
+differ between ABIs, so a value is known by its bytes. Intel MPI says in a variable's description by which name its
+users know it, and gives no texts by MPI_T; Cray MPICH has further variables of its own. With WHOSE, `intel` or `cray`,
+the library is begun, and what it took is read in its own words.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def priority_of(service_class: ServiceClass) -> int | None:
     """The priority of Ethernet on which a class is counted; None where no counter of it is known.
 
     A service level is a priority by its lower three bits on RoCE (IBTA, annex A17); of a DSCP the upper three bits are,
-    unless a card is told otherwise (RFC 2474, 4.2.2.1: class selectors).
+    unless a card maps it otherwise (RFC 2474, 4.2.2.1: class selectors).
     """
     if service_class.level is not None:
         return service_class.level % 8

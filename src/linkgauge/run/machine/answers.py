@@ -61,7 +61,7 @@ def _of_mpi(names: list[str], file: str, text: str) -> dict[str, Answer]:
     found = {}
     for name in names:
         if name.startswith("OMPI_MCA_") == (title == "Open MPI"):
-            number = os.environ.get(name, "").removeprefix("-").isdecimal()  # as the choice was written, so it is told
+            number = os.environ.get(name, "").removeprefix("-").isdecimal()  # the form in which a choice was written
             known, value = mpi_t.value_of(library, name.removeprefix("OMPI_MCA_"), as_number=number)
             found[name] = _answer(known, value, f"{title} (MPI_T)")
         else:

@@ -28,7 +28,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "fi
 import numpy as np  # noqa: E402
 from run_wires import Identity, Wires  # noqa: E402
 
-from linkgauge.findings.facts import Facts, Measure  # noqa: E402
+from linkgauge.findings.facts import Facts  # noqa: E402
+from linkgauge.findings.measure import Measure  # noqa: E402
 from linkgauge.findings.read import facts_of  # noqa: E402
 from linkgauge.judge.baseline import Baseline, check_baseline, make_baseline, read_baseline  # noqa: E402
 from linkgauge.judge.subjects import Subject  # noqa: E402

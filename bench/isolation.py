@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from linkgauge import _core
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.peers.request import ratio_of_pairs
 from linkgauge.run.machine.binding import cores_by_rank
 from linkgauge.run.wire.spec import core_case

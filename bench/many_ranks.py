@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 
 from linkgauge import _core
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.run.rank import gathering
 from linkgauge.run.rank.case_record import part_of, traveling
 from linkgauge.run.rank.gathering import Ranks, Take, children_of, framed

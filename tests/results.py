@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from linkgauge.expect.ports import Ports
-from linkgauge.findings.facts import Measure
-from linkgauge.model.case import WORDED, Case, StopRule
+from linkgauge.findings.measure import Measure
+from linkgauge.model.case import WORDED, Case
 from linkgauge.model.result import FIGURES, Launch, Measured, Observation, Result
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.stats.attempts import Counted
 from linkgauge.store import run, schema
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
 from linkgauge.model.patterns import pattern
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter
 

@@ -19,10 +19,11 @@ from linkgauge.findings.nominal import nominal
 from linkgauge.findings.rules import RULES as FINDING_RULES
 from linkgauge.judge.bars import judge_bars
 from linkgauge.model.bar import PORT
-from linkgauge.model.case import DEFAULTS, DIMENSIONS, STATUSES, STOP_FIELDS, StopRule
+from linkgauge.model.case import DEFAULTS, DIMENSIONS, STATUSES
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, PatternTraits
 from linkgauge.model.quantity import format_bytes, percent
 from linkgauge.model.shape import parsed_tables
+from linkgauge.model.stop_rule import STOP_FIELDS, StopRule
 from linkgauge.model.transports import TRANSPORT_ALIASES, TRANSPORTS
 from linkgauge.plan import builtin, plan_file
 from linkgauge.stats.summary import summary_schema

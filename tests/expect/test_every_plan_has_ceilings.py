@@ -12,7 +12,8 @@ import linkgauge.system as systems
 from linkgauge.expect import limits
 from linkgauge.expect.achieved import from_ports
 from linkgauge.expect.ports import Ports
-from linkgauge.model.case import MECHANISM, TASK, Case
+from linkgauge.model.case import Case
+from linkgauge.model.comparing import MECHANISM, TASK
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.builtin import builtin_plan, names
 from linkgauge.run.parent.prepare import prepare_on

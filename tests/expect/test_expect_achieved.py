@@ -9,7 +9,7 @@ import pytest
 
 import linkgauge.system as systems
 from linkgauge.expect.achieved import from_ports
-from linkgauge.expect.rules import Limit
+from linkgauge.expect.limit import Limit
 from results import ports_of
 
 GB = 1e9

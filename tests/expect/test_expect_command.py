@@ -12,7 +12,8 @@ import pytest
 import linkgauge.system as systems
 from linkgauge.app.cli import run_command
 from linkgauge.app.limits_shown import measured_words
-from linkgauge.expect.rules import KINDS, RULES, Limit
+from linkgauge.expect.limit import Limit
+from linkgauge.expect.rules import KINDS, RULES
 
 
 def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -10,7 +10,7 @@ import linkgauge.system as systems
 from linkgauge.app.limits_shown import latency_words
 from linkgauge.expect import limits
 from linkgauge.expect.achieved import from_ports
-from linkgauge.expect.rules import Limit
+from linkgauge.expect.limit import Limit
 from results import ports_of
 
 

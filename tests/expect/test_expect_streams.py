@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from linkgauge.expect import limits
-from linkgauge.expect.rules import Limit
+from linkgauge.expect.limit import Limit
 from linkgauge.system import catalog as systems
 
 GIB = 1 << 30

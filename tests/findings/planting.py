@@ -24,8 +24,9 @@ import numpy as np
 from scipy import signal
 
 from linkgauge.expect import limits
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
 from linkgauge.model.patterns import pattern
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.system.model import System
 
 MIB = 1 << 20

@@ -6,8 +6,9 @@ import dataclasses
 from typing import Any
 
 from findings.test_held_apart import rows_of
-from linkgauge.findings.facts import Facts, FailedCase
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.health import failed_cases
+from linkgauge.findings.measure import FailedCase
 from linkgauge.model.result import Launch
 from linkgauge.model.worded import LibrarySettings
 from results import measures_of

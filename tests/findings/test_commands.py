@@ -11,7 +11,8 @@ import pytest
 from linkgauge.app.cli import run_command
 from linkgauge.app.request import Allocation, Execution, Launch, Machine, PlanChoice, Request
 from linkgauge.findings import judge
-from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
 from linkgauge.judge.advise import advise
 from linkgauge.model.case import Case
 from linkgauge.plan.builtin import names

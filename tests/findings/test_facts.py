@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from linkgauge.findings.curves import latency_step
-from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
 from linkgauge.model.case import Case
 
 

@@ -14,7 +14,8 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.naming import labels_of
 from linkgauge.judge.advise import advise
 from linkgauge.judge.compare_runs import compare_runs
-from linkgauge.model.case import DEFAULTS, MEASURING, MECHANISM, TASK, Case, held_apart
+from linkgauge.model.case import DEFAULTS, Case
+from linkgauge.model.comparing import MEASURING, MECHANISM, TASK, held_apart
 from linkgauge.model.result import HEADLINE, Measured
 from linkgauge.stats import series
 from linkgauge.stats.curves import size_figures

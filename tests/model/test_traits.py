@@ -10,23 +10,12 @@ from pathlib import Path
 import pytest
 
 from linkgauge import _core
-from linkgauge.model.case import (
-    CORE_NAMES,
-    DIMENSIONS,
-    MANAGED_USES,
-    MEASURING,
-    MECHANISM,
-    NAMING_DEVICES,
-    NAMING_NODES,
-    PARTS,
-    TASK,
-    Case,
-    StopRule,
-    held_apart,
-)
+from linkgauge.model.case import CORE_NAMES, DIMENSIONS, MANAGED_USES, NAMING_DEVICES, NAMING_NODES, Case
+from linkgauge.model.comparing import MECHANISM, PARTS, TASK, held_apart
 from linkgauge.model.dimension import Part
 from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
 from linkgauge.model.runtimes import RUNTIMES
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.model.traits import having
 from linkgauge.model.transports import IMPORTED, TRANSPORTS, order_of
 
@@ -96,7 +85,8 @@ def test_transports_have_a_way_or_choose_it() -> None:
 
 def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
     fields = [one.name for one in dataclasses.fields(Case)]
-    assert sorted((*TASK, *MECHANISM, *MEASURING, "size")) == sorted(fields)
+    how_long = {"size_requested", "devices_per_node", "verify", "warmup", "stop"}
+    assert sorted((*TASK, *MECHANISM, *how_long, "size")) == sorted(fields)
     stop = {"stop_rule", "stop_samples", "ci_width", "max_time_ns"}
     assert len(stop) == len(dataclasses.fields(StopRule))
     assert set(DIMENSIONS) == {*fields, "ranks", *stop} - {
@@ -112,7 +102,9 @@ def test_each_dimension_says_what_of_a_case_and_is_written_once() -> None:
 
 
 def test_each_dimension_is_of_one_part_which_the_core_has_too() -> None:
-    assert sorted(name for names in PARTS.values() for name in names) == sorted((*TASK, *MECHANISM, *MEASURING, "size"))
+    assert sorted(name for names in PARTS.values() for name in names) == sorted(
+        one.name for one in dataclasses.fields(Case)
+    )
     table = (Path(__file__).parents[2] / "core" / "bindings_case.cpp").read_text()
     of_core = {name: part for part, name in re.findall(r'of<&(\w+)::[^>]*>\("(\w+)"\)', table)}
     ours = {CORE_NAMES[name]: part for part, names in PARTS.items() for name in names if name in CORE_NAMES}

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from linkgauge.errors import UsageError
-from linkgauge.model.case import DIMENSIONS, Case, StopRule
+from linkgauge.model.case import DIMENSIONS, Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.parent.watch import patience_for

@@ -28,7 +28,7 @@ from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.parent import guard, mpi_library
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 if sys.version_info >= (3, 11):
     import tomllib

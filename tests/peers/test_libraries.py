@@ -26,7 +26,7 @@ from linkgauge.peers.theirs import measure_peer
 from linkgauge.run.machine.transports import LibraryVersion
 from linkgauge.run.parent import mpi_library
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = pytest.mark.skipif(COMPILER is None or shutil.which("ldd") is None, reason="no C compiler, or no ldd")

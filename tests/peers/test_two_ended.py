@@ -18,7 +18,8 @@ from linkgauge.peers.request import Request, Row, rows_of
 from linkgauge.peers.theirs import launches_of, measure_peer
 from linkgauge.run.parent import mpi_library
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_library import MpiInstallation, find_all
+from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.parent.mpi_library import find_all
 from thorough import thorough
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -18,7 +18,7 @@ from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.measure import measure
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.prepare import named_mpis, new_pending
 from linkgauge.run.parent.prepared import WORKER, Prepared, RoundJudge, TimeLimit, write_launches
 from linkgauge.run.parent.reporter import Reporter

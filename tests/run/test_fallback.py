@@ -25,7 +25,7 @@ from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.parent import fallback, mpi_library, prepare
 from linkgauge.run.parent.fallback import THREADS, Fallback, end_of, taken_of
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.prepared import TimeLimit
 from linkgauge.store.run import load
 from run.conftest import SMALL_PLAN, devices_of, machine_of

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.plan.builtin import builtin_plan
 from linkgauge.plan.curves import Point
 from linkgauge.plan.expand import expand

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.parent.mpi_library import MpiInstallation, find_all
+from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.store.run import load
 from program import linkgauge
 

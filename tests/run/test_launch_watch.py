@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.run.parent.watch import LaunchWatch, Trouble, patience_for
 from linkgauge.run.wire import heartbeat as beat
 from linkgauge.run.wire.heartbeat import PHASE, PHASE_NAMES, HeartbeatFile

@@ -23,9 +23,9 @@ from linkgauge.run.launchers.srun import Srun
 from linkgauge.run.machine import processes
 from linkgauge.run.machine.binding import cores_by_rank, parse_core_list, share_out
 from linkgauge.run.machine.private_folder import LaunchFolders, PrivateFolders, clean_leftovers
-from linkgauge.run.parent import mpi_library
+from linkgauge.run.parent import mpi_installation, mpi_library
 from linkgauge.run.parent.fallback import found_steps
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.wire.evidence import how_it_ended, last_words
 from patience import PATIENCE_S
 
@@ -132,7 +132,7 @@ def script(path: Path, text: str) -> Path:
     ],
 )  # fmt: skip
 def test_a_launchers_family_is_what_it_says_not_what_it_is_called(said: str, kind: str, tmp_path: Path) -> None:
-    assert mpi_library.launcher_kind(script(tmp_path / "bin/mpiexec", f"echo '{said}'")) == kind
+    assert mpi_installation.launcher_kind(script(tmp_path / "bin/mpiexec", f"echo '{said}'")) == kind
 
 
 def test_the_library_is_of_the_launchers_own_installation(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_library_is_of_the_launchers_own_installation(tmp_path: Path) -> Non
 
 def test_a_launcher_with_another_installations_library_is_a_problem() -> None:
     default = mpi_library.default_installation()
-    mixed = mpi_library.installation(default.library, Path("/x/mpiexec"), "openmpi", "test")
+    mixed = mpi_installation.installation(default.library, Path("/x/mpiexec"), "openmpi", "test")
     assert "different installations" in mixed.problem
 
 
@@ -160,7 +160,7 @@ def test_a_launcher_that_does_not_run_is_listed_with_that_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = {"text": "MPICH Version: 4.3", "abi": "mpich"}
-    monkeypatch.setattr(mpi_library, "ask_library", lambda library: (said, ""))
+    monkeypatch.setattr(mpi_installation, "ask_library", lambda library: (said, ""))
     monkeypatch.setattr(mpi_library, "_wheel_files", lambda: iter(()))
     monkeypatch.setattr(mpi_library, "_module_prefixes", lambda: iter(()))
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")

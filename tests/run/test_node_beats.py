@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import plan_run
 from linkgauge.plan.plan_file import parse_plan

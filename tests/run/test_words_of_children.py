@@ -14,7 +14,7 @@ from linkgauge.errors import Exit
 from linkgauge.peers import launch
 from linkgauge.run.machine import transports
 from linkgauge.run.machine.segments import noted_segments
-from linkgauge.run.parent import devices, mpi_library
+from linkgauge.run.parent import devices, mpi_installation
 from linkgauge.run.wire import evidence
 from linkgauge.run.wire.load_lines import OVER, LoadLines
 from linkgauge.run.wire.node_beats import BeatReporter
@@ -50,8 +50,8 @@ def endless(child: Path) -> Path:
 def test_what_prints_for_ever_is_ended(endless: Path, capsys: pytest.CaptureFixture[str]) -> None:
     too_long = "printed more than 64 MiB"
     assert f"the process that looks for cuda devices {too_long}" in said(CUDA, capsys, Exit.LACKING)
-    assert mpi_library.ask_library(endless) == ({}, f"the process that loads {endless} {too_long}")
-    assert mpi_library.launcher_kind(endless) == ""
+    assert mpi_installation.ask_library(endless) == ({}, f"the process that loads {endless} {too_long}")
+    assert mpi_installation.launcher_kind(endless) == ""
     assert transports._asked("nccl_version()").reason.endswith(too_long)
     assert known._reader("network_library.py", "ucx")({}) == (None, f"network_library.py {too_long}")
     assert readers.Readers().run([str(endless)]) is None
@@ -97,7 +97,7 @@ def test_an_mpi_librarys_process_that_says_something_else(
     library = tmp_path / "libmpi.so.12"
     library.write_bytes(b"\x7fELF")
     child.write_text(words)
-    found, why = mpi_library.ask_library(library)
+    found, why = mpi_installation.ask_library(library)
     assert found == {}
     assert why.startswith(f"{library} is not a usable MPI library: what it says of itself")
     assert f"--mpi '{library}': {library} is not" in said(["run", "--quick", "--mpi", str(library)], capsys)

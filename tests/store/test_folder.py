@@ -17,7 +17,8 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import FORMER_PATTERNS, LinkgaugeError, RunFolderError, UsageError
-from linkgauge.model.case import LATER_DIMENSIONS, Loads, StopRule
+from linkgauge.model.case import LATER_DIMENSIONS, Loads
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.store import older, schema
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter, read_journal

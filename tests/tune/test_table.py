@@ -17,7 +17,8 @@ from linkgauge.model.worded import LibrarySettings
 from linkgauge.run.machine.mpi_t import displayed, taken
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_library import MpiInstallation, find_all, resolve
+from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.parent.mpi_library import find_all, resolve
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (
     Known,

@@ -13,7 +13,8 @@ from rich.console import Console
 import linkgauge
 from approved import approve, plain
 from linkgauge.app.cli import run_command
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.store.run import Run
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json

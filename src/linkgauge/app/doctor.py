@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from linkgauge.doctor.check import Check, Result
     from linkgauge.doctor.on_nodes import OnNodes
-    from linkgauge.run.parent.mpi_library import MpiInstallation
+    from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 _SHOWN = 8
 

@@ -19,7 +19,7 @@ from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
-from linkgauge.expect.rules import Limit
+from linkgauge.expect.limit import Limit
 from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.quantity import parse_size

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from linkgauge.app.output import TABLE, print_data
-from linkgauge.expect.rules import Limit
+from linkgauge.expect.limit import Limit
 from linkgauge.model.device_words import device_words, with_parts_named
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text

@@ -30,7 +30,7 @@ from linkgauge.run.parent.fallback import KEY, found_steps, library_of
 from linkgauge.run.parent.hosts import hosts_of_job
 from linkgauge.run.parent.info import run_info
 from linkgauge.run.parent.measure import check_out, default_out, measure
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.nodes import Nodes, cores_there, ways_between
 from linkgauge.run.parent.prepare import described_devices, prepare, prepare_from, prepare_on, system_data
 from linkgauge.run.parent.prepared import Prepared, TimeLimit, write_launches

@@ -20,7 +20,8 @@ from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, capped, narrowed, side_by_side
-from linkgauge.run.parent.mpi_library import MpiInstallation, resolve
+from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.parent.mpi_library import resolve
 
 
 def planned(request: Request, mpis: Sequence[MpiInstallation], kind: str) -> Plan:

@@ -1,4 +1,4 @@
-"""A step file's steps on each of so many ranks, as rows of numbers.
+"""A step file's steps on each of so many ranks, as rows of numbers: the walk over lists and loops.
 
 Loops stay loops unless a step in them asks for their index; then they are written out. Steps that move nothing (0
 bytes, a collective of one rank) are none.
@@ -10,42 +10,19 @@ import bisect
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from linkgauge.apps.formula import Formula, FormulaError
-from linkgauge.apps.rows import (
-    AFTER,
-    COLLECTIVE,
-    COMPUTE,
-    COPY,
-    END,
-    LINE,
-    LOOP,
-    RECEIVE,
-    SEND,
-    SYNC,
-    WAIT,
-    Collective,
-    RankProgram,
-    Row,
-    names_of,
-)
-from linkgauge.apps.step_file import COPIES, Kind, StepFile
-from linkgauge.errors import UsageError
-from linkgauge.model.elements import restated_size
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.apps.rows import COLLECTIVE, END, LOOP, RECEIVE, Collective, RankProgram, Row
+from linkgauge.apps.step_file import Kind, StepFile
+from linkgauge.apps.step_rows import NONE, UNFIXED, OneByOneError, StepRows
 
 MOST_ROWS = 2_000_000  # of all ranks
 MOST_EXECUTED = 10_000_000  # steps of a rank in one iteration
-_MOST_COPY_BYTES = 8 << 20  # programs use their buffers again
-_BEGUN_AT_ONCE = 8  # collectives that are alike and under way together have buffers of their own
-_UNFIXED = ("work", "copy", "wait")  # their rows depend on those before them; so do the turns of what is begun
 _APART = ("compute", "send", "receive")  # their rows depend on nothing but themselves, and are found by the column
 _FEW = 64  # steps that follow each other are not sorted for so few
-_NONE = (-1, 0, 0, 0, 0)
 
 
 def expanded(
@@ -54,7 +31,7 @@ def expanded(
     """Each rank's program, and the collectives that these name by number. UsageError for what cannot be."""
     made = _Expansion(file, settings, ranks)
     programs, collectives = made.programs()
-    if made.turns and not _agree(programs, collectives):
+    if made.has_turns and not _agree(programs, collectives):
         # Ranks wait at other places. So turns go on over waits, which takes more buffers, and are the same on all.
         programs, collectives = _Expansion(file, settings, ranks, over_waits=True).programs()
         if not _agree(programs, collectives):
@@ -100,91 +77,47 @@ class _Stretch:
         return slice(None) if len(steps) == self.count else steps - self.begin
 
 
-class _OneByOneError(Exception):
-    """A step of a column is wrong: each is asked, so that the error names the first."""
-
-
 class _Expansion:
     def __init__(
         self, file: StepFile, settings: Mapping[str, int], ranks: int, *, over_waits: bool = False,
         one_turn: bool = False,
     ) -> None:  # fmt: skip
-        self._file = file
-        self._over_waits, self._one_turn = over_waits, one_turn
-        self._settings = settings
+        steps = file.steps
+        self._step = StepRows(file, settings, ranks, over_waits=over_waits, one_turn=one_turn)
         self._ranks = ranks
-        self._steps = file.steps
-        self._queues = {name: number for number, name in enumerate(file.queues)}
-        self._names = [names_of(file, settings, ranks, rank) for rank in range(ranks)]
-        self._own = np.array([one.verb in _UNFIXED or one.begun for one in file.steps.kinds])  # by kind
+        self._steps = steps
+        self._own = np.array([one.verb in UNFIXED or one.begun for one in steps.kinds])  # by kind
         self._apart = np.array([one.verb in _APART and "when" not in one.numbers and len(one.numbers) > 0
-                                for one in file.steps.kinds])  # fmt: skip
-        self._loops = sorted(file.steps.spans)
+                                for one in steps.kinds])  # fmt: skip
+        self._loops = sorted(steps.spans)
         self._parts: dict[int, list[int | _Stretch]] = {}  # of lists of steps, by where they begin
         self._uses: dict[int, bool] = {}  # of loops
-        self._every = tuple(range(ranks))
-        self._collectives: dict[Collective, int] = {}
-        self._listed: list[Collective] = []  # by number
-        self.turns: dict[tuple[int, int], int] = {}  # of begun collectives: the number of one's turn
-        self._groups: dict[str, list[tuple[int, ...]]] = {}  # by their formula, of each rank, outside of loops' turns
         self._rows_left = MOST_ROWS
         self._written_left = MOST_ROWS  # steps of loops' turns, whether they come to anything or not
         # Of the rank in hand.
-        self._rank = 0
-        self._number = 0  # of the step in hand, as StepFile.where counts
-        self._together: NDArray[np.int32] | None = None  # the column of steps in hand
         self._fixed: dict[int, Row] = {}  # of steps whose rows are the same wherever they stand, by what they say
         self._rows: list[Row] = []  # and the steps that they are of, behind those of `_made`
         self._numbers: list[int] = []
         self._made: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
-        self._copied = [0, 0, 0]
-        self._mine: dict[str, int] = {}  # what its formulas know now
-        self._indices: dict[str, int] = {}  # of the loops that it is in
-        self._next_copy = [0, 0, 0]
-        self._begun: dict[int, int] = {}  # collectives under way, by number, and how often
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether a begun collective has more than one turn."""
+        return bool(self._step.turns)
 
     def programs(self) -> tuple[tuple[RankProgram, ...], tuple[Collective, ...]]:
         programs = []
         for rank in range(self._ranks):
-            self._rank, self._made, self._copied = rank, [], [0, 0, 0]
-            self._next_copy, self._begun = [0, 0, 0], {}
-            self._mine, self._fixed = dict(self._names[rank]), {}
+            self._step.begin_rank(rank)
+            self._made, self._fixed = [], {}
             executed = self._list(self._parts_of(0, len(self._steps.kind)))
             if self._rows or not self._made:
                 self._gather()
             rows, steps = self._made[0]
             if len(self._made) > 1:
                 rows, steps = (np.concatenate(parts) for parts in zip(*self._made, strict=True))
-            programs.append(RankProgram(rows, steps, executed, tuple(self._copied)))
-        return tuple(programs), tuple(self._listed)
-
-    def _where(self) -> str:
-        if self._together is not None:
-            raise _OneByOneError
-        return self._file.where(self._number)
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise UsageError(f"{self._where()}: rank {self._rank} of {self._ranks}: {what}")
-
-    def _of(self, kind: Kind, key: str, least: int = 0) -> Any:
-        """An amount of the step in hand, or of each of a column of them where they have their own."""
-        asked, together = kind.formulas.get(key), self._together
-        found: Any
-        if asked is not None:
-            found = self._evaluated(asked, self._mine, key)
-        elif together is None:
-            found = self._steps.numbers[key].item(self._number)
-        else:
-            found = self._steps.numbers[key][together]
-        if found < least if together is None else np.any(found < least):
-            self._refuse(f"{key} is {found}: expected {least} or more")
-        return found
-
-    def _evaluated(self, asked: Formula, known: Mapping[str, int], key: str) -> int:
-        try:
-            return asked(known)
-        except FormulaError as error:
-            raise UsageError(f"{self._where()}.{key}: {error}") from None
+            programs.append(RankProgram(rows, steps, executed, tuple(self._step.copied)))
+        return tuple(programs), tuple(self._step.listed)
 
     # --- lists of steps
 
@@ -229,19 +162,19 @@ class _Expansion:
     def _list(self, parts: list[int | _Stretch]) -> int:
         """Adds the rows of a list of steps; how many are executed."""
         executed = 0
-        fixed = {} if self._indices else self._fixed
+        fixed = {} if self._step.in_turn else self._fixed
         for part in parts:
             if isinstance(part, int):
-                self._number = part
+                self._step.number = part
                 kind = self._steps.kinds[self._steps.kind.item(part)]
-                if not kind.conditional or self._of(kind, "when", -(1 << 62)):
+                if self._step.takes_part(kind):
                     executed += self._repeat(kind)
             elif part.of is not None and (added := self._add_alike(part, fixed, MOST_EXECUTED - executed)) is not None:
                 executed += added
             else:
                 if part.of is not None:
                     part = self._stretch(part.begin, part.count, singly=True)
-                for self._number, kind, same in zip(part.asked, part.kinds, part.sames, strict=True):
+                for self._step.number, kind, same in zip(part.asked, part.kinds, part.sames, strict=True):
                     row = self._row_of(kind, same, fixed, keep=True)
                     if row is not None:
                         self._add(row)
@@ -249,37 +182,38 @@ class _Expansion:
                         if executed > MOST_EXECUTED:
                             break
             if executed > MOST_EXECUTED:
-                self._refuse(f"more than {MOST_EXECUTED} steps are executed: expected fewer")
+                self._step.refuse(f"more than {MOST_EXECUTED} steps are executed: expected fewer")
         return executed
 
     def _repeat(self, kind: Kind) -> int:
-        number = self._number
+        number = self._step.number
         begin, end = number + 1, number + self._steps.spans[number]
         parts = self._parts_of(begin, end)
-        turns: int = self._of(kind, "repeat")
+        turns: int = self._step.amount(kind, "repeat")
         index = kind.words.get("index", "")
         if turns > MOST_EXECUTED:
-            self._refuse(f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
+            self._step.refuse(f"{turns} turns of a loop: expected at most {MOST_EXECUTED}")
         if index and self._uses_index(index, begin, end):
             self._written_left -= turns * sum(1 if isinstance(part, int) else part.count for part in parts)
             if self._written_left < 0:
-                self._refuse(f"more than {MOST_ROWS} steps of loops' turns are written out: expected fewer, or loops")
+                self._step.refuse(
+                    f"more than {MOST_ROWS} steps of loops' turns are written out: expected fewer, or loops"
+                )
             executed = 0
             for turn in range(turns):
-                self._mine[index] = self._indices[index] = turn
+                self._step.enter_turn(index, turn)
                 executed += self._list(parts)
                 if executed > MOST_EXECUTED:
                     break
-            self._mine.pop(index, None)
-            self._indices.pop(index, None)
-            self._number = number
+            self._step.leave_loop(index)
+            self._step.number = number
             return executed
         if turns == 0:
             return 0
         self._add((LOOP, 0, -1, turns, 0))
         length = (len(self._made), len(self._rows))
         executed = self._list(parts)
-        self._number = number
+        self._step.number = number
         if length == (len(self._made), len(self._rows)):
             self._rows.pop()
             self._numbers.pop()
@@ -300,9 +234,9 @@ class _Expansion:
         """Adds a row of the step in hand."""
         self._rows_left -= 1
         if self._rows_left < 0:
-            self._refuse(f"more than {MOST_ROWS} steps of all ranks are written out: expected fewer, or loops")
+            self._step.refuse(f"more than {MOST_ROWS} steps of all ranks are written out: expected fewer, or loops")
         self._rows.append(row)
-        self._numbers.append(self._number)
+        self._numbers.append(self._step.number)
 
     def _add_alike(self, part: _Stretch, fixed: dict[int, Row], most: int) -> int | None:
         """Adds the rows of a stretch; how many. None, and nothing added, where each of its steps is to be asked: one is
@@ -313,15 +247,13 @@ class _Expansion:
         try:
             for steps in part.columns:
                 at = part.at(steps)
-                for place, column in enumerate(self._row_of_column(steps)):
+                for place, column in enumerate(self._step.row_of_column(steps)):
                     rows[at, place] = column
-        except _OneByOneError:
+        except OneByOneError:
             return None
-        finally:
-            self._together = None
         found = []
-        for self._number, kind, same in zip(part.asked, part.kinds, part.sames, strict=True):
-            found.append(self._row_of(kind, same, fixed, keep=False) or _NONE)
+        for self._step.number, kind, same in zip(part.asked, part.kinds, part.sames, strict=True):
+            found.append(self._row_of(kind, same, fixed, keep=False) or NONE)
         rows[part.at(part.others)] = _as_array(found)[part.of]
         numbers = np.arange(part.begin, part.begin + part.count, dtype=np.int32)
         there = _moves(rows[:, 0], rows[:, 3])
@@ -333,14 +265,6 @@ class _Expansion:
             self._made.append((rows, numbers))
             self._rows_left -= len(rows)
         return len(rows)
-
-    def _row_of_column(self, steps: NDArray[np.int32]) -> Sequence[Any]:
-        """The rows of steps of one kind, as columns or what all have."""
-        self._together = steps
-        kind = self._steps.kinds[self._steps.kind[steps[0]]]
-        if kind.conditional and not self._of(kind, "when", -(1 << 62)):
-            return _NONE
-        return self._row(kind) or _NONE
 
     def _gather(self) -> None:
         """Makes arrays of the rows that were added one by one."""
@@ -354,106 +278,12 @@ class _Expansion:
         """
         row = fixed.get(same)
         if row is None:
-            if kind.conditional and not self._of(kind, "when", -(1 << 62)):
-                return None
-            row = self._row(kind)
+            row = self._step.row(kind) if self._step.takes_part(kind) else None
             if row is None or not (row[3] or _moves(*row[::3])):  # most have an amount
                 return None
-            if (keep or kind.begun) and kind.verb not in _UNFIXED:
+            if (keep or kind.begun) and kind.verb not in UNFIXED:
                 fixed[same] = row
-        return self._under_way(row) if kind.begun else row
-
-    def _under_way(self, row: Row) -> Row:
-        """A collective that is begun: with those alike that are under way it has buffers of its own."""
-        number = row[1]
-        turn = self._begun.get(number, 0)
-        self._begun[number] = turn + 1
-        turn %= 1 if self._one_turn else _BEGUN_AT_ONCE
-        if turn == 0:
-            return row
-        if (number, turn) not in self.turns:
-            self.turns[number, turn] = self._numbered(dataclasses.replace(self._listed[number], turn=turn))
-        return (COLLECTIVE, self.turns[number, turn], -1, 0, 0)
-
-    def _numbered(self, one: Collective) -> int:
-        number = self._collectives.setdefault(one, len(self._listed))
-        if number == len(self._listed):
-            self._listed.append(one)
-        return number
-
-    def _row(self, step: Kind) -> Row | None:
-        """What the step in hand, of this kind, is, or each of a column of them; None where it has no part in it."""
-        queue = self._queues[step.words["queue"]] if "queue" in step.words else -1
-        match step.verb:
-            case "compute":
-                return (COMPUTE, 0, -1, self._of(step, "compute"), 0)
-            case "work":
-                size = self._of(step, "work")
-                return (COMPUTE, 0, queue, size, self._place(2, size))
-            case "copy":
-                size, way = self._of(step, "bytes"), COPIES.index(step.words["copy"])
-                return (COPY, way, queue, size, self._place(way, size))
-            case "send" | "receive":
-                return self._message(step)
-            case "wait":
-                self._begun = self._begun if self._over_waits else {}
-                return (WAIT, 0, -1, 0, 0)
-            case "sync":
-                named = step.words["sync"]
-                return (SYNC, 0, -1 if named == "all" else self._queues[named], 0, 0)
-            case "after":
-                return (AFTER, self._queues[step.words["after"]], queue, 0, 0)
-        return self._collective(step)
-
-    def _place(self, way: int, size: int) -> int:
-        """Where a copy of so many bytes lies in its buffers, which are used again from the start where they end."""
-        at = self._next_copy[way]
-        if size == 0:
-            return at
-        if at + size > max(_MOST_COPY_BYTES, size):
-            at = 0
-        self._next_copy[way] = -(-(at + size) // LINE) * LINE
-        self._copied[way] = max(self._copied[way], at + size)
-        return at
-
-    def _message(self, step: Kind) -> Row | None:
-        peer = self._of(step, step.verb, -(1 << 62))
-        wrong = (peer < 0) | (peer >= self._ranks) | (peer == self._rank)
-        if wrong if self._together is None else np.any(wrong):
-            self._refuse(f"{step.verb} is {peer}: expected another rank, 0 to {self._ranks - 1}")
-        return (SEND if step.verb == "send" else RECEIVE, peer, -1, self._of(step, "bytes"), 0)
-
-    def _collective(self, step: Kind) -> Row | None:
-        ranks = self._group(step)
-        pattern = "barrier" if step.verb == "barrier" else step.words["collective"]
-        size = 0 if pattern == "barrier" else self._of(step, "bytes")
-        root = self._of(step, "root") if step.has("root") else ranks[0]
-        if root not in ranks:
-            self._refuse(f"root is {root}: expected one of {', '.join(map(str, ranks[:20]))}")
-        if len(ranks) < 2 or (size == 0 and pattern != "barrier"):
-            return None
-        restated, reason = restated_size(PATTERNS[pattern], size, len(ranks), "float32")
-        if reason or restated != size:
-            self._refuse(reason or f"{pattern} of {size} bytes: expected whole blocks, as {restated}")
-        place = ranks.index(root) if PATTERNS[pattern].rooted else 0
-        one = Collective(pattern, size, place, step.words.get("distribution", ""), ranks, step.begun)
-        return (COLLECTIVE, self._numbered(one), -1, 0, 0)
-
-    def _group(self, step: Kind) -> tuple[int, ...]:
-        """The ranks whose `group` is this one's; all without it."""
-        if "group" not in step.formulas:
-            return self._every
-        asked = step.formulas["group"]
-        if self._indices or asked.text not in self._groups:
-            of = [self._evaluated(asked, {**names, **self._indices}, "group") for names in self._names]
-            by_color: dict[int, list[int]] = {}
-            for rank, color in enumerate(of):
-                by_color.setdefault(color, []).append(rank)
-            groups = {color: tuple(ranks) for color, ranks in by_color.items()}
-            if self._indices:
-                return groups[of[self._rank]]
-            self._groups[asked.text] = [groups[color] for color in of]
-        return self._groups[asked.text][self._rank]
+        return self._step.under_way(row) if kind.begun else row
 
 
 def _moves(kind: Any, amount: Any) -> Any:

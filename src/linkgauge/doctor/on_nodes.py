@@ -18,7 +18,7 @@ from linkgauge.model.shape import each, label, mapping, number, one_of, table, t
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Network, chosen, wrong_choices
 from linkgauge.run.parent import first_look
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.nodes import ask_each_alone
 from linkgauge.run.parent.rank_words import shaped, words_of_ranks
 

@@ -13,7 +13,7 @@ from linkgauge.errors import UsageError
 from linkgauge.exchange import nccl_form
 from linkgauge.exchange.anonymous_run import pseudonyms_of
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
-from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.comparing import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.stats.launches import shown_transports

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.expect.rules import KINDS, RULES, Limit, Rule
+from linkgauge.expect.limit import Limit
+from linkgauge.expect.rules import KINDS, RULES, Rule
 
 if TYPE_CHECKING:
     from linkgauge.expect.of_case import limits

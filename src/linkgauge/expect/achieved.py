@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.expect.collectives import link_bounds, staging
 from linkgauge.expect.graph import FABRIC, HOST, Wires
 from linkgauge.expect.latency import of_latency, way
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.points import staging_point_to_point
 from linkgauge.expect.ports import Load, Ports, between_hosts, cores_of
 from linkgauge.expect.query import Query, query
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.expect.streams import in_own_memory
 from linkgauge.model.device_words import device_words
 from linkgauge.model.result import Measured

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from linkgauge.expect import cuts, flows, paths, rings
 from linkgauge.expect.graph import FABRIC, HOST, MACHINE, NODE, Wires
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.linear_program import TooLargeError
 from linkgauge.expect.points import beyond_cache, finite, serial
 from linkgauge.expect.query import Query, show
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.quantity import percent
 from linkgauge.model.rank_bytes import sent_and_received
 from linkgauge.system.units import show_rate

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from linkgauge.expect.fit import Fit, LogGP, Parameter, hockney, identifies, loggp
-from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.comparing import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured, Result
 from linkgauge.model.worded import plain as text_or_number

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from linkgauge.expect import cuts, flows
 from linkgauge.expect.collectives import bytes_bound, collective, gathered
 from linkgauge.expect.graph import HOST, MACHINE, Wires
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.linear_program import TooLargeError
 from linkgauge.expect.network_bounds import network
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.quantity import percent
 from linkgauge.system.domain import domain_of, ordinals_of_domain
 from linkgauge.system.model import Node

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
+from linkgauge.expect.limit import Limit
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
-from linkgauge.expect.rules import RULES, Limit
+from linkgauge.expect.rules import RULES
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.shape import read_toml
 from linkgauge.system.model import FABRIC_KINDS

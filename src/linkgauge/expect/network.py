@@ -16,7 +16,7 @@ from linkgauge.system.switches import Switches
 from linkgauge.system.units import show_rate
 
 if TYPE_CHECKING:
-    from linkgauge.expect.rules import Limit
+    from linkgauge.expect.limit import Limit
     from linkgauge.store.run import Run
 
 Part = tuple[str, str]
@@ -83,7 +83,7 @@ class Network:
 
     def limit(self, case: Case, launch: int) -> Limit | None:
         """The limit that stated rates set a case's goodput, of one lane; None where none is known."""
-        from linkgauge.expect.rules import limit
+        from linkgauge.expect.limit import limit
 
         if PATTERNS[case.pattern].latency_only:
             return None

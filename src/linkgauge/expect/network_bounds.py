@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.points import finite
 from linkgauge.expect.query import Query
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.quantity import percent
 from linkgauge.system.model import Network
 from linkgauge.system.units import show_rate

@@ -12,10 +12,11 @@ from linkgauge.expect.collectives import collective
 from linkgauge.expect.graph import FABRIC, Wires
 from linkgauge.expect.internode import several_nodes
 from linkgauge.expect.latency import latencies
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
 from linkgauge.expect.relay import relay
-from linkgauge.expect.rules import KINDS, RULES, Limit, limit
+from linkgauge.expect.rules import KINDS, RULES
 from linkgauge.expect.streams import streams
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import percent

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from linkgauge.expect.limit import Limit
 from linkgauge.expect.of_case import limits
-from linkgauge.expect.rules import Limit
 from linkgauge.stats.launches import Place, nodes_of
 from linkgauge.system.model import System
 

@@ -13,9 +13,9 @@ from linkgauge.system.form import read
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
+    from linkgauge.expect.limit import Limit
     from linkgauge.expect.network import Network
     from linkgauge.expect.of_places import Placed
-    from linkgauge.expect.rules import Limit
     from linkgauge.store.run import Run
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from linkgauge.expect import cuts, paths
 from linkgauge.expect.graph import FABRIC, HOST, Wires
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, show
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.patterns import REPEATED
 from linkgauge.system.graph import Path
 from linkgauge.system.units import show_rate

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from linkgauge.expect import paths
 from linkgauge.expect.graph import Wires
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.points import finite, serial
 from linkgauge.expect.query import Query
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.system.units import show_rate
 
 _Pair = tuple[str, str]

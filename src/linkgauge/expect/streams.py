@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.points import beyond_cache, finite, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.system.units import show_rate
 
 

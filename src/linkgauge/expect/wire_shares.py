@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from linkgauge.expect.graph import FABRIC, HOST
+from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.of_case import least_of_links, limits
 from linkgauge.expect.query import Query, query
-from linkgauge.expect.rules import Limit, limit
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text

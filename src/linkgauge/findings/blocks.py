@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from linkgauge.findings.facts import Facts, Measure, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import format_bytes as size_text

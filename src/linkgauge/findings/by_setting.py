@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from linkgauge.findings.facts import Facts, FailedCase, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import FailedCase, Measure
 
 Settings = frozenset[tuple[str, str]]
 NONE: Settings = frozenset()

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from linkgauge.expect.rules import Limit
-from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text
+from linkgauge.expect.limit import Limit
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, Settings, keys, median, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linkgauge.findings.facts import Facts, Measure, keys
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, keys
 from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import percent

@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable, Iterable
 import numpy as np
 import scipy
 
-from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, Measure, Settings, keys, median, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.measure import LEAST_EFFECTIVE, Measure, Settings, keys, median, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.remembered import remembered
 

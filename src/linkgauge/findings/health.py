@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from linkgauge.findings.by_setting import told_apart, words
-from linkgauge.findings.facts import LEAST_EFFECTIVE, Facts, FailedCase, Measure, keys, median
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import LEAST_EFFECTIVE, FailedCase, Measure, keys, median
 from linkgauge.findings.rule import rule
 from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import change, percent

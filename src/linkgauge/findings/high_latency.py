@@ -6,8 +6,9 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from linkgauge.findings.facts import Facts, Measure, keys, median
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, keys, median
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linkgauge.findings.facts import Facts, Measure, keys, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, keys, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text

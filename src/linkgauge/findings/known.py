@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
 
-from linkgauge.findings.facts import Facts, Measure, keys, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.measure import Measure, keys, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Wiring
 from linkgauge.model.patterns import PATTERNS

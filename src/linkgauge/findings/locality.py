@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from linkgauge.findings.facts import Facts, Measure, keys, median, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.filled import filled, one_way
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, keys, median, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.findings.ways import level_of, placed_pairs
 from linkgauge.model.quantity import format_bytes as size_text

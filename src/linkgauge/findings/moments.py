@@ -15,8 +15,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.findings.facts import Facts, Measure, keys
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.measure import Measure, keys
 from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
 from linkgauge.findings.timeline import Timeline, timeline

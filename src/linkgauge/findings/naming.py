@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linkgauge.findings.facts import DIMENSIONS, Measure
+from linkgauge.findings.measure import DIMENSIONS, Measure
 from linkgauge.model.case import USUAL
 from linkgauge.model.device_words import device_words
 from linkgauge.model.quantity import format_bytes as size_text

@@ -9,8 +9,9 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from linkgauge.findings.facts import Facts, Measure, keys
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, keys
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import percent
 from linkgauge.run.machine.net_counters import TCP_DUPLICATES, TCP_OUT_OF_ORDER, TCP_RETRANSMITTED, TCP_SENT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linkgauge.expect import limits
-from linkgauge.expect.rules import Limit
+from linkgauge.expect.limit import Limit
 from linkgauge.findings.wiring import Wiring
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import over_host

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from linkgauge.findings.facts import Facts, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent

@@ -11,7 +11,8 @@ import numpy as np
 from linkgauge.errors import LinkgaugeError
 from linkgauge.expect.network import Network
 from linkgauge.expect.of_run import system_of_run
-from linkgauge.findings.facts import Facts, FailedCase, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import FailedCase, Measure
 from linkgauge.findings.samples import RankSeries, Samples
 from linkgauge.model.result import Identity, Observation, Result
 from linkgauge.run.parent.looks import KEY as LOOKS

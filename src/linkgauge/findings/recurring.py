@@ -13,8 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.findings.facts import Facts, keys
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding, Severity
+from linkgauge.findings.measure import keys
 from linkgauge.findings.moments import apart_from_siblings
 from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
 from linkgauge.model.result import Identity
 from linkgauge.stats.basics import NORMAL_MAD, Floats
 from linkgauge.system.remembered import remembered

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from linkgauge.findings.facts import Facts, Measure, Settings, keys, median, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.filled import FILLED_SHARE, filled, nic_rate, one_way
 from linkgauge.findings.finding import Evidence, Finding
+from linkgauge.findings.measure import Measure, Settings, keys, median, rate_text
 from linkgauge.findings.rule import rule
 from linkgauge.findings.wiring import Way
 from linkgauge.model.device_words import device_words

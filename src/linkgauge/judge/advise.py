@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from linkgauge.findings.facts import Facts, Measure
-from linkgauge.model.case import MECHANISM, USUAL, held_apart
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
+from linkgauge.model.case import USUAL
+from linkgauge.model.comparing import MECHANISM, held_apart
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.quantity import change
 from linkgauge.model.quantity import format_bytes as size_text

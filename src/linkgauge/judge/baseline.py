@@ -16,7 +16,8 @@ import numpy as np
 import scipy
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
 from linkgauge.findings.naming import case_words
 from linkgauge.judge.left_out import left_out_keys
 from linkgauge.judge.siblings import CORES_SLOWER

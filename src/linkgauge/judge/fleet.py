@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from linkgauge.findings.facts import Measure
+from linkgauge.findings.measure import Measure
 from linkgauge.judge.standing import LEAST_NODES, LEAST_SCALE, Standing
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict

@@ -10,7 +10,8 @@ from datetime import datetime, timezone
 from statistics import median
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
 from linkgauge.findings.naming import task_words
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.patterns import HOST_COPIES, group_of

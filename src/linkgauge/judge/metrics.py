@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from linkgauge.findings.facts import Measure
 from linkgauge.findings.finding import SEVERITIES, Finding
+from linkgauge.findings.measure import Measure
 from linkgauge.judge.exporters import labels_text
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.patterns import COLLECTIVES, HOST_COPIES, PAIRS, PATTERNS, group_of

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import Measure
+from linkgauge.findings.measure import Measure
 from linkgauge.findings.naming import case_words
 from linkgauge.judge.baseline import figures_at, match_devices
 from linkgauge.judge.left_out import left_out_keys

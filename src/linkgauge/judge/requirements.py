@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import DIMENSIONS, Measure, rate_text
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.known import TOLERANCE, held_against
+from linkgauge.findings.measure import DIMENSIONS, Measure, rate_text
 from linkgauge.findings.naming import case_words, task_words
 from linkgauge.findings.rules import ANY, told_by
 from linkgauge.judge.siblings import bus_words, check_collectives

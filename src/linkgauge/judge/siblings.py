@@ -13,8 +13,9 @@ from collections.abc import Container, Hashable, Mapping, Sequence
 import numpy as np
 
 from linkgauge.findings.collectives import LEAST_OF_LIMIT, shares_of_limits
-from linkgauge.findings.facts import Facts, Measure, rate_text
+from linkgauge.findings.facts import Facts
 from linkgauge.findings.filled import filled
+from linkgauge.findings.measure import Measure, rate_text
 from linkgauge.findings.naming import case_words, task_words
 from linkgauge.judge.subjects import Subject
 from linkgauge.judge.verdicts import Verdict

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import UsageError
-from linkgauge.findings.facts import Facts, Measure
+from linkgauge.findings.facts import Facts
+from linkgauge.findings.measure import Measure
 from linkgauge.findings.naming import labels_of
 from linkgauge.judge.verdicts import Outcome, Verdict
 

@@ -21,13 +21,14 @@ import json
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.model.background import FIRST, Pace, WrittenLoads, load_text, written_loads
 from linkgauge.model.dimension import Dimension, Part, Says, row
 from linkgauge.model.elements import ELEMENT_BYTES
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.stop_rule import STOP_FIELDS, StopRule
 from linkgauge.model.traits import having
 from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES, TRANSPORTS
 from linkgauge.model.values import (
@@ -46,7 +47,6 @@ from linkgauge.model.values import (
     WORD,
     YES_OR_NO,
     count,
-    number_in,
     one_of,
     one_of_or_all,
     time_ns,
@@ -62,7 +62,6 @@ ARRIVALS = ("deadline", "skewed", "free")
 CLOCKS = ("host", "event")
 OPS = ("sum", "prod", "min", "max", "avg")
 STATUSES = ("ok", "skipped", "failed", "hung", "timeout", "crashed", "corrupt", "disturbed")
-STOP_RULES = ("count", "interval", "duration")
 
 
 ONLY_BY_NAME = (
@@ -73,40 +72,6 @@ ONLY_BY_NAME = (
 
 
 _STOP = "When to stop"
-
-
-@dataclasses.dataclass(frozen=True)
-class StopRule:
-    """When to stop sampling. Every rule is bounded by `time_ns`; `duration` samples as long as that.
-
-    >>> StopRule("count", samples=100).time_ns
-    1000000000
-    """
-
-    rule: Literal["count", "interval", "duration"] = field(
-        default="interval", metadata=row(Part.TIMING, Says.HOW_LONG, "Rule that ends the sampling.", one_of(STOP_RULES))
-    )
-    samples: int = field(  # count: how many; interval: at most this many
-        default=1000,
-        metadata=row(
-            Part.TIMING, Says.HOW_LONG, "Samples to take; at most, with the rule interval.", count(1, 1_000_000)
-        ),
-    )
-    relative_half_width: float = field(  # interval: half width of the median's 95 % interval over the median
-        default=0.025,
-        metadata=row(Part.TIMING, Says.HOW_LONG, "Half width of the median's interval as a share of it, for interval.",
-                     number_in(0, 1), name="ci_width"),
-    )  # fmt: skip
-    time_ns: int = field(
-        default=1_000_000_000,
-        metadata=row(
-            Part.TIMING,
-            Says.HOW_LONG,
-            "Time to sample at most; the time to sample, with the rule duration.",
-            time_ns(1),
-            name="max_time_ns",
-        ),
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -404,20 +369,6 @@ WORDED: dict[str, type[Worded]] = {one.name: type(one.default) for one in _FIELD
 """By dimension that is written in words what its value is."""
 
 
-def _saying(*kinds: Says) -> tuple[str, ...]:
-    return tuple(one.name for one in _FIELDS if one.metadata["says"] in kinds)
-
-
-TASK = _saying(Says.WHAT)
-"""Dimensions that say what is done: with MECHANISM, all that tells curves apart."""
-MECHANISM = _saying(Says.HOW)
-"""Dimensions that say how it is done."""
-MEASURING = _saying(Says.HOW_LONG)
-"""What only says how long and how thoroughly is measured."""
-PARTS: dict[Part, tuple[str, ...]] = {
-    part: tuple(one.name for one in _FIELDS if one.metadata["part"] is part) for part in Part
-}
-"""By part the names of its dimensions."""
 USUAL: dict[str, Any] = {one.name: one.default for one in _FIELDS if one.default is not dataclasses.MISSING}
 """What a dimension is, as a case has it, where nobody asked for anything else."""
 DEFAULTS: dict[str, Any] = {name: "" if name in WORDED else value for name, value in USUAL.items()}
@@ -432,8 +383,6 @@ CORE_NAMES: dict[str, str] = {
 """By dimension its name in core/base/case_spec.h; without those that run/wire/spec.py says in other words."""
 
 
-STOP_FIELDS = {one.metadata["written"][0] or f"stop_{one.name}": one.name for one in dataclasses.fields(StopRule)}
-"""By dimension of the stop rule its field."""
 _PLAIN = {
     **{name: f"{name}.text" if name in WORDED else name for name in _NAMES},
     "ranks": "ranks",
@@ -472,21 +421,3 @@ LOAD_ROWS = {name: DIMENSIONS[name] for name in (*FIRST, *LOAD_SETTINGS)}
 def loads_written(text: str) -> WrittenLoads:
     """The loads that a text is of. UsageError naming the load, what was read and what was expected."""
     return written_loads(text, LOAD_ROWS)
-
-
-def held_apart(*compared: str | Part) -> tuple[str, ...]:
-    """Names of the dimensions that two cases must share to be compared by `compared`: all others, sizes among them.
-
-    A part stands for all its dimensions. KeyError for a name that is no dimension, or only one of MEASURING.
-    """
-    names = (*TASK, *MECHANISM, "size")
-    apart = {name for one in compared for name in (PARTS[one] if isinstance(one, Part) else (one,))}
-    for one in compared:
-        if one not in names and not isinstance(one, Part):
-            raise KeyError(one)
-    return tuple(name for name in names if name not in apart)
-
-
-def values_of(case: Case, names: Iterable[str]) -> tuple[Any, ...]:
-    """The case's values of some dimensions: what cases are grouped by."""
-    return tuple(getattr(case, name) for name in names)

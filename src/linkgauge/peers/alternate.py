@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from linkgauge.model.case import Case, held_apart
+from linkgauge.model.case import Case
+from linkgauge.model.comparing import held_apart
 from linkgauge.model.dimension import Part
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.peers.catalog import PeerTest, peer_tests

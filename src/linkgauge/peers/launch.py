@@ -35,7 +35,7 @@ from linkgauge.run.wire.evidence import last_words
 
 if TYPE_CHECKING:
     from linkgauge.run.machine.transports import LibraryVersion
-    from linkgauge.run.parent.mpi_library import MpiInstallation
+    from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 _LDD_TIMEOUT_S = 20
 _MOST_SYMBOLS = 3

@@ -14,7 +14,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.model.case import LATER_DIMENSIONS, Case, held_apart
+from linkgauge.model.case import LATER_DIMENSIONS, Case
+from linkgauge.model.comparing import held_apart
 from linkgauge.model.quantity import format_duration, format_size, percent
 
 FULL = -1

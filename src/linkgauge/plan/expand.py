@@ -17,20 +17,21 @@ from linkgauge.apps import catalog
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.background import MPI, Load
-from linkgauge.model.case import NAMING_DEVICES, STOP_FIELDS, Case, StopRule
+from linkgauge.model.case import NAMING_DEVICES, Case
 from linkgauge.model.elements import restated_size
 from linkgauge.model.patterns import PATTERNS, PatternTraits
+from linkgauge.model.stop_rule import STOP_FIELDS, StopRule
 from linkgauge.model.transports import EVERY_TRANSPORT
 from linkgauge.model.values import EACH_SHIFT, OTHERS, WHOLE_NODES
 from linkgauge.model.worded import App
-from linkgauge.plan.choice import chosen_ranks, node_counts
+from linkgauge.plan.choice import node_counts
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
+from linkgauge.plan.device_sets import device_sets, rank_devices
 from linkgauge.plan.estimate import operation_s
 from linkgauge.plan.jobs import AbsentDeviceError, swapped_roles, with_loads
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
-from linkgauge.plan.pairs import pairings, single_pairs
 from linkgauge.plan.why_not import why_not_here
 
 # Of a run in all its launches: days of measuring. With some retried, such a folder is still read in 2 GB.
@@ -67,62 +68,6 @@ class _Ladder:
 
 
 _Ladders = dict[str, dict[str, _Ladder]]  # by family and curve
-
-
-def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
-    """The device that each rank of a launch drives: devices[i // R]."""
-    return tuple(rank // ranks_per_device for rank in range(device_count * ranks_per_device))
-
-
-def device_sets(
-    pattern: PatternTraits,
-    table: CaseTable,
-    ranks: int | None,
-    all_ranks: Sequence[int],
-    machine: PlanMachine,
-    seed: int,
-) -> list[tuple[int, ...]]:
-    """The tuples of devices, or numbers of places, one entry a rank, that a pattern runs on.
-
-    Pair patterns: ordered pairs among the subset as `table.pairs` says, a diagonal entry being one rank with itself.
-    Pairs side by side: all of the subset at once, each case another pairing.
-    Single-device patterns: each alone; a chase also the pairs, or only sets of as many ranks as are asked for. Host
-    patterns: each alone, then all together. Others: the whole subset. Subsets are of each node's devices.
-    """
-    per_node = machine.device_count
-    subsets = [tuple(rank for rank in all_ranks if rank % per_node in subset) for subset in table.devices]
-    subsets += [tuple(rank for rank in all_ranks if rank in places) for places in map(set, table.places)]
-    subsets = [subset or tuple(all_ranks[:1]) for subset in subsets] or [tuple(all_ranks)]  # skipped, if none is here
-    found: dict[tuple[int, ...], None] = {}
-    for subset in subsets:
-        for chosen in chosen_ranks(subset, ranks, table, machine, seed):
-            for devices in _sets_of(pattern, table, chosen, machine, seed):
-                if pattern.ranks != "1 or 2" or ranks in (None, len(devices)):
-                    found[devices] = None
-    return list(found)
-
-
-def _sets_of(
-    pattern: PatternTraits, table: CaseTable, subset: tuple[int, ...], machine: PlanMachine, seed: int
-) -> Iterator[tuple[int, ...]]:
-    distinct = tuple(dict.fromkeys(subset))
-    if pattern.ranks == "first":
-        yield distinct[:1]
-    elif pattern.ranks == "2":
-        yield from single_pairs(distinct, subset, table.pairs, machine, seed)
-    elif pattern.ranks == "pairs":
-        yield from pairings(distinct, table.pairs, machine, seed, both_ways=pattern.name != "pairs_bidirectional")
-    elif pattern.ranks in ("1", "1 or 2"):
-        yield from ((device,) for device in distinct)
-        if pattern.ranks == "1 or 2" and len(distinct) > 1:
-            pairs = single_pairs(distinct, distinct, table.pairs, machine, seed)
-            yield from (pair for pair in pairs if len(pair) == 2)
-    elif not pattern.collective:  # host to devices and back, STREAM
-        if not table.devices:
-            yield from ((device,) for device in distinct)
-        yield subset
-    else:
-        yield subset
 
 
 def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
@@ -325,9 +270,8 @@ def _placed(
         for places in _shifts(devices[: len(devices) // values.get("groups", 1)], machine):
             yield {**values, "distribution": f"shift:{places}" if places else ""}
         return
-    node = (
-        devices[0] if devices else 0
-    ) // machine.device_count  # the devices that it names are on its first one's node
+    # The devices that it names are on its first one's node.
+    node = (devices[0] if devices else 0) // machine.device_count
     first = node * machine.device_count
     named = [name for name in NAMING_DEVICES if values.get(name, -1) >= 0]
     values = {**values, **{name: first + values[name] for name in named}}

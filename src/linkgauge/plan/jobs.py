@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from linkgauge.errors import UsageError
 from linkgauge.model.background import MPI_SAME, REST, SAME, Load, WrittenLoads, part_of_rest, parts_of
-from linkgauge.model.case import DEFAULTS, LOAD_ROWS, NO_LOADS, Case, LoadCase, Loads, held_apart, loads_written
+from linkgauge.model.case import DEFAULTS, LOAD_ROWS, NO_LOADS, Case, LoadCase, Loads, loads_written
+from linkgauge.model.comparing import held_apart
 from linkgauge.model.dimension import Part
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS

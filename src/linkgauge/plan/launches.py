@@ -19,9 +19,10 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
+from linkgauge.plan.device_sets import rank_devices
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, around_s, case_s, likely_launch_s
-from linkgauge.plan.expand import MOST_CASES, PlannedCase, outlasts, rank_devices
+from linkgauge.plan.expand import MOST_CASES, PlannedCase, outlasts
 from linkgauge.plan.jobs import wrong_mode_reason
 from linkgauge.plan.library_settings import (
     Settings,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.comparing import held_apart, values_of
 from linkgauge.model.result import Measured
 from linkgauge.stats.derived import Curve, CurveFigures, Figure, as_curve, curve_figures, fewest_blocks
 

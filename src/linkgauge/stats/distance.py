@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.comparing import held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured, Result, Row
 from linkgauge.stats.launches import Places, nodes_of

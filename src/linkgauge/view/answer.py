@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from linkgauge.model.case import MECHANISM, held_apart, values_of
+from linkgauge.model.comparing import MECHANISM, held_apart, values_of
 from linkgauge.model.device_words import numbers_text, pairs_text
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.result import Measured

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from linkgauge.model.case import held_apart, values_of
+from linkgauge.model.comparing import held_apart, values_of
 from linkgauge.model.result import Measured
 from linkgauge.model.values import shift_of
 from linkgauge.stats.series import run_blocks

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from linkgauge.model.case import MECHANISM, Case
+from linkgauge.model.case import Case
+from linkgauge.model.comparing import MECHANISM
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.plan.papers import Picture
 from linkgauge.view.paper_rows import DIMENSIONS, LAUNCH, MEMORIES, PaperRow, varying

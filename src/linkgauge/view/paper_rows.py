@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from linkgauge.model.case import MECHANISM, TASK, USUAL, Case
+from linkgauge.model.case import USUAL, Case
+from linkgauge.model.comparing import MECHANISM, TASK
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Launch, Measured, OfCase, Result
 from linkgauge.plan.model import LaunchTable

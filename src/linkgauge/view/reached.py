@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from linkgauge.findings.filled import FILLED_SHARE
 from linkgauge.findings.wiring import Way, Wiring
-from linkgauge.model.case import MECHANISM, held_apart, values_of
+from linkgauge.model.comparing import MECHANISM, held_apart, values_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.model.transports import over_host

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import UsageError
-from linkgauge.model.case import MECHANISM, TASK, USUAL, held_apart, values_of
+from linkgauge.model.case import USUAL
+from linkgauge.model.comparing import MECHANISM, TASK, held_apart, values_of
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import FIGURES, Identity, Measured, Result, Row

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from linkgauge.errors import Exit
-from linkgauge.findings.facts import rate_text
 from linkgauge.findings.finding import SEVERITIES, Finding
+from linkgauge.findings.measure import rate_text
 from linkgauge.judge.advise import Advice
 from linkgauge.judge.check import FINDINGS
 from linkgauge.judge.compare_runs import RunComparison

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from linkgauge.run.launchers.base import Launcher
 
 if TYPE_CHECKING:
-    from linkgauge.run.parent.mpi_library import MpiInstallation
+    from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 for _found in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_found.name}")

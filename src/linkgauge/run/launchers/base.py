@@ -22,7 +22,7 @@ from linkgauge.run.machine.environment import usable_environment
 from linkgauge.run.machine.private_folder import LaunchFolders
 
 if TYPE_CHECKING:
-    from linkgauge.run.parent.mpi_library import MpiInstallation
+    from linkgauge.run.parent.mpi_installation import MpiInstallation
 
 
 # A batch system's variables, and the programs of which one starts ranks on its job's nodes. A container in a job has

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run.parent.info import mpi_info, now, versions
-from linkgauge.run.parent.mpi_library import MpiInstallation, find_all
+from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.parent.mpi_library import find_all
 
 if TYPE_CHECKING:
     from linkgauge.run.parent.devices import DeviceSet

@@ -33,7 +33,7 @@ from linkgauge.run.launchers.base import NodeShell
 from linkgauge.run.machine.environment import package_environment
 from linkgauge.run.machine.interfaces import named_interfaces
 from linkgauge.run.parent import node_probe, reach
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.wire.evidence import last_words
 from linkgauge.run.wire.node_beats import addresses_for, new_server
 

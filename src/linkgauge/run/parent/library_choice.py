@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.model.case import Case, StopRule
+from linkgauge.model.case import Case
+from linkgauge.model.stop_rule import StopRule
 from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
 from linkgauge.run.machine.nccl_log import FUNCTIONS, NcclLog
 from linkgauge.run.wire.spec import CaseEntry

@@ -21,7 +21,7 @@ from linkgauge.model.case import Case, LoadCase
 from linkgauge.plan.launches import LaunchSettings, with_other_mpi
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.parent.launch import Launch, LaunchEnd
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.watch import patience_for
 from linkgauge.run.wire.load_lines import LOAD, MEASURED, Key, LoadLines
 from linkgauge.store.journal import Record

@@ -26,7 +26,7 @@ from linkgauge.run.machine.interfaces import FIX, chosen, chosen_below, wrong_ch
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent import first_look
 from linkgauge.run.parent.devices import DeviceSet
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.node import Node, nodes_of, said_shape
 from linkgauge.run.parent.rank_words import shaped, words_of_ranks
 from linkgauge.system import affinity, lldp

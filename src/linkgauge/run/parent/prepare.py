@@ -23,7 +23,8 @@ from linkgauge.plan.model import LaunchTable, Plan
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.fallback import THREADS, end_of
-from linkgauge.run.parent.mpi_library import MpiInstallation, by_name, default_installation, find_all, resolve
+from linkgauge.run.parent.mpi_installation import MpiInstallation
+from linkgauge.run.parent.mpi_library import by_name, default_installation, find_all, resolve
 from linkgauge.run.parent.nodes import Nodes, least
 from linkgauge.run.parent.prepared import Pending, Prepared
 from linkgauge.run.parent.statuses import FAILED

@@ -28,7 +28,7 @@ from linkgauge.run.parent.launch import Launch, LaunchEnd
 from linkgauge.run.parent.launch_spec import Known, spec_of
 from linkgauge.run.parent.library_choice import Choices, log_environment
 from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load, with_loads_ends
-from linkgauge.run.parent.mpi_library import MpiInstallation
+from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.node import Node
 from linkgauge.run.parent.nodes import Nodes, nodes_info
 from linkgauge.run.parent.prepared import WORKER, Pending, Prepared, write_launches

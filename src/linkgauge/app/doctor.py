@@ -16,6 +16,7 @@ from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import QUIET, VERBOSE, verbosity, verbosity_options
 from linkgauge.errors import Exit, UsageError
+from linkgauge.model.listed import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -217,7 +218,7 @@ def _print_nodes(found: Sequence[OnNodes], nodes: int) -> None:
         screen.print_hanging(console, Text(f"{'differs':<9}", "yellow"), Text(f"{_title(one.name)}:", "yellow"))
         for status, finding, on in one.found:
             said = f"{finding}" if status == OK else f"{status}: {finding}"
-            screen.print_hanging(console, Text(" " * 9), Text(f"{_hosts_text(on)}: {said}"))
+            screen.print_hanging(console, Text(" " * 9), Text(f"{listed(on, _SHOWN)}: {said}"))
         _print_cost(console, one.cost, one.fix)
     silent = sum(len(on) for one in found for status, _, on in one.found if (one.name, status) == (START, FAILING))
     whose = f", on all {nodes - silent}" if nodes > 1 else ""
@@ -253,7 +254,9 @@ def _counters(asked: Look) -> int:
     if asked.snapshot is not None:
         write_atomically(asked.snapshot, snapshot(nodes).encode())
         if verbosity() != QUIET:
-            click.echo(f"linkgauge: error counters of {_hosts_text(sorted(nodes))} are in {asked.snapshot}", err=True)
+            click.echo(
+                f"linkgauge: error counters of {listed(sorted(nodes), _SHOWN)} are in {asked.snapshot}", err=True
+            )
     if before is None:
         return 0
     found = compared(before, nodes)
@@ -267,10 +270,6 @@ def _counters(asked: Look) -> int:
 def _title(name: str) -> str:
     """Return what a check is called; the name of an interface stays as it is."""
     return name if name.startswith("interface ") else name.replace("_", " ")
-
-
-def _hosts_text(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts[:_SHOWN]) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")
 
 
 def _print_cost(console: Console, cost: str, fix: str) -> None:

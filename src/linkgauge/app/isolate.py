@@ -19,6 +19,7 @@ from linkgauge.app.request import NOT_OF_VERDICTS, PlanChoice, Presentation, Req
 from linkgauge.app.run import enter_allocation, refuse_ranks
 from linkgauge.app.verbosity import QUIET, USUAL, quieten, verbosity, verbosity_options
 from linkgauge.errors import EnvironmentLackingError, Exit, UsageError
+from linkgauge.model.listed import listed
 from linkgauge.model.quantity import format_duration, percent
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _print_verdict(search: Search, options: Isolation) -> int:
 
 
 def _some(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes[:_SHOWN]) + (f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else "")
+    return listed(nodes, _SHOWN)
 
 
 def _plan(request: Request, groups: Sequence[Group], nodes: Sequence[str], devices: int) -> Plan:

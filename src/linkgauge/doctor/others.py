@@ -13,6 +13,7 @@ from pathlib import Path
 
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.files import kernel_text
+from linkgauge.model.listed import listed
 from linkgauge.owner import described
 from linkgauge.run.machine.core_ticks import core_ticks
 from linkgauge.run.machine.users import described_by_driver, is_here, processes
@@ -37,7 +38,7 @@ def gpu_users(gpus: Sequence[GpuFacts], own: int = 0) -> list[str]:
     for gpu in gpus:
         users = [pid for pid in gpu.processes if not (pid == own and is_here(pid)) and not _is_mps_server(pid)]
         if users:
-            said.append(f"GPU {gpu.index}: {_listed([described_by_driver(pid) for pid in users])}")
+            said.append(f"GPU {gpu.index}: {listed([described_by_driver(pid) for pid in users], _MOST_NAMED)}")
         elif gpu.busy is not None and gpu.busy >= _BUSY:
             said.append(f"GPU {gpu.index}: {100 * gpu.busy:.0f} % busy by processes that are not visible here")
     return said
@@ -45,11 +46,6 @@ def gpu_users(gpus: Sequence[GpuFacts], own: int = 0) -> list[str]:
 
 def _is_mps_server(pid: int) -> bool:
     return is_here(pid) and kernel_text(f"/proc/{pid}/comm") == _MPS_SERVER
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 class Cores:
@@ -83,7 +79,7 @@ class Cores:
         if not too_loaded(busy, cores):
             return []
         names = self._named()
-        by = f" by {_listed(names)}" if names else ""
+        by = f" by {listed(names, _MOST_NAMED)}" if names else ""
         self._then = time.monotonic(), self._busy_ticks()
         return [f"{busy:.1f} of {cores:.3g} cores are busy{by}"]
 

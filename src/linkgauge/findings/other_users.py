@@ -9,6 +9,7 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.measure import rate_text
 from linkgauge.findings.rule import rule
+from linkgauge.model.listed import listed
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
 from linkgauge.run.machine.observe import OTHER_PROCESSES
@@ -57,12 +58,11 @@ def _names(facts: Facts, devices: Sequence[int]) -> list[str]:
 
 def _who(facts: Facts, use: Use) -> str:
     if use.by:
-        more = f" and {len(use.by) - _MOST} more" if len(use.by) > _MOST else ""
-        return f"{', '.join(map(str, use.by[:_MOST]))}{more}"
+        return listed([str(one) for one in use.by], _MOST)
     if use.media == (NETWORK,):
         return "other traffic"
-    listed = any(one.name == OTHER_PROCESSES for one in facts.observations)
-    return f"another process ({'NVML lists none' if listed else 'not visible from this container'})"
+    can_list = any(one.name == OTHER_PROCESSES for one in facts.observations)
+    return f"another process ({'NVML lists none' if can_list else 'not visible from this container'})"
 
 
 def _when(facts: Facts, use: Use) -> str:

@@ -17,6 +17,7 @@ from linkgauge.findings.confidence import LEAST, SLOW, confidence_of
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding, ordered
 from linkgauge.findings.rule import REGISTERED, Rule
+from linkgauge.model.listed import listed
 from linkgauge.model.quantity import percent
 
 _FIRST = (
@@ -195,10 +196,9 @@ def _told_once(found: list[Finding]) -> list[Finding]:
             kept[key] = finding
     for key, more in others.items():
         names = [finding.subject for finding in more]
-        rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         kept[key] = dataclasses.replace(
             kept[key],
-            sentence=f"{kept[key].sentence} Alike: {'; '.join(names[:_NAMED])}{rest}.",
+            sentence=f"{kept[key].sentence} Alike: {listed(names, _NAMED, '; ')}.",
             evidence=(*kept[key].evidence, *(item for finding in more for item in finding.evidence)),
         )
     return list(kept.values())

@@ -17,6 +17,7 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.files import write_atomically
+from linkgauge.model.listed import listed
 from linkgauge.model.quantity import format_duration, format_size, percent
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
 from linkgauge.model.shape import table as shape_table
@@ -317,8 +318,7 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
     for key, reason in left_out.items():
         by_reason.setdefault(reason, []).append(key)
     for reason, keys in by_reason.items():
-        more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
-        out.print(f"left out: {'; '.join(keys[:3])}{more}: {reason}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"left out: {listed(keys, 3, '; ')}: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 def untold(rows: Sequence[dict[str, Any]]) -> str:

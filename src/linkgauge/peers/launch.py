@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from linkgauge.children import NoAnswerError, output_of, why_too_long
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.listed import listed
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.peers.request import Request, Row
@@ -156,9 +157,8 @@ def _check_loaded(program: Path, ours: Ours, path: str) -> None:
         )
     missing = re.findall(rf"undefined symbol: ({ours.prefix}\w+)", _ldd(program, path, "-r"))
     if missing:
-        more = f" and {len(missing) - _MOST_SYMBOLS} more" if len(missing) > _MOST_SYMBOLS else ""
         raise EnvironmentLackingError(
-            f"{program.name} needs {', '.join(missing[:_MOST_SYMBOLS])}{more}, which our {ours.title} ({ours.file}) "
+            f"{program.name} needs {listed(missing, _MOST_SYMBOLS)}, which our {ours.title} ({ours.file}) "
             f"does not have: {_fix(program, ours, None)}"
         )
 

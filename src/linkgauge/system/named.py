@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Sequence
 
+from linkgauge.model.listed import listed
 from linkgauge.system.shipped import builds_on, nodes
 
 _FORMS = frozenset(("PCIE", "NVL"))
@@ -31,8 +32,7 @@ class Named:
     @property
     def hint(self) -> str:
         """What a user may choose from; empty where nothing fits."""
-        more = f" and {len(self.fitting) - _MOST} more" if len(self.fitting) > _MOST else ""
-        return f"{self.words}: that fits {', '.join(self.fitting[:_MOST])}{more}" if self.fitting else ""
+        return f"{self.words}: that fits {listed(self.fitting, _MOST)}" if self.fitting else ""
 
 
 def named(hosts: Sequence[Sequence[tuple[int, str]]]) -> Named | None:

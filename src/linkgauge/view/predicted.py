@@ -21,6 +21,7 @@ from linkgauge.expect.mechanism import Mechanism, mechanism_of
 from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
 from linkgauge.expect.sureness import Ends
 from linkgauge.expect.under_way import OverlapTime
+from linkgauge.model.listed import listed
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.worded import App
@@ -348,8 +349,7 @@ def _doubt_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[
         for kind, why in one.doubts.items():
             causes.setdefault((kind, why), []).append(f"{one.app} by {one.mechanism.words_as(shown)}")
     for (kind, why), of in sorted(causes.items()):
-        more = f" and {len(of) - 3} more" if len(of) > 3 else ""
-        lines.append(f"not sure of {kind} in {', '.join(of[:3])}{more}: {why}")
+        lines.append(f"not sure of {kind} in {listed(of, 3)}: {why}")
     return lines
 
 

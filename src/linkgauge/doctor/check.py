@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable, Collection
 from typing import Any
@@ -45,6 +46,15 @@ class Check:
     momentary: bool = False
 
 
+class NotCheckedError(Exception):
+    """Ends a check with this result."""
+
+    def __init__(self, result: Result) -> None:
+        """Keep the result."""
+        super().__init__(result.finding)
+        self.result = result
+
+
 CHECKS: dict[str, Check] = {}
 # Each registers its checks, in this order.
 _KINDS = ("set_up", "host", "devices", "gpu_state", "links", "fabric", "network", "rails", "ports")
@@ -57,8 +67,15 @@ def check(
     """Register a function as the check of its name; `what` completes "checks whether"."""
 
     def register(look: Callable[[Readers], Result]) -> Callable[[Readers], Result]:
-        CHECKS[look.__name__] = Check(look.__name__, what, look, quick, momentary)
-        return look
+        @functools.wraps(look)
+        def result_of(readers: Readers) -> Result:
+            try:
+                return look(readers)
+            except NotCheckedError as error:
+                return error.result
+
+        CHECKS[look.__name__] = Check(look.__name__, what, result_of, quick, momentary)
+        return result_of
 
     return register
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
 from linkgauge.doctor.facts import GpuFacts
-from linkgauge.doctor.gpus import gpus_of, named
+from linkgauge.doctor.gpus import gpus_of, gpus_or_why, named
 from linkgauge.doctor.others import gpu_users
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.runtimes import GPU_RUNTIMES, RUNTIMES
@@ -39,7 +39,7 @@ def gpus_answer(readers: Readers) -> Result:
     if lost := [f"GPU {gpu.index}: {gpu.lost}" for gpu in shown if gpu.lost] or _left_out(readers, shown):
         return Result(FAILING, "; ".join(lost), "not measured, and jobs on all GPUs fail", "dmesg | grep -iE "
                       "'xid|rminit'; restart the host; replace the GPU if this comes back")  # fmt: skip
-    _, none = gpus_of(readers)
+    _, none = gpus_or_why(readers)
     for vendor, (number, classes, name) in _ON_PCI.items():
         functions = [one for one in readers.pci().values() if one.vendor == number]
         there = sum((one.class_code or 0) >> 8 in classes for one in functions)
@@ -62,9 +62,7 @@ def _left_out(readers: Readers, shown: Sequence[GpuFacts]) -> list[str]:
 @check("the runtime shows every GPU of the host", quick=False)
 def devices_hidden(readers: Readers) -> Result:
     """Compare the driver's own count with what programs see."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     left = visible(gpus[0].vendor, readers.environment, readers.known_gpus(gpus[0].vendor))
     if left.hidden:
         hiding = " ".join(name for name in VARIABLES if name in left.why)
@@ -91,9 +89,7 @@ def sycl_devices(readers: Readers) -> Result:
 @check("no two ranks would drive one device")
 def ranks_on_one_device(readers: Readers) -> Result:
     """A GPU that the driver shows twice. What a variable names twice is shown once, or hides all (devices_hidden)."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     uuids = Counter(gpu.uuid for gpu in gpus if gpu.uuid)
     if any(count > 1 for count in uuids.values()):
         return Result(FAILING, "one GPU is shown twice", "two ranks share a device", "look at nvidia-smi -L")
@@ -103,9 +99,7 @@ def ranks_on_one_device(readers: Readers) -> Result:
 @check("nobody else uses the GPUs")
 def other_gpu_users(readers: Readers) -> Result:
     """Processes with a context on a GPU, and work of those that are not visible here."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     if users := gpu_users(gpus):
         return Result(WARNING, f"others use GPUs ({'; '.join(users)})", "rates fall and spread",
                       "end them, or wait for them: linkgauge run --wait-idle 10m")  # fmt: skip
@@ -118,9 +112,7 @@ def gpus_shared(readers: Readers) -> Result:
 
     Time slicing by the plugin shows in nothing but names of replicas, which newer versions do not pass on.
     """
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
+    gpus = gpus_of(readers, "nvidia")
     said = [f"GPU {gpu.index} is divided by MIG: its {len(gpu.instances) or ''} devices share its PCIe link"
             for gpu in gpus if gpu.partition == "MIG"]  # fmt: skip
     said += [f"GPU {gpu.index} is a vGPU, which a hypervisor shares out" for gpu in gpus if gpu.virtual]
@@ -142,7 +134,7 @@ def observable(readers: Readers) -> Result:
     if not (seen := readers.visible_devices()):
         return not_checked("no GPU runtime here", "GPU")
     lacking = []
-    if not gpus_of(readers)[0]:
+    if not gpus_or_why(readers)[0]:
         lacking.append(f"{seen} GPUs are visible, but {readers.gpus()[1] or 'NVML shows none'}: no clocks, errors or "
                        "other users")  # fmt: skip
     if not readers.glob("/sys/bus/pci/devices/*"):
@@ -156,9 +148,7 @@ def observable(readers: Readers) -> Result:
 @check("GPU clocks and power are not capped")
 def clocks_capped(readers: Readers) -> Result:
     """Application clocks, power limits below the default, and throttling right now."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     said = []
     for gpu in gpus:
         if 0 < gpu.clock_limit < gpu.clock_max:
@@ -178,7 +168,7 @@ def peer_access(readers: Readers) -> Result:
     """Ask the runtime for every pair; look at the IOMMU where it refuses."""
     refused = readers.refused_peers()
     if refused is None:
-        return gpus_of(readers)[1] or not_checked("no GPU runtime here", "GPU")
+        return gpus_or_why(readers)[1] or not_checked("no GPU runtime here", "GPU")
     if not refused:
         return ok("every pair may")
     pairs = ", ".join(sorted(refused)[:8]) + (", ..." if len(refused) > 8 else "")
@@ -196,9 +186,7 @@ def peer_access(readers: Readers) -> Result:
 @check("ranks that share a device run side by side (MPS)", quick=False)
 def mps(readers: Readers) -> Result:
     """CUDA's Multi-Process Service: whether its daemon is asked for, is needed, and answers."""
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
+    gpus = gpus_of(readers, "nvidia")
     pipe = mps_pipe(readers.environment)
     folder = pipe.removesuffix("/control")
     if not readers.exists(pipe):
@@ -218,9 +206,7 @@ def mps(readers: Readers) -> Result:
 @check("the MPI library takes device buffers", quick=False)
 def mpi_with_gpus(readers: Readers) -> Result:
     """What the library says; on Cray MPICH, whether its GPU transport library is preloaded."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     if readers.mpi is None:
         return not_checked("no MPI library")
     if readers.mpi.vendor == "cray":
@@ -247,9 +233,7 @@ def mpi_with_gpus(readers: Readers) -> Result:
 @check("UCX was built for the GPUs", quick=False)
 def ucx_with_gpus(readers: Readers) -> Result:
     """Look for its cuda or rocm transports."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     said = readers.run(["ucx_info", "-d"])
     if said is None:
         return not_checked("ucx_info is not installed")
@@ -263,9 +247,7 @@ def ucx_with_gpus(readers: Readers) -> Result:
 @check("ranks may run on the cores near their device")
 def device_affinity(readers: Readers) -> Result:
     """Compare the allowed cores with each GPU's local ones."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     allowed, far = readers.affinity(), []
     for gpu in gpus:
         text = readers.text(f"/sys/bus/pci/devices/{gpu.pci_address}/local_cpulist")
@@ -281,9 +263,7 @@ def device_affinity(readers: Readers) -> Result:
 @check("no GPU has memory errors that it could not correct")
 def gpu_memory(readers: Readers) -> Result:
     """Uncorrected errors since the driver was loaded, and rows that are to be remapped or cannot be."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     if ill := [gpu for gpu in gpus if gpu.memory_faults]:
         words = "; ".join(f"GPU {gpu.index}: {', '.join(gpu.memory_faults)}" for gpu in ill)
         return Result(WARNING, words, "cases fail or give wrong data", _RESET[gpus[0].vendor])
@@ -293,9 +273,7 @@ def gpu_memory(readers: Readers) -> Result:
 @check("all GPUs are divided alike (MIG, CPX, NPS)")
 def partitions(readers: Readers) -> Result:
     """GPUs of one kind, some of which are divided and others not."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     modes = Counter(gpu.partition for gpu in gpus if gpu.partition)
     if not modes:
         return ok("the driver names no partitions")

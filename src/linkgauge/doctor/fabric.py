@@ -16,9 +16,7 @@ _CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd")  # version 2, and system
 @check("NVLink switches can add up what GPUs send (NVLink SHARP)", quick=False)
 def nvlink_sharp(readers: Readers) -> Result:
     """Multicast as CUDA states it, on GPUs of NVLink 4 or later whose fabric is completed."""
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
+    gpus = gpus_of(readers, "nvidia")
     able = [
         gpu for gpu in gpus if gpu.fabric_state == "completed" and not gpu.fabric_status and _SHARP.search(gpu.name)
     ]
@@ -40,9 +38,7 @@ def nvlink_sharp(readers: Readers) -> Result:
 @check("NVLink fabrics are joined and healthy, across hosts too (IMEX)")
 def nvlink_fabric(readers: Readers) -> Result:
     """Only where the GPUs belong to a fabric; IMEX only where it reaches beyond this host."""
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
+    gpus = gpus_of(readers, "nvidia")
     of_fabric = [gpu for gpu in gpus if gpu.fabric_state]
     if not of_fabric:
         return not_checked("these GPUs belong to no NVLink fabric")

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from linkgauge.doctor.check import WARNING, Result, check, not_checked, ok
-from linkgauge.doctor.gpus import gpus_of
+from linkgauge.doctor.gpus import gpus_of, gpus_or_why
 from linkgauge.doctor.links import is_virtual
 from linkgauge.doctor.readers import Readers
 from linkgauge.doctor.siblings import far_above
@@ -18,9 +18,7 @@ _TRANSLATING = ("DMA", "DMA-FQ")
 @check("GPUs of one kind are set alike, and without confidential computing")
 def gpu_settings(readers: Readers) -> Result:
     """ECC, persistence mode, firmware (VBIOS), and whether transfers are encrypted."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     if secret := [gpu for gpu in gpus if gpu.confidential]:
         return Result(WARNING, f"confidential computing is on ({len(secret)} GPUs)", "host transfers are encrypted and "
                       "go through a bounce buffer: a fraction of the rate", "nvidia-smi conf-compute -f shows it; the "
@@ -46,9 +44,7 @@ def gpu_settings(readers: Readers) -> Result:
 @check("network cards can map the GPUs' memory (BAR size)")
 def bar_size(readers: Readers) -> Result:
     """BAR1 against the GPU's memory, where RDMA cards are, and against siblings."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     known = [gpu for gpu in gpus if gpu.bar_mib > 0 and gpu.memory_mib > 0]
     most = {gpu.name: max(one.bar_mib for one in known if one.name == gpu.name) for gpu in known}
     rdma = bool(readers.glob("/sys/class/infiniband/*"))
@@ -64,9 +60,7 @@ def bar_size(readers: Readers) -> Result:
 @check("no GPU or PCIe bridge above one has more PCIe errors than the others")
 def pcie_errors(readers: Readers) -> Result:
     """Replays that GPUs count, and corrected errors of each device up to the root."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     pci = readers.pci()
     said = list(far_above({f"GPU {gpu.index}": gpu.pcie_replays for gpu in gpus if gpu.pcie_replays >= 0}, "replays"))
     above = [address for gpu in gpus if gpu.pci_address in pci for address in pci[gpu.pci_address].parents]
@@ -87,9 +81,7 @@ def pcie_errors(readers: Readers) -> Result:
 @check("the IOMMU does not translate between devices that should reach each other")
 def iommu(readers: Readers) -> Result:
     """On x86 without a hypervisor: with translation, peer traffic goes up to the root and back."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     if is_virtual(readers) or not _X86.search(readers.text("/proc/cpuinfo") or ""):
         return ok("of the host's kernel, or of another architecture")
     cards = {readers.link(f"{path}/device") for path in readers.glob("/sys/class/infiniband/*")} - {""}
@@ -109,7 +101,7 @@ def relaxed_ordering(readers: Readers) -> Result:
 
     Virtual functions have the setting of their card, and in a virtual machine the host's counts.
     """
-    gpus, none = gpus_of(readers)
+    gpus, none = gpus_or_why(readers)
     cards = {readers.link(f"{path}/device"): path.split("/")[-1] for path in readers.glob("/sys/class/infiniband/*")}
     pci = readers.pci()
     ends = {gpu.pci_address: f"GPU {gpu.index}" for gpu in gpus} | cards

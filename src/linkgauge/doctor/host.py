@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from linkgauge.doctor.check import FAILING, WARNING, Result, check, not_checked, ok
-from linkgauge.doctor.gpus import gpus_of
+from linkgauge.doctor.gpus import gpus_or_why
 from linkgauge.doctor.readers import Readers
 from linkgauge.model.quantity import format_bytes
 
@@ -25,7 +25,7 @@ def numa_balancing(readers: Readers) -> Result:
     mode = readers.text("/proc/sys/kernel/numa_balancing") or ""
     if not (mode.isdecimal() and len(mode) < 4 and int(mode) & 1):  # 2: pages move between tiers of memory alone
         return ok("off")
-    if gpus_of(readers)[1] is not None:
+    if gpus_or_why(readers)[1] is not None:
         return ok("on; only GPUs suffer from it")
     return Result(WARNING, "automatic NUMA balancing is on", "pauses of host steps while pages are unmapped and moved",
                   "sysctl kernel.numa_balancing=0")  # fmt: skip

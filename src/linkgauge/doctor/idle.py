@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from linkgauge.doctor.gpus import gpus_of
+from linkgauge.doctor.gpus import gpus_or_why
 from linkgauge.doctor.others import Cores, gpu_users
 from linkgauge.doctor.readers import Readers
 from linkgauge.errors import EnvironmentLackingError
@@ -26,7 +26,7 @@ def onlooker(kind: str, infos: Sequence[Mapping[str, Any]]) -> Callable[[], list
     wanted = {normal_address(str(info.get("pci_address") or "")) for info in infos} - {None}
 
     def look() -> list[str]:
-        gpus = gpus_of(Readers())[0] if kind != "host" else []
+        gpus = gpus_or_why(Readers())[0] if kind != "host" else []
         ours = [gpu for gpu in gpus if not wanted or normal_address(gpu.pci_address) in {*wanted, None}]
         return gpu_users(ours, os.getpid()) + cores.users()
 

@@ -29,9 +29,7 @@ def _some(words: Sequence[str]) -> str:
 @check("PCIe links are at their full width and generation, up to the root")
 def pcie_width(readers: Readers) -> Result:
     """Width counts always; generation falls while a GPU sleeps, so a lower one is only a hint."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     narrow = [f"GPU {gpu.index}: x{gpu.pcie_width} of x{gpu.pcie_width_max}"
               for gpu in gpus if 0 < gpu.pcie_width < gpu.pcie_width_max]  # fmt: skip
     pci = {} if is_virtual(readers) else readers.pci()
@@ -108,9 +106,7 @@ def _slot(gpu: GpuFacts, pci: dict[str, PciFacts]) -> Iterator[tuple[str, int]]:
 @check("PCIe switches let GPUs and network cards reach each other directly (ACS)")
 def acs(readers: Readers) -> Result:
     """Whether a port of a switch that two of them share sends what one writes to the other up to the root."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     pci = readers.pci()
     cards = {readers.link(f"{path}/device"): path.split("/")[-1] for path in readers.glob("/sys/class/infiniband/*")}
     ends = {gpu.pci_address: f"GPU {gpu.index}" for gpu in gpus} | cards
@@ -141,9 +137,7 @@ def acs(readers: Readers) -> Result:
 @check("all NVLinks of a GPU are up")
 def nvlinks(readers: Readers) -> Result:
     """A GPU with some links down, or with fewer than its siblings."""
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
+    gpus = gpus_of(readers, "nvidia")
     linked = [gpu for gpu in gpus if gpu.nvlinks_active or gpu.nvlinks_inactive]
     if not linked:
         return not_checked("these GPUs show no NVLinks")
@@ -160,9 +154,7 @@ def nvlinks(readers: Readers) -> Result:
 @check("links are as many and as fast as described for machines of this kind", quick=False)
 def links_as_described(readers: Readers) -> Result:
     """Compare with the described system that this machine is like: what all GPUs lack alike shows here alone."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     likeness = readers.likeness()
     if likeness is None:
         return not_checked("no described system is like this machine (linkgauge topology lists them)")
@@ -178,9 +170,7 @@ def links_as_described(readers: Readers) -> Result:
 @check("no NVLink has more errors than the others", quick=False)
 def nvlink_errors(readers: Readers) -> Result:
     """Bit error rates from which on operators act, links that trained again, and counters far above the others'."""
-    gpus, none = gpus_of(readers, "nvidia")
-    if none:
-        return none
+    gpus = gpus_of(readers, "nvidia")
     links = readers.nvlink_errors()
     if not any(gpu.nvlinks_active for gpu in gpus) or not links:
         return not_checked("these GPUs show no NVLinks")

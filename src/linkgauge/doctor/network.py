@@ -24,9 +24,7 @@ _DMA_BUF = ("CONFIG_DMABUF_MOVE_NOTIFY", "CONFIG_PCI_P2PDMA")
 @check("network cards can read GPU memory (peermem or dma-buf), and GDRCopy is there")
 def gpu_direct(readers: Readers) -> Result:
     """Only where both GPUs and RDMA cards are."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     if not readers.glob("/sys/class/infiniband/*"):
         return not_checked("no RDMA card here")
     if gpus[0].vendor == "amd":
@@ -170,9 +168,7 @@ def rail_firmware(readers: Readers) -> Result:
 @check("each GPU's traffic is meant for the card nearest to it")
 def nearest_card(readers: Readers) -> Result:
     """A variable that names cards, none of which is on the NUMA node of a GPU that has one."""
-    gpus, none = gpus_of(readers)
-    if none:
-        return none
+    gpus = gpus_of(readers)
     cards = {
         path.split("/")[-1]: readers.text(f"{path}/device/numa_node")
         for path in readers.glob("/sys/class/infiniband/*")

@@ -148,8 +148,6 @@ def _gdr_level(known: Known, requested: str, on: bool) -> Iterator[RequestVerdic
 
 # --- variables that a library says that it has -----------------------------------------------------------------------
 
-NOT_IN_USE = "no case of this run uses"
-"""How evidence begins that a variable's library is not in use."""
 _OWNERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("NCCL_", "NCCL", ("ccl",)),
     ("RCCL_", "RCCL", ("ccl",)),
@@ -212,7 +210,7 @@ def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
         if known.case.transport in transports:
             yield _by_answer(known, name, value, title)
         elif not known.transports & {*transports}:
-            yield not_held(requested, f"{NOT_IN_USE} {title}")
+            yield RequestVerdict(requested, "not_held", f"no case of this run uses {title}", in_use=False)
 
 
 def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdict:

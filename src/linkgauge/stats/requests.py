@@ -28,6 +28,7 @@ class RequestVerdict:
     requested: str
     state: State
     evidence: str
+    in_use: bool = True  # False: no case of the run uses the library whose request it is
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,6 @@ from linkgauge.run.parent.prepared import Pending, TimeLimit, read_launches, wri
 from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.stats.chosen import chosen_words
-from linkgauge.stats.request_settings import NOT_IN_USE
 from linkgauge.stats.requested import requests_of
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
@@ -186,12 +185,10 @@ class FolderBench:
             return outcome
         mine = {f"{name}={value}" for name, value in config}
         verdicts = requests_of(load(self._folder.path, self._numbers.get(number, [number]))).values()
-        refuted = (one for each in verdicts for one in each if one.state == "not_held" and one.requested in mine)
         # Which libraries are in use the search knows by its table.
-        told = (f"{one.requested} did not hold: {one.evidence}" for one in refuted
-                if not one.evidence.startswith(NOT_IN_USE))  # fmt: skip
-        why = next(told, "")
-        return dataclasses.replace(outcome, bad=why)
+        refuted = (f"{one.requested} did not hold: {one.evidence}" for each in verdicts for one in each
+                   if one.state == "not_held" and one.in_use and one.requested in mine)  # fmt: skip
+        return dataclasses.replace(outcome, bad=next(refuted, ""))
 
     def _note_alone(self, number: int) -> None:
         began, ended = (self._ended_s[place] if 0 <= place < len(self._ended_s) else None

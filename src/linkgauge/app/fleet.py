@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from linkgauge.app.command_line import COMMON, PATH, argument, command
-from linkgauge.app.options import Whole, switch, takes, value
+from linkgauge.app.options import Detects, Whole, switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.errors import Exit, UsageError
-from linkgauge.model.quantity import parse_percentage
 
 if TYPE_CHECKING:
     from linkgauge.judge.fleet_history import Drift
@@ -79,7 +78,7 @@ def add_run(dataset: str, run: Path, say: Callable[[str], object]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Fleet:
+class Fleet(Detects):
     """Which part of a history, and how it is shown."""
 
     node: str = value("NAME", "Node whose drift to show: a host's name, or the lowest UUID of its devices.", "")
@@ -111,7 +110,7 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
         raise UsageError(f"--by '{sorted(unknown)[0]}': expected some of {', '.join(GROUPINGS)}")
     if asked.node and asked.detect is not None:
         raise UsageError("--detect compares all nodes: leave out --node, or --detect")
-    detect = None if asked.detect is None else parse_percentage(asked.detect)
+    detect = asked.detected()
     history = History.open(dataset)
     since = ""
     days = asked.days or (None if asked.node else 7)

@@ -19,10 +19,9 @@ from linkgauge.app.command_line import (
     run_argument,
     runs_argument,
 )
-from linkgauge.app.options import pair, switch, system_to_judge_by, takes, value
+from linkgauge.app.options import Detects, pair, switch, system_to_judge_by, takes, value
 from linkgauge.app.output import CSV, JSON, TABLE, form_of_output, output_options, print_data
 from linkgauge.errors import Exit, UsageError
-from linkgauge.model.quantity import parse_percentage
 
 _FILES = "Files to write"
 
@@ -82,7 +81,7 @@ def findings_command(asked: FindingsShown, run: Path) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunsCompared:
+class RunsCompared(Detects):
     """How `linkgauge compare` compares."""
 
     margin: float = value("", "Smallest change that counts, as a share.", 0.01, type=FiniteRange(min=0.0))
@@ -115,8 +114,8 @@ def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
         raise UsageError("compare needs two run folders or more: linkgauge compare BEFORE AFTER")
     if asked.dependence not in ("positive", "any"):
         raise UsageError(f"unknown dependence '{asked.dependence}': expected positive or any")
-    if asked.detect is not None:
-        return _compare_by_turns(asked, runs)
+    if (detect := asked.detected()) is not None:
+        return _compare_by_turns(asked, runs, detect)
     from linkgauge.collector import uncollected
     from linkgauge.exchange.opened import opened
     from linkgauge.judge.compare_runs import compare_runs
@@ -150,7 +149,7 @@ def compare_command(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
     return 0 if compared else 3
 
 
-def _compare_by_turns(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
+def _compare_by_turns(asked: RunsCompared, runs: tuple[Path, ...], detect: float) -> int:
     """Compare the runs at odd places with those at even places, round by round."""
     if len(runs) % 2:
         raise UsageError(
@@ -164,7 +163,6 @@ def _compare_by_turns(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
     from linkgauge.view.screen import console
     from linkgauge.view.small_shifts import print_shifts
 
-    detect = parse_percentage(asked.detect or "")
     with uncollected(), opened(runs) as folders:
         loaded = [load(path) for path in folders.runs]
         refuse_repeated(loaded)
@@ -177,7 +175,7 @@ def _compare_by_turns(asked: RunsCompared, runs: tuple[Path, ...]) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class Check(Detects):
     """What `linkgauge check` judges by, and what it writes."""
 
     panel: ClassVar = "What to judge by"
@@ -224,7 +222,7 @@ def check_command(asked: Check, runs: tuple[Path, ...]) -> int:
 
     if asked.page is not None and len(runs) < LEAST_NODES:
         raise UsageError(f"--page is of a fleet: expected {LEAST_NODES} runs or more, {len(runs)} given")
-    detect = None if asked.detect is None else parse_percentage(asked.detect)
+    detect = asked.detected()
     logs = [Path(asked.against)] if asked.against and is_log(Path(asked.against)) else []
     with uncollected(), opened([*runs, *logs], asked.system) as found:
         subjects = load_subjects(found.runs, asked.system, found.names)

@@ -16,6 +16,7 @@ import click
 
 from linkgauge.app.command_line import COMMON, PATH, Decorated, Option, taken_over
 from linkgauge.errors import UsageError, brief
+from linkgauge.model.quantity import parse_percentage
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 _MOST_COUNTS = 1000
@@ -124,6 +125,16 @@ def _taken(group: type, words: dict[str, Any]) -> Any:
         elif field.name in words:
             values[field.name] = words.pop(field.name)
     return group(**values)
+
+
+class Detects:
+    """Options with --detect, the smallest shift to find."""
+
+    detect: str | None
+
+    def detected(self) -> float | None:
+        """--detect as a share; None without one. UsageError for what is no percentage."""
+        return None if self.detect is None else parse_percentage(self.detect)
 
 
 AUTO = "auto"

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from linkgauge.app.dimension_options import AsNcclTests, Texts, application_texts, dimension_texts
-from linkgauge.app.options import Whole, devices_to_use, pair, repeated, switch, value
+from linkgauge.app.options import Detects, Whole, devices_to_use, pair, repeated, switch, value
 from linkgauge.app.output import form_of_output
 from linkgauge.errors import UsageError
-from linkgauge.model.quantity import parse_duration, parse_percentage, parse_share
+from linkgauge.model.quantity import parse_duration, parse_share
 from linkgauge.plan.model import CHOICES, PAIRS, THREAD_LEVELS, USUAL_MAX_FAILURES, Plan
 from linkgauge.plan.plan_file import class_weights
 from linkgauge.run.parent.hosts import asked_hosts
@@ -152,7 +152,7 @@ class Allocation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rounds:
+class Rounds(Detects):
     """How often everything is measured, and `linkgauge watch`'s time from one round to the next."""
 
     panel: ClassVar = _RUN
@@ -162,10 +162,6 @@ class Rounds:
     detect: str | None = value(
         "SHARE", "Repeat until a shift as small as this can be found, such as 0.3%.", advanced=True
     )
-
-    def detected(self) -> float | None:
-        """--detect as a share; None without one. UsageError for what is no percentage."""
-        return None if self.detect is None else parse_percentage(self.detect)
 
 
 @dataclasses.dataclass(frozen=True)

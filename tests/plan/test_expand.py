@@ -20,11 +20,10 @@ from linkgauge.model.elements import ELEMENT_BYTES, restated_size
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import Share
 from linkgauge.plan.builtin import builtin_plan, names
-from linkgauge.plan.device_sets import rank_devices
 from linkgauge.plan.estimate import LAUNCH_S, case_s
 from linkgauge.plan.expand import expand
 from linkgauge.plan.launches import LaunchSettings, estimated_s, group, measuring_s, plan_run
-from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.machine import PlanMachine, rank_devices
 from linkgauge.plan.memory import memory_need, over_limit
 from linkgauge.plan.model import Plan, narrowed
 from linkgauge.plan.order import coarse_first, shuffled, value_rounds

@@ -11,11 +11,6 @@ from linkgauge.plan.model import CaseTable
 from linkgauge.plan.pairs import pairings, single_pairs
 
 
-def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
-    """The device that each rank of a launch drives: devices[i // R]."""
-    return tuple(rank // ranks_per_device for rank in range(device_count * ranks_per_device))
-
-
 def device_sets(
     pattern: PatternTraits,
     table: CaseTable,

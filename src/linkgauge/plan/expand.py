@@ -26,10 +26,10 @@ from linkgauge.model.values import EACH_SHIFT, OTHERS, WHOLE_NODES
 from linkgauge.model.worded import App
 from linkgauge.plan.choice import node_counts
 from linkgauge.plan.curves import FULL, Step, Until, curve_id, family
-from linkgauge.plan.device_sets import device_sets, rank_devices
+from linkgauge.plan.device_sets import device_sets
 from linkgauge.plan.estimate import operation_s
 from linkgauge.plan.jobs import AbsentDeviceError, swapped_roles, with_loads
-from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.machine import PlanMachine, rank_devices
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
 from linkgauge.plan.why_not import why_not_here

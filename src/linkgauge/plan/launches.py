@@ -19,7 +19,6 @@ from linkgauge.errors import UsageError
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Step
-from linkgauge.plan.device_sets import rank_devices
 from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import LAUNCH_S, around_s, case_s, likely_launch_s
 from linkgauge.plan.expand import MOST_CASES, PlannedCase, outlasts
@@ -31,7 +30,7 @@ from linkgauge.plan.library_settings import (
     library_settings,
     runtime_settings,
 )
-from linkgauge.plan.machine import PlanMachine
+from linkgauge.plan.machine import PlanMachine, rank_devices
 from linkgauge.plan.model import USUAL_THREAD_LEVEL, LaunchTable, Plan
 from linkgauge.plan.order import bucket_of, shuffled, value_rounds
 

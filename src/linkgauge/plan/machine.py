@@ -83,3 +83,8 @@ def free_shared_memory(path: Path = Path("/dev/shm")) -> int:
     except OSError:
         return 0
     return state.f_bavail * state.f_frsize
+
+
+def rank_devices(device_count: int, ranks_per_device: int) -> tuple[int, ...]:
+    """The device that each rank of a launch drives: devices[i // R]."""
+    return tuple(rank // ranks_per_device for rank in range(device_count * ranks_per_device))

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from linkgauge.model.shape import clean_line
+
 if TYPE_CHECKING:
     from linkgauge.findings.finding import Finding
     from linkgauge.judge.verdicts import Checked, Verdict
-
-_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def clean(text: str) -> str:
-    """Return text without control characters, on one line: what a terminal or an XML file may hold."""
-    return " ".join(_NOT_TEXT.sub("?", text).split())
 
 
 def as_json(checked: Checked, findings: Sequence[Finding]) -> str:
@@ -51,14 +45,14 @@ def as_junit(checked: Checked) -> str:
     )
     for verdict in checked.verdicts:
         case = ElementTree.SubElement(
-            suite, "testcase", classname=clean(verdict.host or verdict.run), name=clean(verdict.what)
+            suite, "testcase", classname=clean_line(verdict.host or verdict.run), name=clean_line(verdict.what)
         )
         if verdict.outcome == "fail":
-            ElementTree.SubElement(case, "failure", message=clean(verdict.reason)).text = clean(
+            ElementTree.SubElement(case, "failure", message=clean_line(verdict.reason)).text = clean_line(
                 f"against {verdict.source}"
             )
         elif verdict.outcome == "unknown":
-            ElementTree.SubElement(case, "skipped", message=clean(verdict.reason))
+            ElementTree.SubElement(case, "skipped", message=clean_line(verdict.reason))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
@@ -108,6 +102,6 @@ def labels_text(labels: dict[str, str]) -> str:
         return ""
     parts = []
     for name, value in labels.items():
-        text = clean(value).replace("\\", "\\\\").replace('"', '\\"')
+        text = clean_line(value).replace("\\", "\\\\").replace('"', '\\"')
         parts.append(f'{name}="{text}"')
     return "{" + ",".join(parts) + "}"

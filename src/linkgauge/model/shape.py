@@ -19,9 +19,9 @@ from linkgauge.files import read_file
 
 Shape = Callable[[Any, str], Any]
 
-# What a terminal obeys, what turns the text around it, what ends a line unseen, and halves of characters.
-# As a regular expression of Python's and of Arrow's.
-CONTROLS = "[\\x00-\\x08\\x0b-\\x1f\\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+# What a terminal obeys, what turns the text around it, what ends a line unseen, and what no XML may hold. As a regular
+# expression of Python's and of Arrow's.
+CONTROLS = "[\\x00-\\x08\\x0b-\\x1f\\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffe\uffff]"
 _UNCLEAN = re.compile(CONTROLS[:-1] + "\\ud800-\\udfff]")
 DEEPEST = 40
 LONGEST_TEXT = 1 << 20
@@ -47,6 +47,11 @@ def _wrong(value: object, at: str, expected: str) -> MisshapenError:
 def clean(text: str) -> str:
     """The text with U+FFFD for control characters other than tabs and line breaks, and for halves of characters."""
     return text if text.isascii() and text.isprintable() else _UNCLEAN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def clean_line(text: str) -> str:
+    """The clean text on one line: what a terminal or an XML file may hold."""
+    return " ".join(clean(text).split())
 
 
 def text(value: Any, at: str) -> str:

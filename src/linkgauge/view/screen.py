@@ -13,7 +13,7 @@ from rich.table import Column
 from rich.table import Table as WrappingTable
 from rich.text import Text
 
-from linkgauge.judge.exporters import clean
+from linkgauge.model.shape import clean_line
 
 _WHOLE_LINES = 10_000
 _LEAST_WORDS = 20  # columns of words behind a head; a narrower screen wraps them by itself
@@ -136,7 +136,7 @@ _WORD_COLUMNS = ("why", "verdict", "what", "plan", "use", "next is slower by", "
 
 def text_of(value: str, style: str = "") -> Text:
     """Return a stranger's text as it is printed: nothing in it is a command to the terminal."""
-    return Text(clean(value), style=style)
+    return Text(clean_line(value), style=style)
 
 
 def table_of(*columns: str) -> Table:

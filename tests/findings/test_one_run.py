@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from run_extracts import CORPUS, rebuild
 
 import synthetic
 from linkgauge.app.cli import run_command
+from linkgauge.findings.measure import Measure
 from linkgauge.findings.read import facts_of
-from linkgauge.judge.one_run import LEAST_SIZE, SPREADS, SPREADS_BY, largest_spread
+from linkgauge.judge.one_run import LEAST_SIZE, SPREADS, SPREADS_BY
 from linkgauge.model.case import Case
+from linkgauge.model.patterns import group_of
 from synthetic import Noise, make_case, make_run, pair_cases
 from thorough import thorough
 
@@ -105,6 +107,21 @@ def test_runs_that_share_no_case_are_refused(tmp_path: Path, capsys: pytest.Capt
     first, second = run(tmp_path / "a", 1, cases=plan()[:2]), run(tmp_path / "b", 2, cases=plan()[2:4])
     assert run_command(["check", str(second), "--against", str(first)]) == 2
     assert "share no case of 32 MiB or more" in capsys.readouterr().err
+
+
+def largest_spread(runs: Sequence[Sequence[Measure]]) -> dict[tuple[str, str], float]:
+    """By transport and group the most that a case's time grew between any two runs of one machine, as a logarithm."""
+    times: dict[tuple[str, str], list[Measure]] = {}
+    for measures in runs:
+        for one in measures:
+            if one.size >= LEAST_SIZE:
+                times.setdefault((one.case_key, one.launch_key), []).append(one)
+    most: dict[tuple[str, str], float] = {}
+    for some in times.values():
+        kind = some[0].transport, group_of(some[0].pattern, some[0].devices)
+        ratio = math.log(max(one.time_ns for one in some) / min(one.time_ns for one in some))
+        most[kind] = max(ratio, most.get(kind, 0.0))
+    return most
 
 
 @pytest.mark.parametrize(

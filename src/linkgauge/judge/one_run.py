@@ -7,7 +7,6 @@ its threshold is what was stored of others.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from linkgauge.errors import UsageError
 from linkgauge.findings.measure import Measure
@@ -89,18 +88,3 @@ def _verdict(subject: Subject, other: Subject, mine: Measure, before: Measure, m
         "fail" if short else "pass", case_words(mine), reason, other.name, mine, measured=measured, required=required,
         unit=unit, shortfall=slower / (1 + slower) if short else 0.0,
     )  # fmt: skip
-
-
-def largest_spread(runs: Sequence[Sequence[Measure]]) -> dict[tuple[str, str], float]:
-    """By transport and group the most that a case's time grew between any two runs of one machine, as a logarithm."""
-    times: dict[tuple[str, str], list[Measure]] = {}
-    for measures in runs:
-        for one in measures:
-            if one.size >= LEAST_SIZE:
-                times.setdefault((one.case_key, one.launch_key), []).append(one)
-    most: dict[tuple[str, str], float] = {}
-    for some in times.values():
-        kind = some[0].transport, group_of(some[0].pattern, some[0].devices)
-        ratio = math.log(max(one.time_ns for one in some) / min(one.time_ns for one in some))
-        most[kind] = max(ratio, most.get(kind, 0.0))
-    return most

@@ -18,7 +18,6 @@ from linkgauge.stats.rank_evidence import LEAST_BLOCKS, bets, gain, scores
 from linkgauge.stats.sequential import signed_gains
 from linkgauge.stats.time_blocks import PART_ROUNDS, PARTS, PILOT
 
-SEEN_WITH = 0.95
 _Z = 1.6449  # the normal distribution's 95 % quantile
 _LARGEST = 1.0
 _QUANTILES = 2000

@@ -240,7 +240,7 @@ def test_bytes_are_read_from_the_run_folder_against_what_must_move(moved: float,
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("held", [True, False])
 def test_planted_no_ops_are_named_and_what_held_is_not(kind: str, held: bool, tmp_path: Path) -> None:
-    """A few seeds of bench/requests.py."""
+    """A few seeds of bench/requested.py."""
     for seed in range(1000, 1004):
         planted = drawn(kind, seed, held)
         (verdicts,) = requests_of_folder(stored(planted, tmp_path / f"{seed}"))

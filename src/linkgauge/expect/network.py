@@ -1,4 +1,4 @@
-"""What a job takes of each link between the nodes of a run, by which switches each of them hangs on."""
+"""What a job takes of each link between the nodes of a run, by the switches that these are attached to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Network:
     """The links between a run's nodes: of a node to its switch, of a switch to the one above it, each way."""
 
     def __init__(self, switches: Switches, places: Places, class_weights: Mapping[str, float] | None = None) -> None:
-        """Take which switches nodes hang on, where the ranks of each launch were, and weights of service classes."""
+        """Take the switches of the nodes, where the ranks of each launch were, and weights of service classes."""
         self.class_weights = class_weights or {}
         self._switches = switches
         self._places = places
@@ -48,7 +48,7 @@ class Network:
         return self._switches.way(a, b)
 
     def alone(self, host: str) -> bool:
-        """Whether no other host of the run hangs on its first switch."""
+        """Whether no other host of the run is attached to its first switch."""
         return self._below[self._switches.above.get(host, ())[:1]] < 2
 
     def level(self, a: str, b: str) -> str:

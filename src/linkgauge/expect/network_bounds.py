@@ -111,7 +111,7 @@ def _fat_tree(q: Query, network: Network, n: int, in_domain: int) -> list[Limit]
 
 
 def _uplinks(q: Query, network: Network) -> float | None:
-    """Return the rate of all uplinks of the leaf switches that a block of nodes hangs on; None if enough."""
+    """Return the rate of all uplinks of the leaf switches that a block of nodes is attached to; None if enough."""
     rates = [nic.port_rate.value for nic in q.system.of_kind("nic") if nic.port_rate is not None]
     leaf, over, up = (network.value(name) for name in ("nodes_per_leaf", "oversubscription", "leaf_up_ports"))
     port = network.value("port_rate")

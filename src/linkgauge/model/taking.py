@@ -1,4 +1,4 @@
-"""In which order free nodes are taken, by what they hang on: `packed` and `spread`, of jobs measured and simulated."""
+"""The order in which free nodes are taken, by their switches: `packed` and `spread`, of measured and simulated jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 def packed(levels: Sequence[Ints]) -> Ints:
     """Indices of the nodes in the order of the fewest parts: fullest group first, in it the fullest switch.
 
-    `levels`: by node the number of the part that it hangs on, of the groups first, then of their switches. Of equal
+    `levels`: by node the number of the part that it is in, of the groups first, then of their switches. Of equal
     parts the lower number comes first, and in one the node of the lower index.
     """
     keys: list[Ints] = [np.arange(len(levels[0]))]

@@ -56,7 +56,7 @@ def in_order(how: str, machine: PlanMachine) -> list[int] | None:
 
 
 def _by_switch(how: str, table: CaseTable, machine: PlanMachine) -> list[int]:
-    """All nodes in the order in which they are taken, by what they hang on."""
+    """All nodes in the order in which they are taken, by what they are attached to."""
     where = f"{table.where}: placement {how}"
     if machine.nodes == 1:
         raise UsageError(f"{where} is of nodes by their switches, here is one node: give --hosts or --nodes")

@@ -5,7 +5,7 @@ how many links to which group is one table, so that 10^5 GPUs take a few MB.
 
 A *port* is what one or several GPUs of a node share towards the fabric: a NIC, or the NICs of one GPU together. A
 *group* is a dragonfly's group, a dragonfly+'s cell, a three-level tree's pod, or all of a two-level tree. Its *leaves*
-are the switches that nodes hang on; *spines* are a group's second level (dragonfly+, trees).
+are the switches that nodes are attached to; *spines* are a group's second level (dragonfly+, trees).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Behind:
 class Fabric:
     """A fabric. Rates in bytes per second and one direction; every link is as fast both ways.
 
-    `homes` of a node's ports hang on different switches in turn (port j on the j % homes-th of its block), and
-    `block_nodes` nodes in a row hang on the same ones: one NIC a rail of a rail-optimized tree is `homes == ports`.
+    `homes` of a node's ports are attached to different switches in turn (port j on the j % homes-th of its block), and
+    `block_nodes` nodes in a row share them: one NIC a rail of a rail-optimized tree is `homes == ports`.
     Errors: UsageError, one line, from `make` and the generators.
     """
 

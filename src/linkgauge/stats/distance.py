@@ -1,7 +1,7 @@
 """How far a case's ranks are from each other: the distance class of its farthest two, for every table that has one.
 
-Which switch a node hangs on a run stored where it could be read (system/switches.py); else it is inferred here, from
-the run's own pairs between nodes, and every word of it says so.
+A run stores each node's switch where it could read it (system/switches.py). Else it is inferred here from the run's own
+pairs between nodes, and every word of it says so.
 """
 
 from __future__ import annotations

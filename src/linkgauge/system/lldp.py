@@ -1,4 +1,4 @@
-"""Which switch a node's network card hangs on, as the switch says of itself by LLDP (IEEE 802.1AB).
+"""Which switch a node's network card is attached to, as the switch says of itself by LLDP (IEEE 802.1AB).
 
 systemd-networkd leaves what each interface heard in `/run/systemd/netif/lldp/INDEX`: frames, each after its length in
 8 bytes, low byte first. Slingshot's switches have their place as their name, `x3000c0r24b0`: cabinet 3000, chassis 0,

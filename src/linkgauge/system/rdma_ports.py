@@ -1,7 +1,7 @@
 """A node's RDMA ports as /sys/class/infiniband shows them: state, rate and width, and which subnet each is on.
 
-Which switch a port hangs on is not there: LIDs are given out by the subnet manager in the order of its own sweep, and
-say nothing of where a port is; that takes a query of the subnet (ibnetdiscover, which needs privilege) or its file
+A port's switch is not there: LIDs are given out by the subnet manager in the order of its own sweep, and say nothing
+of where a port is. That takes a query of the subnet (ibnetdiscover, which needs privilege) or its file
 (system/switches.py). What is there: ports with another subnet prefix, or another subnet manager, cannot reach each
 other.
 """

@@ -1,4 +1,4 @@
-"""Which node hangs on which switch, and so how far two nodes are from each other: their distance class.
+"""Which node is attached to which switch, and so how far two nodes are from each other: their distance class.
 
 Read from Slurm (`SLURM_TOPOLOGY_ADDR` of a rank, `scontrol show topology`, topology.conf or .yaml), from LLDP
 (lldp.py, lldp_printed.py), from ibnetdiscover's output, or from a file by hand with a node and its switches a line;

@@ -74,7 +74,7 @@ class Results:
 
     @functools.cached_property
     def switches(self) -> Switches | None:
-        """Which switches the run's nodes hang on; None where that is not known."""
+        """Which switches the run's nodes are attached to; None where that is not known."""
         return Distances(self.run, self.rows).switches
 
     @functools.cached_property

@@ -56,7 +56,7 @@ class Nodes:
         keep_going: bool = False,
         folder: Path | None = None,
     ) -> None:
-        """Take this node's devices, who is told how nodes differ, and which switches nodes hang on where it was given.
+        """Take this node's devices, who hears how nodes differ, and the switches of the nodes where they were given.
 
         `before`, of tests only: what the ranks' command begins with. Nodes are then always looked at. Without `look`
         nothing is started, and they are taken to be as this one. `keep_going`: without nodes that do not answer.
@@ -195,7 +195,7 @@ class Nodes:
         self.gone |= found
 
     def switches(self, nodes: Sequence[Node]) -> Switches | None:
-        """Which switches these nodes hang on: as given, as Slurm, its controller or LLDP tell; None: nobody says."""
+        """The switches of these nodes: as given, or as Slurm, its controller or LLDP tell; None: nobody says."""
         if self._switches is not None:
             return self._switches
         found = of_addresses({node.host: node.switch_address for node in nodes}) or _scontrol(os.environ)

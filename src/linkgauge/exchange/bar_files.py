@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.exchange.nccl_table import PATTERN_OF
 from linkgauge.exchange.other_names import NCCL_PROGRAMS
 from linkgauge.files import read_file
 from linkgauge.model.bar import BUS, GOODPUT, PORT, Bar
@@ -23,7 +24,6 @@ from linkgauge.system.shipped import names
 
 _MAX_BYTES = 8 << 20
 GB, GBIT = 1e9, 1e9 / 8
-_PATTERN_OF = {program: pattern for pattern, program in NCCL_PROGRAMS.items()}
 READ = "AzNHC .conf, Oracle's and AWS' check scripts, Google's health scanner, AICR, CVS, SuperBench, dcgmi, CSV"
 
 MACHINES = {
@@ -178,8 +178,8 @@ def _expected(data: Any, system: str, nodes: int, pattern: str, size: int, ranks
     if isinstance(data, dict):
         for key, value in data.items():
             match = _COLLECTIVE.match(str(key))
-            if match and match[1] in _PATTERN_OF:
-                yield from _expected(value, system, nodes, _PATTERN_OF[match[1]], size, int(match[2] or 0))
+            if match and match[1] in PATTERN_OF:
+                yield from _expected(value, system, nodes, PATTERN_OF[match[1]], size, int(match[2] or 0))
             elif pattern and str(key).isdecimal() and len(str(key)) < 19:
                 yield from _expected(value, system, nodes, pattern, int(key), ranks)
             elif str(key) in _TRANSFERBENCH and (rate := _number(value)) is not None:

@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from linkgauge.errors import UsageError
 from linkgauge.judge.standing import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
-from linkgauge.stats.basics import robust_scale
+from linkgauge.stats.basics import Floats, robust_scale
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from linkgauge.judge.small_shifts import Shifts
 
-Floats = npt.NDArray[np.float64]
 Columns = Mapping[str, npt.NDArray[np.object_]]
 """Columns of an answer by name."""
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import scipy
 
 from linkgauge.stats.basics import NORMAL_MAD, Floats
+from linkgauge.stats.sequential import lowest_end
 
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Rounds of a block. Shorter ones name fewer: their bets are the smaller, and skewed noise has a heavier middle."""
@@ -197,14 +198,11 @@ def _lowest(blocks: Floats, member: int, rows: list[Any], shift: float, bar: flo
     width = max(float(others[-1] - others[0]) for _, others, *_ in own)
     low = min(float(value - others[-1]) for value, others, *_ in own) - width
     high = max(float(value - others[0]) for value, others, *_ in own)
-    for step in range(3):
-        grid = np.linspace(low, high, 49)
+
+    def exceeded(grid: Floats) -> npt.NDArray[np.bool_]:
         total = np.zeros((len(_FACTORS), grid.size))
         for (value, others, sizes, every), price in zip(own, prices, strict=True):
             total += sizes * every[np.searchsorted(others, value - grid)] - price
-        out = mixed(total) >= bar
-        if step == 0 and not out[0]:
-            return -math.inf
-        last = int(np.flatnonzero(out)[-1]) if out.any() else 0
-        low, high = float(grid[last]), float(grid[min(last + 1, grid.size - 1)])
-    return low
+        return mixed(total) >= bar
+
+    return lowest_end(exceeded, low, high, 3, 49)

@@ -13,6 +13,7 @@ Estimating means of bounded random variables by betting, JRSS B 2024 (arXiv 2010
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -83,10 +84,21 @@ def shift_bounds(
 def _lowest(values: Floats, scales: Floats, shift: float, bar: float) -> float:
     """The smallest center that blocks are not evidence to exceed: evidence falls as the center rises."""
     low, high = float(values.min()) - 10 * float(scales.max()) - float(np.ptp(values)), float(values.max())
-    for step in range(4):  # a grid at a time, which costs as much as one center
-        grid = np.linspace(low, high, 65)
-        gains = signed_gains(values[:, None] - grid, scales, shift).sum(axis=1)
-        out = _mixed(gains) >= bar
+    return lowest_end(
+        lambda grid: _mixed(signed_gains(values[:, None] - grid, scales, shift).sum(axis=1)) >= bar, low, high, 4, 65
+    )
+
+
+def lowest_end(
+    exceeded: Callable[[Floats], npt.NDArray[np.bool_]], low: float, high: float, grids: int, points: int
+) -> float:
+    """Return the smallest value from `low` to `high` that blocks are not evidence to exceed; -inf where `low` is not.
+
+    Evidence falls as the value rises. It is searched a grid at a time, each of which costs as much as one value.
+    """
+    for step in range(grids):
+        grid = np.linspace(low, high, points)
+        out = exceeded(grid)
         if step == 0 and not out[0]:
             return -math.inf
         last = int(np.flatnonzero(out)[-1]) if out.any() else 0

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from linkgauge.errors import RunFolderError
 from linkgauge.model.patterns import PatternTraits
+from linkgauge.stats.basics import Floats
 from linkgauge.store import schema
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from linkgauge.model.result import Row
     from linkgauge.store.run import Run
 
-Floats = npt.NDArray[np.float64]
 
 COLUMNS = [*schema.IDENTITY, "rank", "lane", "sample", "phase", "scheduled_ns", "start_ns", "ns", "iterations", "clock"]
 

@@ -19,14 +19,13 @@ from linkgauge.model.patterns import PATTERNS, PatternTraits
 from linkgauge.model.result import FIGURES, HEADLINE, Launch, Measured, Result, Row
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.stats import series
-from linkgauge.stats.basics import median
+from linkgauge.stats.basics import Floats, median
 from linkgauge.stats.distance import Distances
 from linkgauge.store import schema
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run
 
-Floats = npt.NDArray[np.float64]
 
 # Events resolve about half a microsecond on NVIDIA's devices; used where a launch did not store what it measured.
 _EVENT_TICK_NS = 500.0

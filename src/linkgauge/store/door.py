@@ -41,7 +41,6 @@ _RANGES: dict[str, dict[str, tuple[int, int]]] = {
     "observations": {"rank": (0, _MOST_RANKS), "when_ns": (-MOST_NS, MOST_NS)},
 }  # fmt: skip
 _OF_A_CASE = {name: one.stored for name, one in DIMENSIONS.items()} | {"status": maybe(one_of(STATUSES))}
-_WORDS = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}
 _ONE_ROW_EACH = {"cases": list(schema.IDENTITY), "launches": ["launch"]}
 _MAY_LACK = {  # columns that may be null
     "cases": {"lanes", "bytes_per_peer", "bytes_total", "status", "reason", "converged", "coarse", "oversubscribed",
@@ -166,9 +165,11 @@ def _known_words(column: str, values: pa.ChunkedArray, what: str) -> None:
     for chunk in values.chunks:
         if chunk.dictionary.null_count:
             raise RunFolderError(f"{what} without {column}: expected one")
-        if column in _WORDS:
-            for word in set(chunk.dictionary.to_pylist()) - set(_WORDS[column]):
-                raise RunFolderError(f"{what}: {column} is {_shown(word)}: expected {' or '.join(_WORDS[column])}")
+        if column in schema.CODED:
+            for word in set(chunk.dictionary.to_pylist()) - set(schema.CODED[column]):
+                raise RunFolderError(
+                    f"{what}: {column} is {_shown(word)}: expected {' or '.join(schema.CODED[column])}"
+                )
 
 
 def _texts(values: pa.ChunkedArray, what: str) -> pa.ChunkedArray:

@@ -28,6 +28,8 @@ BY_LAUNCH = ("samples", "observations")  # tables of a file a launch; format 1 h
 IDENTITY = ("case_key", "launch", "repeat", "attempt")
 PHASES = ("warmup", "sample", "alone")  # the journal's numbers; alone: while a case's loads rest
 CLOCK_NAMES = ("host", "event")
+CODED = {"phase": PHASES, "clock": CLOCK_NAMES}
+"""Columns of samples that the journal has as numbers: the words, in their order."""
 
 
 def identity_of(row: Mapping[str, Any]) -> Identity:

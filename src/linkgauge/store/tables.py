@@ -79,9 +79,6 @@ def table_of(name: str, rows: Sequence[dict[str, Any]], where: str) -> pa.Table:
         raise RunFolderError(f"{where}: a value that does not fit {name}: {_first_line(error)}") from None
 
 
-_CODED = {"phase": schema.PHASES, "clock": schema.CLOCK_NAMES}
-
-
 def samples_table(records: Sequence[Record], where: str) -> pa.Table:
     """Return the samples of `case` records as one table, in their order."""
     kept = [record for record in records if record.columns]
@@ -95,7 +92,7 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
             parts.append(column)
         columns[name] = np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
     counts = [len(record.columns["ns"]) for record in kept]
-    if any(columns[name].size and int(columns[name].max()) >= len(words) for name, words in _CODED.items()):
+    if any(columns[name].size and int(columns[name].max()) >= len(words) for name, words in schema.CODED.items()):
         raise RunFolderError(f"{where}: a sample of an unknown phase or clock")
     identities = [identity_of(record.header) for record in kept]
     keys = list(dict.fromkeys(identity[0] for identity in identities))
@@ -104,7 +101,7 @@ def samples_table(records: Sequence[Record], where: str) -> pa.Table:
     for place, name in enumerate(schema.IDENTITY[1:], start=1):
         arrays[name] = pa.array(np.repeat(np.array([i[place] for i in identities], np.int32), counts), pa.int32())
     for name, values in columns.items():
-        words = _CODED.get(name)
+        words = schema.CODED.get(name)
         arrays[name] = pa.array(values) if words is None else _coded(values, list(words[: _known(values)]))
     return pa.table(arrays, schema=schema.schema("samples"))
 

@@ -39,7 +39,7 @@ TRANSPORT_COLORS = {
     "nvshmem": "#882255",
 }
 _DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 2], [1, 3])
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 LIMIT_COLOR = "#444444"
 _LEGEND_WIDTH = 340  # pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -244,7 +244,7 @@ def encoding_of(every: Sequence[str], labels: Sequence[str], narrow: bool = Fals
         place = [one for one in every if transport_of(one) == transport].index(label)
         colors.append(color_of(transport))
         dashes.append(_DASHES[place % len(_DASHES)])
-        shapes.append(_SHAPES[(order_of(transport) + place) % len(_SHAPES)])
+        shapes.append(SHAPES[(order_of(transport) + place) % len(SHAPES)])
     # About seven pixels a letter, and the symbol: what is wider than a chart would be cut.
     widths = [36 + 7 * len(label) for label in labels]
     legend = alt.Legend(

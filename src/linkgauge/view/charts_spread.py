@@ -11,7 +11,7 @@ import numpy as np
 from linkgauge.model.patterns import PATTERNS, pattern
 from linkgauge.model.result import Measured
 from linkgauge.stats import series
-from linkgauge.stats.series import Floats
+from linkgauge.stats.basics import Floats
 from linkgauge.view import charts
 from linkgauge.view.charts import Chart
 from linkgauge.view.results import Results
@@ -27,7 +27,7 @@ class Noisy:
 
     row: Measured
     name: str
-    series: series.Floats
+    series: Floats
     cut: int
 
 

@@ -14,7 +14,6 @@ from linkgauge.view.paper_rows import LINKS, SPREAD, size_words
 
 # Okabe and Ito's, and darker ones: for series that one transport's color would not tell apart.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#882255", "#999933", "#7F7F7F")
-_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3])
 _STATED = ("#444444", "#8B6F47", "#5B7B9A", "#8A5A83", "#6B8E5A", "#A05A5A")
 _LEGEND_LETTERS = 90
@@ -91,7 +90,7 @@ def _look(drawing: Drawing, room: Room) -> dict[str, Any]:
     apart = len(set(transport_of.values())) == len(mine)
     colors = [charts.color_of(transport_of[one]) if apart else _COLORS[i % len(_COLORS)] for i, one in enumerate(mine)]
     colors += [_STATED[i % len(_STATED)] for i in range(len(stated))]
-    shapes = [_SHAPES[i % len(_SHAPES)] for i in range(len(mine) + len(stated))]
+    shapes = [charts.SHAPES[i % len(charts.SHAPES)] for i in range(len(mine) + len(stated))]
     levels = {
         one.series for one in drawing.figure.published if one.level is not None and one.picture == drawing.picture.name
     }

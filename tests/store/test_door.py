@@ -14,7 +14,7 @@ import pytest
 
 import linkgauge
 from linkgauge.errors import RunFolderError
-from linkgauge.model.shape import clean, parsed
+from linkgauge.model.shape import clean, clean_line, parsed
 from linkgauge.stats.summary import summarize
 from linkgauge.store.shapes import EVIDENCE, INFO
 from synthetic import make_case, make_run
@@ -169,7 +169,8 @@ def test_texts_come_clean_out_of_the_door(folder: Path) -> None:
 def test_clean_keeps_what_people_write() -> None:
     for text in ("", "µs — ä 日本 🙂", "two\nlines\tand a tab", "[bold]"):
         assert clean(text) == text
-    assert clean("\r\x7f\x9b\u2028\ud800") == "\ufffd" * 5
+    assert clean("\r\x7f\x9b\u2028\ud800\uffff") == "\ufffd" * 6
+    assert clean_line("a\n\tb\x1b ") == "a b\ufffd"
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "NaN", '{"a":' * 60 + "1" + "}" * 60, "\xff", ""])

@@ -4,13 +4,10 @@
 // goes on beside what follows, until a step waits for it. Messages go over a transport's channels, collectives are
 // operations of their own, copies are the runtime's. As a graph an iteration is kept once, and launched as a whole.
 #include <algorithm>
-#include <array>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -19,8 +16,10 @@
 #include "base/waiting.h"
 #include "device/kernel_tuning.h"
 #include "mpi/library.h"
+#include "operation/application_collectives.h"
 #include "operation/application_copies.h"
 #include "operation/make_operation.h"
+#include "operation/step_times.h"
 #include "traffic/program.h"
 #include "transport/agreement.h"
 #include "transport/data_check.h"
@@ -28,39 +27,7 @@
 namespace linkgauge {
 namespace {
 
-// The last is the part of `message` that is posting, not waiting.
-constexpr std::array<const char*, 9> kStepKinds = {"compute",       "host_to_device", "device_to_host",
-                                                   "within_device", "message",        "collective",
-                                                   "barrier",       "sync",           "posting"};
-enum SpentOn : std::uint8_t {
-  kOnCompute,
-  kOnCopies,
-  kOnMessages = 4,
-  kOnCollectives,
-  kOnBarriers,
-  kOnSyncs,
-  kOnPosting
-};
 constexpr char kGraph[] = "graph";
-constexpr std::size_t kKeptIterations = 1 << 14;
-constexpr std::size_t kMostSpans = 256;
-using Spent = std::array<std::int64_t, kStepKinds.size()>;
-
-// What the collectives of some of the ranks share, as a program's process group has one communicator: a library carries
-// out in turn what goes by one, and beside each other what goes by several.
-struct ApplicationGroup {
-  std::uint64_t communicator = 0;  // MPI's; 0 where this rank is no member
-  std::map<std::string, std::shared_ptr<void>> kept;
-};
-
-// A collective of the program, with an operation of its own.
-struct ApplicationCollective {
-  std::unique_ptr<Group> group;  // nullptr where this rank is no member
-  RankContext context;
-  CaseSpec spec;
-  std::unique_ptr<Operation> operation;
-  bool begun = false;  // and not completed
-};
 
 // Why an iteration cannot be a graph of the device's, in one sentence, or "".
 std::string why_no_graph(const RankContext& context, const CaseSpec& spec) {
@@ -86,13 +53,12 @@ class Application final : public Operation {
  public:
   Application(Transport& transport, const RankContext& context, const CaseSpec& spec)
       : messages_(&transport),
-        collectives_(
-            make_transport(spec.mechanism.collectives.empty() ? spec.mechanism.transport : spec.mechanism.collectives)),
         context_(context),
         spec_(spec),
         as_graph_(spec.mechanism.variant == kGraph),
         program_(spec.traffic.program),
-        progress_(progress_of(transport, *collectives_, context)) {
+        collectives_(spec.mechanism.collectives.empty() ? spec.mechanism.transport : spec.mechanism.collectives),
+        progress_(progress_of(transport, collectives_.transport(), context)) {
     spec_.traffic.program.reset();
     spec_.jobs.loads.clear();
     spec_.mechanism.variant = as_graph_ ? "" : spec_.mechanism.variant;
@@ -102,23 +68,19 @@ class Application final : public Operation {
     passing_on([&] {
       allocate();
       connect();
-      make_collectives();
-      spent_.resize(kKeptIterations);
-      spans_.reserve(kMostSpans);
+      collectives_.prepare(context_, spec_, *program_, progress_);
+      times_.allocate();
       if (as_graph_) capture();
       group().barrier(progress_, Waiting::kSleep);
     });
   }
 
   void fill(std::uint64_t seed) override {
-    spans_.clear();
-    keeps_spans_ = true;  // a checked iteration is none that is timed
+    times_.keep_spans();
     for (const ProgramArrival& one : program_->arrivals) data_->poison(target_, piece_of(one), seed);
     data_->fill(source_, {0, program_->source_bytes, context_.rank(), 0, false}, false, seed);
     copies_->fill(*data_, seed);
-    for (ApplicationCollective& one : nested_) {
-      if (one.operation != nullptr) one.operation->fill(seed);
-    }
+    collectives_.fill(seed);
   }
 
   void post() override {
@@ -126,12 +88,11 @@ class Application final : public Operation {
     under_way_ = true;
     passing_on([&] {
       for (FlowEnd& flow : flows_) flow.messages = 0;
-      now_ = {};
-      last_ns_ = now_ns();
+      times_.begin_iteration();
       if (as_graph_) {
         context_.runtime->launch_graph(graph_.handle(), copying_.handle());
       } else {
-        run([this](const ProgramStep& step) { begin(step); });
+        for_each_step(*program_, [this](const ProgramStep& step) { begin(step); });
       }
     });
   }
@@ -141,40 +102,27 @@ class Application final : public Operation {
     passing_on([&] {
       if (as_graph_) {
         copying_.synchronize();
-        return spend(kOnSyncs);
+        return times_.spend(kOnSyncs);
       }
       wait();
       synchronize_all();
     });
-    spent_[iterations_++ % kKeptIterations] = now_;
+    times_.end_iteration();
     under_way_ = false;
-    keeps_spans_ = false;
   }
 
   VerifyResult verify(std::uint64_t seed) override {
     VerifyResult result;
     for (const ProgramArrival& one : program_->arrivals) data_->check(target_, piece_of(one), seed, result);
     copies_->check(*data_, seed, result);
-    passing_on([&] {
-      for (std::size_t number = 0; number < nested_.size(); ++number) {
-        if (nested_[number].operation == nullptr) continue;
-        const VerifyResult found =
-            nested_[number].operation->verify(seed);  // also where data are wrong already: others meet
-        if (found.ok || !result.ok) continue;
-        result = found;
-        result.where = std::string(to_string(nested_[number].spec.traffic.pattern)) + " " + std::to_string(number) +
-                       ": " + found.where;
-      }
-    });
+    passing_on([&] { collectives_.verify(seed, result); });
     return result;
   }
 
   void release() noexcept override {
     graph_ = Graph();
     fork_ = Event();
-    for (ApplicationCollective& one : nested_) {
-      if (one.operation != nullptr) one.operation->release();
-    }
+    collectives_.release();
     completing_.clear();
     flows_.clear();
     channels_.clear();
@@ -182,14 +130,11 @@ class Application final : public Operation {
     copying_ = Stream();
     try {
       group().barrier(progress_, Waiting::kSleep);  // no peer's handle is open when a buffer is freed
-      for (auto& [ranks, one] : groups_) {
-        if (one.communicator != 0) context_.mpi->comm_free(one.communicator);
-      }
+      collectives_.free_communicators(context_);
     } catch (const Error&) {  // a peer that failed, or the library is failing already
       group().leave();
     }
-    nested_.clear();
-    groups_.clear();
+    collectives_.clear();
     messages_group_.reset();
     source_ = Buffer();
     target_ = Buffer();
@@ -207,23 +152,7 @@ class Application final : public Operation {
     }
   }
 
-  StepReport step_report(std::size_t iterations) const override {
-    StepReport result;
-    result.spans = spans_;
-    const std::size_t known = std::min(iterations_, kKeptIterations);
-    if (known < 2) return result;
-    const std::size_t count = std::min(iterations, known - 1);
-    std::vector<std::int64_t> times(count);
-    for (std::size_t kind = 0; kind < kStepKinds.size() && count > 0; ++kind) {
-      for (std::size_t back = 0; back < count; ++back) {
-        times[back] = spent_[(iterations_ - 2 - back) % kKeptIterations][kind];
-      }
-      const auto middle = times.begin() + static_cast<std::ptrdiff_t>(count / 2);
-      std::nth_element(times.begin(), middle, times.end());
-      result.times.push_back({kStepKinds[kind], *middle});
-    }
-    return result;
-  }
+  StepReport step_report(std::size_t iterations) const override { return times_.report(iterations); }
 
  private:
   struct FlowEnd {
@@ -235,10 +164,6 @@ class Application final : public Operation {
   struct Queue {
     Stream stream;
     Event event;
-  };
-  struct Loop {
-    std::size_t begin;
-    std::int64_t left;
   };
 
   static Progress progress_of(Transport& messages, Transport& collectives, const RankContext& context) {
@@ -255,9 +180,7 @@ class Application final : public Operation {
       body();
     } catch (const std::exception& error) {
       if (messages_group_ != nullptr) messages_group_->begin_abort(error);
-      for (ApplicationCollective& one : nested_) {
-        if (one.group != nullptr) one.group->begin_abort(error);
-      }
+      collectives_.begin_abort(error);
       throw;
     }
   }
@@ -301,78 +224,8 @@ class Application final : public Operation {
                           [&](std::size_t i) { return flows_[i].channel->completes_first(); });
   }
 
-  // Collective, in the program's order on all ranks, be they members or not.
-  void make_collectives() {
-    nested_.resize(program_->collectives.size());
-    for (std::size_t number = 0; number < nested_.size(); ++number) {
-      const ProgramCollective& wanted = program_->collectives[number];
-      ApplicationCollective& one = nested_[number];
-      one.group = group().subset(wanted.ranks);
-      one.context = context_;
-      one.context.group = one.group.get();
-      one.spec = spec_of(wanted);
-      one.context.device_of_rank = one.spec.places.devices;
-      const bool all = one.spec.places.rank_list == spec_.places.rank_list;
-      if (!all) {
-        ApplicationGroup& shared = group_of(wanted.ranks);
-        one.context.keep = &shared.kept;
-        one.context.communicator = shared.communicator;
-      }
-      agreeing(group(), progress_, [&] {
-        if (one.group != nullptr) one.operation = make_operation(*collectives_, one.context, one.spec);
-      });
-      agreeing(group(), progress_, [&] {
-        if (one.operation != nullptr) one.operation->prepare();
-      });
-    }
-  }
-
-  ApplicationGroup& group_of(const std::vector<int>& ranks) {
-    const auto [found, is_new] = groups_.try_emplace(ranks);
-    if (is_new && context_.mpi != nullptr) {
-      const auto place = std::find(ranks.begin(), ranks.end(), context_.rank());
-      found->second.communicator = context_.mpi->comm_split(context_.communicator, place == ranks.end() ? -1 : 0,
-                                                            static_cast<int>(place - ranks.begin()));
-    }
-    return found->second;
-  }
-
-  CaseSpec spec_of(const ProgramCollective& wanted) const {
-    CaseSpec spec = spec_;
-    spec.mechanism.transport = std::string(collectives_->name());
-    const bool begun = wanted.begun && traits_of(wanted.pattern).mpi_call && spec.mechanism.transport == "mpi";
-    spec.mechanism.variant = begun ? "nonblocking" : "";
-    spec.traffic.pattern = wanted.pattern;
-    spec.traffic.size_bytes = wanted.size_bytes;
-    spec.traffic.root = wanted.root;
-    spec.traffic.distribution = wanted.distribution;
-    spec.traffic.window = 1;
-    spec.places.rank_list.clear();
-    spec.places.devices.clear();
-    for (const int member : wanted.ranks) {
-      spec.places.rank_list.push_back(spec_.places.rank_list[static_cast<std::size_t>(member)]);
-      spec.places.devices.push_back(spec_.places.devices[static_cast<std::size_t>(member)]);
-    }
-    return spec;
-  }
-
   static Piece piece_of(const ProgramArrival& one) {
     return {one.offset, one.bytes, one.source, one.source_offset, false};
-  }
-
-  void spend(std::size_t kind) {
-    const std::int64_t now = now_ns();
-    now_[kind] += now - last_ns_;
-    if (keeps_spans_) keep_span(kStepKinds[kind], now);
-    last_ns_ = now;
-  }
-
-  void keep_span(const char* kind, std::int64_t now) {
-    if (!spans_.empty() && spans_.back().kind == kind && spans_.back().end_ns == last_ns_) {
-      spans_.back().end_ns = now;
-    } else if (spans_.size() < kMostSpans) {
-      spans_.push_back({kind, last_ns_, now});
-    }
   }
 
   // --- as a graph: what the host waits for, the stream waits for on which the graph is launched
@@ -380,15 +233,15 @@ class Application final : public Operation {
   void capture() {
     DeviceRuntime& runtime = *context_.runtime;
     // Libraries connect ranks when they first need it, which no graph may hold.
-    last_ns_ = now_ns();
-    run([this](const ProgramStep& step) { begin(step); });
+    times_.begin_iteration();
+    for_each_step(*program_, [this](const ProgramStep& step) { begin(step); });
     wait();
     synchronize_all();
     fork_ = Event(runtime, context_.device());
     runtime.begin_capture(copying_.handle());
     try {
       for (const Queue& queue : queues_) follow(queue.stream.handle(), copying_.handle());
-      run([this](const ProgramStep& step) { keep(step); });
+      for_each_step(*program_, [this](const ProgramStep& step) { keep(step); });
       join_begun();
       for (const Queue& queue : queues_) follow(copying_.handle(), queue.stream.handle());
     } catch (...) {
@@ -412,7 +265,7 @@ class Application final : public Operation {
     for (const DeviceQueue& queue : one.operation->queues()) follow(copying_.handle(), queue.stream);
   }
   void join_begun() {
-    for (ApplicationCollective& one : nested_) {
+    for (ApplicationCollective& one : collectives_) {
       if (one.begun) join(one);
     }
   }
@@ -428,7 +281,7 @@ class Application final : public Operation {
         return copies_->queue(step.kind == ProgramKind::kCopy ? which : within, step, stream.handle());
       }
       case ProgramKind::kCollective: {
-        ApplicationCollective& one = nested_[which];
+        ApplicationCollective& one = collectives_[which];
         for (const DeviceQueue& queue : one.operation->queues()) follow(queue.stream, copying_.handle());
         one.operation->post();
         one.begun = true;
@@ -455,41 +308,20 @@ class Application final : public Operation {
 
   // --- step by step
 
-  template <typename Do>
-  void run(const Do& each) {
-    const std::vector<ProgramStep>& steps = program_->steps;
-    std::array<Loop, kDeepestLoop> loops;
-    std::size_t depth = 0;
-    for (std::size_t at = 0; at < steps.size(); ++at) {
-      const ProgramStep& step = steps[at];
-      if (step.kind == ProgramKind::kLoop) {
-        loops[depth++] = {at, step.amount};
-      } else if (step.kind == ProgramKind::kEnd) {
-        if (--loops[depth - 1].left > 0) {
-          at = loops[depth - 1].begin;
-        } else {
-          --depth;
-        }
-      } else {
-        each(step);
-      }
-    }
-  }
-
   void begin(const ProgramStep& step) {
     const auto which = static_cast<std::size_t>(step.which);
     switch (step.kind) {
       case ProgramKind::kCompute:
         if (step.queue < 0) {
-          const std::int64_t until = last_ns_ + step.amount;
+          const std::int64_t until = times_.last_ns() + step.amount;
           while (now_ns() < until) pause_spin();
         } else {
           copy(static_cast<std::size_t>(CopyDirection::kWithinDevice), step);
         }
-        return spend(kOnCompute);
+        return times_.spend(kOnCompute);
       case ProgramKind::kCopy:
         copy(which, step);
-        return spend(kOnCopies + which);
+        return times_.spend(kOnCopies + which);
       case ProgramKind::kSend:
       case ProgramKind::kReceive: {
         FlowEnd& end = flows_[which];
@@ -501,30 +333,27 @@ class Application final : public Operation {
         } else {
           end.channel->get(end.flow.target_base + place, end.flow.source_base + place, bytes);
         }
-        const std::int64_t before = last_ns_;
-        spend(kOnMessages);
-        now_[kOnPosting] += last_ns_ - before;
-        return;
+        return times_.spend_on_posting();
       }
       case ProgramKind::kWait:
         return wait();
       case ProgramKind::kCollective: {
-        ApplicationCollective& one = nested_[which];
+        ApplicationCollective& one = collectives_[which];
         if (!program_->collectives[which].begun) let_go();
         one.operation->post();
         one.begun = true;
-        if (!program_->collectives[which].begun) complete(one);
-        return spend(one.spec.traffic.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
+        if (!program_->collectives[which].begun) one.complete();
+        return times_.spend(one.spec.traffic.pattern == Pattern::kBarrier ? kOnBarriers : kOnCollectives);
       }
       case ProgramKind::kSync:
         if (step.queue < 0) return synchronize_all();
         queues_[static_cast<std::size_t>(step.queue)].stream.synchronize();
-        return spend(kOnSyncs);
+        return times_.spend(kOnSyncs);
       case ProgramKind::kAfter: {
         Queue& before = queues_[which];
         context_.runtime->record(before.event.handle(), before.stream.handle());
         context_.runtime->wait(queues_[static_cast<std::size_t>(step.queue)].stream.handle(), before.event.handle());
-        return spend(kOnSyncs);
+        return times_.spend(kOnSyncs);
       }
       case ProgramKind::kLoop:
       case ProgramKind::kEnd:
@@ -541,12 +370,6 @@ class Application final : public Operation {
     if (step.queue < 0) copying_.synchronize();
   }
 
-  static void complete(ApplicationCollective& one) {
-    if (!one.begun) return;
-    one.begun = false;
-    one.operation->complete();
-  }
-
   // What a peer may be waiting for, before this rank waits for it elsewhere: a library goes on with it by itself, but
   // that copies of this rank's own are over is told in their completion.
   void let_go() {
@@ -555,9 +378,9 @@ class Application final : public Operation {
       end.pending = false;
       end.channel->complete(Completion::kLocal);
     }
-    const std::string_view by = collectives_->name();
+    const std::string_view by = collectives_.transport().name();
     if (by == "mpi" || by == "ccl") return;
-    for (ApplicationCollective& one : nested_) complete(one);
+    for (ApplicationCollective& one : collectives_) one.complete();
   }
 
   void wait() {
@@ -566,27 +389,25 @@ class Application final : public Operation {
       flows_[i].pending = false;
       flows_[i].channel->complete(Completion::kLocal);
     }
-    spend(kOnMessages);
+    times_.spend(kOnMessages);
     bool any = false;
-    for (ApplicationCollective& one : nested_) {
+    for (ApplicationCollective& one : collectives_) {
       any = any || one.begun;
-      complete(one);
+      one.complete();
     }
-    if (any) spend(kOnCollectives);
+    if (any) times_.spend(kOnCollectives);
   }
 
   void synchronize_all() {
     for (Queue& queue : queues_) queue.stream.synchronize();
-    spend(kOnSyncs);
+    times_.spend(kOnSyncs);
   }
 
   Transport* messages_;
-  std::unique_ptr<Transport> collectives_;
   RankContext context_;
   CaseSpec spec_;
   bool as_graph_;
   std::shared_ptr<const Program> program_;
-  Progress progress_;
   std::optional<DataCheck> data_;
   Buffer source_;
   Buffer target_;
@@ -598,16 +419,11 @@ class Application final : public Operation {
   std::unique_ptr<Group> messages_group_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<FlowEnd> flows_;
-  std::vector<std::size_t> completing_;                  // places in flows_
-  std::map<std::vector<int>, ApplicationGroup> groups_;  // by their ranks; all ranks have the case's own
-  std::vector<ApplicationCollective> nested_;
+  std::vector<std::size_t> completing_;  // places in flows_
+  ApplicationCollectives collectives_;
+  Progress progress_;
   bool under_way_ = false;
-  std::size_t iterations_ = 0;
-  std::vector<Spent> spent_;  // by iteration, the last so many
-  Spent now_{};
-  std::int64_t last_ns_ = 0;
-  std::vector<StepSpan> spans_;  // of the iteration that was checked last
-  bool keeps_spans_ = false;
+  StepTimes times_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // knows no device, no transport, and no memory but offsets in it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -84,6 +85,32 @@ struct Program {
 };
 
 inline constexpr std::size_t kDeepestLoop = 8;
+
+// Calls `each` for the program's steps in turn, those of loops as often as these go round. Its loops must nest.
+template <typename Do>
+void for_each_step(const Program& program, const Do& each) {
+  struct Loop {
+    std::size_t begin;
+    std::int64_t left;
+  };
+  const std::vector<ProgramStep>& steps = program.steps;
+  std::array<Loop, kDeepestLoop> loops;
+  std::size_t depth = 0;
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    const ProgramStep& step = steps[at];
+    if (step.kind == ProgramKind::kLoop) {
+      loops[depth++] = {at, step.amount};
+    } else if (step.kind == ProgramKind::kEnd) {
+      if (--loops[depth - 1].left > 0) {
+        at = loops[depth - 1].begin;
+      } else {
+        --depth;
+      }
+    } else {
+      each(step);
+    }
+  }
+}
 
 // Throws CallerError where a step names what the program does not have, or loops do not nest: what post() relies on.
 void check_program(const Program& program, int ranks, int rank);

@@ -25,10 +25,10 @@ using Op = int;    // ncclRedOp_t
 struct UniqueId {
   char internal[128];
 };
-struct Config;              // transport/nccl/config.h
-struct CallConfig;          // the same
-struct Properties;          // transport/nccl/device.h
-struct DeviceRequirements;  // the same
+struct Config;  // this and the next three: transport/nccl/structures.h
+struct CallConfig;
+struct Properties;
+struct DeviceRequirements;
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidArgument = 4;

@@ -3,60 +3,15 @@
 // could not differ in it.
 #pragma once
 
-#include <climits>
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/not_copied.h"
 #include "transport/nccl/api.h"
+#include "transport/nccl/structures.h"
 
 namespace linkgauge::ccl {
-
-// ncclConfig_t as NCCL 2.28 has it. Fields are only ever added at the end: an older library reads as many bytes as it
-// knows, a newer one sees by `version` which were not yet there.
-struct Config {
-  std::size_t size;
-  unsigned magic;
-  unsigned version;
-  int blocking;
-  int cgaClusterSize;
-  int minCTAs;
-  int maxCTAs;
-  const char* netName;
-  int splitShare;
-  int trafficClass;
-  const char* commName;
-  int collnetEnable;
-  int CTAPolicy;
-  int shrinkShare;
-  int nvlsCTAs;
-  int nChannelsPerNetPeer;
-  int nvlinkCentricSched;
-};
-inline constexpr unsigned kConfigMagic = 0xcafebeef;
-inline constexpr int kConfigVersion = 22800;  // of the structure above
-inline constexpr int kUnset = INT_MIN;        // NCCL_CONFIG_UNDEF_INT
-
-// ncclCollConfig_t as NCCL 2.32 has it, likewise.
-struct CallConfig {
-  std::size_t size;
-  unsigned magic;
-  unsigned version;
-  void* ext;
-  int minCTAs;
-  int maxCTAs;
-  int nvlsCTAs;
-  int cgaClusterSize;
-  const char* algSelection;
-  int forceAlgSelection;
-  int CTAPolicy;
-  std::uint64_t userProfilerTag;
-  void* launchCompletionEvent;
-};
-inline constexpr int kCallConfigVersion = 23200;  // of the structure above
 
 // The settings of a case's own by the variables that mean the same, and the first version of each as ncclGetVersion
 // codes it.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,69 +10,10 @@
 #include "base/not_copied.h"
 #include "device/linked_kernels.h"
 #include "transport/nccl/communicator.h"
+#include "transport/nccl/structures.h"
 #include "transport/operation.h"
 
 namespace linkgauge {
-namespace ccl {
-
-// ncclCommProperties_t and ncclDevCommRequirements_t as NCCL 2.32 has them. As of Config, a newer library sees by
-// `version` what was not yet there.
-struct Properties {
-  std::size_t size;
-  unsigned magic;
-  unsigned version;
-  int rank;
-  int nRanks;
-  int cudaDev;
-  int nvmlDev;
-  bool deviceApiSupport;
-  bool multimemSupport;
-  int ginType;
-  int nLsaTeams;
-  bool hostRmaSupport;
-  int railedGinType;
-  std::uint64_t commHash;
-  int ginMinStride;
-  int ginConnectionType;
-  bool ginSupport[64];
-  std::size_t devCommRuntimeVersionSize;
-  bool cftSupport;
-  bool cftMulticastSupport;
-  bool cftCountedSupport;
-};
-struct DeviceRequirements {
-  std::size_t size;
-  unsigned magic;
-  unsigned version;
-  void* resourceRequirementsList;
-  void* teamRequirementsList;
-  bool lsaMultimem;
-  int barrierCount;
-  int lsaBarrierCount;
-  int railGinBarrierCount;
-  int lsaLLA2ABlockCount;
-  int lsaLLA2ASlotCount;
-  bool ginForceEnable;
-  int ginContextCount;
-  int ginSignalCount;
-  int ginCounterCount;
-  int ginConnectionType;
-  bool ginExclusiveContexts;
-  int ginQueueDepth;
-  int ginTrafficClass;
-  int worldGinBarrierCount;
-  bool ginStrongSignalsRequired;
-  bool ginVaSignalsRequired;
-  int ginCustomStride;
-  int ginType;
-  bool useRuntimeVersion;
-  int cftCaps;
-  int cftBarrierCount;
-};
-inline constexpr int kDeviceVersion = 23200;  // of the structures above
-
-}  // namespace ccl
-
 // "" or why no kernel here meets by NCCL's barriers.
 std::string why_not_lsa(const RankContext& context, const ccl::Library& library);
 

@@ -17,6 +17,7 @@
 
 #include "base/errors.h"
 #include "base/patterns.h"
+#include "kernels/values.h"
 #include "measure/statistics.h"
 #include "measure/stop_rule.h"
 #include "measure/timed_section.h"
@@ -43,10 +44,7 @@ constexpr std::int64_t kBesideRoundNs = 50'000'000;  // loads take some 10 ms to
 
 // A different seed for each data pattern of a case (splitmix64).
 std::uint64_t seed_of(std::uint64_t seed, std::uint64_t number) {
-  std::uint64_t bits = seed + 0x9e3779b97f4a7c15U * (number + 1);
-  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
-  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
-  return bits ^ (bits >> 31U);
+  return values::mix(seed + 0x9e3779b97f4a7c15U * (number + 1));
 }
 
 // What the ranks know together between rounds: from it each reckons the same next step.

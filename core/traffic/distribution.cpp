@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "kernels/values.h"
 #include "traffic/parsing.h"
 #include "traffic/schedule.h"
 
@@ -88,12 +89,7 @@ std::optional<Matrix> matrix_of(const std::string& text, int ranks) {
 }
 
 // splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
-std::uint64_t scrambled(std::uint64_t& state) {
-  std::uint64_t bits = (state += 0x9e3779b97f4a7c15U);
-  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
-  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
-  return bits ^ (bits >> 31U);
-}
+std::uint64_t scrambled(std::uint64_t& state) { return values::mix(state += 0x9e3779b97f4a7c15U); }
 
 // Whole numbers in the ratio of 1 / (k + 1) ^ exponent.
 std::vector<std::uint64_t> zipf(std::size_t count, double exponent) {

@@ -60,7 +60,7 @@ nb::list to_python(const std::vector<Bytes>& messages) {
   return list;
 }
 
-// Errors by who must act; tests/measure/test_errors.py holds the table.
+// Errors by who must act; tests/measure/test_core_bindings.py holds the table.
 void translate(const std::exception_ptr& thrown, void* /*payload*/) {
   const auto raise = [](const char* module, const char* name, const char* text) {
     const nb::object type = nb::module_::import_(module).attr(name);

@@ -59,7 +59,7 @@ TEST(Words, EachNameIsOfItsValue) {
                             {ManagedUse::kReadMostly, "read_mostly"}});
 }
 
-// The parent process names them by number (run/heartbeat.py).
+// The parent process names them by number (run/wire/heartbeat.py).
 TEST(Words, PhasesHaveTheNumbersOfTheHeartbeat) {
   const std::vector<std::pair<int, std::string>> expected = {
       {0, "idle"},   {1, "prepare"},  {2, "check"},       {3, "warmup"},  {4, "align"},    {5, "time"},

@@ -18,7 +18,8 @@ from typing import Any
 from linkgauge.owner import described, in_host_namespace
 from linkgauge.run.machine.amd_reader import AmdReader
 from linkgauge.run.machine.core_ticks import CoreTicks, all_cores
-from linkgauge.run.machine.observe import NvmlReader, Reader
+from linkgauge.run.machine.nvml_reader import NvmlReader
+from linkgauge.run.machine.observe import Reader
 from linkgauge.run.machine.users import Process, described_by_driver, holds_gpu, others, processes
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.system.resctrl import MemoryTraffic

@@ -20,6 +20,7 @@ from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes
+from linkgauge.stats.windows import is_device
 from linkgauge.system.error_counters import KEY as COUNTERS
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
@@ -48,7 +49,7 @@ def _risen(facts: Facts) -> Iterable[tuple[str, str, float, tuple[str, ...]]]:
     before: dict[tuple[Identity, int, str, str], float] = {}
     for one in facts.observations:  # of cards and what else is no device: before and after a case
         key = (one.identity, one.rank, one.subject, one.name)
-        if ":" in one.subject or not is_error_counter(one) or one.value is None:
+        if is_device(one.subject) or not is_error_counter(one) or one.value is None:
             continue
         if one.moment == "before":
             before[key] = one.value

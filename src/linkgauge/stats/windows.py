@@ -1,7 +1,7 @@
 """Windows of a device: between two readings of a counter, with what it grew by and which cases ran meanwhile.
 
-Runs since 0.3 read what is expensive at some boundaries only, so that a window may hold several cases; older ones read
-all before and after each case, so that each window holds one. Pure: from rows and observations, no I/O.
+What is expensive is read at some boundaries only, so that a window may hold several cases; runs up to 0.2 read all
+before and after each case, so that each window holds one. Pure: from rows and observations, no I/O.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _seen_of(known: Mapping[Identity, Row], observations: Iterable[Observation])
     found: dict[tuple[int, int], _Seen] = {}
     for one in observations:
         row = known.get(one.identity)
-        if row is None or ":" not in one.subject or not 0 <= one.rank < len(row.devices):
+        if row is None or not is_device(one.subject) or not 0 <= one.rank < len(row.devices):
             continue
         seen = found.setdefault((row.devices[one.rank], one.identity[1]), _Seen(one.subject))
         seen.cases.setdefault(one.identity, []).append(one)
@@ -73,6 +73,12 @@ def _seen_of(known: Mapping[Identity, Row], observations: Iterable[Observation])
             seen.readings.setdefault(one.name, {})[one.when_ns] = one.value
             seen.units[one.name] = one.unit
     return found
+
+
+def is_device(subject: str) -> bool:
+    """Whether an observation's subject is a device, such as cuda:0; a name of a network interface may have a colon."""
+    kind, _, ordinal = subject.partition(":")
+    return kind.isalpha() and ordinal.isdecimal()
 
 
 def span_of(values: Sequence[Observation]) -> tuple[float, float] | None:

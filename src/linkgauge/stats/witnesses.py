@@ -19,7 +19,7 @@ from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import over_host
 from linkgauge.run.machine.observe import OTHERS_BUSY, OTHERS_COPY
 from linkgauge.run.rank.node_counters import MEMORY_BYTES
-from linkgauge.stats.windows import Window, span_of
+from linkgauge.stats.windows import Window, is_device, span_of
 from linkgauge.system.model import System, is_fabric
 
 NVLINK, PCIE, COMPUTE, PROCESSES = "NVLink", "PCIe", "processors", "contexts"
@@ -141,7 +141,7 @@ def beside_of(known: Mapping[Identity, Row], observations: Iterable[Observation]
     found: dict[tuple[Identity, int], list[Observation]] = {}
     for one in observations:
         row = known.get(one.identity)
-        if row is not None and 0 <= one.rank < len(row.devices) and ":" in one.subject:
+        if row is not None and 0 <= one.rank < len(row.devices) and is_device(one.subject):
             found.setdefault((one.identity, row.devices[one.rank]), []).append(one)
     result = []
     for (identity, device), values in found.items():

@@ -79,20 +79,25 @@ def _of_links(table: Any) -> Any:
 
 
 def shares_of(rows: Iterable[Row], observations: Iterable[Observation]) -> list[WireShare]:
-    """Return the shares from the rows of cases and of their observations: of cases that fill a window of their own."""
+    """Return the shares from the rows of cases and of their observations.
+
+    Of a window that several cases of one kind fill NVLink's share is that of the largest, which moved most of it.
+    """
     known = {row.identity: row for row in rows}
     moved: dict[Identity, dict[tuple[str, str], float]] = {}
     for window in windows_of(known, observations):
-        if window.is_known and len(window.measured) == 1:
-            of_case = moved.setdefault(window.measured[0].identity, {})
-            of_case |= {
-                (window.subject, name): grown for name, grown in window.grown.items() if name.endswith("x_bytes")
-            }
+        if window.of_one_kind:
+            largest = max(window.measured, key=lambda row: row.size)
+            counted = "nvlink" if len(window.measured) > 1 else ""  # PCIe's bytes wrap, and need their case's payload
+            of_case = moved.setdefault(largest.identity, {})
+            for name, grown in window.grown.items():
+                if name.startswith(counted) and name.endswith("x_bytes"):
+                    of_case[window.subject, name] = grown
     found = []
-    for identity, counted in moved.items():
+    for identity, bytes_of in moved.items():
         # Where loads go on beside it the counters hold their bytes too.
         if not known[identity].case.background:
-            found.extend(_of_row(known[identity], counted))
+            found.extend(_of_row(known[identity], bytes_of))
     return sorted(found, key=lambda one: -one.size)
 
 

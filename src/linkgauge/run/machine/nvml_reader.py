@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from linkgauge.nvml import field_value, open_nvml
+from linkgauge.nvml import field_value, field_values, open_nvml
 from linkgauge.run.machine.observe import (
     COUNTED_ERRORS,
     COUNTERS,
@@ -49,22 +49,22 @@ _MOST_LINKS = 18  # of a Hopper or Blackwell GPU
 # Numbers of nvml.h. One call reads all of a part; the driver answers for each field alone whether it has it.
 _FIELDS = (
     _Field("power", 186, "W", STATE, 1e-3),
-    _Field("power_violation", 74, "ns", STATE),
     _Field("ecc_corrected_errors", 3, COUNTED_ERRORS, COUNTERS),
     _Field("ecc_uncorrected_errors", 4, COUNTED_ERRORS, COUNTERS),
     _Field("pcie_replay_errors", 94, COUNTED_ERRORS, COUNTERS),
+    _Field("power_violation", 74, "ns", STATE),
     _Field("thermal_violation", 75, "ns", COUNTERS),
+    _Field("pcie_tx_bytes", 197, "B", PCIE),
+    _Field("pcie_rx_bytes", 198, "B", PCIE),
     _Field("nvlink_crc_flit_errors", 38, COUNTED_ERRORS, COUNTERS),
     _Field("nvlink_replay_errors", 52, COUNTED_ERRORS, COUNTERS),
     _Field("nvlink_recovery_errors", 59, COUNTED_ERRORS, COUNTERS),
-    _Field("pcie_tx_bytes", 197, "B", PCIE),
-    _Field("pcie_rx_bytes", 198, "B", PCIE),
     _Field(NVLINK_SENT, 138, "B", LINKS, 1024.0, _ALL_LINKS),  # the driver counts KiB
     _Field(NVLINK_RECEIVED, 139, "B", LINKS, 1024.0, _ALL_LINKS),
     _Field("nvlink_raw_tx_bytes", 140, "B", LINKS, 1024.0, _ALL_LINKS),
     _Field("nvlink_raw_rx_bytes", 141, "B", LINKS, 1024.0, _ALL_LINKS),
 )
-# Newer links count errors one by one; the links' counts are added up. Left out where asking for all is too dear.
+# Newer links count errors one by one; the links' counts are added up. All take 10 to 31 ms on H100: not for a rank.
 _LINK_FIELDS = tuple(
     _Field(name, number, COUNTED_ERRORS, COUNTERS, scope=link)
     for name, number in (("nvlink_dl_replay_errors", 161), ("nvlink_dl_recovery_errors", 162),
@@ -92,12 +92,11 @@ class NvmlReader:
 
     parts: Sequence[str] = PARTS
 
-    def __init__(self, pci_address: str, subject: str, nvml: Any = None, budget_ns: float = BUDGET_NS) -> None:
-        """Find the device, and ask everything once to learn what this driver answers and what it costs.
+    def __init__(self, pci_address: str, subject: str, nvml: Any = None, *, everything: bool = False) -> None:
+        """Find the device, and ask once to learn what this driver answers and what it costs.
 
-        `budget_ns`: what a reading of the counters may take.
+        `everything`: outside a run, whatever it costs, and errors of each link too; only all of it can be read then.
         """
-        self._budget_ns = budget_ns
         self.subject = subject
         self._nvml = open_nvml() if nvml is None else nvml
         self.handle = self._nvml.nvmlDeviceGetHandleByPciBusId(pci_address.encode())
@@ -106,9 +105,14 @@ class NvmlReader:
         self._errors = (self._nvml.NVMLError, mismatch, _NotComparableError)
         self._refused: dict[str, str] = {}
         self._own = {os.getpid()}
-        self._fields = [*_FIELDS, *_LINK_FIELDS]
         self._calls = self._known_calls()
-        self._learn()
+        self._fields = [*_FIELDS, *_LINK_FIELDS] if everything else list(_FIELDS)
+        if everything:
+            self._drop_refused_calls()
+            self._read_fields(PARTS)  # drops what is refused
+        else:
+            self._refused |= {field.name: "left out: all links take some 10 ms" for field in _LINK_FIELDS}
+            self._learn()
 
     def _known_calls(self) -> list[_Call]:
         library, handle = self._nvml, self.handle
@@ -159,26 +163,26 @@ class NvmlReader:
         """Say which processes of this host are the run's; this process always is."""
         self._own |= set(pids)
 
-    def _learn(self) -> None:
-        """Drop what is refused, and the counters that are too dear together, the dearest first."""
+    def _drop_refused_calls(self) -> dict[str, int]:
+        """Return what each call that is left takes, in ns."""
         costs: dict[str, int] = {}
-        for call in list(self._calls):
+        for call in self._calls:
             try:
                 costs[call.name] = _time_of(call.ask)
             except (*self._errors, AttributeError) as error:
                 self._refused[call.name] = str(error)
-        # By those of one link: all take 16 to 31 ms on H100, which a rank's start is not to take.
-        by_link = _time_of(lambda: self._ask(_LINK_FIELDS[::_MOST_LINKS])) * _MOST_LINKS
-        if by_link > self._budget_ns / 2:
-            self._fields = list(_FIELDS)
-            self._refused |= {field.name: f"left out: all links take {by_link / 1e6:.1f} ms" for field in _LINK_FIELDS}
+        self._calls = [call for call in self._calls if call.name in costs]
+        return costs
+
+    def _learn(self) -> None:
+        """Drop what is refused, and the counters that are too dear together, the dearest first."""
+        costs = self._drop_refused_calls()
         for part in PARTS:
             self._read_fields((part,))  # learns which are refused
         spent = _time_of(lambda: self._read_fields((COUNTERS,)))
-        self._calls = [call for call in self._calls if call.name not in self._refused]
         for call in sorted(self._calls, key=lambda call: costs[call.name]):
             spent += costs[call.name]
-            if spent > self._budget_ns:
+            if spent > BUDGET_NS:
                 self._refused[call.name] = f"left out: reading it takes {costs[call.name] / 1e6:.1f} ms"
         self._calls = [
             dataclasses.replace(call, part=COUNTERS) if costs[call.name] > _CHEAP_NS else call
@@ -189,7 +193,7 @@ class NvmlReader:
                 self._fields[self._fields.index(field)] = dataclasses.replace(field, part=COUNTERS)
 
     def _ask(self, fields: Sequence[_Field]) -> Any:
-        return self._nvml.nvmlDeviceGetFieldValues(self.handle, [(field.number, field.scope) for field in fields])
+        return field_values(self._nvml, self.handle, [(field.number, field.scope) for field in fields])
 
     def _read_fields(self, parts: Sequence[str]) -> list[Value]:
         asked = [field for field in self._fields if field.part in parts]

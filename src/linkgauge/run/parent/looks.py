@@ -8,7 +8,6 @@ lists none of another PID namespace. About 0.2 s for two GPUs, most of it while 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import threading
 import time
@@ -70,7 +69,7 @@ class Looks:
             with contextlib.suppress(Exception):  # whatever NVML raises: a run does without
                 address, subject = str(info["pci_address"]), f"{self._devices.kind}:{ordinal}"
                 nvidia = self._devices.kind == "cuda"
-                reader = NvmlReader(address, subject, budget_ns=math.inf) if nvidia else AmdReader(address, subject)
+                reader = NvmlReader(address, subject, everything=True) if nvidia else AmdReader(address, subject)
                 self._readers.append((ordinal, reader))
         self._look("before")
 

@@ -13,12 +13,12 @@ from test_other_users import STORED
 from linkgauge.findings.read import other_users_of
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.run.machine.nvml_reader import _FIELDS
-from linkgauge.run.machine.observe import CASE_TIME, COUNTERS, LINKS, OTHER_PROCESSES, PCIE, STATE, THROTTLE_REASONS
+from linkgauge.run.machine.observe import CASE_TIME, COUNTERS, LINKS, PCIE, STATE, THROTTLE_REASONS
 from linkgauge.run.rank.reading_plan import ReadingPlan
 from linkgauge.stats.attempts import counted
 
-PART_OF = {field.name: field.part for field in _FIELDS} | dict.fromkeys((THROTTLE_REASONS, OTHER_PROCESSES), STATE)
-COSTS = {STATE: 90_000, LINKS: 970_000, PCIE: 200_000, COUNTERS: 800_000}
+PART_OF = {field.name: field.part for field in _FIELDS} | {THROTTLE_REASONS: STATE}
+COSTS = {STATE: 27_000, LINKS: 1_100_000, PCIE: 300_000, COUNTERS: 850_000}
 
 
 def thinned(known: Mapping[Identity, Row], observations: Iterable[Observation]) -> tuple[list[Observation], float]:

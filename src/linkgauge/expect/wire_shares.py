@@ -86,7 +86,8 @@ def shares_of(rows: Iterable[Row], observations: Iterable[Observation]) -> list[
     known = {row.identity: row for row in rows}
     moved: dict[Identity, dict[tuple[str, str], float]] = {}
     for window in windows_of(known, observations):
-        if window.of_one_kind:
+        # Kernels are chosen by measuring, which moves up to a hundred times a small case's payload.
+        if window.of_one_kind and (len(window.measured) == 1 or window.measured[0].transport != "kernel"):
             largest = max(window.measured, key=lambda row: row.size)
             counted = "nvlink" if len(window.measured) > 1 else ""  # PCIe's bytes wrap, and need their case's payload
             of_case = moved.setdefault(largest.identity, {})

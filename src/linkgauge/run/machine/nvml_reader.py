@@ -123,7 +123,7 @@ class NvmlReader:
             _Call("sm_clock", "Hz", 1e6, STATE, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)),
             # Not nvmlDeviceGetProcessUtilization: it damaged this process's heap where another one used one of two GPUs
             # (driver 580, two H100; "free(): invalid next size").
-            _Call(OTHER_PROCESSES, "", 1.0, STATE, self._count_others),
+            _Call(OTHER_PROCESSES, "", 1.0, COUNTERS, self._count_others),
             _Call("memory_clock", "Hz", 1e6, COUNTERS,
                   lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_MEM)),
             _Call("temperature", "C", 1.0, COUNTERS,

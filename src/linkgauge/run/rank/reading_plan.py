@@ -16,7 +16,7 @@ from linkgauge.model.link_use import kind_of, leaves_fabric_idle, leaves_host_li
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.run.machine.observe import COUNTERS, LINKS, OTHER_PROCESSES, OTHERS_BUSY, PARTS, PCIE, STATE, Row
 
-SHARES = {STATE: 1.2e-3, LINKS: 1.9e-3, PCIE: 0.4e-3, COUNTERS: 0.5e-3}
+SHARES = {STATE: 0.8e-3, LINKS: 2.4e-3, PCIE: 0.3e-3, COUNTERS: 0.5e-3}
 """Of the launch's time, what each part may take: 0.4 % together."""
 ODD_SHARE = 1e-3
 """What the links may take beyond that while something looks like another user."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,16 +55,16 @@ def refusals(library: Any, *more: type[Exception]) -> tuple[type[Exception], ...
 def field_values(library: Any, handle: Any, asked: Sequence[tuple[int, int]]) -> Sequence[Any]:
     """Return the nvmlFieldValue_t of some fields, each with its scope.
 
-    Into an array with room to spare: where it had just the length that NVML was given, two H100 (driver 580) were seen
-    with the process's heap damaged afterwards.
+    Into an array with room to spare: with arrays of just the length that NVML was given, runs on two H100 (driver 580)
+    ended with a damaged heap. That NVML wrote beyond them is likely, but not proved.
     """
-    find = getattr(library, "_nvmlGetFunctionPointer", None)
-    if find is None:
+    if not isinstance(library, types.ModuleType):  # a driver of tests
         return list(library.nvmlDeviceGetFieldValues(handle, list(asked)))
     values = (library.c_nvmlFieldValue_t * (len(asked) + _SPARE_VALUES))()
     for value, (field, scope) in zip(values, asked, strict=False):
         value.fieldId, value.scopeId = field, scope
-    status = find("nvmlDeviceGetFieldValues")(handle, ctypes.c_int32(len(asked)), values)
+    ask = library._nvmlGetFunctionPointer("nvmlDeviceGetFieldValues")
+    status = ask(handle, ctypes.c_int32(len(asked)), values)
     if status:
         raise library.NVMLError(status)
     return list(values[: len(asked)])

@@ -250,8 +250,9 @@ def test_values_are_read_into_an_array_with_room_to_spare() -> None:
         given.append((count.value, len(values), [(one.fieldId, one.scopeId) for one in values[: count.value]]))
         return 0 if handle == "one" else int(pynvml.NVML_ERROR_UNKNOWN)
 
-    library = types.SimpleNamespace(NVMLError=pynvml.NVMLError, c_nvmlFieldValue_t=pynvml.c_nvmlFieldValue_t,
-                                    _nvmlGetFunctionPointer=lambda name: function)  # fmt: skip
+    library = types.ModuleType("library")
+    vars(library).update(NVMLError=pynvml.NVMLError, c_nvmlFieldValue_t=pynvml.c_nvmlFieldValue_t,
+                         _nvmlGetFunctionPointer=lambda name: function)  # fmt: skip
     found = field_values(library, "one", [(138, 7), (186, 0)])
     assert len(found) == 2
     ((count, room, asked),) = given

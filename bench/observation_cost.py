@@ -4,8 +4,9 @@
 
 Each round runs the same plan once with looks and once without, in an order that turns. It prints a line of JSON a run,
 then the median of the rounds' ratios with a 95 % interval (by order statistics, or all rounds where they are too few),
-and the median over cases of how the medians differ. The bar is a ratio of at most 1.005. On host devices, which are not
-looked at in a run, looks are forced, so that what they read of the host is measured.
+and the median over cases of how the medians differ. `observing` is what the run itself counted beside its cases. The
+bar is a ratio of at most 1.005. On host devices, which are not looked at in a run, looks are forced, so that what they
+read of the host is measured.
 """
 
 from __future__ import annotations
@@ -48,6 +49,13 @@ def measured(looks: bool, out: Path, words: list[str], host: bool) -> tuple[floa
     return time.monotonic() - began, done.returncode
 
 
+def observing(out: Path) -> float | None:
+    """The share of a run's launches that reading its devices beside the cases took; None: it read none."""
+    known = json.loads((out / "run.json").read_text()).get("observing", {}).values()
+    whole = sum(one["of_seconds"] for one in known)
+    return round(sum(one["seconds"] for one in known) / whole, 5) if whole else None
+
+
 def medians(out: Path) -> dict[str, float]:
     """By case the median time in ns."""
     from linkgauge.findings.read import facts_of
@@ -84,6 +92,7 @@ def main() -> None:
             out = asked.out / f"{'with' if looks else 'without'}-{number}"
             seconds[looks], status = measured(looks, out, asked.words, host)
             said: dict[str, Any] = {"round": number, "looks": looks, "seconds": round(seconds[looks], 3), "run": status}
+            said["observing"] = observing(out)
             print(json.dumps(said), flush=True)
             cases[looks] = medians(out)
         ratios.append(seconds[True] / seconds[False])

@@ -146,7 +146,8 @@ def stored(planted: Planted, path: Path) -> Path:
     parts = [str(device) for device in case.devices]
     payload = must_cross(case, parts) * OPERATIONS
     rows = [
-        {"rank": rank, "subject": subject, "moment": moment, "when_ns": 0, "name": name, "unit": "B",
+        {"rank": rank, "subject": subject, "moment": moment, "when_ns": int(moment == "after"),
+         "name": name, "unit": "B",
          "value": 4096.0 + (share * payload if moment == "after" else 0.0)}
         for (rank, subject, name), share in planted.grown.items() for moment in ("before", "after")
     ]  # fmt: skip

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from linkgauge.run.machine.observe import Value
+from linkgauge.run.machine.observe import STATE, Value
 
 
 class ScriptedReader:
     """A reader whose values are given, one list a reading."""
 
+    parts: Sequence[str] = (STATE,)
+
     def __init__(self, *readings: list[Value], subject: str = "cuda:0") -> None:
         self.subject = subject
         self.readings = list(readings)
 
-    def read(self) -> list[Value]:
+    def read(self, part: str = "") -> list[Value]:
         return self.readings.pop(0)
 
     def refused(self) -> dict[str, str]:

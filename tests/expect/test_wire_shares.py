@@ -20,6 +20,9 @@ _COLUMNS = ("case_key", "launch", "repeat", "attempt", "rank", "subject", "momen
 def recorded() -> list[WireShare]:
     data = json.loads(Path(__file__).with_name("h200_counters.json").read_text(encoding="utf-8"))
     rows = [dict(zip(_COLUMNS, row, strict=True)) for row in data["observations"]]
+    order = list(dict.fromkeys(row["case_key"] for row in rows))  # the extract has no times
+    for row in rows:
+        row["when_ns"] = 2 * order.index(row["case_key"]) + (row["moment"] == "after")
     return shares_of(results_of(data["cases"]), map(observation_of, rows))
 
 
@@ -100,10 +103,11 @@ def case_row(**more: Any) -> dict[str, Any]:
 def counters(**ends: tuple[float, float]) -> list[dict[str, Any]]:
     """Counters of device 0: name -> value before and after."""
     return [
-        dict(zip(_COLUMNS, ("k", 0, 0, 0, 0, "cuda:0", moment, name, value), strict=True))
+        {**dict(zip(_COLUMNS, ("k", 0, 0, 0, 0, "cuda:0", moment, name, value), strict=True)),
+         "when_ns": int(moment == "after")}
         for name, pair in ends.items()
         for moment, value in zip(("before", "after"), pair, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

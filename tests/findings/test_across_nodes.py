@@ -11,7 +11,7 @@ import pytest
 from linkgauge.findings.collectives import straggler
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.samples import Identity, RankSeries, Samples
-from linkgauge.run.machine.observe import clock_rows
+from linkgauge.run.rank.case_rows import clock_rows
 from results import observation_of
 
 SEEDS = (1, 4, 9)

@@ -65,8 +65,9 @@ def test_a_healthy_run_folder_has_no_faults(tmp_path: Path) -> None:
 
 def test_counters_and_throttling_are_faults_and_strangers_disturb(tmp_path: Path) -> None:
     def seen(name: str, before: float, after: float) -> list[dict[str, object]]:
-        common = {"rank": 0, "subject": "cuda:1", "when_ns": 1, "name": name, "unit": ""}
-        return [{**common, "moment": "before", "value": before}, {**common, "moment": "after", "value": after}]
+        common = {"rank": 0, "subject": "cuda:1", "name": name, "unit": ""}
+        return [{**common, "moment": "before", "when_ns": 1, "value": before},
+                {**common, "moment": "after", "when_ns": 2, "value": after}]  # fmt: skip
 
     observed = [*seen("nvlink_replay_errors", 3, 5), *seen("throttle_reasons", 0, 0x40), *seen("ecc_corrected", 7, 7)]
     path = make_run(tmp_path / "r", cases=plan()[:3], samples=30, observations=observed)

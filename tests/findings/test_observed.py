@@ -10,12 +10,12 @@ import pytest
 
 from linkgauge.findings import rules
 from linkgauge.findings.facts import Facts
-from linkgauge.run.machine import observe
+from linkgauge.run.machine import nvml_reader, observe
 from linkgauge.run.machine.observe import Observer, Value
-from results import observation_of
+from results import observation_of, result_of
 from scripted_reader import ScriptedReader
 
-FIELDS = {field.name: field.unit for field in (*observe._FIELDS, *observe._LINK_FIELDS)}
+FIELDS = {field.name: field.unit for field in (*nvml_reader._FIELDS, *nvml_reader._LINK_FIELDS)}
 ERRORS = sorted(name for name, unit in FIELDS.items() if unit == observe.COUNTED_ERRORS)
 SECOND = 1_000_000_000
 
@@ -30,7 +30,8 @@ def facts_of(before: Mapping[str, float], after: Mapping[str, float], monkeypatc
     observer.look("after", 0)
     identity = {"case_key": "k", "launch": 0, "repeat": 0, "attempt": 0}
     rows: list[dict[str, Any]] = [{**identity, **row} for row in observer.taken()]
-    return Facts([], observations=list(map(observation_of, rows)))
+    case = {**identity, "transport": "copy_engine", "pattern": "local_copy", "devices": [3], "status": "ok"}
+    return Facts([], rows=[result_of(case)], observations=list(map(observation_of, rows)))
 
 
 def alarms(before: Mapping[str, float], after: Mapping[str, float], monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -72,7 +73,7 @@ def test_idle_and_chosen_clocks_are_no_throttling(bits: int, monkeypatch: pytest
 def test_times_of_violation_count_where_they_are_more_than_a_trace(
     name: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (finding,) = rules.apply(facts_of({name: 7}, {name: 7 + SECOND // 20}, monkeypatch))
+    (finding,) = rules.apply(facts_of({name: 7}, {name: 7 + SECOND}, monkeypatch))
     assert (finding.rule, finding.subject) == ("throttled", "cuda:3")
     assert word in finding.sentence
     assert alarms({name: 7}, {name: 7 + SECOND // 1000}, monkeypatch) == []

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.case import Case
-from linkgauge.run.machine.observe import Value
+from linkgauge.run.machine.observe import PARTS, STATE, Value
 from linkgauge.run.rank import gathering, measuring, worker
 from linkgauge.run.rank.gathering import Ranks, Take
+from linkgauge.run.rank.reading_plan import Readings
 from linkgauge.run.wire import heartbeat as beat
 from linkgauge.run.wire.outcome import RankOutcome
 from linkgauge.run.wire.spec import WorkerSpec, rank_list
@@ -173,11 +174,13 @@ def open_thread_sessions(spec: WorkerSpec, heartbeats: list[Any]) -> list[FakeSe
 class FakeReader:
     """Reads a device on which an error is counted in every case, and whose power is capped (tests/run/test_observe)."""
 
+    parts = (STATE,)
+
     def __init__(self, ordinal: int) -> None:
         self.subject = f"host:{ordinal}"
         self.errors = 0
 
-    def read(self) -> list[Value]:
+    def read(self, part: str = "") -> list[Value]:
         self.errors += 1
         return [Value("ecc_corrected_errors", self.errors, "errors"), Value("throttle_reasons", 4, "")]
 
@@ -209,6 +212,9 @@ if __name__ == "__main__":
         gathering.WINDOW_BYTES = int(os.environ["LINKGAUGE_TEST_WINDOW"])
     if "LINKGAUGE_TEST_OBSERVED" in os.environ:
         measuring.open_reader = lambda runtime, device: (FakeReader(device["ordinal"]), "")
+        if os.environ["LINKGAUGE_TEST_OBSERVED"] == "each case":  # whatever it costs
+            both = Readings(PARTS, PARTS)
+            measuring.ReadingPlan.next = lambda self, case, *, is_last: both  # type: ignore[method-assign]
     worker.open_process_session = open_process_session
     worker.open_thread_sessions = open_thread_sessions  # type: ignore[assignment]
     worker.main()

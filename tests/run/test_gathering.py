@@ -329,7 +329,7 @@ STREAMED = {"LINKGAUGE_TEST_WINDOW": "3000"}
 def test_a_run_whose_samples_stay_behind_is_as_any_other(
     run_plan: Any, monkeypatch: pytest.MonkeyPatch, threads: bool
 ) -> None:
-    monkeypatch.setenv("LINKGAUGE_TEST_OBSERVED", "1")
+    monkeypatch.setenv("LINKGAUGE_TEST_OBSERVED", "each case")
     plain = load(run_plan(threads=threads, devices=3, name="plain").path)
     for name, value in STREAMED.items():
         monkeypatch.setenv(name, value)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.machine.observe import Observer, Value, notable
+from linkgauge.run.machine.observe import STATE, Observer, Value, notable
 from linkgauge.run.rank.node_counters import (
     ALL,
     BUSY,
@@ -135,9 +135,9 @@ def test_the_first_rank_of_a_case_on_each_node_tells(
 
 def test_cards_are_read_last_before_a_case_and_first_after_it(tmp_path: Path) -> None:
     class Reader:
-        subject = "cuda:0"
+        subject, parts = "cuda:0", (STATE,)
 
-        def read(self) -> list[object]:
+        def read(self, part: str) -> list[object]:
             return []
 
         refused = own = None
@@ -145,7 +145,7 @@ def test_cards_are_read_last_before_a_case_and_first_after_it(tmp_path: Path) ->
     seen: list[str] = []
 
     class Noting(Observer):
-        def note(self, moment: str, place: int, subject: str, read: object) -> None:
+        def note(self, moment: str, place: int, subject: str, read: object, part: str = "") -> None:
             seen.append(f"{moment} {subject}")
 
     observer = Noting(Reader(), NicCounters(tree(tmp_path, {"eth0": (1, 2)})))  # type: ignore[arg-type]

@@ -224,7 +224,7 @@ def test_bytes_are_read_from_the_run_folder_against_what_must_move(moved: float,
     (row,) = load(make_run(tmp_path / "bare", cases=[case], samples=5)).rows()
     grown = {("tx", 0): moved, ("rx", 1): moved}
     rows = [
-        {"rank": rank, "subject": f"cuda:{rank}", "moment": moment, "when_ns": 0, "unit": "B",
+        {"rank": rank, "subject": f"cuda:{rank}", "moment": moment, "when_ns": int(moment == "after"), "unit": "B",
          "name": f"nvlink_data_{way}_bytes",
          "value": 7.0 + grown.get((way, rank), 0.0) * (moment == "after") * MIB * (row.operations_total or 0)}
         for rank in (0, 1) for way in ("tx", "rx") for moment in ("before", "after")

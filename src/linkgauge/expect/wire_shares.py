@@ -25,7 +25,9 @@ from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import percent
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import THROUGH_HOST
+from linkgauge.run.machine.observe import CASE_TIME
 from linkgauge.stats.launches import shown_transports
+from linkgauge.stats.windows import windows_of
 from linkgauge.system.model import System
 
 if TYPE_CHECKING:
@@ -68,34 +70,36 @@ class WireShare:
 def wire_shares(run: Run) -> list[WireShare]:
     """Return the shares that a run's counters give, largest sizes first."""
     shown = shown_transports(run.launched)
-    found = shares_of(run.rows(), run.observed(lambda table: pc.ends_with(table["name"], "x_bytes")))
+    found = shares_of(run.rows(), run.observed(_of_links))
     return [replace(one, shown=shown.get(one.transport, "")) for one in found]
 
 
+def _of_links(table: Any) -> Any:
+    return pc.or_(pc.ends_with(table["name"], "x_bytes"), pc.equal(table["name"], CASE_TIME))
+
+
 def shares_of(rows: Iterable[Row], observations: Iterable[Observation]) -> list[WireShare]:
-    """Return the shares from the rows of cases and of their observations."""
-    counted = _counted(observations)
-    found = []
-    for row in rows:
-        moved = counted.get(row.identity)
-        # Where loads go on beside it the counters hold their bytes too.
-        if moved is not None and row.status == "ok" and not row.case.background:
-            found.extend(_of_row(row, moved))
-    return sorted(found, key=lambda one: -one.size)
+    """Return the shares from the rows of cases and of their observations.
 
-
-def _counted(observations: Iterable[Observation]) -> dict[Identity, dict[tuple[str, str], float]]:
-    """Return how far each counter of bytes moved in each case, by subject (of several ranks on one device once)."""
-    ends: dict[Identity, dict[tuple[str, str], dict[str, float]]] = {}
-    for one in observations:
-        if one.name.endswith("x_bytes"):
-            ends.setdefault(one.identity, {}).setdefault((one.subject, one.name), {})[one.moment] = one.value
+    Of a window that several cases of one kind fill NVLink's share is that of the largest, which moved most of it.
+    """
+    known = {row.identity: row for row in rows}
     moved: dict[Identity, dict[tuple[str, str], float]] = {}
-    for identity, of_case in ends.items():
-        for key, values in of_case.items():
-            if {"before", "after"} <= set(values):
-                moved.setdefault(identity, {})[key] = values["after"] - values["before"]
-    return moved
+    for window in windows_of(known, observations):
+        # Kernels are chosen by measuring, which moves up to a hundred times a small case's payload.
+        if window.of_one_kind and (len(window.measured) == 1 or window.measured[0].transport != "kernel"):
+            largest = max(window.measured, key=lambda row: row.size)
+            counted = "nvlink" if len(window.measured) > 1 else ""  # PCIe's bytes wrap, and need their case's payload
+            of_case = moved.setdefault(largest.identity, {})
+            for name, grown in window.grown.items():
+                if name.startswith(counted) and name.endswith("x_bytes"):
+                    of_case[window.subject, name] = grown
+    found = []
+    for identity, bytes_of in moved.items():
+        # Where loads go on beside it the counters hold their bytes too.
+        if not known[identity].case.background:
+            found.extend(_of_row(known[identity], bytes_of))
+    return sorted(found, key=lambda one: -one.size)
 
 
 def _of_row(row: Row, moved: Mapping[tuple[str, str], float]) -> list[WireShare]:

@@ -33,6 +33,7 @@ from linkgauge.stats.launches import Places, device_noun, launch_devices, launch
 from linkgauge.stats.node_counts import NodeCounts, card_in_use
 from linkgauge.stats.other_users import OtherUsers
 from linkgauge.stats.requests import RequestVerdict
+from linkgauge.stats.windows import Window, windows_of
 from linkgauge.system.likeness import Likeness, described_like
 from linkgauge.system.model import System
 from linkgauge.system.remembered import Remembering, remembered
@@ -228,6 +229,11 @@ class Facts(Remembering):
         words = [known.device_uuid, serial, known.device_pci_address]
         text = ", ".join(word for word in words if word)
         return f" ({text})" if text else ""
+
+    @functools.cached_property
+    def windows(self) -> list[Window]:
+        """What devices' counters grew by from one reading to the next, with the cases meanwhile."""
+        return windows_of({row.identity: row for row in self.rows}, self.observations)
 
     @functools.cached_property
     def clock_comparisons(self) -> dict[Identity, dict[int, dict[tuple[str, str], float]]]:

@@ -21,59 +21,58 @@ from linkgauge.run.parent.looks import KEY as LOOKS
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.drift import Drift, find_drift
 from linkgauge.stats.modes import find_modes
+from linkgauge.stats.windows import is_device
 from linkgauge.system.error_counters import KEY as COUNTERS
 
 _ERRORS = re.compile(r"(ecc|replay|crc|xid|recovery|remap|flit|symbol_err|link_down|error)", re.IGNORECASE)
 _IDLE_OR_CHOSEN = 0x1 | 0x2 | 0x10 | 0x100  # NVML: idle, application clocks, sync boost, display clocks: no throttling
 _LEAST_LOAD = 0.5  # of a core
-_LEAST_HELD = 0.01  # of a case's time with clocks held down: a trace of it explains nothing
-
-
-def _before_after(facts: Facts) -> Iterable[tuple[Observation, float, Observation | None]]:
-    """Yield each observation made after a case, its value, and the one before it (None where there was none)."""
-    before: dict[tuple[Identity, int, str, str], Observation] = {}
-    for one in facts.observations:
-        key = (one.identity, one.rank, one.subject, one.name)
-        if one.value is None:
-            continue
-        if one.moment == "before":
-            before[key] = one
-        else:
-            yield one, one.value, before.get(key)
+_LEAST_HELD = 0.01  # of the time with clocks held down
 
 
 def is_error_counter(one: Observation) -> bool:
     """Whether an observation is of a counter of errors."""
-    return _ERRORS.search(one.name) is not None and one.unit not in ("Hz", "W", "C", "B")
+    return is_error_name(one.name, one.unit)
 
 
-def _grown(value: float, before: Observation | None) -> float:
-    """By how much a counter has grown; 0 where it was not read before."""
-    return 0.0 if before is None or before.value is None else value - before.value
+def is_error_name(name: str, unit: str) -> bool:
+    """Whether values of this name and unit are those of a counter of errors."""
+    return _ERRORS.search(name) is not None and unit not in ("Hz", "W", "C", "B")
 
 
-def _held_down(one: Observation, value: float, before: Observation | None) -> bool:
-    """Whether a time of violation has grown by a share of the case's own time."""
-    return before is not None and _grown(value, before) > max(0.0, _LEAST_HELD * (one.when_ns - before.when_ns))
+def _risen(facts: Facts) -> Iterable[tuple[str, str, float, tuple[str, ...]]]:
+    """Yield counters of errors that rose: subject, name, by how much, and the cases meanwhile."""
+    for window in facts.windows:
+        keys = tuple(dict.fromkeys(row.case_key for row in window.rows))
+        for name, grown in window.grown.items():
+            if grown > 0 and is_error_name(name, window.units[name]):
+                yield window.subject, name, grown, keys
+    before: dict[tuple[Identity, int, str, str], float] = {}
+    for one in facts.observations:  # of cards and what else is no device: before and after a case
+        key = (one.identity, one.rank, one.subject, one.name)
+        if is_device(one.subject) or not is_error_counter(one) or one.value is None:
+            continue
+        if one.moment == "before":
+            before[key] = one.value
+        elif (grown := one.value - before.get(key, one.value)) > 0:
+            yield one.subject, one.name, grown, (one.case_key,)
 
 
 @rule("ECC, link-replay and other error counters that rose during a case", faults=True, whole=True)
 def errors_rose(facts: Facts) -> Iterable[Finding]:
     """ECC, link-replay and similar counters that rose while a case ran."""
-    rose: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for one, value, before in _before_after(facts):
-        grown = _grown(value, before)
-        if is_error_counter(one) and grown > 0:
-            rose.setdefault((one.subject, one.name), []).append((grown, one.case_key))
+    rose: dict[tuple[str, str], list[tuple[float, tuple[str, ...]]]] = {}
+    for subject, name, grown, keys_of in _risen(facts):
+        rose.setdefault((subject, name), []).append((grown, keys_of))
     links_by_number = any("NVLink" in part for once in facts.info.get(COUNTERS) or () for part in once["after"])
     for (subject, name), grown in _rose_over_the_run(facts):
         if links_by_number and name.startswith("nvlink_"):
             continue  # counters_rose names the link
-        rose.setdefault((subject, name), [(grown, "")])
+        rose.setdefault((subject, name), [(grown, ())])
     for (subject, name), items in rose.items():
         total = sum(count for count, _ in items)
-        known = [key for _, key in items if key]
-        meanwhile = f"{len(items)} case{'s' if len(items) > 1 else ''}" if known else "the run"
+        known = [key for _, meant in items for key in meant]
+        meanwhile = f"{len(known)} case{'s' if len(known) > 1 else ''}" if known else "the run"
         yield Finding(
             "errors_rose",
             "fault",
@@ -105,14 +104,18 @@ def throttled(facts: Facts) -> Iterable[Finding]:
     """Devices that lowered their clocks for power or heat while a case ran."""
     cases: dict[str, dict[str, list[str]]] = {}
     disturbed = facts.used.disturbed  # what others computed there is no fault of the device's
-    for one, value, before in _before_after(facts):
-        if one.identity in disturbed:
-            continue
+    for window in facts.windows:
+        keys_of = [row.case_key for row in window.rows if row.identity not in disturbed]
+        for name in window.grown.keys() & VIOLATIONS.keys():
+            # A trace of it explains nothing.
+            if keys_of and window.grown[name] > _LEAST_HELD * window.lasts_ns:
+                cases.setdefault(window.subject, {}).setdefault(VIOLATIONS[name], []).extend(keys_of)
+    for one in facts.observations:
         name = one.name.lower()
-        if name in VIOLATIONS and _held_down(one, value, before):
-            cases.setdefault(one.subject, {}).setdefault(VIOLATIONS[name], []).append(one.case_key)
-        if "throttle" not in name and "clocks_event" not in name:
+        throttling = "throttle" in name or "clocks_event" in name
+        if one.identity in disturbed or one.moment == "before" or not throttling or one.value is None:
             continue
+        value = one.value
         bits = int(value)
         reasons = [word for bit, word in THROTTLE_BITS.items() if bits & bit]
         if "reason" not in name:

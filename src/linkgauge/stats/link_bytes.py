@@ -1,6 +1,6 @@
 """What a case moved over its GPUs' NVLinks, as a share of the bytes that its pattern must move between them.
 
-GPUs count bytes before and after each case (run/machine/observe.py). Of messages over NVLink 1.00 of the payload was
+GPUs count bytes from one reading to the next (stats/windows.py). Of messages over NVLink 1.00 of the payload was
 counted on H100 and H200, of messages through host memory 0.00; protocols with flags move up to twice as much, and
 kernels that are chosen by measuring up to a hundred times.
 """
@@ -14,8 +14,11 @@ from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.run.machine.observe import NVLINK_RECEIVED, NVLINK_SENT
 from linkgauge.stats.crossing import LEAST_BYTES, LEAST_EACH, NONE, must_cross
 from linkgauge.stats.launches import Places, nodes_of
+from linkgauge.stats.windows import windows_of
 from linkgauge.system.model import System, is_fabric
 
+_GOOD_PART = 0.25
+"""Of a window's payload: what a case with less did shows little in it."""
 _CARRIED = 0.5
 """Of the payload. Reduced in the switches, an allreduce of n GPUs moves n + 1 of the 2 (n - 1) buffers of a ring."""
 
@@ -55,25 +58,34 @@ class LinkBytes:
 def link_bytes(
     rows: Iterable[Row], observations: Iterable[Observation], places: Places, system: System | None
 ) -> dict[Identity, LinkBytes]:
-    """Return what is known of cases that ended well, lie on one node, and move enough between GPUs to tell."""
-    counted = _counted(observations)
+    """Return what is known of cases that ended well, lie on one node, and move enough between GPUs to tell.
+
+    A window that several cases share tells of each that moves a good part of its bytes, if they are of one kind.
+    """
+    known = {row.identity: row for row in rows}
     found = {}
-    for row in rows:
-        moved = counted.get(row.identity)
-        there = places.of_row(row)
-        case = row.case
-        if moved is None or row.status != "ok" or len(nodes_of(there)) != 1 or case.background or case.managed:
-            continue
-        devices = [str(device) for device in row.devices]
-        if case.via >= 0 or case.app or set(range(len(devices))) != moved.keys() or len(set(devices)) != len(devices):
-            continue
-        each = must_cross(case, devices)  # as if each device were a node
-        payload = each * (row.operations_total or 0)
-        if each >= LEAST_EACH and payload >= LEAST_BYTES:
-            joined = None if system is None else joined_by_fabric(system, [place.device for place in there])
-            sent, received = (sum(both[way] for both in moved.values()) for way in (0, 1))
-            found[row.identity] = LinkBytes(payload, (sent + received) // 2, joined)
+    for shared, moved in _counted(known, observations).items():
+        each = [_payload(known[identity], moved, places) for identity in shared]
+        window = sum(one[0] for one in each if one is not None)
+        sent, received = (sum(both[way] for both in moved.values()) for way in (0, 1))
+        for identity, one in zip(shared, each, strict=True):
+            if None not in each and one is not None and one[1] and one[0] >= _GOOD_PART * window:
+                there = places.of_row(known[identity])
+                joined = None if system is None else joined_by_fabric(system, [place.device for place in there])
+                found[identity] = LinkBytes(window, (sent + received) // 2, joined)
     return found
+
+
+def _payload(row: Row, moved: Mapping[int, tuple[int, int]], places: Places) -> tuple[int, bool] | None:
+    """Return what a case's pattern moved between its GPUs, and whether that is enough to tell; None: not known."""
+    case, devices = row.case, [str(device) for device in row.devices]
+    if len(nodes_of(places.of_row(row))) != 1 or case.background or case.managed or case.via >= 0 or case.app:
+        return None
+    if set(row.devices) != moved.keys() or len(set(devices)) != len(devices):
+        return None
+    each = must_cross(case, devices)  # as if each device were a node
+    payload = each * (row.operations_total or 0)
+    return payload, each >= LEAST_EACH and payload >= LEAST_BYTES
 
 
 def joined_by_fabric(system: System, ordinals: Iterable[int]) -> bool:
@@ -87,17 +99,14 @@ def joined_by_fabric(system: System, ordinals: Iterable[int]) -> bool:
     return all(one & other for place, one in enumerate(peers) for other in peers[:place])
 
 
-def _counted(observations: Iterable[Observation]) -> dict[Identity, dict[int, tuple[int, int]]]:
-    """By case and rank the bytes that its GPU sent and received; without ranks of which a look is missing."""
-    looks: dict[Identity, dict[int, dict[tuple[str, str], float]]] = {}
-    for one in observations:
-        if one.name in (NVLINK_SENT, NVLINK_RECEIVED):
-            looks.setdefault(one.identity, {}).setdefault(one.rank, {})[one.moment, one.name] = one.value
-    return {identity: {rank: both for rank, seen in ranks.items() if (both := _grown(seen)) is not None}
-            for identity, ranks in looks.items()}  # fmt: skip
-
-
-def _grown(seen: Mapping[tuple[str, str], float]) -> tuple[int, int] | None:
-    grown = [seen["after", name] - seen["before", name] for name in (NVLINK_SENT, NVLINK_RECEIVED)
-             if ("before", name) in seen and ("after", name) in seen]  # fmt: skip
-    return (int(grown[0]), int(grown[1])) if len(grown) == 2 and min(grown) >= 0 else None
+def _counted(
+    known: Mapping[Identity, Row], observations: Iterable[Observation]
+) -> dict[tuple[Identity, ...], dict[int, tuple[int, int]]]:
+    """By the cases of a window the bytes that each GPU sent and received in it, of windows that one kind fills."""
+    found: dict[tuple[Identity, ...], dict[int, tuple[int, int]]] = {}
+    for one in windows_of(known, observations):
+        grown = [one.grown.get(name, -1.0) for name in (NVLINK_SENT, NVLINK_RECEIVED)]
+        if one.of_one_kind and min(grown) >= 0:
+            shared = tuple(row.identity for row in one.measured)
+            found.setdefault(shared, {})[one.device] = (int(grown[0]), int(grown[1]))
+    return found

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.stats.nic_traffic import NETWORK, busiest, is_used, nic_spans
 from linkgauge.stats.recurrence import period_of
+from linkgauge.stats.windows import windows_of
 from linkgauge.stats.witnesses import (
     HOST,
     LIGHT,
@@ -29,6 +30,7 @@ from linkgauge.stats.witnesses import (
 )
 from linkgauge.system.model import System
 
+_LONG_NS = 150e6  # a witness of bursts that is as long says a mean that is less than they move
 _TELLING = 3  # hits: one that a burst met only in part says less than the burst moved
 _APART_NS, _APART = 5e9, 5  # a pause longer than this, with so many witnesses that saw nothing, is an end
 
@@ -39,7 +41,8 @@ class Use:
 
     `cases` are those that ran on one of the devices meanwhile, of which so many were `measured`. `hits` of `witnesses`
     showed it. `rate` is what a link carried in those, in bytes per second, `share` that of the link's rate; None where
-    not known. `period_s`: bursts that recur. `by`: processes that were seen there outside the run.
+    not known. `period_s`: bursts that recur. `by`: processes that were seen there outside the run. `steady`: no long
+    witness shows a pause, or more than light use.
     """
 
     devices: tuple[int, ...]
@@ -54,11 +57,12 @@ class Use:
     share: float | None = None
     period_s: float | None = None
     by: tuple[str, ...] = ()
+    steady: bool = True
 
     @property
     def is_light(self) -> bool:
         """Whether links are judged all the same."""
-        return self.share is not None and self.share < LIGHT and self.hits >= _TELLING
+        return self.steady and self.share is not None and self.share < LIGHT and self.hits >= _TELLING
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +104,9 @@ def other_users(
     observed = list(observations)
     known = {row.identity: row for row in rows}
     beside = beside_of(known, observed)
+    windows = windows_of(known, observed)
     links = Links(system)
-    seen = witnesses_of(beside, links, looks, models or {})
+    seen = witnesses_of(beside, windows, links, looks, models or {})
     if in_memory := memory_witnesses(beside, observed):
         seen.setdefault((HOST, MEMORY), []).extend(in_memory)
     spans, names = nic_spans(known, observed, nodes)
@@ -110,7 +115,7 @@ def other_users(
         hit = is_used(span, carried[span.place])
         one = Seen(span.start_ns, span.end_ns, hit, span.unexplained)
         seen.setdefault((span.place, NETWORK), []).append(one)
-        beside.append(Beside(span.row, span.place, span.start_ns, span.end_ns, {}, (), False))
+        beside.append(Beside(span.row, span.place, span.start_ns, span.end_ns))
     links.rates |= {(place, NETWORK): rate for place, rate in carried.items()}
     used = {key: witnesses for key, witnesses in sorted(seen.items()) if any(one.hit for one in witnesses)}
     # One user's bursts are seen at both ends, which together show what recurs.
@@ -223,6 +228,13 @@ def _use(parts: Sequence[_Part], beside: Sequence[Beside], links: Links, looks: 
         rate=rates[most.device, most.medium],
         share=max(shares) if len(shares) == len(parts) else None,
         period_s=_period(one for part in parts for one in part.seen),
+        steady=all(
+            one.hit
+            and (not one.moved or one.rate < LIGHT * links.rates.get((part.device, link_of(part.medium)), math.inf))
+            for part in parts
+            for one in part.seen
+            if one.end_ns - one.start_ns >= _LONG_NS
+        ),
         by=tuple(dict.fromkeys(who for look in looks if look.device in spans for who in look.processes)),
     )
 

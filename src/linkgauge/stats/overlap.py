@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from linkgauge.model.result import Identity
-from linkgauge.run.machine.observe import OVERLAP
+from linkgauge.run.rank.case_rows import OVERLAP
 from linkgauge.stats import series
 from linkgauge.stats.basics import median
 

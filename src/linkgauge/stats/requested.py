@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from linkgauge.model.case import Case
 from linkgauge.model.result import Identity, Launch, Row
 from linkgauge.run.machine import nccl_log
-from linkgauge.run.machine.observe import NVLINK_RECEIVED, NVLINK_SENT
+from linkgauge.run.machine.observe import CASE_TIME, NVLINK_RECEIVED, NVLINK_SENT
 from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT
 from linkgauge.stats import request_paths, request_settings
 from linkgauge.stats.crossing import Crossing, crossings
@@ -44,7 +45,7 @@ def known_of(
     rows = [row for row in run.rows() if row.status == "ok"]
     launches = {launch.launch: launch for launch in run.launched}
     crossed = crossings(run) if crossed is None else crossed
-    moved = link_bytes(rows, run.observed(_of_nvlink), places, system)
+    moved = link_bytes(run.rows(), run.observed(_of_nvlink), places, system)
     registered = registrations_of(run) if any(row.case.gpudirect for row in rows) else {}
     read = _variables_read(run)
     multicast = {row.launch for row in rows if dict(row.evidence.get("chosen") or {}).get("multicast")}
@@ -100,7 +101,7 @@ def registrations_of(run: Run) -> dict[Identity, list[Registered]]:
 
 
 def _of_nvlink(table: Any) -> Any:
-    return pc.or_(pc.equal(table["name"], NVLINK_SENT), pc.equal(table["name"], NVLINK_RECEIVED))
+    return pc.is_in(table["name"], pa.array([NVLINK_SENT, NVLINK_RECEIVED, CASE_TIME]))
 
 
 def _variables_read(run: Run) -> dict[int, dict[str, str]]:

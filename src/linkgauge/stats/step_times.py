@@ -1,4 +1,4 @@
-"""Where the time of an application's iteration went, rank by rank, as its case stored it (`run/machine/observe.py`)."""
+"""Where the time of an application's iteration went, rank by rank, as its case stored it (`run/rank/case_rows.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from linkgauge.model.result import Identity
-from linkgauge.run.machine.observe import SPANS, STEPS
+from linkgauge.run.rank.case_rows import SPANS, STEPS
 
 if TYPE_CHECKING:
     from linkgauge.store.run import Run

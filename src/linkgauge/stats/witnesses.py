@@ -13,11 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from linkgauge.model.link_use import DIRECT, leaves_fabric_idle, leaves_host_link_idle, reaches_elsewhere
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Identity, Observation, Row
 from linkgauge.model.transports import over_host
 from linkgauge.run.machine.observe import OTHERS_BUSY, OTHERS_COPY
 from linkgauge.run.rank.node_counters import MEMORY_BYTES
+from linkgauge.stats.windows import Window, is_device, span_of
 from linkgauge.system.model import System, is_fabric
 
 NVLINK, PCIE, COMPUTE, PROCESSES = "NVLink", "PCIe", "processors", "contexts"
@@ -72,10 +74,15 @@ class Seen:
     hit: bool
     moved: float = 0.0
 
+    @property
+    def rate(self) -> float:
+        """Return what others moved in the mean, in bytes per second."""
+        return self.moved / max(1.0, self.end_ns - self.start_ns) * 1e9
+
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    """A case on one device: its span, and what each counter grew by; `power` are readings with their time, in W.
+    """A case on one device, and its span; `power` are readings with their time, in W.
 
     `busy`: the share of the device's processors that others kept busy meanwhile, by process; None: not known.
     """
@@ -84,9 +91,8 @@ class Beside:
     device: int
     start_ns: float
     end_ns: float
-    grown: Mapping[str, float]
-    power: tuple[tuple[float, float], ...]
-    others: bool
+    power: tuple[tuple[float, float], ...] = ()
+    others: bool = False
     busy: float | None = None
 
     @property
@@ -96,16 +102,24 @@ class Beside:
 
 
 def witnesses_of(
-    beside: Sequence[Beside], links: Links, looks: Sequence[Look], models: Mapping[int, str]
+    beside: Sequence[Beside],
+    windows: Sequence[Window],
+    links: Links,
+    looks: Sequence[Look],
+    models: Mapping[int, str],
 ) -> dict[tuple[int, str], list[Seen]]:
     """Return by device and medium what was seen of it; of media that nothing could show there is none."""
     seen: dict[tuple[int, str], list[Seen]] = {}
+    for window in windows:
+        if window.is_known and window.measured and not any(row.case.background for row in window.rows):
+            for medium, witness in links.witnesses(window):
+                seen.setdefault((window.device, medium), []).append(witness)
     for one in filter(_is_measured, beside):
-        for medium, witness in links.witnesses(one):
-            seen.setdefault((one.device, medium), []).append(witness)
-        for medium, witness in _by_process(one):
-            seen.setdefault((one.device, medium), []).append(witness)
-    for device, witnesses in _quiet(beside, models).items():
+        # A driver samples processors some times a second: no sample of a short case is no proof of idleness.
+        if one.busy is not None and (one.busy >= LIGHT or one.lasts_ns >= _SAMPLED_NS):
+            witness = Seen(one.start_ns, one.end_ns, one.busy >= LIGHT)
+            seen.setdefault((one.device, KERNELS), []).append(witness)
+    for device, witnesses in _quiet(beside, windows, models).items():
         seen.setdefault((device, COMPUTE), []).extend(witnesses)
     for look in looks:
         for medium, witness in _looked(look):
@@ -118,15 +132,6 @@ def witnesses_of(
     return seen
 
 
-def _by_process(one: Beside) -> Iterable[tuple[str, Seen]]:
-    """Yield what the driver says of the processes of others: of their kernels, and of their copies."""
-    # It samples processors some times a second: no sample of a short case is no proof of idleness.
-    if one.busy is not None and (one.busy >= LIGHT or one.lasts_ns >= _SAMPLED_NS):
-        yield KERNELS, Seen(one.start_ns, one.end_ns, one.busy >= LIGHT)
-    if (copies := one.grown.get(OTHERS_COPY)) is not None:
-        yield COPIES, Seen(one.start_ns, one.end_ns, copies >= LIGHT * one.lasts_ns)
-
-
 def _is_measured(one: Beside) -> bool:
     return one.row.status == "ok" and not one.row.case.background
 
@@ -136,22 +141,17 @@ def beside_of(known: Mapping[Identity, Row], observations: Iterable[Observation]
     found: dict[tuple[Identity, int], list[Observation]] = {}
     for one in observations:
         row = known.get(one.identity)
-        if row is not None and 0 <= one.rank < len(row.devices) and ":" in one.subject:
+        if row is not None and 0 <= one.rank < len(row.devices) and is_device(one.subject):
             found.setdefault((one.identity, row.devices[one.rank]), []).append(one)
     result = []
     for (identity, device), values in found.items():
-        before = {one.name: one for one in reversed(values) if one.moment == "before"}
-        after = {one.name: one for one in values if one.moment == "after"}
-        both = before.keys() & after.keys()
-        if not both:
+        span = span_of(values)
+        if span is None:
             continue
-        start = max(before[name].when_ns for name in both)
-        end = min(after[name].when_ns for name in both)
-        grown = {name: after[name].value - before[name].value for name in both}
-        busy = after[OTHERS_BUSY].value if OTHERS_BUSY in after else None
+        busy = next((one.value for one in values if one.name == OTHERS_BUSY and one.moment == "after"), None)
         power = tuple((float(one.when_ns), one.value) for one in values if one.name == "power")
         others = any("process" in one.name and "own" not in one.name and one.value > 0 for one in values)
-        result.append(Beside(known[identity], device, start, max(start, end), grown, power, others, busy))
+        result.append(Beside(known[identity], device, *span, power, others, busy))
     return sorted(result, key=lambda one: one.start_ns)
 
 
@@ -178,63 +178,61 @@ class Links:
             self.rates |= {(ordinal, medium): rate for medium, rate in ((NVLINK, fabric), (PCIE, total)) if rate}
         self._names = {} if system is None else system.names_by_ordinal
 
-    def witnesses(self, one: Beside) -> Iterable[tuple[str, Seen]]:
-        """Yield what a case says of the links of its device."""
-        sent, received = (one.grown.get(f"nvlink_data_{way}_bytes") for way in ("tx", "rx"))
+    def witnesses(self, window: Window) -> Iterable[tuple[str, Seen]]:
+        """Yield what a window says of the links of its device, and of the copies of others there."""
+        sent, received = (window.grown.get(f"nvlink_data_{way}_bytes") for way in ("tx", "rx"))
         if sent is not None and received is not None:
-            for way, unexplained in self._over_nvlink(one, max(0.0, sent), max(0.0, received)):
-                yield way, _moved(one, unexplained, _NVLINK_RATE)
-        counted = [one.grown[name] % _WRAPS for name in ("pcie_tx_bytes", "pcie_rx_bytes") if name in one.grown]
-        if counted and self._explains_no_pcie(one, (sent or 0.0) + (received or 0.0)):
-            seen = _moved(one, max(counted), _PCIE_RATE)
-            if one.lasts_ns <= _UNWRAPPED_NS:
+            for way, unexplained in self._over_nvlink(window, max(0.0, sent), max(0.0, received)):
+                yield way, _moved(window, unexplained, _NVLINK_RATE)
+        counted = [window.grown[name] % _WRAPS for name in ("pcie_tx_bytes", "pcie_rx_bytes") if name in window.grown]
+        if counted and self._explains_no_pcie(window, (sent or 0.0) + (received or 0.0)):
+            seen = _moved(window, max(counted), _PCIE_RATE)
+            if window.lasts_ns <= _UNWRAPPED_NS:
                 yield PCIE, seen
             elif seen.hit:  # it may have moved more, and others that seem to have moved little may have moved much
                 yield PCIE, dataclasses.replace(seen, moved=0.0)
+        if (copies := window.grown.get(OTHERS_COPY)) is not None:
+            yield COPIES, Seen(window.start_ns, window.end_ns, copies >= LIGHT * window.lasts_ns)
 
-    def _over_nvlink(self, one: Beside, sent: float, received: float) -> Iterable[tuple[str, float]]:
-        """Yield the bytes that others moved over the device's NVLinks, of each way that the case itself leaves idle."""
-        case, info = one.row.case, PATTERNS[one.row.pattern]
-        if _reaches_elsewhere(one) or (info.host_end and one.device in self._to_host_by_fabric):
-            return
-        if len(set(one.row.devices)) == 1 or info.host_end or over_host(case.transport, case.path):
-            yield from ((_SENT, sent), (_RECEIVED, received))
-        elif (
-            case.pattern == "unidirectional"
-            and case.via < 0
-            and case.transport in _DIRECT
-            and not case.devices_per_node
-        ):
-            source = one.device == case.devices[0]
-            used, idle = (sent, received) if source else (received, sent)
-            yield (_RECEIVED if source else _SENT), max(0.0, idle - _ACKNOWLEDGED * used)
+    def _over_nvlink(self, window: Window, sent: float, received: float) -> Iterable[tuple[str, float]]:
+        """Yield the bytes that others moved over the device's NVLinks, of each way that all its cases leave idle."""
+        ways = [self._idle_ways(row, window.device) for row in window.measured]
+        for way, moved, other in ((_SENT, sent, received), (_RECEIVED, received, sent)):
+            if all(way in one for one in ways):
+                yield way, max(0.0, moved - max(one[way] for one in ways) * other)
 
-    def _explains_no_pcie(self, one: Beside, over_nvlink: float) -> bool:
-        case, info = one.row.case, PATTERNS[one.row.pattern]
-        if _reaches_elsewhere(one) or info.host_end or case.transport not in _DIRECT or case.devices_per_node:
-            return False
-        if info.scripted:  # an application also moves bytes to and from the host
-            return False
-        if len(set(one.row.devices)) == 1:
-            return info.own_memory
-        joined = [self._peers.get(device, set()) | {self._names.get(device, "")} for device in set(one.row.devices)]
+    def _idle_ways(self, row: Row, device: int) -> dict[str, float]:
+        """Return the ways that a case leaves idle, each with what share of the bytes the other way it may carry."""
+        case = row.case
+        if reaches_elsewhere(case) or (PATTERNS[row.pattern].host_end and device in self._to_host_by_fabric):
+            return {}
+        if leaves_fabric_idle(case):
+            return {_SENT: 0.0, _RECEIVED: 0.0}
+        direct = case.via < 0 and case.transport in DIRECT and not case.devices_per_node
+        if case.pattern == "unidirectional" and direct:
+            return {_RECEIVED if device == case.devices[0] else _SENT: _ACKNOWLEDGED}
+        return {}
+
+    def _explains_no_pcie(self, window: Window, over_nvlink: float) -> bool:
+        own = 0.0  # what pairs must move over NVLink
+        for row in window.measured:
+            if leaves_host_link_idle(row.case):
+                continue
+            case, info, devices = row.case, PATTERNS[row.pattern], set(row.devices)
+            # An application also moves bytes to and from the host.
+            if reaches_elsewhere(case) or info.host_end or info.scripted or len(devices) == 1:
+                return False
+            if case.transport not in DIRECT or case.devices_per_node or over_host(case.transport, case.path):
+                return False
+            joined = [self._peers.get(device, set()) | {self._names.get(device, "")} for device in devices]
+            if not all(a & b for i, a in enumerate(joined) for b in joined[:i]):
+                return False
+            own += float(row.bytes_total or 0) * float(row.operations_total or 0) / len(devices)
         # What a pair's own bytes take where peer access is off is PCIe: then they are missing on NVLink.
-        own = float(one.row.bytes_total or 0) * float(one.row.operations_total or 0) / len(set(one.row.devices))
-        own_way = not over_host(case.transport, case.path) and over_nvlink >= own / 2
-        return own_way and all(a & b for i, a in enumerate(joined) for b in joined[:i])
+        return over_nvlink >= own / 2
 
 
-_DIRECT = ("copy_engine", "kernel", "ccl")
-
-
-def _reaches_elsewhere(one: Beside) -> bool:
-    """Whether the case's buffers may lie on another device than its ranks': managed, or placed by number."""
-    case = one.row.case
-    memories = f"{case.source_memory} {case.target_memory}"
-    return bool(case.managed) or "managed" in memories or case.source_device >= 0 or case.target_device >= 0
-
-
-def _moved(one: Beside, moved: float, rate: float) -> Seen:
+def _moved(one: Window, moved: float, rate: float) -> Seen:
     hit = moved >= _LEAST_BYTES and moved / one.lasts_ns * 1e9 > rate
     return Seen(one.start_ns, one.end_ns, hit, moved)
 
@@ -256,7 +254,7 @@ def _looked(look: Look) -> list[tuple[str, Seen]]:
     return found
 
 
-def _quiet(beside: Sequence[Beside], models: Mapping[int, str]) -> dict[int, list[Seen]]:
+def _quiet(beside: Sequence[Beside], windows: Iterable[Window], models: Mapping[int, str]) -> dict[int, list[Seen]]:
     """Return by device what its power, and clocks held down for power, say while it does next to nothing.
 
     Of alike devices the least that one of them takes is what an idle one takes.
@@ -264,6 +262,7 @@ def _quiet(beside: Sequence[Beside], models: Mapping[int, str]) -> dict[int, lis
     readings: dict[int, list[tuple[float, float]]] = {}
     held: dict[int, list[Seen]] = {}
     last: dict[int, float] = {}
+    rested_at: set[tuple[int, Identity]] = set()
     for one in beside:
         heavy = one.row.size >= _HEAVY or one.row.transport == "kernel" or PATTERNS[one.row.pattern].computes
         rested = one.start_ns - last.get(one.device, -math.inf) > _AFTER_NS
@@ -271,10 +270,14 @@ def _quiet(beside: Sequence[Beside], models: Mapping[int, str]) -> dict[int, lis
             last[one.device] = one.end_ns
         quiet = [reading for reading in one.power if rested and (not heavy or reading[0] <= one.start_ns)]
         readings.setdefault(one.device, []).extend(quiet)
-        if rested and not heavy and "power_violation" in one.grown:
-            hit = one.grown["power_violation"] > _HELD * one.lasts_ns
-            if hit or one.lasts_ns > _AFTER_NS:
-                held.setdefault(one.device, []).append(Seen(one.start_ns, one.end_ns, hit))
+        if rested and not heavy:
+            rested_at.add((one.device, one.row.identity))
+    for window in windows:
+        quiet_ones = all((window.device, row.identity) in rested_at for row in window.rows)
+        if quiet_ones and (grown := window.grown.get("power_violation")) is not None:
+            hit = grown > _HELD * window.lasts_ns
+            if hit or window.lasts_ns > _AFTER_NS:
+                held.setdefault(window.device, []).append(Seen(window.start_ns, window.end_ns, hit))
     idle: dict[str, float] = {}
     for device, values in readings.items():
         if len(values) >= _LEAST_READINGS:
@@ -291,7 +294,7 @@ def _quiet(beside: Sequence[Beside], models: Mapping[int, str]) -> dict[int, lis
 def memory_witnesses(beside: Sequence[Beside], observations: Iterable[Observation]) -> list[Seen]:
     """Return what the cores' memory traffic says beside cases that use no host memory (resctrl)."""
     quiet = {one.row.identity: one for one in beside if _is_measured(one) and HOST not in places_of(one)
-             and one.row.case.transport in _DIRECT and not _reaches_elsewhere(one)}  # fmt: skip
+             and one.row.case.transport in DIRECT and not reaches_elsewhere(one.row.case)}  # fmt: skip
     counted: dict[Identity, dict[str, Observation]] = {}
     for one in observations:
         if one.name == MEMORY_BYTES and one.identity in quiet:

@@ -28,6 +28,7 @@ from linkgauge.system.error_counters import STORED as COUNTERS
 from linkgauge.system.switches import MOST_SWITCHES
 
 OBJECT = table({})
+_SECONDS = number(0.0, 1e9)
 TEXTS = mapping(text)
 DEVICE = whole(0, (1 << 20) - 1)
 NUMBER_OF_LAUNCH = whole(-1, (1 << 31) - 1)
@@ -102,6 +103,7 @@ INFO = table(
         "relaunched": mapping(NUMBER_OF_LAUNCH, numeral),
         "resumed": each(anything),
         "clock": OBJECT,
+        "observing": mapping(table({"seconds": _SECONDS, "of_seconds": _SECONDS, "parts": mapping(_SECONDS)})),
         "warnings": each(text, 1 << 10),
         "throttled": table(dict.fromkeys(("periods", "throttled", "time_ns"), whole())),
         "stolen_share": number(0.0, 1.0),

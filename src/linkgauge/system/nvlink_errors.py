@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from linkgauge.nvml import NvmlAbsentError, bit_error_rate, field_value, open_nvml, refusals
+from linkgauge.nvml import NvmlAbsentError, bit_error_rate, field_value, field_values, open_nvml, refusals
 
 # Each counter of an NVLink: its field (nvml.h, NVML_FI_DEV_NVLINK_*), and what drivers of Volta to Ampere have instead
 # (NVML_NVLINK_ERROR_*). Recoveries are of NVLink 2 to 4, or of NVLink 5.
@@ -62,7 +62,7 @@ def nvlink_errors() -> list[LinkErrors] | None:
 def _link_errors(nvml: Any, handle: Any, gpu: int, link: int) -> LinkErrors:
     known: dict[str, Any] = {}
     try:
-        values = nvml.nvmlDeviceGetFieldValues(handle, [(field, link) for _, field, _ in _COUNTERS])
+        values = field_values(nvml, handle, [(field, link) for _, field, _ in _COUNTERS])
     except nvml.NVMLError:
         values = ()
     for (name, _, _), value in zip(_COUNTERS, values, strict=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -359,4 +359,11 @@ def everything(results: Results, width: int, unit: str, limits: Limits | None = 
                 f"{BEST} best of its size   {NEAR} equal to the best within the intervals   - not measured", style="dim"
             )
         )
-    return Group(*parts, counts_line(results))
+    return Group(*parts, counts_line(results), *map(Text, observing_lines(results.run.info)))
+
+
+def observing_lines(info: Mapping[str, Any]) -> list[str]:
+    """Return what reading the devices beside the cases took of the launches' time, where the run has it."""
+    known = (info.get("observing") or {}).values()
+    seconds, whole = (sum(one.get(name, 0.0) for one in known) for name in ("seconds", "of_seconds"))
+    return [f"Observing devices took {100 * seconds / whole:.2f} % of the launches' {whole:.1f} s."] if whole else []

@@ -15,11 +15,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from linkgauge.files import kernel_text
-from linkgauge.run.machine.observe import OTHER_PROCESSES, OTHERS_BUSY, OTHERS_COPY, Value
+from linkgauge.run.machine.observe import OTHER_PROCESSES, OTHERS_BUSY, OTHERS_COPY, STATE, Value
 from linkgauge.run.machine.users import PROC, is_here
 from linkgauge.system import kfd
 from linkgauge.system.sysfs import entries
@@ -32,6 +32,8 @@ _CLIENT, _DEVICE = (re.compile(rf"(?m)^{name}:\s*(\S+)$") for name in ("drm-clie
 
 class AmdReader:
     """Reads one AMD GPU, by its PCI address: all of its partitions together, which share power and memory."""
+
+    parts: Sequence[str] = (STATE,)
 
     def __init__(self, pci_address: str, subject: str, root: Path = Path("/")) -> None:
         """Find the driver's ids of the GPU. OSError where there is no such GPU. `root` is of tests alone."""
@@ -68,9 +70,11 @@ class AmdReader:
     def _comparable(self) -> bool:
         return is_here(os.getpid(), self._root / "proc") and self._proc.exists()
 
-    def read(self) -> list[Value]:
+    def read(self, part: str = "") -> list[Value]:
         """The values of this moment."""
-        found = []
+        found = list[Value]()
+        if part not in ("", STATE):
+            return found
         if self._power is not None and (text := kernel_text(self._power)).isdecimal():
             found.append(Value("power", int(text) / 1e6, "W"))
         if self._comparable():

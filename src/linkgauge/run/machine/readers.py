@@ -7,7 +7,8 @@ from typing import Any
 
 from linkgauge.nvml import NvmlAbsentError
 from linkgauge.run.machine.amd_reader import AmdReader
-from linkgauge.run.machine.observe import NvmlReader, Reader
+from linkgauge.run.machine.nvml_reader import NvmlReader
+from linkgauge.run.machine.observe import Reader
 
 
 def open_reader(runtime: str, device: Mapping[str, Any]) -> tuple[Reader | None, str]:

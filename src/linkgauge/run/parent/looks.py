@@ -8,7 +8,6 @@ lists none of another PID namespace. About 0.2 s for two GPUs, most of it while 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import threading
 import time
@@ -18,7 +17,8 @@ from typing import Any
 from linkgauge.owner import described, in_host_namespace
 from linkgauge.run.machine.amd_reader import AmdReader
 from linkgauge.run.machine.core_ticks import CoreTicks, all_cores
-from linkgauge.run.machine.observe import NvmlReader, Reader
+from linkgauge.run.machine.nvml_reader import NvmlReader
+from linkgauge.run.machine.observe import Reader
 from linkgauge.run.machine.users import Process, described_by_driver, holds_gpu, others, processes
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.system.resctrl import MemoryTraffic
@@ -69,7 +69,7 @@ class Looks:
             with contextlib.suppress(Exception):  # whatever NVML raises: a run does without
                 address, subject = str(info["pci_address"]), f"{self._devices.kind}:{ordinal}"
                 nvidia = self._devices.kind == "cuda"
-                reader = NvmlReader(address, subject, budget_ns=math.inf) if nvidia else AmdReader(address, subject)
+                reader = NvmlReader(address, subject, everything=True) if nvidia else AmdReader(address, subject)
                 self._readers.append((ordinal, reader))
         self._look("before")
 

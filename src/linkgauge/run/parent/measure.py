@@ -21,6 +21,7 @@ from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.parent.runner import Runner
 from linkgauge.run.parent.statuses import FAILED
 from linkgauge.run.parent.survivor import Survivor
+from linkgauge.run.wire.outcome import OBSERVING
 from linkgauge.store.folder import RunFolder
 from linkgauge.system.allowance import Quotas, Throttling, allowance
 from linkgauge.system.error_counters import KEY as COUNTERS
@@ -142,7 +143,8 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
             "counts": runner.statuses.counts,
             "left": runner.left,
             "ended_by": _ended_by(runner),
-            "clock": runner.clocks,
+            "clock": runner.records.clocks,
+            **({OBSERVING: runner.records.observing} if runner.records.observing else {}),
         }
     )
     folder.compact(finish=True)

@@ -17,8 +17,7 @@ from linkgauge.errors import EnvironmentLackingError
 from linkgauge.model.case import Case, LoadCase
 from linkgauge.model.device_words import device_noun
 from linkgauge.model.transports import shown_names
-from linkgauge.plan.curves import Curves
-from linkgauge.plan.launches import LaunchSettings, PlannedLaunch
+from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent import lossy_pairs
@@ -26,26 +25,25 @@ from linkgauge.run.parent.ending import Ending
 from linkgauge.run.parent.fallback import Fallback, info_after
 from linkgauge.run.parent.launch import Launch, LaunchEnd
 from linkgauge.run.parent.launch_spec import Known, spec_of
-from linkgauge.run.parent.library_choice import Choices, log_environment
-from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load, with_loads_ends
+from linkgauge.run.parent.library_choice import log_environment
+from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load
 from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.node import Node
 from linkgauge.run.parent.nodes import Nodes, nodes_info
 from linkgauge.run.parent.prepared import WORKER, Pending, Prepared, write_launches
+from linkgauge.run.parent.records import Records
 from linkgauge.run.parent.reporter import Reporter, RunState
 from linkgauge.run.parent.statuses import Statuses
 from linkgauge.run.parent.time_left import TimeLeft
 from linkgauge.run.parent.turns import cases_left, take_turns, use_time
 from linkgauge.run.parent.watch import LaunchWatch
 from linkgauge.run.wire.kept_samples import forget, load_to_blame, told_as_the_loads
-from linkgauge.run.wire.outcome import point_of
 from linkgauge.run.wire.spec import (
     ENDED_BY_TIME,
     NODE_LEFT_OUT,
     PAIR_LEFT_OUT,
     CaseEntry,
     WorkerSpec,
-    entry_of,
     is_oversubscribed,
 )
 from linkgauge.run.wire.token import new_token
@@ -75,10 +73,7 @@ class Runner:
         self.ending = Ending(prepared.time_limit, reporter.problem)
         self._told_of_compiling = False
         self._relaunched: dict[str, int] = dict(folder.info.get("relaunched", {}))
-        self._choices = Choices()
         self._token = new_token()
-        self._curves = dict(prepared.curves)  # of each kind of launch
-        self._measured: dict[LaunchSettings, set[str]] = {}  # planned keys of cases that a launch has measured
         pending = self._pending  # not by `self`: in a circle the folder would be held until the process ends
         self._time_left = TimeLeft(
             lambda: (entry.case for one in pending for entry in one.entries.values()), self._machine
@@ -86,7 +81,7 @@ class Runner:
         self.statuses = Statuses(folder.status_journal(), reporter, self._time_left, prepared.max_failures)
         self.launches_started = 0
         self.last_start_problem = ""
-        self.clocks: dict[str, Any] = dict(folder.info.get("clock") or {})  # of each launch, by its number
+        self.records = Records(prepared, folder.info, self.statuses, reporter, self._time_left)
 
     @property
     def lost_nodes(self) -> bool:
@@ -319,7 +314,7 @@ class Runner:
         """Have what was chosen for each measured case told by launches whose times do not count."""
         if self._prepared.time_limit is not None:
             self.ending.turn_ends = self._prepared.time_limit.last_end
-        for planned, entries in self._choices.launches():
+        for planned, entries in self.records.choices.launches():
             if self.ending.is_due():
                 return
             one = Pending.of(planned, entries, self._next_number)
@@ -333,7 +328,7 @@ class Runner:
 
             def answer(record: Record, planned: PlannedLaunch = planned) -> None:
                 nonlocal told
-                for status in self._choices.answered(planned, record.header) if record.kind == "case" else ():
+                for status in self.records.choices.answered(planned, record.header) if record.kind == "case" else ():
                     self.statuses.add(status)
                     told += 1
 
@@ -369,8 +364,8 @@ class Runner:
             self.statuses.hosts |= {settings.devices[node.ranks[0]] // count: node.host for node in nodes}
             switches = self._nodes.switches(nodes)
             self._folder.update_info(nodes_info(self._folder.info, nodes, switches, whole=not self.lost_nodes))
-        state = Known(nodes, self.lost_nodes, self.statuses.failures, self._measured.get(settings, set()),
-                      self._curves_of(one), self.ending.turn_ends, self._token)  # fmt: skip
+        state = Known(nodes, self.lost_nodes, self.statuses.failures, self.records.measured.get(settings, set()),
+                      self.records.curves_of(one), self.ending.turn_ends, self._token)  # fmt: skip
         spec = spec_of(one, self._prepared, mpi, self._folder, folders, state)
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
 
@@ -381,43 +376,10 @@ class Runner:
             self._reporter.note("kernels are being linked with a library's device code, once: some seconds of a core")
         self.ending.look(watch.launch_record is not None)
 
-    def _on_record(self, one: Pending, record: Record, loads: LoadLaunches | None = None) -> None:
+    def _on_record(self, one: Pending, record: Record, loads: LoadLaunches | None) -> None:
+        self.records.note(one, record, loads)
         if record.kind == "launch":
-            self.clocks[str(one.number)] = record.header.get("clock", {})
             self._on_start(one)
-        elif record.kind == "begin":
-            entry = entry_of(one.entries, record.header)
-            if entry is not None:
-                self._reporter.begin(entry.case)
-                self._time_left.begin()
-                if loads is not None:
-                    loads.begin(entry.case)
-        elif record.kind == "left_out":
-            entry, header = one.take(record.header), record.header
-            if entry is not None and "reason" in header:  # else it is another case, which has its own status
-                self.statuses.write(one, entry, "skipped", header["reason"], header["evidence"])
-        elif record.kind == "case":
-            entry = one.take(record.header)
-            if entry is None:
-                return
-            header = record.header
-            self._measured.setdefault(one.planned.settings, set()).add(entry.key[0])
-            status, reason, evidence = with_loads_ends(
-                header["status"], header.get("reason", ""), header.get("evidence", {}),
-                [] if loads is None else loads.ended(),
-            )  # fmt: skip
-            point = point_of(entry.case, record.columns) if status == "ok" else None
-            goodput = None if point is None else point.goodput
-            if point is not None and self._prepared.rounds is not None:
-                self._prepared.rounds.note(one.planned.repeat, one.planned.settings, entry.case, point.time_ns)
-            if entry.step is not None:
-                self._curves_of(one).learn(entry.case.size_requested, evidence)
-            if self._prepared.library_choices:
-                self._choices.note(one.planned, entry.case, {"reason": "", "evidence": {}, **header})
-            self.statuses.write(one, entry, status, reason, evidence, goodput=goodput)
-
-    def _curves_of(self, one: Pending) -> Curves:
-        return self._curves.setdefault(one.planned.settings, Curves())
 
     def _blame(self, one: Pending, end: LaunchEnd, *, lost: bool = False) -> None:
         """Give the case in hand its status. One that has no rank on a node that was `lost` is measured again."""

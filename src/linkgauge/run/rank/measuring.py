@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from linkgauge.plan.curves import LeftOut, Point
 from linkgauge.run.machine import nccl_log
 from linkgauge.run.machine.answers import Answer, answers_of
 from linkgauge.run.machine.nccl_log import NcclLog
-from linkgauge.run.machine.observe import Observer, Value
+from linkgauge.run.machine.observe import COUNTERS, NODE, Observer, Value
 from linkgauge.run.machine.readers import open_reader
 from linkgauge.run.rank import peer_memory
 from linkgauge.run.rank.case_record import Rest, record_case, send_outcome, send_rest
@@ -32,12 +33,13 @@ from linkgauge.run.rank.node_counters import (
     quota_use,
     tells_of_nics,
 )
+from linkgauge.run.rank.reading_plan import ReadingPlan, Readings
 from linkgauge.run.rank.schedule import Schedule
 from linkgauge.run.rank.session import Session
 from linkgauge.run.wire import heartbeat as beat
 from linkgauge.run.wire.failures import Failures
 from linkgauge.run.wire.heartbeat import HeartbeatFile
-from linkgauge.run.wire.outcome import RankOutcome
+from linkgauge.run.wire.outcome import OBSERVING, RankOutcome
 from linkgauge.run.wire.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, is_oversubscribed, rank_list
 from linkgauge.store.journal import JournalWriter
 from linkgauge.system.allowance import Quotas
@@ -92,9 +94,9 @@ class Recorder:
         self._failures.note(entry.case, status)
         return point
 
-    def end(self, reason: str) -> None:
-        """The launch ends of its own accord."""
-        self._journal.append("end", {"launch": self._spec.launch, "reason": reason})
+    def end(self, reason: str, observing: dict[str, Any]) -> None:
+        """The launch ends of its own accord. `observing`: what that has cost it."""
+        self._journal.append("end", {"launch": self._spec.launch, "reason": reason, OBSERVING: observing})
         self._journal.close()
 
     def exhausted(self, case: Case) -> bool:
@@ -123,16 +125,17 @@ def _lead(spec: WorkerSpec, session: Session, watch: HeartbeatFile, recorder: Re
     """Rank 0's part of `run_rank`."""
     schedule = Schedule(spec)
     log = NcclLog.from_environment(os.environ)
+    plan = ReadingPlan()
     while True:
-        word = next_step(schedule, watch, recorder)
-        told = json.loads(word)
+        told = json.loads(next_step(schedule, watch, recorder))
         if "ended" in told:
-            session.ranks.tell(word)
-            recorder.end(str(told["ended"]))
+            session.ranks.tell(json.dumps(told).encode())
+            recorder.end(str(told["ended"]), plan.record())
             return str(told["ended"])
-        session.ranks.tell(word)
         entry = _told_entry(spec, told)
-        own = _measure(spec, session, 0, watch, entry, observer, log)
+        told["read"] = plan.next(entry.case, is_last=not schedule.left)
+        session.ranks.tell(json.dumps(told).encode())
+        own = _measure(spec, session, 0, watch, entry, observer, log, Readings(*told["read"]))
         outcomes = send_outcome(session.ranks, own, spec.ranks, keep=True)
 
         def fetch(with_point: bool, own: RankOutcome = own, outcomes: list[RankOutcome] = outcomes) -> Rest:
@@ -140,9 +143,12 @@ def _lead(spec: WorkerSpec, session: Session, watch: HeartbeatFile, recorder: Re
             session.ranks.tell(json.dumps({"send": rest.asked}).encode())
             return rest
 
+        plan.ended(
+            (one.facts.get(OBSERVING, {}) for one in outcomes), (row for one in outcomes for row in one.observations)
+        )
         schedule.ended(entry, recorder.case(entry, outcomes, fetch))
         if any(one.fatal for one in outcomes):
-            recorder.end("fatal")  # before the others end, of which the launcher may make the end of all
+            recorder.end("fatal", plan.record())  # before the others end, of which the launcher may make the end of all
             session.ranks.tell(b'{"ended": "fatal"}')
             return "fatal"
 
@@ -159,7 +165,8 @@ def _follow(spec: WorkerSpec, session: Session, rank: int, watch: HeartbeatFile,
             assert outcome is not None
             send_rest(session.ranks, outcome, told["send"])
             continue
-        outcome = _measure(spec, session, rank, watch, _told_entry(spec, told), observer, log)
+        readings = Readings(*told["read"])
+        outcome = _measure(spec, session, rank, watch, _told_entry(spec, told), observer, log, readings)
         send_outcome(session.ranks, outcome, spec.ranks, keep=False)
 
 
@@ -176,6 +183,7 @@ def _measure(
     entry: CaseEntry,
     observer: Observer,
     log: NcclLog | None,
+    readings: Readings,
 ) -> RankOutcome:
     """Measure one case, with what is observed before and after it."""
     watch.set_word(rank, beat.CASE, entry.index + 1)
@@ -186,7 +194,7 @@ def _measure(
     classes = bool(entry.case.service_class)
     # Of a case's ranks on each node the first one looks at the node.
     node = tells or (place == 0 and len(set(spec.node_of)) < 2)
-    observer.look("before", place, nics=tells, priorities=classes, node=node)
+    observer.look("before", place, readings.before, nics=tells, priorities=classes, node=node)
     # Rank 0 of a communicator is the one whose NCCL tells.
     asks = log is not None and place == 0 and entry.case.transport == "ccl"
     if log is not None and asks:
@@ -202,10 +210,11 @@ def _measure(
         observer.note("after", place, CORES, core_wait)
     if registers:
         observer.note("after", place, peer_memory.SUBJECT, peer_memory.registrations)
-    observer.look("after", place, nics=tells, priorities=classes, node=node)
+    observer.look("after", place, readings.after, nics=tells, priorities=classes, node=node)
     if log is not None and asks:
         observer.note("after", place, nccl_log.SUBJECT, functools.partial(log.choices, entry.case.pattern))
     outcome.observations += observer.taken()
+    outcome.facts[OBSERVING] = observer.costs()
     watch.set_word(rank, beat.STATE, beat.STATE_IDLE)
     return outcome
 
@@ -231,7 +240,9 @@ def _answers(spec: WorkerSpec, versions: dict[str, str]) -> dict[str, Answer]:
 
 def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder | None) -> Observer:
     device: dict[str, Any] = {**session.describe(), "ordinal": spec.device_of(rank)}
+    began_ns = time.monotonic_ns()
     reader, unread = open_reader(spec.runtime, device)
+    opening_ns = time.monotonic_ns() - began_ns if reader is not None else 0
     mine = {
         "rank": rank,
         "host": os.uname().nodename,
@@ -256,15 +267,16 @@ def _introduce(spec: WorkerSpec, session: Session, rank: int, recorder: Recorder
     first = min(other for other, _, there in beside if there == place)
     if reader is not None:
         reader.own(pid for _, pid, there in beside if there[0] == mine["host"])
-    node: list[tuple[str, Callable[[], list[Value]]]] = []
+    node: list[tuple[str, str, Callable[[], list[Value]]]] = []
     if spec.core_use:
-        node.append((CORES, CoreUse(pid for _, pid, there in beside if there[0] == mine["host"]).read))
+        node.append((NODE, CORES, CoreUse(pid for _, pid, there in beside if there[0] == mine["host"]).read))
     if quotas := Quotas():
-        node.append((CGROUP, functools.partial(quota_use, quotas)))
+        node.append((COUNTERS, CGROUP, functools.partial(quota_use, quotas)))
     if spec.runtime != "host" and (traffic := MemoryTraffic()):
-        node.append((MEMORY, functools.partial(memory_use, traffic)))
+        node.append((NODE, MEMORY, functools.partial(memory_use, traffic)))
     return Observer(
         reader if first == rank else None,
         NicCounters() if len(set(spec.node_of)) > 1 else None,
         node,
+        opening_ns,
     )

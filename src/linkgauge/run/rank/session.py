@@ -19,8 +19,8 @@ from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.owner import node_name
-from linkgauge.run.machine.observe import clock_rows, load_rows, overlap_rows, step_rows
 from linkgauge.run.machine.transports import ccl_library, library_folders, version_of_nixl
+from linkgauge.run.rank.case_rows import clock_rows, load_rows, overlap_rows, step_rows
 from linkgauge.run.rank.gathering import Link, MpiLink, Ranks
 from linkgauge.run.wire.kept_samples import KeptSamples
 from linkgauge.run.wire.load_lines import Lines

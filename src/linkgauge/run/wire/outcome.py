@@ -25,6 +25,8 @@ COLUMNS: dict[str, str] = {
     "ns": "<i8", "iterations": "<i8", "clock": "|u1",
 }  # fmt: skip
 SAMPLE_BYTES = sum(np.dtype(dtype).itemsize for dtype in COLUMNS.values())
+OBSERVING = "observing"
+"""Of an outcome's facts: what each reading beside the case took, in ns, by part."""
 _LENGTH = struct.Struct("<I")
 _MOST_RANKS_TOLD = 1000  # by name, of those where a case went wrong: a record's header is read as a whole
 # Which of several ranks' outcomes is the case's, the gravest first. `peer` is a rank that only met another's failure.

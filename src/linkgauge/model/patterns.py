@@ -351,7 +351,7 @@ UNORDERED_FLAGS = ("relaxed", "device+p")
 """Variants of flag_pingpong whose flag orders nothing: no data can be handed over at their latency."""
 
 REPEATED = "repeated"
-"""Variant of host_device_bidirectional that copies each word 16 times in a row, so that caches can answer."""
+"""Variant of host_device_bidirectional that copies each word 16 times in a row, over one pair of buffers."""
 
 SIDE_BY_SIDE = {one.side_by_side_of: one.name for one in _TABLE if one.side_by_side_of}
 """Patterns of a pair, and of disjoint such pairs at once, which are measured only when asked (`--concurrent-pairs`)."""

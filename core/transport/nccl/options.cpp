@@ -15,7 +15,7 @@ constexpr Variants<CclOptions> kCclVariants{"ccl", kCclWords,
                                             ", which takes kernel's words and lsa_barrier, as device+pull"};
 // Those of kernel but for routing's, which come last.
 constexpr auto kOwnKernelWords = [] {
-  std::array<VariantWord<KernelOptions>, std::size(kKernelWords) - 1> words{};
+  std::array<VariantWord<KernelOptions>, std::size(kKernelWords) - std::size(kRoutingWords) + 1> words{};
   std::copy_n(std::begin(kKernelWords), words.size() - 1, words.begin());
   words.back() = {"lsa_barrier", {.meeting = Meeting::kLsa}};
   return words;

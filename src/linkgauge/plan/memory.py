@@ -112,7 +112,7 @@ def _need(case: Case) -> MemoryNeed:
     per_rank_device += scratch
     # Each flow has its slots there; pipelined ones are fewer bytes than the message, or no more than small.
     flows = {"bidirectional": 2, "pingpong": 2, "ring_shift": ranks}.get(case.pattern, 1)
-    via_bytes = flows * case.size if case.via >= 0 else 0
+    via_bytes = flows * case.size if case.routed else 0
     device_bytes = per_rank_device * case.ranks_per_device
     if case.source_device >= 0 or case.target_device >= 0:
         device_bytes = per_rank_device * ranks  # all of it may lie on one device

@@ -65,7 +65,7 @@ def link_bytes(
         if moved is None or row.status != "ok" or len(nodes_of(there)) != 1 or case.background or case.managed:
             continue
         devices = [str(device) for device in row.devices]
-        if case.via >= 0 or case.app or set(range(len(devices))) != moved.keys() or len(set(devices)) != len(devices):
+        if case.routed or case.app or set(range(len(devices))) != moved.keys() or len(set(devices)) != len(devices):
             continue
         each = must_cross(case, devices)  # as if each device were a node
         payload = each * (row.operations_total or 0)

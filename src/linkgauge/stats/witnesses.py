@@ -201,7 +201,7 @@ class Links:
             yield from ((_SENT, sent), (_RECEIVED, received))
         elif (
             case.pattern == "unidirectional"
-            and case.via < 0
+            and not case.routed
             and case.transport in _DIRECT
             and not case.devices_per_node
         ):

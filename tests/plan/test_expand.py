@@ -148,6 +148,11 @@ def test_an_absent_transport_is_left_out_of_all_and_skipped_by_name() -> None:
     absent = dataclasses.replace(MACHINE, absent={"ccl": "there is no NCCL"})
     assert reasons_of('[[case]]\npattern="alltoall"\nsize="8"', absent) == set()
     assert reasons_of('[[case]]\ntransport="ccl"\npattern="alltoall"\nsize="8"', absent) == {"there is no NCCL"}
+    where_present = '[[case]]\nwhere_present=true\ntransport="ccl"\npattern="alltoall"\nsize="8"'
+    assert reasons_of(where_present, absent) == set()
+    # Who names it by a flag is given the reason.
+    named = narrowed(parse_plan(where_present, "plan", "plan"), {"transport": ("ccl",)}, replace=False)
+    assert {one.skip for one in expand(named, absent)} == {"there is no NCCL"}
 
 
 @pytest.mark.parametrize(

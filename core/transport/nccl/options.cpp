@@ -8,6 +8,7 @@ namespace linkgauge {
 namespace {
 
 constexpr VariantWord<CclOptions> kCclWords[] = {{"graph", {.graph = true}},
+                                                 {"high_priority", {.high_priority = true}},
                                                  {"device", {.own_kernels = true}},
                                                  {"efficiency", {.cta_policy = kEfficiencyCtaPolicy}},
                                                  {"zero_cta", {.cta_policy = kZeroCtaPolicy}}};

@@ -338,11 +338,14 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
 
 def undecided(rows: Sequence[dict[str, Any]]) -> list[str]:
     """A line for each row without a verdict, and what to change; none where all are settled."""
+    from linkgauge.view.units import count_text
+
     open_rows = [row for row in rows if row["why"]]
     if not open_rows:
         return []
     lines = [
-        f"undecided: {row['test']}, {row['ranks']} ranks, {format_size(row['size'])}: {row['why']}" for row in open_rows
+        f"undecided: {row['test']}, {count_text(row['ranks'], 'rank')}, {format_size(row['size'])}: {row['why']}"
+        for row in open_rows
     ]
     few = any(row["pairs"] < MIN_PAIRS for row in open_rows)
     fix = "more time (--time-limit), --out to resume" if few else "more --iterations, with --mpi also --bind core"

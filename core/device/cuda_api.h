@@ -120,6 +120,8 @@ struct FabricHandle {  // CUmemFabricHandle
   OPTIONAL(cuMemImportFromShareableHandle, Result(MemoryHandle*, void*, int))                                        \
   OPTIONAL(cuMemPrefetchAsync_v2, Result(DevicePointer, std::size_t, Location, unsigned, Stream))                    \
   OPTIONAL(cuMemAdvise_v2, Result(DevicePointer, std::size_t, int, Location))                                        \
+  OPTIONAL(cuCtxGetStreamPriorityRange, Result(int*, int*))                                                          \
+  OPTIONAL(cuStreamCreateWithPriority, Result(Stream*, unsigned, int))                                               \
   OPTIONAL(cuStreamBeginCapture_v2, Result(Stream, int))                                                             \
   OPTIONAL(cuStreamEndCapture, Result(Stream, Graph*))                                                               \
   OPTIONAL(cuGraphInstantiateWithFlags, Result(GraphExec*, Graph, unsigned long long))                               \

@@ -80,6 +80,8 @@ struct CudaVendor {
   LINKGAUGE_CALL(share, cuIpcGetMemHandle);
   LINKGAUGE_CALL(close_shared, cuIpcCloseMemHandle);
   LINKGAUGE_CALL(create_stream, cuStreamCreate);
+  LINKGAUGE_CALL(stream_priorities, cuCtxGetStreamPriorityRange);
+  LINKGAUGE_CALL(create_stream_of_priority, cuStreamCreateWithPriority);
   LINKGAUGE_CALL(destroy_stream, cuStreamDestroy_v2);
   LINKGAUGE_CALL(synchronize_stream, cuStreamSynchronize);
   LINKGAUGE_CALL(query_stream, cuStreamQuery);

@@ -28,6 +28,10 @@ std::unique_ptr<LinkedKernels> DeviceRuntime::link_kernels(int /*device*/, const
   throw Unsupported(std::string(name()) + " devices have no kernels that are linked with " + code.made_by);
 }
 
+std::string DeviceRuntime::why_no_stream_priorities() const {
+  return "streams of " + std::string(name()) + " devices have no priorities";
+}
+StreamHandle DeviceRuntime::create_high_priority_stream(int) { throw Unsupported(why_no_stream_priorities()); }
 void DeviceRuntime::begin_capture(StreamHandle) { throw Unsupported(why_no_graphs()); }
 GraphHandle DeviceRuntime::end_capture(int, StreamHandle) { throw Unsupported(why_no_graphs()); }
 void DeviceRuntime::launch_graph(GraphHandle, StreamHandle) { throw Unsupported(why_no_graphs()); }

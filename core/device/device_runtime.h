@@ -109,6 +109,9 @@ class DeviceRuntime : NotCopied {
   virtual void close_shared(void* memory) noexcept = 0;
 
   virtual StreamHandle create_stream(int device) = 0;
+  // One of the highest priority that the device has: its kernels begin before those of other streams that wait.
+  virtual std::string why_no_stream_priorities() const;
+  virtual StreamHandle create_high_priority_stream(int device);
   // Streams that a rank's copies on `device` are best put into: where it has more messages under way, they share.
   virtual std::size_t most_copy_streams(int /*device*/) const { return std::numeric_limits<std::size_t>::max(); }
   // Returns when all that was queued is done, or can no longer be: what it touches may go.
@@ -221,8 +224,14 @@ class Stream : public Owned<&DeviceRuntime::destroy_stream> {
  public:
   Stream() = default;
   Stream(DeviceRuntime& runtime, int device) : Owned(runtime, runtime.create_stream(device)) {}
+  static Stream of_high_priority(DeviceRuntime& runtime, int device) {
+    return Stream(Owned(runtime, runtime.create_high_priority_stream(device)));
+  }
 
   void synchronize() { runtime_->synchronize(handle_); }
+
+ private:
+  explicit Stream(Owned made) : Owned(std::move(made)) {}
 };
 
 // Makes a device current for a scope, where that is not the calling rank's own. The rank's own device is current

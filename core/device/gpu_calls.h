@@ -80,6 +80,21 @@ class GpuCalls : public GpuRuntime {
     run(Vendor::create_stream, &stream, Vendor::kStreamFlags);
     return stream;
   }
+  std::string why_no_stream_priorities() const final {
+    const std::string missing = first_missing(Vendor::create_stream_of_priority, Vendor::stream_priorities);
+    return missing.empty()
+               ? ""
+               : "this driver of " + std::string(name()) + " has no priorities of streams: it lacks " + missing;
+  }
+  StreamHandle create_high_priority_stream(int device) final {
+    require(device);
+    const CurrentDevice current(*this, device);
+    int least = 0, greatest = 0;
+    run(Vendor::stream_priorities, &least, &greatest);
+    StreamHandle stream = nullptr;
+    run(Vendor::create_stream_of_priority, &stream, Vendor::kStreamFlags, greatest);
+    return stream;
+  }
   // The vendors' own call returns at once, with work under way.
   void destroy_stream(StreamHandle stream) noexcept final {
     try {

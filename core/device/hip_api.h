@@ -81,6 +81,8 @@ struct IpcHandle {
   OPTIONAL(hipGetDeviceProperties, Result(void*, int))                                                         \
   OPTIONAL(hipMemPrefetchAsync, Result(const void*, std::size_t, int, Stream))                                 \
   OPTIONAL(hipMemAdvise, Result(const void*, std::size_t, int, int))                                           \
+  OPTIONAL(hipDeviceGetStreamPriorityRange, Result(int*, int*))                                                \
+  OPTIONAL(hipStreamCreateWithPriority, Result(Stream*, unsigned, int))                                        \
   OPTIONAL(hipStreamBeginCapture, Result(Stream, int))                                                         \
   OPTIONAL(hipStreamEndCapture, Result(Stream, Graph*))                                                        \
   OPTIONAL(hipGraphInstantiateWithFlags, Result(GraphExec*, Graph, unsigned long long))                        \

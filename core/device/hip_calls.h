@@ -72,6 +72,8 @@ struct HipVendor {
   LINKGAUGE_CALL(share, hipIpcGetMemHandle);
   LINKGAUGE_CALL(close_shared, hipIpcCloseMemHandle);
   LINKGAUGE_CALL(create_stream, hipStreamCreateWithFlags);
+  LINKGAUGE_CALL(stream_priorities, hipDeviceGetStreamPriorityRange);
+  LINKGAUGE_CALL(create_stream_of_priority, hipStreamCreateWithPriority);
   LINKGAUGE_CALL(destroy_stream, hipStreamDestroy);
   LINKGAUGE_CALL(synchronize_stream, hipStreamSynchronize);
   LINKGAUGE_CALL(query_stream, hipStreamQuery);

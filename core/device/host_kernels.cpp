@@ -212,8 +212,14 @@ void both_ways(const LaunchShape& shape, std::byte* target, const std::byte* sou
 }
 
 void both_ways_repeated(const LaunchShape& shape, std::byte* target, const std::byte* source, std::byte* target_back,
-                        const std::byte* source_back, u64 bytes, u64 times) {
-  for (u64 i = 0; i < times; ++i) both_ways(shape, target, source, target_back, source_back, bytes);
+                        const std::byte* source_back, u64 bytes, u64 times, u64 target_step, u64 source_step) {
+  for (u64 start = 0; start < bytes; start += kChunkOfBothWays) {
+    const u64 to = start * target_step, from = start * source_step;
+    for (u64 i = 0; i < times; ++i) {
+      both_ways(shape, target + to, source + from, target_back + to, source_back + from,
+                std::min<u64>(kChunkOfBothWays, bytes - start));
+    }
+  }
 }
 
 void empty(const LaunchShape&) {}

@@ -28,8 +28,10 @@ __global__ void __launch_bounds__(1024) lg_both_ways_u8(void* target, const void
 }
 __global__ void __launch_bounds__(1024) lg_both_ways_repeated(void* target, const void* source, void* target_back,
                                                               const void* source_back, unsigned long long bytes,
-                                                              unsigned long long times) {
-  linkgauge::copy_both_repeated(target, source, target_back, source_back, bytes, times);
+                                                              unsigned long long times,
+                                                              unsigned long long target_step,
+                                                              unsigned long long source_step) {
+  linkgauge::copy_both_repeated(target, source, target_back, source_back, bytes, times, target_step, source_step);
 }
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 // DeviceRuntime::launch takes an array of pointers to parameters, one pointer per parameter in the order listed here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/datatypes.h"
@@ -55,10 +56,11 @@ inline constexpr char kKernelCopyBulk[] = "lg_copy_bulk";
 inline constexpr char kKernelBothWays[] = "lg_both_ways";  // a thread has 4 words under way; in the other 8
 inline constexpr char kKernelBothWaysU8[] = "lg_both_ways_u8";
 // both_ways_repeated(void* target, const void* source, void* target_back, const void* source_back, u64 bytes, u64
-// times)
-//   The same of whole words of 16 bytes, each copied so many times in a row. Blocks of whole pairs of warps, any
-//   number.
+// times, u64 target_step, u64 source_step)
+//   The same of whole words of 16 bytes, each copied so many times in a row. Of targets and of sources every step-th
+//   chunk is meant, so that both ways can share a pair of buffers. Blocks of whole pairs of warps, any number.
 inline constexpr char kKernelBothWaysRepeated[] = "lg_both_ways_repeated";
+inline constexpr std::size_t kChunkOfBothWays = 512;  // a warp's words of 16 bytes; memory.cuh has the same
 // gemm(float* product, const float* left, const float* right, u64 side)   square matrices by rows, side a multiple of
 // 64; blocks of kGemmThreads, any number of them
 inline constexpr char kKernelGemm[] = "lg_gemm";

@@ -163,10 +163,17 @@ __device__ __forceinline__ void copy_word_past_l1(uint4* target, const uint4* so
 #endif
 }
 
-// Two copies as copy_both() has them, of whole words of 16 bytes. A thread copies each of its words `times` times in a
-// row, as nvbandwidth's splitWarpCopyKernel does.
+// Where word `at` lies in a buffer of which a copy has every `step`-th chunk.
+__device__ __forceinline__ u64 in_chunks(u64 at, u64 step) {
+  constexpr u64 kWords = 32;  // kChunkOfBothWays of kernels.h
+  return at / kWords * kWords * step + at % kWords;
+}
+
+// Two copies of whole words of 16 bytes by one grid, whose warps take either in turn. A thread copies each of its words
+// `times` times in a row, as nvbandwidth's splitWarpCopyKernel does.
 __device__ __forceinline__ void copy_both_repeated(void* target, const void* source, void* target_back,
-                                                   const void* source_back, u64 bytes, u64 times) {
+                                                   const void* source_back, u64 bytes, u64 times, u64 target_step,
+                                                   u64 source_step) {
   constexpr u32 kWarp = 32;
   const bool back = threadIdx.x / kWarp % 2 != 0;
   auto* const to = static_cast<uint4*>(back ? target_back : target);
@@ -174,7 +181,9 @@ __device__ __forceinline__ void copy_both_repeated(void* target, const void* sou
   const u64 first = static_cast<u64>(blockIdx.x) * (blockDim.x / 2) + threadIdx.x / (2 * kWarp) * kWarp +
                     threadIdx.x % kWarp;
   for (u64 at = first; at < bytes / sizeof(uint4); at += static_cast<u64>(gridDim.x) * (blockDim.x / 2)) {
-    for (u64 i = 0; i < times; ++i) copy_word_past_l1(to + at, from + at);
+    uint4* const into = to + in_chunks(at, target_step);
+    const uint4* const out_of = from + in_chunks(at, source_step);
+    for (u64 i = 0; i < times; ++i) copy_word_past_l1(into, out_of);
   }
 }
 

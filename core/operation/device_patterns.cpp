@@ -91,27 +91,14 @@ class CopyWay {
 };
 
 constexpr char kBothWays[] = "both_ways";
-constexpr char kRepeated[] = "repeated";
-// How often each word is copied in a row: nvbandwidth's loop count. The buffers have this share of the size.
-constexpr std::size_t kRepeats = 16;
 
 bool is_contended(Pattern pattern) {
   return pattern == Pattern::kHostToDeviceContended || pattern == Pattern::kDeviceToHostContended;
 }
 
-// Both copies of host_device_bidirectional by one kernel: as fastest_both_ways() says, or each word repeated.
+// Both copies of host_device_bidirectional by one kernel, as fastest_both_ways() says.
 class TwoCopies {
  public:
-  void repeat(const RankContext& context, const CopyWay& there, const CopyWay& back, int blocks) {
-    constexpr unsigned kThreads = 1024;  // half of them for each way, a word of 16 bytes each
-    ways_ = {there.target().data(), there.source().data(), back.target().data(), back.source().data()};
-    bytes_ = there.source().size();
-    const auto all = static_cast<unsigned>((bytes_ / 16 + kThreads / 2 - 1) / (kThreads / 2));
-    kernel_ = context.runtime->kernel(context.device(), kKernelBothWaysRepeated);
-    shape_ = {blocks > 0 ? static_cast<unsigned>(blocks) : all, kThreads, 0};
-    repeats_ = kRepeats;
-    tell_choice(context, {kKernelBothWaysRepeated, shape_});
-  }
   void choose(const RankContext& context, const CopyWay& there, const CopyWay& back, int blocks) {
     DeviceRuntime& runtime = *context.runtime;
     const int device = context.device();
@@ -124,14 +111,13 @@ class TwoCopies {
   }
   bool chosen() const { return kernel_ != nullptr; }
   void post(DeviceRuntime& runtime, StreamHandle stream) {
-    void* arguments[] = {&ways_.target, &ways_.source, &ways_.target_back, &ways_.source_back, &bytes_, &repeats_};
-    runtime.launch(kernel_, shape_, arguments, stream);  // the last is of kernels that repeat
+    void* arguments[] = {&ways_.target, &ways_.source, &ways_.target_back, &ways_.source_back, &bytes_};
+    runtime.launch(kernel_, shape_, arguments, stream);
   }
 
  private:
   BothWays ways_{};
   std::uint64_t bytes_ = 0;
-  std::uint64_t repeats_ = 1;
   KernelHandle kernel_ = nullptr;
   LaunchShape shape_;
 };
@@ -180,9 +166,6 @@ class LocalCopies final : public DevicePattern {
 
  private:
   bool beside() const { return is_contended(traffic().pattern); }
-  bool repeats() const {
-    return traffic().pattern == Pattern::kHostDeviceBidirectional && mechanism().variant == kRepeated;
-  }
   Direction direction(bool way_back) const {
     if (!traits_of(traffic().pattern).crosses_host_link) return Direction::kWithin;
     const bool out =
@@ -198,7 +181,7 @@ class LocalCopies final : public DevicePattern {
     const auto add = [&](const End& from, const End& to) {
       CopyWay& way = copies_[ways_++];
       const bool twice = beside() && (rank() > 0 || ways_ == 2);
-      const std::size_t bytes = traffic().bytes() * (twice ? 2 : 1) / (repeats() ? kRepeats : std::size_t{1});
+      const std::size_t bytes = traffic().bytes() * (twice ? 2 : 1);
       Buffer source = make_at(spec().places.source_device, from, bytes);
       Buffer target = make_at(spec().places.target_device, to, bytes);
       way.by_copy_engine(std::move(source), std::move(target));
@@ -209,13 +192,12 @@ class LocalCopies final : public DevicePattern {
     ways_ = 0;
     add(spec().places.source, spec().places.target);
     if (both) add(spec().places.target, spec().places.source);
-    if (both && !(by_kernel && (repeats() || one_kernel_does()))) second_ = Stream(runtime(), device());
+    if (both && !(by_kernel && one_kernel_does())) second_ = Stream(runtime(), device());
   }
 
   // Devices share links to the host.
   void connect() override {
     if (mechanism().transport != "kernel") return;
-    if (repeats()) return at_once_.repeat(context(), copies_[0], copies_[1], mechanism().blocks);
     by_turns(context(), kernels_are_tried(runtime()), [&] {
       if (ways_ == 2 && one_kernel_does())
         return at_once_.choose(context(), copies_[0], copies_[1], mechanism().blocks);
@@ -302,21 +284,6 @@ std::string why_not_beside(const RankContext& context, const CaseSpec& spec) {
   return "";
 }
 
-std::string why_not_repeated(const CaseSpec& spec) {
-  const std::string pattern(to_string(spec.traffic.pattern));
-  if (spec.mechanism.transport != "kernel" || spec.mechanism.variant != kRepeated) {
-    return pattern + " by " + spec.mechanism.transport + " has no variant '" + spec.mechanism.variant +
-           "'; its variant is repeated, by kernel";
-  }
-  if (spec.places.source.kind == MemoryKind::kManaged || spec.places.target.kind == MemoryKind::kManaged)
-    return "variant repeated is between pinned or pageable memory and device memory; pages of managed memory move";
-  constexpr auto kWhole = static_cast<std::int64_t>(kRepeats * 16);
-  if (spec.traffic.size_bytes % kWhole != 0) {
-    return "variant repeated copies a sixteenth of the size 16 times, in words of 16 bytes; take a multiple of 256 B";
-  }
-  return "";
-}
-
 bool is_host_kind(MemoryKind kind) { return kind == MemoryKind::kPinned || kind == MemoryKind::kPageable; }
 
 }  // namespace
@@ -387,6 +354,7 @@ std::unique_ptr<Operation> make_device_pattern(Transport&, const RankContext& co
   if (spec.traffic.pattern == Pattern::kGemm) return make_gemm(context, spec);
   if (spec.traffic.pattern == Pattern::kHostStream) return make_host_stream(context, spec);
   if (spec.traffic.pattern == Pattern::kEmptyOp) return std::make_unique<Floor>(context, spec);
+  if (is_repeated(spec)) return make_repeated_copies(context, spec);
   return std::make_unique<LocalCopies>(context, spec);
 }
 

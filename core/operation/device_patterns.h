@@ -12,6 +12,11 @@ namespace linkgauge {
 std::unique_ptr<Operation> make_host_stream(const RankContext& context, const CaseSpec& spec);
 std::string why_not_host_stream(const CaseSpec& spec);
 
+// operation/repeated_copies.cpp
+bool is_repeated(const CaseSpec& spec);
+std::unique_ptr<Operation> make_repeated_copies(const RankContext& context, const CaseSpec& spec);
+std::string why_not_repeated(const CaseSpec& spec);
+
 // operation/gemm.cpp
 std::unique_ptr<Operation> make_gemm(const RankContext& context, const CaseSpec& spec);
 std::string why_not_gemm(const CaseSpec& spec);

@@ -23,7 +23,7 @@ class Exchange final : public BufferedOperation {
   void complete() override { channels_.complete_all(completion_); }
   std::vector<DeviceQueue> queues() const override { return channels_.queues(); }
   int commands_per_post() const override {
-    return rounds_ * channels_.messages_per_queue() * (mechanism().via >= 0 ? routed_commands(spec()) : 1);
+    return rounds_ * channels_.messages_per_queue() * (is_routed(mechanism()) ? routed_commands(spec()) : 1);
   }
 
  private:

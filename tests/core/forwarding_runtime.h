@@ -41,6 +41,8 @@ class ForwardingRuntime : public DeviceRuntime {
   void* open_shared(int device, const SharedHandle& handle) override { return real_.open_shared(device, handle); }
   void close_shared(void* memory) noexcept override { real_.close_shared(memory); }
   StreamHandle create_stream(int device) override { return real_.create_stream(device); }
+  std::string why_no_stream_priorities() const override { return real_.why_no_stream_priorities(); }
+  StreamHandle create_high_priority_stream(int device) override { return real_.create_high_priority_stream(device); }
   std::size_t most_copy_streams(int device) const override { return real_.most_copy_streams(device); }
   void destroy_stream(StreamHandle stream) noexcept override { real_.destroy_stream(stream); }
   void synchronize(StreamHandle stream) override { real_.synchronize(stream); }

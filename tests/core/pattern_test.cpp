@@ -542,7 +542,7 @@ TEST(DevicePatterns, ChasesInTurnShareAMillionLoads) {
   }
 }
 
-// As nvbandwidth's kernel of both ways does it, over buffers of a sixteenth of the size.
+// As nvbandwidth's kernel of both ways does it: a way moves a sixteenth of the size, each word 16 times.
 TEST(DevicePatterns, BothWaysRepeatEachWord) {
   CaseSpec spec = case_of("kernel", Pattern::kHostDeviceBidirectional, 1, 256L * 33);
   spec.mechanism.variant = "repeated";

@@ -441,22 +441,30 @@ TEST_P(RealDevice, BothWaysCopyEverySizeAndAlignment) {
 
 TEST_P(RealDevice, BothWaysRepeatEveryWord) {
   const std::uint64_t bytes = 16 * 5003;  // no whole number of warps
-  Buffer near(*runtime_, 0, MemoryKind::kDevice, 2 * bytes);
-  Buffer far(*runtime_, 0, MemoryKind::kPinned, 2 * bytes);
-  Data poison;
+  const std::uint64_t chunks = (bytes + kChunkOfBothWays - 1) / kChunkOfBothWays;
+  // Each way has every other chunk of both buffers, and its data come from and go to memory without gaps.
+  Buffer near(*runtime_, 0, MemoryKind::kDevice, 2 * chunks * kChunkOfBothWays);
+  Buffer far(*runtime_, 0, MemoryKind::kPinned, 2 * chunks * kChunkOfBothWays);
+  Buffer there(*runtime_, 0, MemoryKind::kDevice, bytes);
+  Buffer back(*runtime_, 0, MemoryKind::kDevice, bytes);
+  Data other, poison;
+  other.rank = 1;
   poison.rank = -1;
+  const std::uint64_t once = 1, each = 1, second = 2, times = 16;
+  const auto copy = [&](unsigned blocks, void* target, const void* source, void* target_back, const void* source_back,
+                        std::uint64_t repeats, std::uint64_t to, std::uint64_t from) {
+    run(kKernelBothWaysRepeated, {blocks, 128, 0}, target, source, target_back, source_back, bytes, repeats, to, from);
+  };
   for (const unsigned blocks : {1U, 5U, 100U}) {
-    Data there, back;
-    back.rank = 1;
-    fill(far.data(), bytes, there);
-    fill(near.at(bytes), bytes, back);
-    fill(near.data(), bytes, poison);
-    fill(far.at(bytes), bytes, poison);
-    const std::uint64_t times = 16;
-    run(kKernelBothWaysRepeated, {blocks, 128, 0}, near.data(), far.data(), far.at(bytes), near.at(bytes), bytes,
-        times);
-    EXPECT_EQ(check(near.data(), bytes, there).bad_bytes, 0U) << blocks;
-    EXPECT_EQ(check(far.at(bytes), bytes, back).bad_bytes, 0U) << blocks;
+    fill(there.data(), bytes, {});
+    fill(back.data(), bytes, other);
+    copy(blocks, far.data(), there.data(), near.at(kChunkOfBothWays), back.data(), once, second, each);
+    fill(there.data(), bytes, poison);
+    copy(blocks, near.data(), there.data(), far.at(kChunkOfBothWays), there.data(), once, second, each);
+    copy(blocks, near.data(), far.data(), far.at(kChunkOfBothWays), near.at(kChunkOfBothWays), times, second, second);
+    copy(blocks, there.data(), near.data(), back.data(), far.at(kChunkOfBothWays), once, each, second);
+    EXPECT_EQ(check(there.data(), bytes, {}).bad_bytes, 0U) << blocks;
+    EXPECT_EQ(check(back.data(), bytes, other).bad_bytes, 0U) << blocks;
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 CaseSpec routed_case(const Mechanism& way, Pattern pattern, int ranks, std::int64_t size) {
   CaseSpec spec = case_of(way, pattern, ranks, size);
-  spec.mechanism.via = ranks;  // the device behind those that take part
+  if (way.variant != "striped") spec.mechanism.via = ranks;  // the device behind those that take part
   return spec;
 }
 
@@ -28,7 +28,9 @@ TEST_P(EveryWay, MovesEveryByteThroughTheDevice) {
         for (const int window : {1, 3}) {
           CaseSpec spec = routed_case(GetParam(), pattern, ranks, size);
           spec.traffic.window = pattern == Pattern::kRingShift || pattern == Pattern::kPingpong ? 1 : window;
-          for (const VerifyResult& result : run_case(spec)) {
+          // Of those that stripe between two, through one other device or six.
+          const int devices = ranks + (window > 1 ? 6 : 1);
+          for (const VerifyResult& result : run_case_on(host_devices(devices), spec, 2, 3)) {
             EXPECT_TRUE(result.ok) << to_string(pattern) << " of " << size << " by " << ranks << " ranks, "
                                    << result.bad_bytes << " bad from " << result.first_bad_offset;
           }
@@ -43,6 +45,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, EveryWay,
                                          Mechanism{"copy_engine", "store_and_forward", Initiator::kReceiver},
                                          Mechanism{"copy_engine", "pipelined", Initiator::kSender},
                                          Mechanism{"copy_engine", "pipelined", Initiator::kReceiver},
+                                         Mechanism{"copy_engine", "striped", Initiator::kSender},
+                                         Mechanism{"copy_engine", "striped", Initiator::kReceiver},
+                                         Mechanism{"kernel", "striped", Initiator::kSender},
                                          Mechanism{"kernel", "pull", Initiator::kSender},
                                          Mechanism{"kernel", "push", Initiator::kSender},
                                          Mechanism{"kernel", "pipelined", Initiator::kSender},
@@ -72,6 +77,12 @@ TEST(Routed, SaysWhatCannotBeRouted) {
   spec = case_of("copy_engine", Pattern::kUnidirectional, 2, 64);
   spec.mechanism.variant = "pipelined";
   EXPECT_NE(refusal(spec).find("name that device with --via"), std::string::npos) << refusal(spec);
+  spec.mechanism.variant = "striped";
+  spec.mechanism.via = 2;
+  EXPECT_NE(refusal(spec).find("leave --via out"), std::string::npos) << refusal(spec);
+  spec = case_of("copy_engine", Pattern::kAlltoall, 2, 64);
+  spec.mechanism.variant = "striped";
+  EXPECT_NE(refusal(spec).find("Leave --variant out"), std::string::npos) << refusal(spec);
   spec = routed_case({"staging", "", Initiator::kSender}, Pattern::kUnidirectional, 2, 64);
   spec.mechanism.host_leg = "memcpy";
   EXPECT_NE(refusal(spec).find("leave --via out"), std::string::npos) << refusal(spec);

@@ -53,6 +53,36 @@ def test_flows_through_one_port_share_it() -> None:
     assert relays(starred(), variant="pipelined", **ring) == {"relay_pipelined": pytest.approx(12 / 3)}
 
 
+def mesh(devices: int, rate: int = 10) -> System:
+    """Each two devices are joined by a link of their own."""
+    links = "".join(
+        f'[[link]]\nkind = "nvlink"\ndata_rate = "{rate} GB/s"\nfrom = ["gpu{a}"]\nto = ["gpu{b}"]\n'
+        for a in range(devices)
+        for b in range(a)
+    )
+    return from_toml(f'name = "mesh"\nsource = "made up"\n[[device]]\nname = "gpu0..{devices - 1}"\n{links}')
+
+
+@pytest.mark.parametrize("pattern", ["unidirectional", "pingpong", "bidirectional"])
+@pytest.mark.parametrize("devices", [4, 8])
+def test_a_striped_message_reaches_the_max_flow_of_a_mesh(pattern: str, devices: int) -> None:
+    case = {"pattern": pattern, "devices": (0, 1), "variant": "striped", "transport": "copy_engine"}
+    found = {c.rule: (c.value_bytes_per_s or 0) / GB for c in limits(mesh(devices), case)}
+    # Both ways at once share the links to the others.
+    parts = devices - 1
+    assert found["striped"] == pytest.approx(10 * parts)
+    assert found["max_flow"] == pytest.approx(10 * parts)
+    assert found["shortest_path"] == pytest.approx(10)
+
+
+def test_a_striped_message_gains_nothing_through_one_port() -> None:
+    case = {"pattern": "unidirectional", "devices": (0, 1), "variant": "striped", "transport": "copy_engine"}
+    found = {c.rule: (c.value_bytes_per_s or 0) / GB for c in limits(starred(), case)}
+    assert found["striped"] == pytest.approx(12) == found["max_flow"]
+    assert "striped" not in {c.rule for c in limits(starred(), {**case, "devices": (0, 0)})}
+    assert "striped" not in {c.rule for c in limits(mesh(2), case)}
+
+
 def test_a_bound_over_the_same_links_is_never_below_a_relay() -> None:
     for pattern in ("unidirectional", "pingpong", "bidirectional"):
         for variant in ("", "pipelined"):

@@ -93,7 +93,7 @@ def test_another_nccl_than_ours_is_no_comparison(tmp_path: Path) -> None:
     done = against("nccl-tests=peer", "--tests", "all_reduce_perf", "--devices", "cuda", cwd=tmp_path)
     assert done.returncode == 5, done.stderr
     estimate, error = done.stderr.splitlines()
-    assert estimate.startswith("linkgauge: 9 to 31 rounds of 2 rows, about ")
+    assert estimate.startswith("linkgauge: 6 to 31 rounds of 2 rows, about ")
     assert "the peer ran version 2.27.3 of NCCL, Linkgauge's is 2.28.9" in error
 
 

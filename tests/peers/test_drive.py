@@ -18,7 +18,7 @@ from executables import python_program
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.peers import both_ends, drive, launch
 from linkgauge.peers.catalog import PEERS, peer_tests
-from linkgauge.peers.drive import alternate, row_of, untold
+from linkgauge.peers.drive import alternate, row_of, undecided
 from linkgauge.peers.launch import find_program
 from linkgauge.peers.ours import ESTIMATORS, plan_text
 from linkgauge.peers.request import MAX_PAIRS, MIN_PAIRS, Request, Row, rows_of
@@ -54,7 +54,10 @@ def test_one_plan_of_ours_has_every_row_once(peer: str, tmp_path: Path) -> None:
     parse_plan(text, "plan", "plan")
     tables = tomllib.loads(text)["case"]
     planned = sorted((table["pattern"], table.get("ranks", 2), size) for table in tables for size in table["size"])
-    asked = [(row.test.case_of(row.ranks)["pattern"], row.ranks, row.size or 1) for row in request.rows]
+    asked = [
+        (row.test.case_of(row.ranks)["pattern"], row.ranks, (row.size or 1) * row.test.sizes_an_operation)
+        for row in request.rows
+    ]
     assert planned == sorted(asked)
     assert all(table["stop_rule"] == "count" for table in tables)
 
@@ -75,7 +78,7 @@ def test_large_sizes_take_a_launch_of_their_own_only_when_they_are_counted_apart
     apart = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE, large_iterations=20)
     small, large = launches_of(apart, apart.rows, {})
     assert [row.size for row in (*small.rows, *large.rows)] == list(RANGE)
-    assert large.rows[0].size >= 1 << 20 > small.rows[-1].size
+    assert large.rows[0].size > 64 << 10 >= small.rows[-1].size
     assert "20" in large.command
     counted = [(t["size"], t["batch"] * t["stop_samples"]) for t in tomllib.loads(plan_text(apart, apart.rows))["case"]]
     assert {size: count for sizes, count in counted for size in sizes}[1 << 30] == 20
@@ -93,12 +96,12 @@ def test_our_buffers_are_made_as_the_peers_are(tmp_path: Path) -> None:
         assert [table.get("buffer") for table in tables] == buffers * len(tables)
 
 
-def test_each_program_of_nccl_tests_runs_once_a_rank_count(tmp_path: Path) -> None:
+def test_each_program_of_nccl_tests_runs_once_a_rank_count_and_count_of_operations(tmp_path: Path) -> None:
     for test in peer_tests("nccl-tests"):
         (tmp_path / test.name).touch(mode=0o755)
     request = request_of("nccl-tests", tmp_path, tmp_path, sizes=RANGE, ranks=(2, 4))
     started = launches_of(request, request.rows, {})
-    assert len(started) == 2 * len(peer_tests("nccl-tests"))
+    assert len(started) == 2 * 2 * len(peer_tests("nccl-tests"))  # up to 64 KiB more operations than above
     assert sorted(row.key for one in started for row in one.rows) == sorted(row.key for row in request.rows)
 
 
@@ -120,7 +123,7 @@ def test_sizes_apart_have_a_process_each(tmp_path: Path, monkeypatch: pytest.Mon
     for peer, name in (("nccl-tests", "all_reduce_perf"), ("osu", "osu_latency")):
         (tmp_path / name).touch(mode=0o755)
         request = request_of(peer, tmp_path, tmp_path, name, sizes=RANGE, mpi="x" if peer == "osu" else "")
-        assert len(launches_of(request, request.rows, {})) == 1
+        assert len(launches_of(request, request.rows, {})) == (2 if peer == "nccl-tests" else 1)
         apart = dataclasses.replace(request, sizes_apart=True, iterations=10)
         started = launches_of(apart, apart.rows, {})
         assert [[row.size for row in one.rows] for one in started] == [[size] for size in RANGE]
@@ -406,11 +409,11 @@ NCCL_TABLE = (  # what nccl-tests 2.19 prints, shortened; 100 ns a byte
 def test_what_nccl_tests_printed_before_it_died_counts(tmp_path: Path) -> None:
     died = "    if s > 4096: print('Test CUDA failure: out of memory'); sys.exit(3)"
     python_program(tmp_path, "all_reduce_perf", *NCCL_TABLE, died)
-    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE[:6], ranks=(4,))
+    request = request_of("nccl-tests", tmp_path, tmp_path, "all_reduce_perf", sizes=RANGE[:5], ranks=(4,))
     figures, reasons = measure_peer(request, request.rows, 0)
     sizes = {row.key: row.size for row in request.rows}
     assert {sizes[key]: round(ns) for key, ns in figures.items()} == {size: size * 100 for size in RANGE[:4]}
-    assert {sizes[key] for key in reasons} == {*RANGE[4:6]}
+    assert {sizes[key] for key in reasons} == {RANGE[4]}
     assert all("ended with 3; it said: Test CUDA failure: out of memory" in why for why in reasons.values())
 
 
@@ -496,10 +499,11 @@ def test_sides_alternate_and_only_unsettled_rows_go_on(tmp_path: Path, monkeypat
     assert verdicts(outcome) == {8: (MIN_PAIRS, "holds"), 64: (MAX_PAIRS, "cannot tell")}
     spreads = {line.row.size: (line.ours.spread, line.peer.spread) for line in outcome.lines}
     assert spreads == {8: (0.0, 0.0), 64: (0.5, 0.0)}  # every other launch of ours takes half as long again
-    said = untold([row_of(line) for line in outcome.lines])
-    assert said.startswith("1 of 2 rows are undecided")
-    assert "Linkgauge's up to 50 %, the peer's 0 %" in said
-    assert untold([row_of(line) for line in outcome.lines if line.row.size == 8]) == ""
+    why, fix = undecided([row_of(line) for line in outcome.lines])
+    assert why.startswith("undecided: all_reduce_perf, 2 ranks, 64: after 31 rounds the interval is 50.0 % wide, ")
+    assert "of Linkgauge differ by 50.0 %, those of the benchmark by 0.0 %" in why
+    assert fix.startswith("1 of 2 rows are undecided; fix: more --iterations")
+    assert undecided([row_of(line) for line in outcome.lines if line.row.size == 8]) == []
     assert [name for name, _, _ in sides.rounds[:6]] == ["peer", "ours", "ours", "peer", "peer", "ours"]
     assert {sizes for _, number, sizes in sides.rounds if number < MIN_PAIRS} == {(8, 64)}
     assert {sizes for _, number, sizes in sides.rounds if number >= MIN_PAIRS} == {(64,)}
@@ -572,4 +576,7 @@ def test_no_round_begins_that_would_end_too_late(tmp_path: Path, monkeypatch: py
     assert 1 <= done < MIN_PAIRS
     assert 10 * (5 * done + 1) + 20 > 150  # five looks a round and one at the start, and a round takes two of them
     assert verdicts(outcome) == {8: (done, "more pairs")}
+    why, fix = undecided([row_of(line) for line in outcome.lines])
+    assert why.endswith(f"{done} of at least {MIN_PAIRS} rounds were measured")
+    assert "--time-limit" in fix
     assert "no time is left" in told[-1]

@@ -145,10 +145,22 @@ def test_no_case_is_thought_to_need_less_than_its_payload_buffers(
         assert need.device_bytes >= ranks * size
 
 
+def test_words_that_are_repeated_need_a_share_of_the_size() -> None:
+    case = Case("kernel", "host_device_bidirectional", 1600 << 20, 1600 << 20, (0,), source_memory="pinned")
+    whole, repeated = memory_need(case), memory_need(dataclasses.replace(case, variant="repeated"))
+    assert (repeated.device_bytes, repeated.host_bytes) == (400 << 20, 400 << 20)
+    assert repeated.device_bytes < whole.device_bytes
+
+
 def test_an_absent_transport_is_left_out_of_all_and_skipped_by_name() -> None:
     absent = dataclasses.replace(MACHINE, absent={"ccl": "there is no NCCL"})
     assert reasons_of('[[case]]\npattern="alltoall"\nsize="8"', absent) == set()
     assert reasons_of('[[case]]\ntransport="ccl"\npattern="alltoall"\nsize="8"', absent) == {"there is no NCCL"}
+    where_present = '[[case]]\nwhere_present=true\ntransport="ccl"\npattern="alltoall"\nsize="8"'
+    assert reasons_of(where_present, absent) == set()
+    # Who names it by a flag is given the reason.
+    named = narrowed(parse_plan(where_present, "plan", "plan"), {"transport": ("ccl",)}, replace=False)
+    assert {one.skip for one in expand(named, absent)} == {"there is no NCCL"}
 
 
 @pytest.mark.parametrize(

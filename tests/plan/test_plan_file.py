@@ -273,6 +273,7 @@ NOT_DIMENSIONS = {
     "until_gain": {"flag", "column"},  # sizes given by flags are all measured; evidence says how a curve ended
     "until_time": {"flag", "column"},
     "fit_size": {"flag", "column"},  # sizes given by flags are all measured; the column is the size that fitted
+    "where_present": {"flag", "column"},  # a transport that is named by a flag is skipped with its reason
     "on": {"flag", "column"},  # --devices chooses the kind
     "concurrent_pairs": {"column"},  # another pattern in place of the pair's: the column is pattern
     "launch": {

@@ -540,6 +540,28 @@ clock = "event"
         assert (row.verified, row.bytes_total) == (True, 2 * row.case.ranks * (64 << 10))
 
 
+@pytest.mark.parametrize("count", [4, 8])
+def test_a_striped_message_takes_all_devices_and_one_of_two_has_none(tmp_path: Path, count: int) -> None:
+    plan = """
+[[case]]
+transport = ["kernel", "copy_engine"]
+pattern = ["unidirectional", "bidirectional"]
+variant = "striped"
+pairs = "first"
+size = "1MiB"
+max_time = "200ms"
+"""
+    _, cases = run_plan(tmp_path, plan, devices="cuda", LINKGAUGE_STAND_IN=f"devices={count}")
+    assert [(status, reason) for _, status, reason in cases] == [("ok", "")] * 4
+    rows = load(tmp_path / "run").rows()
+    assert {(row.verified, row.case.devices, row.case.routed) for row in rows} == {(True, (0, 1), True)}
+    (tmp_path / "two").mkdir()
+    _, cases = run_plan(tmp_path / "two", plan, devices="cuda", LINKGAUGE_STAND_IN="devices=2")
+    assert {(status, reason.partition(":")[0]) for _, status, reason in cases} == {
+        ("skipped", "striped needs a device that is no end")
+    }
+
+
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_every_multiprocessor_chases_in_turn(tmp_path: Path, devices: str) -> None:
     plan = """

@@ -23,7 +23,7 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.confirm import tune
 from linkgauge.tune.factor import Factor
-from linkgauge.tune.in_launch import InLaunch
+from linkgauge.tune.in_launch import InLaunch, room_together_s
 from linkgauge.tune.launches import FolderBench
 from linkgauge.tune.record import Config
 from linkgauge.tune.stored import KEY, differs
@@ -217,6 +217,13 @@ def test_settings_that_a_library_takes_while_it_runs_share_a_launch(wanted: Want
     again.foresee([SEVERAL[0], ()])
     assert again.measure(SEVERAL[0], confirms=False) is not None  # for the second time
     assert again.measured_here == 1
+
+
+@pytest.mark.parametrize(("budget_s", "room_s"), [(60.0, 13.5), (100.0, 18.0), (600.0, 55.5)])
+def test_of_a_short_budget_the_launch_itself_takes_a_small_part(budget_s: float, room_s: float) -> None:
+    usual_s = 4.5  # with two GPUs; a tenth of a short budget is hardly more
+    assert room_together_s(budget_s, budget_s, usual_s) == pytest.approx(room_s)
+    assert room_together_s(budget_s, 5.0, usual_s) == pytest.approx(5.0 - 1.0 - usual_s)  # what is left, at most
 
 
 def test_the_default_measured_several_times_shares_a_launch(wanted: Wanted, tmp_path: Path) -> None:

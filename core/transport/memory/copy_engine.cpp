@@ -29,9 +29,9 @@ class CopyEngineLeg final : public CopyLeg {
 };
 
 // Who starts the copies is the case's initiator.
-constexpr Variants<Routing> kCopyEngineVariants{
-    "copy_engine", kRoutingWords,
-    ", through a device that --via names. Who starts the copies is --initiator sender|receiver"};
+constexpr Variants<Routing> kCopyEngineVariants{"copy_engine", kRoutingWords,
+                                                ", through a device that --via names (striped: through all others). "
+                                                "Who starts the copies is --initiator sender|receiver"};
 
 class CopyEngineTransport final : public Transport {
  public:

@@ -38,81 +38,128 @@ class DirectChannel final : public OneSidedChannel {
 
 // Two legs with slots between them. Events order them: a slot is read once it is full, and filled again once it is
 // read.
-class RoutedChannel final : public OneSidedChannel {
+class Route : NotCopied {
  public:
-  RoutedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, const RouteShape& shape,
-                PeerBuffer target, PeerBuffer source, Buffer slots)
-      : OneSidedChannel(context, flags, ends, {}),
-        runtime_(context.runtime),
-        own_(context.device()),
+  Route(DeviceRuntime& runtime, int own, const RouteShape& shape, PeerBuffer target, PeerBuffer source, Buffer slots,
+        std::unique_ptr<CopyLeg> first, std::unique_ptr<CopyLeg> second)
+      : runtime_(&runtime),
+        own_(own),
         shape_(shape),
         target_(std::move(target)),
         source_(std::move(source)),
-        slots_(std::move(slots)) {}
-  ~RoutedChannel() override {
+        slots_(std::move(slots)),
+        first_(std::move(first)),
+        second_(std::move(second)) {
+    for (std::size_t slot = 0; slot < shape_.slots; ++slot) {
+      filled_.push_back(runtime_->create_event(first_->device()));
+      emptied_.push_back(runtime_->create_event(second_->device()));
+    }
+  }
+  ~Route() {
     first_.reset();
     second_.reset();
     for (const EventHandle event : filled_) runtime_->destroy_event(event);
     for (const EventHandle event : emptied_) runtime_->destroy_event(event);
   }
 
-  void set_legs(std::unique_ptr<CopyLeg> first, std::unique_ptr<CopyLeg> second) {
-    first_ = std::move(first);
-    second_ = std::move(second);
-    for (std::size_t slot = 0; slot < shape_.slots; ++slot) {
-      filled_.push_back(runtime_->create_event(first_->device()));
-      emptied_.push_back(runtime_->create_event(second_->device()));
+  // Queues the first chunk of these bytes and returns its length. The other device is made current for what is queued
+  // on it, once a chunk: that is part of what routing costs.
+  std::size_t start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) {
+    const std::size_t chunk = std::min(shape_.chunk_bytes, bytes);
+    const std::size_t slot = static_cast<std::size_t>(started_ % shape_.slots);
+    std::byte* const place = slots_.at(slot * shape_.chunk_bytes);
+    {
+      const OtherDevice current(*runtime_, first_->device(), own_);
+      if (started_ >= shape_.slots) runtime_->wait(first_->stream(), emptied_[slot]);
+      first_->copy(place, static_cast<const std::byte*>(source_.data) + source_offset, chunk);
+      runtime_->record(filled_[slot], first_->stream());
     }
+    {
+      const OtherDevice current(*runtime_, second_->device(), own_);
+      runtime_->wait(second_->stream(), filled_[slot]);
+      second_->copy(static_cast<std::byte*>(target_.data) + target_offset, place, chunk);
+      runtime_->record(emptied_[slot], second_->stream());
+    }
+    ++started_;
+    return chunk;
   }
+  void synchronize() { second_->synchronize(); }  // the first leg has ended before it
   // This rank's own device first. Of both, since the first leg begins and the second ends.
-  std::vector<DeviceQueue> queues() const override {
-    if (first_ == nullptr) return {};
+  void add_queues(std::vector<DeviceQueue>& queues) const {
     const CopyLeg& near = first_->device() == own_ ? *first_ : *second_;
     const CopyLeg& far = first_->device() == own_ ? *second_ : *first_;
-    return {{near.stream(), near.device()}, {far.stream(), far.device()}};
+    queues.push_back({near.stream(), near.device()});
+    queues.push_back({far.stream(), far.device()});
   }
 
  private:
-  // The other device is made current for what is queued on it, once a chunk: that is part of what routing costs.
-  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
-    auto* const target = static_cast<std::byte*>(target_.data) + target_offset;
-    const auto* const source = static_cast<const std::byte*>(source_.data) + source_offset;
-    for (std::size_t done = 0; done < bytes; done += shape_.chunk_bytes) {
-      const std::size_t chunk = std::min(shape_.chunk_bytes, bytes - done);
-      const std::size_t slot = static_cast<std::size_t>(started_ % shape_.slots);
-      std::byte* const place = slots_.at(slot * shape_.chunk_bytes);
-      {
-        const OtherDevice current(*runtime_, first_->device(), own_);
-        if (started_ >= shape_.slots) runtime_->wait(first_->stream(), emptied_[slot]);
-        first_->copy(place, source + done, chunk);
-        runtime_->record(filled_[slot], first_->stream());
-      }
-      {
-        const OtherDevice current(*runtime_, second_->device(), own_);
-        runtime_->wait(second_->stream(), filled_[slot]);
-        second_->copy(target + done, place, chunk);
-        runtime_->record(emptied_[slot], second_->stream());
-      }
-      ++started_;
-    }
-  }
-  void finish() override { second_->synchronize(); }  // the first leg has ended before it
-
   DeviceRuntime* runtime_;
   int own_;
   RouteShape shape_;
-  PeerBuffer target_;
+  PeerBuffer target_;  // as this route's devices reach them
   PeerBuffer source_;
   Buffer slots_;
-  std::unique_ptr<CopyLeg> first_;  // into a slot; nullptr at the end that does not start the copies
+  std::unique_ptr<CopyLeg> first_;  // into a slot
   std::unique_ptr<CopyLeg> second_;
   std::vector<EventHandle> filled_;   // by slot, on the first leg's stream
   std::vector<EventHandle> emptied_;  // on the second's
   std::uint64_t started_ = 0;         // chunks since the flow was connected
 };
 
+// A message in equal parts, one for each way: directly where there is such a leg, and by each route.
+class RoutedChannel final : public OneSidedChannel {
+ public:
+  RoutedChannel(const RankContext& context, const FlowFlags& flags, Ends ends, PeerBuffer target, PeerBuffer source)
+      : OneSidedChannel(context, flags, ends, {}), target_(std::move(target)), source_(std::move(source)) {}
+
+  // At the end that starts the copies alone.
+  void set_direct(std::unique_ptr<CopyLeg> leg) { direct_ = std::move(leg); }
+  void add_route(std::unique_ptr<Route> route) { routes_.push_back(std::move(route)); }
+  std::vector<DeviceQueue> queues() const override {
+    std::vector<DeviceQueue> result;
+    if (direct_ != nullptr) result.push_back({direct_->stream(), direct_->device()});
+    for (const auto& route : routes_) route->add_queues(result);
+    return result;
+  }
+
+ private:
+  static constexpr std::size_t kAligned = 256;  // parts begin where the widest words can
+
+  void start(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) override {
+    const std::size_t ways = routes_.size() + (direct_ != nullptr ? 1 : 0);
+    const std::size_t part = ways == 1 ? bytes : (bytes + ways * kAligned - 1) / (ways * kAligned) * kAligned;
+    const auto end_of = [&](std::size_t way) { return std::min(bytes, (way + 1) * part); };
+    std::size_t way = 0;
+    if (direct_ != nullptr) {
+      direct_->copy(static_cast<std::byte*>(target_.data) + target_offset,
+                    static_cast<const std::byte*>(source_.data) + source_offset, end_of(way++));
+    }
+    std::vector<std::size_t> done;
+    for (std::size_t i = 0; i < routes_.size(); ++i) done.push_back(std::min(bytes, (way + i) * part));
+    // A chunk of each route by turns, so that none waits until all of another is queued.
+    for (bool more = true; more;) {
+      more = false;
+      for (std::size_t i = 0; i < routes_.size(); ++i) {
+        if (done[i] == end_of(way + i)) continue;
+        done[i] += routes_[i]->start(target_offset + done[i], source_offset + done[i], end_of(way + i) - done[i]);
+        more = true;
+      }
+    }
+  }
+  void finish() override {
+    if (direct_ != nullptr) direct_->synchronize();
+    for (const auto& route : routes_) route->synchronize();
+  }
+
+  PeerBuffer target_;  // as this rank's device reaches them
+  PeerBuffer source_;
+  std::unique_ptr<CopyLeg> direct_;
+  std::vector<std::unique_ptr<Route>> routes_;
+};
+
 // Why this rank's copies cannot reach where they must, or "". Enables the access on the way.
-std::string why_not_reached(const RankContext& context, int via, const Flows& flows, bool sender_starts) {
+std::string why_not_reached(const RankContext& context, const std::vector<int>& between, bool direct,
+                            const Flows& flows, bool sender_starts) {
   std::string reason;
   const auto reach = [&](int device, int peer) {
     if (device == peer) return;
@@ -124,21 +171,25 @@ std::string why_not_reached(const RankContext& context, int via, const Flows& fl
     const int peer = sender_starts ? flow.target : flow.source;
     if (!on_one_node(context, context.rank(), peer)) continue;  // what its handle is opened with says
     const int peer_device = context.device_of_rank[static_cast<std::size_t>(peer)];
-    if (via >= 0) reach(context.device(), via);
-    reach(via >= 0 ? via : context.device(), peer_device);
+    if (direct) reach(context.device(), peer_device);
+    for (const int via : between) {
+      reach(context.device(), via);
+      reach(via, peer_device);
+    }
   }
   return reason;
 }
 
-// The slots of each flow that this rank starts, in the memory of the device that the case goes through.
-std::vector<Buffer> route_slots(const RankContext& context, const CaseSpec& spec, const Flows& flows,
-                                bool sender_starts) {
+// By flow the slots of what this rank starts, in the memory of each device that the case goes through.
+std::vector<std::vector<Buffer>> route_slots(const RankContext& context, const CaseSpec& spec, const Flows& flows,
+                                             const std::vector<int>& between, bool sender_starts) {
   const RouteShape shape = route_shape(spec);
-  std::vector<Buffer> slots(flows.size());
+  std::vector<std::vector<Buffer>> slots(flows.size());
   agreeing(*context.group, {}, [&] {
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if ((sender_starts ? flows[i].source : flows[i].target) != context.rank()) continue;
-      slots[i] = Buffer(*context.runtime, spec.mechanism.via, MemoryKind::kDevice, shape.slots * shape.chunk_bytes);
+      for (const int via : between)
+        slots[i].emplace_back(*context.runtime, via, MemoryKind::kDevice, shape.slots * shape.chunk_bytes);
     }
   });
   return slots;
@@ -165,16 +216,22 @@ std::string why_not_across(const RankContext& context, const CaseSpec& spec) {
 
 std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& context, const CaseSpec& spec,
                                                         const Flows& flows, const OneSidedMeans& means) {
-  const bool routed = spec.mechanism.via >= 0;
-  const RouteShape shape = routed ? route_shape(spec) : RouteShape{};
-  if (routed && shape.slots > 1) context.choose("chunk", std::to_string(shape.chunk_bytes) + " B");
-  const std::string reason = why_not_reached(context, spec.mechanism.via, flows, means.sender_starts);
+  const std::vector<int> between = devices_between(context, spec.mechanism);
+  const bool direct = !is_routed(spec.mechanism) || routing_of(spec.mechanism) == Routing::kStriped;
+  const RouteShape shape = between.empty() ? RouteShape{} : route_shape(spec);
+  if (shape.slots > 1) context.choose("chunk", std::to_string(shape.chunk_bytes) + " B");
+  const std::string reason = why_not_reached(context, between, direct, flows, means.sender_starts);
   if (means.needs_peer_access) agree_or_throw(*context.group, reason);
-  std::vector<Buffer> slots;
-  if (routed) slots = route_slots(context, spec, flows, means.sender_starts);
+  std::vector<std::vector<Buffer>> slots;
+  if (!between.empty()) slots = route_slots(context, spec, flows, between, means.sender_starts);
+  // A peer's buffer is opened on each device that reaches it: this rank's own, and those between.
+  const ExposedEnd exposed = means.sender_starts ? ExposedEnd::kTarget : ExposedEnd::kSource;
   const std::vector<PeerBuffer> peers =
-      open_peers(context, flows, means.sender_starts ? ExposedEnd::kTarget : ExposedEnd::kSource,
-                 routed ? spec.mechanism.via : context.device());
+      open_peers(context, flows, exposed, direct ? context.device() : between.front());
+  std::vector<std::vector<PeerBuffer>> peers_between;
+  for (const int via : between) {
+    peers_between.push_back(direct ? open_peers(context, flows, exposed, via) : peers);
+  }
   const bool far = context.group->node_count() > 1 && spec.places.source.options.fabric_handle;
   const std::vector<FlowFlags> flags = connect_flags(context, flows, far);
   std::vector<std::unique_ptr<Counters>> counters(flows.size());
@@ -184,26 +241,36 @@ std::vector<std::unique_ptr<Channel>> connect_one_sided(const RankContext& conte
     const OneSidedChannel::Ends ends(context, spec, flows[i], means.sender_starts);
     if (!ends.source && !ends.target) return;
     const bool starts = ends.starts();
-    const PeerBuffer target = ends.target ? own_buffer(*flows[i].target_buffer) : peers[i];
-    const PeerBuffer source = ends.source ? own_buffer(*flows[i].source_buffer) : peers[i];
+    const auto target_by = [&](const std::vector<PeerBuffer>& theirs) {
+      return ends.target ? own_buffer(*flows[i].target_buffer) : theirs[i];
+    };
+    const auto source_by = [&](const std::vector<PeerBuffer>& theirs) {
+      return ends.source ? own_buffer(*flows[i].source_buffer) : theirs[i];
+    };
+    const PeerBuffer target = target_by(peers);
+    const PeerBuffer source = source_by(peers);
     const auto leg = [&](int device, const PeerBuffer& to, const PeerBuffer& from, std::size_t bytes) {
       const OtherDevice current(*context.runtime, device, context.device());
       return means.make_leg(device, to, from, bytes);
     };
-    if (!routed) {
+    const auto direct_leg = [&] { return leg(context.device(), target, source, flows[i].bytes); };
+    if (between.empty()) {
       auto channel = std::make_unique<DirectChannel>(context, flags[i], ends, target, source);
       channel->set_counters(std::move(counters[i]));
-      if (starts) {
-        channel->set_leg(leg(context.device(), target, source, flows[i].bytes));
-      }
+      if (starts) channel->set_leg(direct_leg());
       channels[i] = std::move(channel);
       return;
     }
-    const PeerBuffer slot = starts ? own_buffer(slots[i]) : PeerBuffer{};
-    auto channel = std::make_unique<RoutedChannel>(context, flags[i], ends, shape, target, source, std::move(slots[i]));
-    if (starts) {
-      channel->set_legs(leg(ends.source ? context.device() : spec.mechanism.via, slot, source, shape.chunk_bytes),
-                        leg(ends.source ? spec.mechanism.via : context.device(), target, slot, shape.chunk_bytes));
+    auto channel = std::make_unique<RoutedChannel>(context, flags[i], ends, target, source);
+    if (starts && direct) channel->set_direct(direct_leg());
+    for (std::size_t k = 0; starts && k < between.size(); ++k) {
+      const PeerBuffer slot = own_buffer(slots[i][k]);
+      const PeerBuffer to = target_by(peers_between[k]);
+      const PeerBuffer from = source_by(peers_between[k]);
+      auto first = leg(ends.source ? context.device() : between[k], slot, from, shape.chunk_bytes);
+      auto second = leg(ends.source ? between[k] : context.device(), to, slot, shape.chunk_bytes);
+      channel->add_route(std::make_unique<Route>(*context.runtime, context.device(), shape, to, from,
+                                                 std::move(slots[i][k]), std::move(first), std::move(second)));
     }
     channels[i] = std::move(channel);
   };

@@ -45,7 +45,8 @@ class KernelLeg final : public CopyLeg {
 constexpr Variants<KernelOptions> kKernelVariants{
     "kernel", kKernelWords,
     "; host_barrier and device_barrier are of --algorithm one_shot and two_shot, as in pull+host_barrier, "
-    "resident of one_shot with push, store_and_forward and pipelined of a device that --via names"};
+    "resident of one_shot with push, store_and_forward and pipelined of a device that --via names, striped of all "
+    "others"};
 
 class KernelTransport final : public Transport {
  public:

@@ -45,7 +45,7 @@ inline constexpr std::string_view kHostBarrier = "host_barrier";
 inline constexpr std::string_view kDeviceBarrier = "device_barrier";
 inline constexpr std::string_view kResident = "resident";
 
-// Routing's two are last.
+// Routing's three are last.
 inline constexpr VariantWord<KernelOptions> kKernelWords[] = {
     {"pull", {.direction = PullOrPush::kPull}},
     {"push", {.direction = PullOrPush::kPush}},
@@ -54,6 +54,7 @@ inline constexpr VariantWord<KernelOptions> kKernelWords[] = {
     {kResident, {.resident = true}},
     {kRoutingWords[0].word, {.routing = kRoutingWords[0].options}},
     {kRoutingWords[1].word, {.routing = kRoutingWords[1].options}},
+    {kRoutingWords[2].word, {.routing = kRoutingWords[2].options}},
 };
 
 }  // namespace linkgauge

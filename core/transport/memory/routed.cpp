@@ -23,9 +23,23 @@ Routing routing_of(const Mechanism& by) {
   return Variants<Routing>{by.transport, kRoutingWords}.read(by.variant).value_or(Routing::kNone);
 }
 
+bool is_routed(const Mechanism& by) { return by.via >= 0 || routing_of(by) == Routing::kStriped; }
+
+std::vector<int> devices_between(const RankContext& context, const Mechanism& by) {
+  if (by.via >= 0) return {by.via};
+  std::vector<int> found;
+  if (routing_of(by) != Routing::kStriped) return found;
+  const std::vector<int>& ends = context.device_of_rank;
+  for (int device = 0; device < context.runtime->count(); ++device) {
+    if (std::find(ends.begin(), ends.end(), device) == ends.end()) found.push_back(device);
+  }
+  return found;
+}
+
 RouteShape route_shape(const CaseSpec& spec) {
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.traffic.size_bytes));
-  if (routing_of(spec.mechanism) != Routing::kPipelined) return {size, 1};
+  const Routing routing = routing_of(spec.mechanism);
+  if (routing != Routing::kPipelined && routing != Routing::kStriped) return {size, 1};
   const std::size_t chosen = std::clamp(size / kChunksPerMessage, kLeastChunkBytes, kMostChunkBytes);
   const std::size_t chunk =
       spec.mechanism.chunk_bytes > 0 ? static_cast<std::size_t>(spec.mechanism.chunk_bytes) : chosen;
@@ -41,10 +55,12 @@ int routed_commands(const CaseSpec& spec) {
 
 std::string why_not_routed(const RankContext& context, const CaseSpec& spec) {
   const Mechanism& by = spec.mechanism;
-  if (by.via < 0) {
+  const bool striped = routing_of(by) == Routing::kStriped;
+  if (by.via < 0 && !striped) {
     if (routing_of(by) == Routing::kNone) return "";
     return by.variant + " is a way of routing through a third device; name that device with --via";
   }
+  if (by.via >= 0 && striped) return "striped goes through every device that is no end; leave --via out";
   const std::string via = "device " + std::to_string(by.via);
   if (by.via >= context.runtime->count()) {
     return "there is no " + via + " to go through; there are " + std::to_string(context.runtime->count()) +
@@ -52,9 +68,14 @@ std::string why_not_routed(const RankContext& context, const CaseSpec& spec) {
   }
   if (!traits_of(spec.traffic.pattern).routed) {
     return std::string(to_string(spec.traffic.pattern)) +
-           " is not routed; pingpong, unidirectional, bidirectional and ring_shift are. Leave --via out";
+           " is not routed; pingpong, unidirectional, bidirectional and ring_shift are. Leave " +
+           (striped ? "--variant" : "--via") + " out";
   }
   if (context.size() < 2) return "a copy inside one device goes through no other; leave --via out";
+  if (striped && devices_between(context, by).empty()) {
+    return "striped needs a device that is no end: here are " + std::to_string(context.runtime->count()) +
+           " devices, and all take part";
+  }
   for (const int device : context.device_of_rank) {
     if (device == by.via) return via + " is an end of the copy itself; --via names a third device";
   }

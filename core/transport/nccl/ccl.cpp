@@ -87,6 +87,9 @@ class CclTransport final : public Transport {
     if (options->graph) {
       if (std::string reason = context.runtime->why_no_graphs(); !reason.empty()) return reason;
     }
+    if (options->high_priority) {
+      if (std::string reason = context.runtime->why_no_stream_priorities(); !reason.empty()) return reason;
+    }
     try {
       const ccl::Library& library = load(context);
       if (own_kernels) return why_not_own_kernels(context, library, spec, *options);

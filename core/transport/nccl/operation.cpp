@@ -92,7 +92,8 @@ class CclOperation final : public BufferedOperation {
       of_call_ = own_->of_call();
     }
     communicator_ = CclCommunicator::of(*library_, context(), own_.get());
-    stream_ = Stream(runtime(), context().device());
+    stream_ = options_.high_priority ? Stream::of_high_priority(runtime(), context().device())
+                                     : Stream(runtime(), context().device());
     source_data_ = source() == nullptr ? nullptr : source()->at(layout().sent.empty() ? 0 : layout().sent[0].offset);
     target_data_ =
         target() == nullptr ? nullptr : target()->at(layout().received.empty() ? 0 : layout().received[0].offset);

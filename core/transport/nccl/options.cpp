@@ -8,6 +8,7 @@ namespace linkgauge {
 namespace {
 
 constexpr VariantWord<CclOptions> kCclWords[] = {{"graph", {.graph = true}},
+                                                 {"high_priority", {.high_priority = true}},
                                                  {"device", {.own_kernels = true}},
                                                  {"efficiency", {.cta_policy = kEfficiencyCtaPolicy}},
                                                  {"zero_cta", {.cta_policy = kZeroCtaPolicy}}};
@@ -15,7 +16,7 @@ constexpr Variants<CclOptions> kCclVariants{"ccl", kCclWords,
                                             ", which takes kernel's words and lsa_barrier, as device+pull"};
 // Those of kernel but for routing's, which come last.
 constexpr auto kOwnKernelWords = [] {
-  std::array<VariantWord<KernelOptions>, std::size(kKernelWords) - 1> words{};
+  std::array<VariantWord<KernelOptions>, std::size(kKernelWords) - std::size(kRoutingWords) + 1> words{};
   std::copy_n(std::begin(kKernelWords), words.size() - 1, words.begin());
   words.back() = {"lsa_barrier", {.meeting = Meeting::kLsa}};
   return words;

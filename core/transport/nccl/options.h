@@ -18,7 +18,8 @@ enum class CclBuffer : std::uint8_t { kPlain, kAllocated, kRegistered, kSymmetri
 
 struct CclOptions {
   bool graph = false;
-  bool own_kernels = false;  // variant device, alone or with more words: our kernels, on the pointers that NCCL gives
+  bool high_priority = false;  // its kernels go before others of the device that wait
+  bool own_kernels = false;    // variant device, alone or with more words: our kernels, on the pointers that NCCL gives
   bool more_words = false;
   std::optional<KernelOptions> kernel = {};  // what these words say; nothing where one is unknown
   CclBuffer buffer = CclBuffer::kPlain;

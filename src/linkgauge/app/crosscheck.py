@@ -34,7 +34,7 @@ class Comparison:
         "", "Operations that each side times; those of the benchmark by default.", type=click.IntRange(min=1)
     )
     large_iterations: int | None = value(
-        "", "Operations above 8 KiB (OSU) or from 1 MiB on (nccl-tests).", type=click.IntRange(min=1), advanced=True
+        "", "Operations above 8 KiB (OSU) or 64 KiB (nccl-tests).", type=click.IntRange(min=1), advanced=True
     )
     sizes_apart: bool = switch("Start the benchmark anew for each size.", advanced=True)
     warmup: int | None = value("", "Operations before the timed ones.", type=click.IntRange(min=0))
@@ -53,7 +53,7 @@ class Comparison:
         advanced=True,
     )  # fmt: skip
     bind: str = value("none|core", "Cores of the ranks on both sides: any, or one each.", "none", panel=_LAUNCH)
-    pairs: int = value("", "Most rounds; fewer than 9 settle no row.", 31, type=click.IntRange(min=1))
+    pairs: int = value("", "Most rounds; fewer than 6 settle no row.", 31, type=click.IntRange(min=1))
     time_limit: str = value("TIME", "End within this time, such as 8min; --out resumes.", "")
     out: Path | None = value("FOLDER", "Folder of both sides' results; an existing one resumes.", panel=COMMON)
     variables: tuple[str, ...] = repeated(
@@ -78,12 +78,12 @@ class Comparison:
 def crosscheck_command(asked: Comparison, peer: str) -> None:
     """Alternate with an installed benchmark; show both sides, their ratio and its interval.
 
-    Each round runs Linkgauge once and each peer benchmark once. At least 9 and at most 31 rounds run, until every
+    Each round runs Linkgauge once and each peer benchmark once. At least 6 and at most 31 rounds run, until every
     ratio's confidence interval is narrow enough.
     """
     from linkgauge.model.quantity import parse_duration, parse_sizes
     from linkgauge.peers.catalog import BETWEEN_NODES, peer_tests
-    from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, untold, write_rows
+    from linkgauge.peers.drive import Outcome, alternate, named_peer, print_rows, row_of, undecided, write_rows
     from linkgauge.peers.ours import checked_so_far
     from linkgauge.peers.request import Request, rows_of
     from linkgauge.run.parent.device_hold import held
@@ -152,8 +152,8 @@ def crosscheck_command(asked: Comparison, peer: str) -> None:
             print_data(table, asked.form)
         elif table:
             print_rows(table, {**cannot, **known.left_out})
-            if hint := untold(table):
-                click.echo(hint)
+            for words in undecided(table):
+                click.echo(words)
             if words := checked_so_far(results):
                 click.echo(f"Linkgauge: {words}; the benchmark's operations were not checked here.")
         if table and asked.out is None:

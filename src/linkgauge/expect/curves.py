@@ -94,7 +94,7 @@ class CurvesOfRun(Curves):
             plain = (
                 not case.app and not case.background and case.variant in ("", BEGUN)
                 and case.groups == 1 and case.root == 0 and case.distribution == "" and not case.in_place
-                and case.cadence in ("isolated", "barrier") and case.via < 0 and case.collectives == ""
+                and case.cadence in ("isolated", "barrier") and not case.routed and case.collectives == ""
                 and (case.blocks == 0 or case.pattern in COPIES_WITHIN)
             )  # fmt: skip
             if not plain:

@@ -15,10 +15,10 @@ from linkgauge.expect.latency import latencies
 from linkgauge.expect.limit import Limit, limit
 from linkgauge.expect.points import beyond_cache, finite, half_of_memory, host_and_devices, local, point_to_point
 from linkgauge.expect.query import HOST_MEMORY, Query, hosts_for, query
-from linkgauge.expect.relay import relay
+from linkgauge.expect.relay import relay, striped
 from linkgauge.expect.rules import KINDS, RULES
 from linkgauge.expect.streams import streams
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, STRIPED
 from linkgauge.model.quantity import percent
 from linkgauge.system.model import Figure, Link, System, is_fabric, most_particular
 from linkgauge.system.units import RATE, show_rate
@@ -50,6 +50,8 @@ def limits(system: System, case: Mapping[str, Any]) -> list[Limit]:
     result = _of_links(q)
     if q.via >= 0 and q.nodes == 1 and PATTERNS[q.pattern].routed:
         result.extend(relay(q))
+    if q.variant == STRIPED and q.nodes == 1 and PATTERNS[q.pattern].routed:
+        result.extend(striped(q))
     result.extend(_caps(q))
     result.extend(_published(q))
     result.extend(_typical(q, result))
@@ -140,7 +142,7 @@ def _host_copy(q: Query) -> list[Limit]:
 
 
 def _caps(q: Query) -> list[Limit]:
-    if q.nodes > 1 or not PATTERNS[q.pattern].pair or len(q.names) != 2:
+    if q.nodes > 1 or not PATTERNS[q.pattern].pair or len(q.names) != 2 or q.variant == STRIPED:
         return []
     return [
         limit("engine_cap", cap.rate.value, cap.note or cap.transport, source=cap.rate.source)

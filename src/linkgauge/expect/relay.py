@@ -1,4 +1,4 @@
-"""Limits of copies that a program takes through a third device: one whole leg after the other, or both at once."""
+"""Limits of copies that a program takes through other devices: one whole leg after the other, both at once, striped."""
 
 from __future__ import annotations
 
@@ -45,6 +45,30 @@ def relay(q: Query) -> list[Limit]:
         ", then ".join(shown) if not pipelined or len(rounds) > 1 else f"{shown[0]} with both legs at once"
     )
     return [limit("relay_pipelined" if pipelined else "relay", value, basis)]
+
+
+def striped(q: Query) -> list[Limit]:
+    """Return the limit of a pair's message in equal parts, one direct and one through each device that is no end.
+
+    All legs flow at once, each on its path of fewest hops, and the last part to arrive counts: parts times the rate
+    that each leg gets. Of a ping-pong the two directions follow each other.
+    """
+    if len(q.names) != 2 or q.ranks != 2:
+        return []
+    a, b = q.names
+    between = [device.name for device in q.system.devices if device.name not in q.names]
+    ways = {"unidirectional": [[(a, b)]], "pingpong": [[(a, b)], [(b, a)]], "bidirectional": [[(a, b), (b, a)]]}
+    rates = []
+    for flows in ways.get(q.pattern, []):
+        legs = [pair for s, t in flows for pair in ((s, t), *((s, k) for k in between), *((k, t) for k in between))]
+        rates.append(_shared_rate(q.graph(), legs))
+    one = serial(*rates) if rates and between else None
+    if one is None:
+        return []
+    parts = 1 + len(between)
+    shown = ", back ".join(show_rate(rate) for rate in rates)
+    basis = f"{parts} equal parts at once, one through each other device, each {shown}"
+    return [limit("striped", parts * one * len(rates), basis)]
 
 
 def _shared_rate(graph: Wires, legs: Iterable[_Pair]) -> float | None:

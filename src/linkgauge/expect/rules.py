@@ -68,6 +68,14 @@ _TABLE = (
         "Each leg on its path of fewest hops; filling and draining the pipeline costs nothing.",
     ),
     Rule(
+        "striped",
+        "achievable schedule",
+        "point to point, variant striped",
+        "parts times the least of rate / legs over the links of all legs, which flow at once",
+        _DEFINITIONS,
+        "Parts are equal: where the direct link is wider than a relay, fewer bytes through relays would be faster.",
+    ),
+    Rule(
         "local_copy",
         "upper bound",
         "same device",

@@ -179,7 +179,7 @@ def taken(system: System, case: Case) -> dict[Part, float] | None:
     info = PATTERNS[case.pattern]
     graph = wires(system, FABRIC)
     names = graph.devices
-    if case.via >= 0 or case.path or not set(case.devices) <= set(names):
+    if case.routed or case.path or not set(case.devices) <= set(names):
         return None
     if info.host_ways and not info.alone:
         return _over_host_links(system, case, names)

@@ -337,8 +337,8 @@ def small_message_overhead(facts: Facts) -> Iterable[Finding]:
 
 def _set_apart(measure: Measure) -> bool:
     """Return whether a measure is of a set-up of its own, which is no plain use of its transport."""
-    elsewhere = max(measure.case.via, measure.case.source_device, measure.case.target_device) >= 0
-    return elsewhere or bool(measure.case.managed) or measure.case.blocks > 0
+    elsewhere = max(measure.case.source_device, measure.case.target_device) >= 0
+    return elsewhere or measure.case.routed or bool(measure.case.managed) or measure.case.blocks > 0
 
 
 def _times(ratio: float) -> str:

@@ -114,7 +114,7 @@ class _Nominal:
     def of(self, measure: Measure) -> tuple[str, float] | None:
         """Return kind and rate in bytes per second, None for what no entry is about."""
         info = PATTERNS[measure.pattern]
-        if measure.case.via >= 0 or not (info.collective or self.facts.on_one_node(measure)):
+        if measure.case.routed or not (info.collective or self.facts.on_one_node(measure)):
             return None
         devices = self.facts.ordinals(measure)
         if info.ranks == "2" and len(set(measure.devices)) == 2:

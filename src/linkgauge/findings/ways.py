@@ -103,7 +103,7 @@ def copy_engine_cap(facts: Facts) -> Iterable[Finding]:
     for placed in placed_pairs(facts, ("unidirectional", "pingpong", "bidirectional")):
         one = next(iter(placed.values()))[0]
         groups = _by_rate(placed, ("direct",))
-        if one.transport != "copy_engine" or not groups or one.case.via >= 0:
+        if one.transport != "copy_engine" or not groups or one.case.routed:
             continue
         rates = list(groups)
         widest, level = rates[-1], level_of(groups[rates[-1]])
@@ -195,7 +195,7 @@ def rail_unused(facts: Facts) -> Iterable[Finding]:
             if (
                 measure.size < LARGE
                 or measure.pattern == "flag_pingpong"
-                or measure.case.via >= 0
+                or measure.case.routed
                 or over_host(measure.transport, measure.case.path)
             ):
                 continue
@@ -300,7 +300,7 @@ def host_staging(facts: Facts) -> Iterable[Finding]:
             over_host(one.transport, one.case.path)
             or one.case.source_memory != "device"
             or one.case.target_memory != "device"
-            or one.case.via >= 0
+            or one.case.routed
         ):
             continue
         hosts = list(facts.wiring.host_rates.values()) if facts.wiring else []

@@ -93,7 +93,7 @@ def _judged(measure: Measure) -> bool:
     pattern = PATTERNS[measure.pattern]
     pair = pattern.ranks == "2" and len(set(measure.devices)) == 2
     alone = measure.ranks == 1 and bool(pattern.host_ways)
-    return (pair or alone) and measure.case.via < 0 and measure.size >= LEAST_SIZE and not pattern.latency_only
+    return (pair or alone) and not measure.case.routed and measure.size >= LEAST_SIZE and not pattern.latency_only
 
 
 def _is_filled(facts: Facts, case: Mapping[Members, Measure]) -> bool:
@@ -233,7 +233,7 @@ def check_limits(subject: Subject) -> list[Verdict]:
     for measure in facts.measures:
         single = measure.ranks == 1 or len(set(measure.devices)) == 2
         # One pair fills its own NICs at most, and what bounds it between nodes is all of a node's.
-        wanted = measure.pattern in _WAYS and single and measure.case.via < 0 and facts.on_one_node(measure)
+        wanted = measure.pattern in _WAYS and single and not measure.case.routed and facts.on_one_node(measure)
         if wanted and measure.size >= _FULL_SIZE and measure.goodput:
             if measure.ranks == 2 and scope_of_case(measure.case) == "host":
                 continue  # staging is never the best way where a direct one exists, and has no better where none does

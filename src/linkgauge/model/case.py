@@ -27,7 +27,7 @@ from linkgauge.errors import UsageError
 from linkgauge.model.background import FIRST, Pace, WrittenLoads, load_text, written_loads
 from linkgauge.model.dimension import Dimension, Part, Says, row
 from linkgauge.model.elements import ELEMENT_BYTES
-from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE
+from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE, STRIPED
 from linkgauge.model.stop_rule import STOP_FIELDS, StopRule
 from linkgauge.model.traits import having
 from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES, TRANSPORTS
@@ -292,6 +292,11 @@ class Case:
     def group_ranks(self) -> int:
         """How many ranks do the pattern with each other: n of docs/definitions.md."""
         return len(self.devices) // self.groups
+
+    @property
+    def routed(self) -> bool:
+        """Whether its copies go through other devices: the one that it names, or all (variant striped)."""
+        return self.via >= 0 or (self.variant == STRIPED and PATTERNS[self.pattern].routed)
 
     @property
     def checks(self) -> int:

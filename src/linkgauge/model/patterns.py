@@ -350,8 +350,11 @@ PATTERN_ALIASES = {"sendrecv": "ring_shift", "bcast": "broadcast"}
 UNORDERED_FLAGS = ("relaxed", "device+p")
 """Variants of flag_pingpong whose flag orders nothing: no data can be handed over at their latency."""
 
+STRIPED = "striped"
+"""Variant of routed patterns that cuts a message in equal parts: one direct, one through each other device."""
+
 REPEATED = "repeated"
-"""Variant of host_device_bidirectional that copies each word 16 times in a row, so that caches can answer."""
+"""Variant of host_device_bidirectional that copies each word 16 times in a row, over one pair of buffers."""
 
 SIDE_BY_SIDE = {one.side_by_side_of: one.name for one in _TABLE if one.side_by_side_of}
 """Patterns of a pair, and of disjoint such pairs at once, which are measured only when asked (`--concurrent-pairs`)."""

@@ -18,6 +18,15 @@ _ONE_DEVICE = ("host_to_device", "device_to_host", "local_copy")
 
 
 @dataclasses.dataclass(frozen=True)
+class Counts:
+    """How many operations a side times, and how many come before; `large`: whether the size counts as large there."""
+
+    iterations: int
+    warmup: int
+    large: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class PeerTest:
     """One test of a peer.
 
@@ -25,8 +34,8 @@ class PeerTest:
     which the two should agree. `sizes`: `same`, `times ranks` where the peer's size is the total of n of ours, or
     `over ranks` where it is one of the n blocks of ours. `takes_memory`: whether the kinds of memory are asked for;
     otherwise the test itself says them. `ranks`: how many it takes, 0 where others say it. `only_bytes`: the peer's own
-    size, whatever is asked for. `once`: one sample after one of warm-up. `theirs_in_place`: of its two figures the one
-    in place is of what ours does.
+    size, whatever is asked for. `counts`: the test's own. `sizes_an_operation`: how many of the peer's sizes one
+    operation of ours moves. `theirs_in_place`: of its two figures the one in place is of what ours does.
     """
 
     name: str  # osu_latency, all_reduce_perf, device_to_device_memcpy_read_ce
@@ -39,7 +48,8 @@ class PeerTest:
     takes_memory: bool = True
     ranks: int = 0
     only_bytes: int = 0
-    once: bool = False
+    counts: Counts | None = None
+    sizes_an_operation: int = 1
     theirs_in_place: bool = False
     pairs: str = "first"  # which, of patterns of pairs
 
@@ -83,24 +93,16 @@ class PeerTest:
         return self.tolerance if size >= 1 << 20 else self.small_tolerance
 
 
-@dataclasses.dataclass(frozen=True)
-class Counts:
-    """How many operations a side times, and how many come before; `large`: whether the size counts as large there."""
-
-    iterations: int
-    warmup: int
-    large: bool = False
-
-
 # What each peer repeats unless told otherwise, for small and for large sizes, and above which size that is. OSU 7.4's
-# own (its osu_util.h), which those below MPI are told, too; nccl-tests' own 20 leave small sizes too noisy to compare
-# within 5 %.
+# own (its osu_util.h), which those below MPI are told, too. nccl-tests' own 20 leave small sizes too noisy to compare
+# within 5 %: 10,000 of 20 us are a twentieth of the time that its start takes, and the processor's launches, which
+# bound them, have two speeds for milliseconds at a time (docs/results/h200.md).
 _OSU_LARGE_ABOVE = 8192
-_NCCL_LARGE_ABOVE = (1 << 20) - 1
+_NCCL_LARGE_ABOVE = 64 << 10
 _OSU_LATENCY = (Counts(10000, 100), Counts(1000, 10, large=True))
 _OSU_WINDOWS = (Counts(100, 10), Counts(20, 2, large=True))
 _OSU_COLLECTIVE = (Counts(1000, 100), Counts(100, 10, large=True))
-_NCCL_TESTS = (Counts(100, 5), Counts(100, 5, large=True))
+_NCCL_TESTS = (Counts(10000, 5), Counts(100, 5, large=True))
 
 
 def usual_counts(peer: str, test: PeerTest, size: int) -> Counts:
@@ -143,10 +145,20 @@ def _nccl(name: str, pattern: str, sizes: str = "same", *, theirs_in_place: bool
     return PeerTest(name, case, "mean_of_rank_means", "time", 0.02, 0.05, sizes, theirs_in_place=theirs_in_place)
 
 
-def _nvbandwidth(name: str, transport: str, pattern: str, *, ranks: int = 0, **case: Any) -> PeerTest:
+def _nvbandwidth(
+    name: str,
+    transport: str,
+    pattern: str,
+    *,
+    ranks: int = 0,
+    counts: Counts | None = None,
+    sizes: int = 1,
+    **case: Any,
+) -> PeerTest:
     table = {"transport": transport, "pattern": pattern, "cadence": "gated", "clock": "event", "batch": 16, **case}
     estimator = "nvbandwidth_sum" if pattern == "bidirectional" else "nvbandwidth"
-    return PeerTest(name, table, estimator, "rate", 0.01, 0.01, takes_memory=False, ranks=ranks)
+    own: dict[str, Any] = {"ranks": ranks, "counts": counts, "sizes_an_operation": sizes}
+    return PeerTest(name, table, estimator, "rate", 0.01, 0.01, takes_memory=False, **own)
 
 
 def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
@@ -154,9 +166,10 @@ def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
 
     Between devices: both ways, each timed by itself, and the sum of the two rates. To and from the host by copy
     engines, or of several devices one way: the rate of one flow while others of twice the size go on beside it. To and
-    from the host both ways by kernels: one kernel whose warps go either way by turns and copy each word 16 times in a
-    row, so that caches can answer in place of host memory; the rate of one way. Each names the two directions alike,
-    and both are one and the same measurement.
+    from the host both ways by kernels: one kernel whose warps go either way by turns over one pair of buffers of the
+    size and copy each word 16 times in a row, which makes writes to host memory faster; the rate of one way. So a
+    sample is one launch of ours that moves 8 sizes each way. Each names the two directions alike, and both are one and
+    the same measurement.
     """
     for transport, word in (("copy_engine", "ce"), ("kernel", "sm")):
         for way, initiator in (("read", "receiver"), ("write", "sender")):
@@ -171,7 +184,8 @@ def _nvbandwidth_both_ways() -> Iterator[PeerTest]:
             for name, ranks in ((one, 1), (all_of_them, 0)):
                 name = f"{name}_bidirectional_memcpy_{word}"
                 if word == "sm":
-                    both: dict[str, Any] = {"variant": REPEATED, "source_memory": "pinned"}
+                    both: dict[str, Any] = {"variant": REPEATED, "source_memory": "pinned", "batch": 1}
+                    both |= {"counts": Counts(3, 1), "sizes": 8}
                     yield _nvbandwidth(name, transport, "host_device_bidirectional", ranks=ranks, **both)
                 else:
                     yield _nvbandwidth(name, transport, pattern, ranks=ranks, variant="both_ways", **pinned)
@@ -181,7 +195,7 @@ def _nvbandwidth_latency(name: str, ranks: int, source_memory: str) -> PeerTest:
     """A chase of 1,000,000 loads through 2 MiB, whatever size is asked for, from each multiprocessor in turn."""
     case = {"transport": "kernel", "pattern": "pointer_chase", "variant": "in_turn", "clock": "event",
             "cadence": "isolated", "batch": 1, "source_memory": source_memory}  # fmt: skip
-    shape: dict[str, Any] = {"takes_memory": False, "ranks": ranks, "only_bytes": 2 << 20, "once": True}
+    shape: dict[str, Any] = {"takes_memory": False, "ranks": ranks, "only_bytes": 2 << 20, "counts": Counts(1, 1)}
     return PeerTest(name, case, "nvbandwidth", "time", 0.03, 0.03, **shape)
 
 

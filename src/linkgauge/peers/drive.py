@@ -90,10 +90,10 @@ def alternate(
     after_round: Callable[[Outcome], None] = lambda outcome: None,
     progress: Progress = lambda what, done, total: None,
 ) -> Outcome:
-    """Measure rounds until every row holds, differs, or cannot be told: at least 9 and at most `max_pairs` of a row.
+    """Measure rounds until every row holds, differs, or cannot be told: at least 6 and at most `max_pairs` of a row.
 
-    From the tenth on only rows that are not settled are measured. A row that a side could not measure is left out with
-    the reason. `after_round` gets what is known after each; `progress` hears what is done.
+    From the seventh on only rows that are not settled are measured. A row that a side could not measure is left out
+    with the reason. `after_round` gets what is known after each; `progress` hears what is done.
 
     Raises EnvironmentLackingError where one side measures
     nothing at all, UsageError where the output folder holds another comparison.
@@ -289,7 +289,22 @@ def row_of(line: Line) -> dict[str, Any]:
         "pairs": line.ratio.pairs,
         "tolerance": row.test.tolerance_at(row.size),
         "verdict": line.verdict,
+        "why": _why_undecided(line),
     }
+
+
+def _why_undecided(line: Line) -> str:
+    """Why the row has no verdict, as far as this comparison went; empty where it has one."""
+    ratio, tolerance = line.ratio, line.row.test.tolerance_at(line.row.size)
+    if line.verdict in ("holds", "differs"):
+        return ""
+    if ratio.pairs < MIN_PAIRS:
+        return f"{ratio.pairs} of at least {MIN_PAIRS} rounds were measured"
+    return (
+        f"after {ratio.pairs} rounds the interval is {percent(ratio.high - ratio.low, 1)} wide, wider than "
+        f"{percent(2 * tolerance)}: the launches of Linkgauge differ by {percent(line.ours.spread, 1)}, those of the "
+        f"benchmark by {percent(line.peer.spread, 1)} (IQR/median)"
+    )
 
 
 def write_rows(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -321,14 +336,17 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
         out.print(f"left out: {listed(keys, 3, '; ')}: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
-def untold(rows: Sequence[dict[str, Any]]) -> str:
-    """What to change where enough launches could not tell; empty where there is no such row."""
-    wide = [row for row in rows if row["verdict"] == "cannot tell" and row["pairs"] >= MIN_PAIRS]
-    if not wide:
-        return ""
-    ours, peers = (max(row[key] for row in wide) for key in ("ours_spread", "peer_spread"))
-    return (
-        f"{len(wide)} of {len(rows)} rows are undecided: the launches differ too much (IQR/median: Linkgauge's up to "
-        f"{percent(ours)}, the peer's {percent(peers)}); fix: more --iterations, --pairs up to {MAX_PAIRS}, with "
-        "--mpi also --bind core"
-    )
+def undecided(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A line for each row without a verdict, and what to change; none where all are settled."""
+    from linkgauge.view.units import count_text
+
+    open_rows = [row for row in rows if row["why"]]
+    if not open_rows:
+        return []
+    lines = [
+        f"undecided: {row['test']}, {count_text(row['ranks'], 'rank')}, {format_size(row['size'])}: {row['why']}"
+        for row in open_rows
+    ]
+    few = any(row["pairs"] < MIN_PAIRS for row in open_rows)
+    fix = "more time (--time-limit), --out to resume" if few else "more --iterations, with --mpi also --bind core"
+    return [*lines, f"{len(open_rows)} of {len(rows)} rows are undecided; fix: {fix}, --pairs up to {MAX_PAIRS}"]

@@ -143,7 +143,8 @@ def _estimate(run: Run, measured: StoredRow, row: Row) -> float:
     samples = samples_of(run, measured)
     columns = {name: samples[name].to_numpy() for name in ("rank", "lane", "sample", "ns", "iterations")}
     kept = samples["phase"].to_numpy(zero_copy_only=False) == "sample"
-    return ESTIMATORS[row.test.estimator]({name: values[kept] for name, values in columns.items()})
+    ns = ESTIMATORS[row.test.estimator]({name: values[kept] for name, values in columns.items()})
+    return ns / row.test.sizes_an_operation
 
 
 def _binding(request: Request) -> str:
@@ -161,7 +162,7 @@ def _rows_of(rows: Sequence[Row], case: Case) -> Iterator[Row]:
     for row in rows:
         wanted = {"variant": "", **row.test.case_of(row.ranks)}
         if (
-            case.size_requested == row.size
+            case.size_requested == row.size * row.test.sizes_an_operation
             and case.ranks == row.ranks
             and (memory == row.memory or not row.test.takes_memory)
             and all(getattr(case, name) == value for name, value in wanted.items() if name != "batch")
@@ -181,8 +182,8 @@ def plan_text(request: Request, rows: Sequence[Row]) -> str:
 
 
 def _counts(request: Request, row: Row) -> Counts:
-    if row.test.once:
-        return Counts(1, 1)
+    if row.test.counts is not None:
+        return row.test.counts
     return NVBANDWIDTH_COUNTS if request.peer == "nvbandwidth" else request.counts(row)
 
 
@@ -194,7 +195,7 @@ def _table(request: Request, rows: Sequence[Row]) -> dict[str, object]:
     queued = min(counts.iterations, _LONGEST_LOOP) if case["cadence"] == "streaming" else 1
     batch = int(case.setdefault("batch", queued))
     case |= {
-        "size": [row.size or 1 for row in rows],  # of what has none any will do
+        "size": [(row.size or 1) * test.sizes_an_operation for row in rows],  # of what has none any will do
         "warmup": counts.warmup,
         "stop_rule": "count",
         "stop_samples": max(1, counts.iterations // batch),

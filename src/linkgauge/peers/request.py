@@ -19,7 +19,7 @@ from linkgauge.run.machine.private_folder import LaunchFolders
 from linkgauge.run.machine.processes import MARK
 from linkgauge.stats.basics import sign_interval_ranks
 
-MIN_PAIRS = 9
+MIN_PAIRS = 6  # the fewest of which the whole range is a 95 % interval
 MAX_PAIRS = 31
 
 Verdict = Literal["holds", "differs", "more pairs", "cannot tell"]

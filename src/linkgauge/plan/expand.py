@@ -92,7 +92,7 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
             raise UsageError(f"{table.where}: {_absent_device(table, machine)}")
         _check_pairs(table, machine)
         # "all transports" means those that are here; one that is named is skipped with its reason.
-        everything = set(table.values["transport"]) == set(EVERY_TRANSPORT)
+        everything = table.where_present or set(table.values["transport"]) == set(EVERY_TRANSPORT)
         for combination in itertools.product(*(table.values[name] for name in names)):
             if everything and combination[names.index("transport")] in machine.absent:
                 continue

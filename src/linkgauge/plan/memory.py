@@ -7,7 +7,7 @@ import dataclasses
 from linkgauge.apps import catalog
 from linkgauge.apps.program import message_buffers
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS
+from linkgauge.model.patterns import PATTERNS, REPEATED
 from linkgauge.model.quantity import Share, format_bytes
 from linkgauge.model.rank_bytes import halo_buffer_bytes, sent_and_received
 from linkgauge.model.transports import TRANSPORTS
@@ -30,6 +30,8 @@ class MemoryNeed:
 def _buffers(case: Case) -> tuple[int, int]:
     """Bytes of the largest source and target buffer of any rank, by the pattern's meaning of size."""
     m, n = case.size, max(case.group_ranks, 1)
+    if case.variant == REPEATED:  # each end has a sixteenth for each way; the device their data without gaps besides
+        return m // 4, m // 4
     if PATTERNS[case.pattern].to_each:
         return n * m, n * m
     if case.pattern == "alltoallv":
@@ -112,7 +114,7 @@ def _need(case: Case) -> MemoryNeed:
     per_rank_device += scratch
     # Each flow has its slots there; pipelined ones are fewer bytes than the message, or no more than small.
     flows = {"bidirectional": 2, "pingpong": 2, "ring_shift": ranks}.get(case.pattern, 1)
-    via_bytes = flows * case.size if case.via >= 0 else 0
+    via_bytes = flows * case.size if case.routed else 0
     device_bytes = per_rank_device * case.ranks_per_device
     if case.source_device >= 0 or case.target_device >= 0:
         device_bytes = per_rank_device * ranks  # all of it may lie on one device

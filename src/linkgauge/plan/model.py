@@ -44,6 +44,7 @@ class CaseTable:
     launch: tuple[str, ...] = ()
     until: Until | None = None
     fit_size: bool = False  # between nodes sizes shrink where links are slow
+    where_present: bool = False  # transports that are not here are left out, not skipped
     swap_roles: bool = False  # each load of a case also as the measured job, beside the others and the case
     on: str = "all"  # kind of devices that it is measured on
     where: str = "the plan"  # for messages: file and table
@@ -112,7 +113,8 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
         if values["transport"] and values["pattern"]:
             until = None if "size" in chosen else table.until
             fits = table.fit_size and not {"size", "window"} & chosen.keys()
-            kept.append(dataclasses.replace(table, values=values, until=until, fit_size=fits))
+            quiet = table.where_present and "transport" not in chosen
+            kept.append(dataclasses.replace(table, values=values, until=until, fit_size=fits, where_present=quiet))
     present = {pattern for table in kept for pattern in table.values["pattern"]}
     missing = [pattern for pattern in chosen.get("pattern", ()) if kept and pattern not in present]
     if replace and (not kept or missing):

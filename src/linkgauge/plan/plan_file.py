@@ -126,7 +126,7 @@ CASE: dict[str, Shape] = {
     **{dimension.key: dimension.from_toml for dimension in DIMENSIONS.values()}, "size": _size, "devices": _devices,
     "pairs": one_of(PAIRS), "placement": one_of(CHOICES), "concurrent_pairs": flag, "launch": one_or_more(text),
     "until_gain": parsed_by(quantity.parse_percentage), "until_time": parsed_by(quantity.parse_duration),
-    "on": one_of(KINDS), "swap_roles": flag, "fit_size": flag,
+    "on": one_of(KINDS), "swap_roles": flag, "fit_size": flag, "where_present": flag,
 }  # fmt: skip
 JOB: dict[str, Shape] = {
     **{name: dimension.from_toml for name, dimension in LOAD_ROWS.items()}, "name": text,
@@ -236,8 +236,7 @@ def _case_table(table: Mapping[str, Any], where: str) -> CaseTable:
         if table.get("size") == "full":
             raise UsageError(f"{where}: 'size' is full, which is one size: leave out until_gain and until_time")
         until = Until(gain=said.get("until_gain", 0.0), time_ns=said.get("until_time", 0))
-    told = {
-        name: said[name] for name in ("devices", "placement", "pairs", "on", "swap_roles", "fit_size") if name in said
-    }
+    own = ("devices", "placement", "pairs", "on", "swap_roles", "fit_size", "where_present")
+    told = {name: said[name] for name in own if name in said}
     made = CaseTable(values, launch=tuple(said.get("launch", ())), until=until, where=where, **told)
     return side_by_side(made) if said.get("concurrent_pairs") else made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linkgauge.model.case import Case
-from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, PatternTraits
+from linkgauge.model.patterns import PATTERNS, SIDE_BY_SIDE, STRIPED, PatternTraits
 from linkgauge.model.rank_bytes import why_not_distributed
 from linkgauge.model.traits import having
 from linkgauge.model.transports import TRANSPORTS
@@ -58,7 +58,7 @@ def _meaningless(case: Case, pattern: PatternTraits) -> str:
         return reason
     if case.in_place and not pattern.collective:
         return f"{pattern.name} has no in-place form"
-    if case.via >= 0:
+    if case.routed:
         reason = _not_routed(case, pattern)
         if reason:
             return reason
@@ -82,4 +82,6 @@ def _not_routed(case: Case, pattern: PatternTraits) -> str:
         return f"device {case.via} is an end of the copy itself; via names a third device"
     if case.ranks < 2:
         return "a copy inside one device goes through no other"
+    if case.via >= 0 and case.variant == STRIPED:
+        return "striped goes through every device that is no end; leave via out"
     return ""

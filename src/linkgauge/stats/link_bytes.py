@@ -79,7 +79,7 @@ def link_bytes(
 def _payload(row: Row, moved: Mapping[int, tuple[int, int]], places: Places) -> tuple[int, bool] | None:
     """Return what a case's pattern moved between its GPUs, and whether that is enough to tell; None: not known."""
     case, devices = row.case, [str(device) for device in row.devices]
-    if len(nodes_of(places.of_row(row))) != 1 or case.background or case.managed or case.via >= 0 or case.app:
+    if len(nodes_of(places.of_row(row))) != 1 or case.background or case.managed or case.routed or case.app:
         return None
     if set(row.devices) != moved.keys() or len(set(devices)) != len(devices):
         return None

@@ -134,7 +134,7 @@ def _reaching(
     for (device, launch), seen in seen_of.items():
         for identity, values in seen.cases.items():
             case = known[identity].case
-            if (reaches_elsewhere(case) or case.via >= 0) and (span := span_of(values)) is not None:
+            if (reaches_elsewhere(case) or case.routed) and (span := span_of(values)) is not None:
                 for other, there in seen_of:
                     if there == launch and other != device and other not in known[identity].devices:
                         found.setdefault((other, launch), []).append(span)

@@ -14,6 +14,12 @@ from collections.abc import Mapping, Sequence
 from linkgauge.model.worded import LibrarySettings
 from linkgauge.tune.record import Config
 
+LAST_S = 1.0
+"""Of the budget for what comes after the last launch."""
+_SHARE_TOGETHER = 0.1  # of the budget, for a launch of several: it may end beyond what the search would begin
+_TIMES_TOGETHER = 5.0  # of a short budget as many times what a launch takes, of which the launch itself is then a fifth
+_MOST_SHARE_TOGETHER = 0.3
+
 
 @dataclasses.dataclass(frozen=True)
 class InLaunch:
@@ -61,6 +67,12 @@ class InLaunch:
             told[written] += 1
             found.append((written, spelled))
         return found
+
+
+def room_together_s(budget_s: float, left_s: float, usual_s: float) -> float:
+    """How long a launch of several settings may take beside the `usual_s` that any launch takes; 0 or less: no time."""
+    most_s = max(_SHARE_TOGETHER * budget_s, min(_TIMES_TOGETHER * usual_s, _MOST_SHARE_TOGETHER * budget_s))
+    return min(most_s, left_s - LAST_S) - usual_s
 
 
 def _is_word(text: str) -> bool:

@@ -29,18 +29,16 @@ from linkgauge.stats.requested import requests_of
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from linkgauge.tune.exports import FOLDER, withdraw
-from linkgauge.tune.in_launch import InLaunch
+from linkgauge.tune.in_launch import LAST_S, InLaunch, room_together_s
 from linkgauge.tune.record import Config, Outcome
 from linkgauge.tune.stored import KEY, spent_s
 from linkgauge.tune.wanted import Wanted, outcome_in
 
 _HUNG_AFTER_S = 10.0
-_LAST_S = 1.0  # of the budget for what comes after the last launch
 _SLOWER = 1.5  # as many times a usual launch's time are set aside before one is begun
 _FIRST_TOGETHER = 12  # settings of the first launch that has several, before it is known what one takes
 _LEAST_EACH = 0.25  # of its part in a launch of several, what one setting takes at the least
 _MOST_TOGETHER = 400
-_SHARE_TOGETHER = 0.1  # of the budget, for a launch of several: it may end beyond what the search would begin
 
 _NONE = LibrarySettings()
 Key = tuple[Config, bool, LibrarySettings]
@@ -170,7 +168,7 @@ class FolderBench:
             self._note_alone(lies[0])
             return self._if_held(self._outcome(*lies), lies[0], config)
         self._replayed_s = None
-        if self._spent_s() + _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
+        if self._spent_s() + _SLOWER * self._usual_s() + LAST_S > self._budget_s:
             return None
         fresh = self._start(env, key[1])
         if fresh is None:
@@ -246,7 +244,7 @@ class FolderBench:
     def _start_together(self, coming: Sequence[LibrarySettings]) -> bool:
         """Measure the first of these in one launch, as many as time allows; false where that is none."""
         self._replayed_s = None
-        room_s = min(_SHARE_TOGETHER * self._budget_s, self._budget_s - self._spent_s() - _LAST_S) - self._usual_s()
+        room_s = room_together_s(self._budget_s, self._budget_s - self._spent_s(), self._usual_s())
         most = min(_MOST_TOGETHER, int(room_s / self._each_s)) if self._each_s else _FIRST_TOGETHER
         several = self._in_launch.each_once(coming, most)
         if room_s <= 0 or not several:
@@ -298,7 +296,7 @@ class FolderBench:
         known = self._of.setdefault((env, False, _NONE), [])
         found = self._told_chosen(known[-1][0]) if known else {}
         by_log = any(case.transport == "ccl" for case in self._wanted.cases)
-        if found or not by_log or self._spent_s() + 2 * _SLOWER * self._usual_s() + _LAST_S > self._budget_s:
+        if found or not by_log or self._spent_s() + 2 * _SLOWER * self._usual_s() + LAST_S > self._budget_s:
             return found
         self._replayed_s = None
         fresh = self._start(env, confirms=False, choices=True)

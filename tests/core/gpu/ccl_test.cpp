@@ -317,6 +317,15 @@ TEST_F(Ccl, ACtaPolicyIsAVariantWithACommunicatorOfItsOwn) {
   EXPECT_EQ(nccl_.count("stand_in_communicators"), 0);
 }
 
+TEST_F(Ccl, AHighPriorityIsThatOfItsStream) {
+  CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
+  spec.mechanism.variant = "high_priority";
+  cuda_.configure("devices=4;fail=cuStreamCreateWithPriority:1:2");
+  EXPECT_NE(message_of<Error>(spec).find("cuStreamCreateWithPriority"), std::string::npos);
+  cuda_.configure("devices=4");
+  expect_verified(spec);
+}
+
 TEST_F(Ccl, AFailureUnderSettingsLeavesTheKeptCommunicator) {
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   expect_verified(spec);
@@ -433,7 +442,8 @@ TEST_F(Ccl, WhatOurKernelsOverItsPointersCannotSaysWhy) {
             std::string::npos);
   EXPECT_NE(reason(own_kernels("one_shot", "device+pull+push", 2), kNewerNccl).find("'device+pull+push'"),
             std::string::npos);
-  EXPECT_NE(reason(own_kernels("one_shot", "devices", 2), kNewerNccl).find("graph, device, efficiency and zero_cta"),
+  EXPECT_NE(reason(own_kernels("one_shot", "devices", 2), kNewerNccl)
+                .find("graph, high_priority, device, efficiency and zero_cta"),
             std::string::npos);
   CaseSpec spec = own_kernels("one_shot", "device", 2);
   spec.mechanism.buffer = "plain";

@@ -47,6 +47,21 @@ TEST_P(RoutedOnGpus, AMessageIsTwoCopiesAndAPipelinedOneTwoAChunk) {
   }
 }
 
+TEST_P(RoutedOnGpus, AStripedMessageIsOneCopyAndTwoAChunkThroughEachOtherDevice) {
+  for (const int devices : {3, 4, 8}) {
+    const auto runtime = OnVendors::open("devices=" + std::to_string(devices));
+    for (const Initiator initiator : {Initiator::kSender, Initiator::kReceiver}) {
+      CaseSpec spec = from_0_to_1("striped", initiator);
+      spec.traffic.size_bytes = 256 * (devices - 1) * 4;
+      spec.mechanism.chunk_bytes = 512;
+      const int before = copies();
+      EXPECT_TRUE(run_case_on(runtime, spec, 1, 4)[1].ok);
+      const int chunks = 2;  // of each part of 1,024 bytes
+      EXPECT_EQ(copies() - before, 4 * (1 + (devices - 2) * 2 * chunks));
+    }
+  }
+}
+
 TEST_P(RoutedOnGpus, KernelsRunOnTheDeviceThatCarriesTheirLeg) {
   const auto runtime = open();
   CaseSpec spec = from_0_to_1("pipelined", Initiator::kSender);

@@ -110,6 +110,18 @@ inline int queue_copy(void* target, const void* source, std::size_t bytes, Strea
   return 0;
 }
 
+// As devices have them, of which a smaller number goes first.
+constexpr int kGreatestPriority = -5;
+inline int stream_priorities(int* least, int* greatest) {
+  *least = 0;
+  *greatest = kGreatestPriority;
+  return 0;
+}
+template <typename Handle>
+int create_stream(Handle* stream, int device, int priority) {
+  if (priority != kGreatestPriority) return kInvalidValue;
+  return unless(!given(stream, Machine::instance().create_stream(device)), kOutOfMemory);
+}
 template <typename Handle>
 int create_stream(Handle* stream, int device) {
   return unless(!given(stream, Machine::instance().create_stream(device)), kOutOfMemory);

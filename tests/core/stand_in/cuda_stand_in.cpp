@@ -330,6 +330,9 @@ ANSWERS(CUresult, cuMemcpyPeerAsync,
                                          : queue_copy(pointer(target), pointer(source), bytes, stream_of(stream)))
 ANSWERS(CUresult, cuStreamCreate, (CUstream * stream, unsigned),
         current < 0 ? int{kInvalidContext} : create_stream(stream, current))
+ANSWERS(CUresult, cuCtxGetStreamPriorityRange, (int* least, int* greatest), stream_priorities(least, greatest))
+ANSWERS(CUresult, cuStreamCreateWithPriority, (CUstream * stream, unsigned, int priority),
+        current < 0 ? int{kInvalidContext} : create_stream(stream, current, priority))
 ANSWERS(CUresult, cuStreamDestroy_v2, (CUstream stream), destroy_stream(stream_of(stream)))
 STAND_IN(cuStreamSynchronize)(CUstream stream) {
   FAULT(cuStreamSynchronize);

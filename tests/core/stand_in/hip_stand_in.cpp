@@ -193,6 +193,9 @@ ANSWERS(hipError_t, hipMemcpyPeerAsync,
         (void* target, int to, const void* source, int from, std::size_t bytes, hipStream_t stream),
         !valid(to) || !valid(from) ? int{kInvalidDevice} : queue_copy(target, source, bytes, stream_of(stream)))
 ANSWERS(hipError_t, hipStreamCreateWithFlags, (hipStream_t * stream, unsigned), create_stream(stream, current))
+ANSWERS(hipError_t, hipDeviceGetStreamPriorityRange, (int* least, int* greatest), stream_priorities(least, greatest))
+ANSWERS(hipError_t, hipStreamCreateWithPriority, (hipStream_t * stream, unsigned, int priority),
+        create_stream(stream, current, priority))
 ANSWERS(hipError_t, hipStreamDestroy, (hipStream_t stream), destroy_stream(stream_of(stream)))
 STAND_IN(hipStreamSynchronize)(hipStream_t stream) {
   FAULT(hipStreamSynchronize);

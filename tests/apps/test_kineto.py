@@ -20,7 +20,8 @@ from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.trace_steps import RankSteps, Steps
 from linkgauge.apps.traces import convert
 
-BOTH = pytest.mark.parametrize("events", [True, False], ids=["events", "calls"])
+EACH = pytest.mark.parametrize("waits", [{"events": True}, {"events": True, "known": False}, {}],
+                               ids=["events", "streams", "calls"])  # fmt: skip
 
 
 def steps_of(folder: Path, made: Profile, **asked: bool) -> Steps:
@@ -46,11 +47,11 @@ def words(steps: Steps) -> list[str]:
     return found
 
 
-@BOTH
+@EACH
 def test_gradients_are_reduced_beside_the_backward_and_waited_for_before_the_optimizer(
-    tmp_path: Path, events: bool
+    tmp_path: Path, waits: dict[str, bool]
 ) -> None:
-    made = Profile(events=events)
+    made = Profile(**waits)
     made.kernel(0, 10, 20)
     first = made.collective(2, 20, 22)  # over before the next kernel begins, which does not wait for it all the same
     made.kernel(4, 25, 35)
@@ -62,9 +63,11 @@ def test_gradients_are_reduced_beside_the_backward_and_waited_for_before_the_opt
     assert words(steps_of(tmp_path, made)) == ["c10", "allreduce+", "c10", "allreduce+", "c5", "w", "c5"]
 
 
-@BOTH
-def test_a_layer_waits_for_its_own_weights_and_not_for_those_of_the_next(tmp_path: Path, events: bool) -> None:
-    made = Profile(events=events)
+@EACH
+def test_a_layer_waits_for_its_own_weights_and_not_for_those_of_the_next(
+    tmp_path: Path, waits: dict[str, bool]
+) -> None:
+    made = Profile(**waits)
     ends = [made.collective(0, 10, 20, "_allgather_base")]
     for layer in range(3):
         begin = 20 + 30 * layer
@@ -72,12 +75,26 @@ def test_a_layer_waits_for_its_own_weights_and_not_for_those_of_the_next(tmp_pat
         made.wait(1.3 + layer, ends[layer])
         made.kernel(1.6 + layer, begin + (0.2 if layer else 0.7), begin + 30)
     gathered = words(steps_of(tmp_path, made))
-    if events:  # the host's calls alone do not say for which of those that are over
+    if waits == {"events": True}:  # else it is not known for which of those that are over
         assert gathered == ["allgather+", "w", "allgather+", "c29.3", "w", "allgather+", "c29.8", "w", "allgather+",
                             "c29.8", "w"]  # fmt: skip
     computing = [place for place, one in enumerate(gathered) if one.startswith("c")]
     assert all("w" in gathered[:place] for place in computing)
     assert gathered.index("allgather+", 1) < computing[0]  # the next layer's weights come beside the first layer
+
+
+def test_only_the_stream_that_waits_does(tmp_path: Path) -> None:
+    """A copy of another stream, launched behind the wait, begins when the collective is over and has not waited."""
+    found = []
+    for known in (True, False):
+        made = Profile(events=True, known=known)
+        made.kernel(0, 5, 10)
+        part = made.collective(1, 10, 30)
+        made.wait(2, part)
+        made.kernel(3, 31, 41, "copy", stream=9)
+        made.kernel(4, 41, 50)
+        found.append(words(steps_of(tmp_path, made)))
+    assert found[0] == found[1] == ["c5", "allreduce+", "c10", "w", "c9"]
 
 
 def test_a_collective_of_another_group_goes_on_beside_one_that_is_waited_for(tmp_path: Path) -> None:
@@ -219,9 +236,9 @@ def test_ranks_whose_loops_are_unlike_have_the_same_collectives() -> None:
     assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [8, 8]
 
 
-def a_host_that_waits(*, events: bool) -> Profile:
+def a_host_that_waits(**waits: bool) -> Profile:
     """The host waits for the device before it launches what comes next, which is no other work of the host's."""
-    made = Profile(events=events)
+    made = Profile(**waits)
     made.kernel(0, 5, 10)
     made.collective(1, 10, 40)
     made.hold(2, 41)
@@ -229,10 +246,10 @@ def a_host_that_waits(*, events: bool) -> Profile:
     return made
 
 
-@BOTH
-def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, events: bool) -> None:
-    assert words(steps_of(tmp_path, a_host_that_waits(events=events))) == ["c5", "allreduce+", "w", "c3"]
-    kept = words(steps_of(tmp_path, a_host_that_waits(events=events), host_time=True))
+@EACH
+def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, waits: dict[str, bool]) -> None:
+    assert words(steps_of(tmp_path, a_host_that_waits(**waits))) == ["c5", "allreduce+", "w", "c3"]
+    kept = words(steps_of(tmp_path, a_host_that_waits(**waits), host_time=True))
     assert kept == ["c5", "allreduce+", "w", "c10"]
 
 

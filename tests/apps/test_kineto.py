@@ -13,12 +13,14 @@ import pytest
 
 from gpu_profiles import Profile
 from linkgauge.app.cli import run_command
+from linkgauge.apps.exposure import Exposure, exposure_of
 from linkgauge.apps.kineto import of_profile
 from linkgauge.apps.matching import check
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.trace_steps import RankSteps, Steps
 from linkgauge.apps.traces import convert
+from linkgauge.expect.slow_downs import SlowDown
 
 EACH = pytest.mark.parametrize("waits", [{"events": True}, {"events": True, "known": False}, {}],
                                ids=["events", "streams", "calls"])  # fmt: skip
@@ -258,10 +260,11 @@ def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, waits: d
     [
         (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 130)),
          "rank 0 computes 95.0 µs, waits 30.0 µs for communication (24 %), at least 0",
-         "has ended: make the last bucket smaller (bucket_cap_mb). Saves at most 30.0 µs of 125 µs (24 %)."),
+         "No gain can be promised: how small it may be is not known. At most 30.0 µs of 125 µs (24 %), by this: "
+         "allreduce of 1,024 B begins when computing has ended: make the last bucket smaller (bucket_cap_mb)."),
         (lambda made: (made.kernel(0, 5, 30), made.wait(3, made.collective(1, 30, 90)), made.kernel(4, 90, 95)),
          "rank 0 computes 30.0 µs, waits 60.0 µs for communication (67 %), at least 30.0 µs",
-         "bucket smaller (bucket_cap_mb). Saves at most 30.0 µs of 90.0 µs (33 %)."),
+         "At most 30.0 µs of 90.0 µs (33 %), by this: allreduce of 1,024 B begins when computing has ended"),
         (lambda made: (made.kernel(0, 5, 10), made.collective(1, 6, 90), made.kernel(2, 10, 40)),
          "rank 0 computes 35.0 µs, waits 50.0 µs for communication (59 %), at least", "too little to compute"),
         (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 101), made.kernel(2, 100, 200)),
@@ -282,6 +285,47 @@ def test_exposed_communication_and_what_follows(
     assert said in printed
     assert "allreduce of 1,024 B 1" in printed
     assert advice in printed
+
+
+def of_small_kernels() -> Exposure:
+    """Ten kernels of 10 us, each launched when the one before has long been over; an allreduce of 20 us."""
+    made = Profile(events=True)
+    for turn in range(10):
+        made.kernel(100 * turn, 100 * turn + 1, 100 * turn + 11)
+    made.wait(911, made.collective(910, 911, 931))
+    made.kernel(990, 991, 1001)
+    rank = RankSteps("made", Counter())
+    of_profile(made.document["traceEvents"], rank)
+    return exposure_of([rank])
+
+
+def test_what_the_host_costs_is_promised_of_the_program_without_the_profiler() -> None:
+    exposure = of_small_kernels()
+    assert exposure.busy_ns == pytest.approx(110e3)
+    for advice, before in ((exposure.advice(500e3), (500e3, 500e3)), (exposure.advice(), (400e3, 1e6))):
+        assert "The host decides" in advice.words
+        assert advice.promised
+        assert advice.low_ns == pytest.approx(before[0] - 130e3, rel=0.01)
+        assert advice.high_ns == pytest.approx(before[1] - 110e3, rel=0.01)
+    assert not exposure.advice(131e3).promised  # computing and communication alone take as long
+
+
+def test_a_collective_begun_earlier_saves_what_computing_beside_it_leaves() -> None:
+    made = Profile(events=True)
+    for turn in range(4):
+        made.kernel(turn, 100 * turn + 5, 100 * turn + 65)
+        made.wait(turn + 0.8, made.collective(turn + 0.5, 100 * turn + 65, 100 * turn + 105))
+    made.kernel(5, 405, 500)
+    rank = RankSteps("made", Counter())
+    of_profile(made.document["traceEvents"], rank)
+    exposure = exposure_of([rank])
+    assert "is waited for at once" in exposure.advice().words
+    assert not exposure.advice().promised
+    assert "--overlap" in exposure.advice().why_not
+    advice = exposure.advice(0.0, lambda pattern: SlowDown(1.5, 1.25, pattern))
+    assert advice.low_ns == pytest.approx(0.7 * 160e3)  # 1 - 1.5 (1 - 1 / 1.25)
+    assert advice.high_ns == pytest.approx(160e3)
+    assert not exposure.advice(0.0, lambda pattern: SlowDown(2.0, 2.0, pattern)).promised  # as if they took turns
 
 
 def test_waiting_for_a_rank_that_comes_later_is_no_communication(

@@ -344,9 +344,9 @@ class _Following:
 
     def _collective_ns(self, job: Job, next_in_line: bool) -> float:
         """Of a collective alone; `next_in_line`: it begins as the one before it of the same ranks ends."""
-        return self._length(job.wanted, behind=job.straight or next_in_line)
+        return self._length(job.wanted, behind=job.straight or next_in_line, streamed=next_in_line and self._ahead)
 
-    def _length(self, wanted: Collective, *, behind: bool) -> float:
+    def _length(self, wanted: Collective, *, behind: bool, streamed: bool = False) -> float:
         if self._shared is not None:
             return self._shared.collective_ns(wanted)
-        return self._costs.collective_ns(wanted, behind=behind)
+        return self._costs.collective_ns(wanted, behind=behind, streamed=streamed)

@@ -77,6 +77,13 @@ max_time = "100ms"
 pattern = "unidirectional"
 transport = "{messages}"
 size = "64KiB:64MiB:x4"
+cadence = "streaming"
+pairs = "first"
+max_time = "100ms"
+[[case]]
+pattern = "unidirectional"
+transport = "{messages}"
+size = "64KiB:64MiB:x4"
 window = 16
 pairs = "first"
 max_time = "100ms"

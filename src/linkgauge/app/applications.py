@@ -267,9 +267,9 @@ def predict_command(asked: Prediction, app: str) -> int:
     late = _host_decides(named)
     if asked.form != TABLE:
         rows = [one.plain() | {"host_decides": late.get(one.app.partition(" ")[0], "")} for one in found]
-        for row, one, before in zip(rows, found, usual, strict=True) if changed else ():
+        for row, what_if, before in zip(rows, found, usual, strict=True) if changed else ():
             row["as_it_is_ns"] = before.plain()["predicted_ns"]
-            row["gain_low_ns"], row["gain_high_ns"] = one.gain_over(before) or (None, None)
+            row["gain_low_ns"], row["gain_high_ns"] = what_if.gain_over(before) or (None, None)
         print_data(rows, asked.form)
     else:
         bound_of = system if routing is None else f"{system}, {routing} and placed {asked.placement},"

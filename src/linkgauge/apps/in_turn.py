@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from linkgauge.apps.matching import MOST_FOLLOWED
-from linkgauge.apps.program import Program, RankProgram
-from linkgauge.apps.rows import RECEIVE, SEND, places
+from linkgauge.apps.program import Program
+from linkgauge.apps.rows import RECEIVE, SEND, RankProgram, places
 
 Group = collections.Counter[tuple[int, int]]
 """How many messages of (SEND or RECEIVE, peer)."""

@@ -16,7 +16,7 @@ from linkgauge.system.model import System
 
 BEGUN = "nonblocking"  # MPI's collectives that are begun and waited for
 BEHIND = "behind"  # collectives that begin as ranks leave a barrier, and not at an agreed time
-STREAMED = "streamed"  # collectives that a stream carries out one after the other: without their launch and wait
+STREAMED = "streamed"  # what a stream carries out one after the other: without its launch and wait
 COPIES_WITHIN = ("host_to_device", "device_to_host", "local_copy")
 MOVING = ("message", "collective", "host_to_device", "device_to_host", "within_device")  # kinds of step, with bytes
 _LARGE_BYTES = 1 << 26
@@ -102,8 +102,6 @@ class CurvesOfRun(Curves):
             if not plain:
                 continue
             memory = (case.source_memory, case.target_memory)
-            if case.cadence == "streaming" and not PATTERNS[case.pattern].collective:
-                continue
             variant = _VARIANT_OF_CADENCE[case.cadence] or case.variant or of_blocks(case.blocks)
             key = (case.pattern, case.transport, memory, case.ranks, case.window, variant)
             settings = tuple(getattr(case, name) for name in _SETTINGS)

@@ -1,6 +1,7 @@
 """What each step of an application takes by itself, from curves that were measured or that links allow.
 
-- A message takes the half round trip of its size.
+- A message takes the half round trip of its size. By ccl on GPUs, one that a stream goes on to takes what one of many
+  back to back does.
 - Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
   share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
   those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
@@ -78,6 +79,8 @@ class StepCosts:
             both = self._curve("bidirectional", several)(size)
             windowed = curves.find("unidirectional", *by, (2,), _FIRST_WINDOW)
             gap = one_way if windowed is None else min(one_way, windowed(size) / _FIRST_WINDOW)
+            streamed = curves.find("unidirectional", *by, (2,), variant=STREAMED) if self._by.in_turn else None
+            gap = gap if streamed is None else min(one_way, streamed(size))
             # The lower end of an interval may be 0 on a machine that others use.
             self._messages[size] = alone, gap, max(1.0, both / one_way) if one_way else 1.0
         return self._messages[size]

@@ -40,11 +40,11 @@ sys.path.insert(0, str(HERE))
 from gpu_results import compare  # noqa: E402
 
 PROGRAMS = ("host_bound", "ddp_small", "ddp_large", "ddp_float", "fsdp", "tensor", "pipeline", "moe", "loop", "decode",
-            "routed", "at_once")  # fmt: skip
+            "routed", "at_once", "encoder", "conv")  # fmt: skip
 # Graphs last: a capture that fails may leave a process that can do nothing more.
 VARIANTS = ("at_once:async", "ddp_large:bucket=100", "ddp_large:bucket=400", "ddp_float:bf16", "fsdp:keep",
             "ddp_large:ctas=4", "ddp_float:ctas=4", "ddp_float:bucket=200", "host_bound:graph", "decode:graph",
-            "moe:graph", "routed:graph", "tensor:graph")  # fmt: skip
+            "moe:graph", "routed:graph", "tensor:graph", "encoder:graph", "conv:graph")  # fmt: skip
 EMPTY = 'description = "A launch and a wait"\nstep = [ { collective = "allreduce", bytes = 8 } ]\n'
 RANKS, LONGEST_S, START_S, CTAS = 2, 20, 60, 4
 PARTS = ("programs", "convert", "curves", "replay", "overlap", "capped", "compare")

@@ -5,6 +5,8 @@
 For each name FOLDER gets NAME/prof.RANK.json.gz, a profile of ITERATION steps with waits of streams (without VARIANT),
 and a line of FOLDER/said.RANK.jsonl: ns of each timed iteration, unprofiled, and of the profiled one. An iteration is
 ITERATION steps from a barrier until the device has nothing to do, as an iteration of `linkgauge run --app` is.
+
+Long, for its programs are read side by side.
 """
 
 from __future__ import annotations
@@ -135,6 +137,28 @@ def host_bound(bench: Bench, variant: str) -> Step:
         parts += [nn.Linear(width, width), nn.LayerNorm(width), nn.GELU()]
     model = nn.Sequential(*parts).to(bench.device, bench.dtype)
     batch = bench.rand(32, width)
+    return _or_graph(bench, variant, lambda: _data_parallel(bench, model, batch, "", 1.0))
+
+
+def encoder(bench: Bench, variant: str) -> Step:
+    """DDP of a small transformer: 12 encoder layers of 512, 8 heads, 8 sequences of 128."""
+    width = bench.of(512, 64)
+    torch.manual_seed(7)
+    layers = [nn.TransformerEncoderLayer(width, 8, 4 * width, 0.0, batch_first=True) for _ in range(bench.of(12, 2))]
+    model = nn.Sequential(*layers).to(bench.device, bench.dtype)
+    batch = bench.rand(8, 128, width)
+    return _or_graph(bench, variant, lambda: _data_parallel(bench, model, batch, "", 25.0))
+
+
+def conv(bench: Bench, variant: str) -> Step:
+    """DDP of a small convolutional network: 24 layers of 64 channels with group norms, 8 images of 56 by 56."""
+    channels = bench.of(64, 8)
+    torch.manual_seed(7)
+    parts: list[nn.Module] = []
+    for _ in range(bench.of(24, 2)):
+        parts += [nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.ReLU()]
+    model = nn.Sequential(*parts).to(bench.device, bench.dtype)
+    batch = bench.rand(8, channels, 56, 56)
     return _or_graph(bench, variant, lambda: _data_parallel(bench, model, batch, "", 1.0))
 
 
@@ -270,7 +294,22 @@ def loop(bench: Bench, variant: str) -> Step:
 
 PROGRAMS: dict[str, Callable[[Bench, str], Step]] = {
     one.__name__: one
-    for one in (ddp_small, ddp_large, ddp_float, host_bound, fsdp, tensor, pipeline, moe, loop, decode, routed, at_once)
+    for one in (
+        ddp_small,
+        ddp_large,
+        ddp_float,
+        host_bound,
+        fsdp,
+        tensor,
+        pipeline,
+        moe,
+        loop,
+        decode,
+        routed,
+        at_once,
+        encoder,
+        conv,
+    )
 }
 
 

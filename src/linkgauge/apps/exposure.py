@@ -17,7 +17,11 @@ from linkgauge.model.quantity import percent
 _LITTLE = 0.02  # of the time: what no change can win much of
 _MOST = 0.5
 _NEAR = 1.2  # times the least possible
-_UNPROFILED = 0.4  # of a profile's time, at least: PyTorch's profiler made nine programs 1.0 to 2.1 times as slow
+# Of nine programs of PyTorch on H100: the profiler made them 1.0 to 2.2 times as slow, their kernels 1.0 to 1.2 times.
+# As CUDA graphs four took up to 5 us a kernel more than their kernels' sum.
+_UNPROFILED = 0.4  # of a profile's time, at least
+_QUICKER, _SLOWER = 0.85, 1.1  # of its kernels' time
+_GAP_NS = 5e3  # behind each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Exposure:
     """Of the rank that computes longest: the kinds, the most exposed first, and its times in ns.
 
     `least_ns`: what no order hides, for it is more than there is to compute. `idle_ns`: waiting for the host.
+    `launches`: of what it computes and communicates.
     """
 
     rank: int
@@ -74,6 +79,7 @@ class Exposure:
     busy_ns: float
     idle_ns: float
     least_ns: float
+    launches: int
 
     @property
     def exposed_ns(self) -> float:
@@ -132,11 +138,12 @@ class Exposure:
         stages of a pipeline do, for messages of other ranks."""
         before = (program_ns, program_ns) if program_ns else (_UNPROFILED * profiled_ns, profiled_ns)
         staged_ns = sum(one.waited_ns or 0.0 for one in self.kinds if one.pattern in ("send", "receive"))
-        after = (self.busy_ns, self.busy_ns + self.own_ns + staged_ns)
+        gpu_ns = self.busy_ns + self.own_ns + staged_ns
+        after = (_QUICKER * self.busy_ns, _SLOWER * gpu_ns + _GAP_NS * self.launches)
         return Advice(
             "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication.",
             max(0.0, before[0] - after[1]), max(0.0, before[1] - after[0]), program_ns or profiled_ns,
-            "communication may take its place" if program_ns
+            "computing and communication may take as long" if program_ns
             else "the profiler slows the host: --program-time says how long the program takes without it",
         )  # fmt: skip
 
@@ -154,7 +161,7 @@ def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:
              for (what, pattern), (count, ns, exposed, at_once, waited) in sums.items()]  # fmt: skip
     kinds.sort(key=lambda one: (-one.exposed_ns, -one.ns))
     mine = ranks[number]
-    return Exposure(number, kinds, mine.busy_ns, mine.idle_ns, max(0.0, sum(own) - mine.busy_ns))
+    return Exposure(number, kinds, mine.busy_ns, mine.idle_ns, max(0.0, sum(own) - mine.busy_ns), mine.launches)
 
 
 def _own_ns(ranks: Sequence[RankSteps], number: int) -> list[float]:
@@ -165,7 +172,8 @@ def _own_ns(ranks: Sequence[RankSteps], number: int) -> list[float]:
     alike = [rank.timed for rank in ranks if [one.step.get("group") for one in rank.timed] == [None] * len(mine)]
     found = []
     for place, one in enumerate(mine):
-        others = [timed[place].ns for timed in alike if _words(timed[place]) == _words(one)]
+        # Of an alltoall with uneven blocks each rank says its own bytes.
+        others = [timed[place].ns for timed in alike if _verb(timed[place]) == _verb(one)]
         found.append(min([one.ns, *others, *ends.get(place, ())]))
     return found
 

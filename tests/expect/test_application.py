@@ -454,6 +454,19 @@ def test_a_stand_in_kernel_takes_the_time_of_as_many_blocks(blocks: int, ns: flo
     assert predict(program_of(file, {}, 2), CurvesOfRun(measured_of(rows)), by).time_ns == pytest.approx(ns)
 
 
+def test_products_of_matrices_and_collectives_tell_what_computing_costs() -> None:
+    """By the vendor's library, of products on all multiprocessors; both ways about."""
+    of = Case("ccl", "allreduce", 64, 64, (0, 1), background=Loads.of_text("kernel gemm 64KiB on=0+1"))
+    product = Case("kernel", "gemm", 65536, 65536, (0,), background=Loads.of_text("ccl allreduce 64B on=0,1"))
+    some = Case("ccl", "allreduce", 64, 64, (0, 1), background=Loads.of_text("kernel gemm 64KiB on=0+1 blocks=66"))
+    known = SlowDowns([interference(of, 1.5, 0.8, 0.8), interference(product, 1.25, 0.5),
+                       interference(some, 9.0, 0.1, 0.1), interference(beside("ccl"), 9.0, 0.1, 0.1)])  # fmt: skip
+    found = known.beside_computing("allgather")
+    assert found is not None
+    assert (found.collective, found.work) == pytest.approx((1.75, 1.25))
+    assert SlowDowns([interference(beside("ccl"), 9.0, 0.1, 0.1)]).beside_computing("allreduce") is None
+
+
 def test_slow_downs_are_by_mechanism_and_blocks() -> None:
     """Both ways about: a copy that was measured beside a collective tells as much; what is alike is asked first."""
     loads = Loads.of_text("ccl allreduce 64B on=0,1; kernel local_copy 64KiB on=1 blocks=16")

@@ -1,6 +1,7 @@
 """Profiles as Kineto writes them of small programs: kernels, their launches, collectives, waits between streams.
 
-Times in us. `events`: whether the profile has `cuda_sync`, as with `enable_cuda_sync_events`.
+Times in us. `events`: whether the profile has `cuda_sync`, as with `enable_cuda_sync_events`. `known`: whether that
+says for which event a stream waits, which CUPTI of CUDA 13 does not.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ COMPUTE, NCCL = 7, 20  # streams
 class Profile:
     """A profile of one rank."""
 
-    def __init__(self, *, events: bool = False, rank: int = 0, world: int = 2) -> None:
+    def __init__(self, *, events: bool = False, known: bool = True, rank: int = 0, world: int = 2) -> None:
         self._found: list[dict[str, Any]] = []
-        self._events, self._rank, self._world = events, rank, world
+        self._events, self._known, self._rank, self._world = events, known, rank, world
         self._number = 100
 
     @property
@@ -84,7 +85,8 @@ class Profile:
             self._found.append({
                 "ph": "X", "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": stream, "ts": at, "dur": 0,
                 "args": {"cuda_sync_kind": "Stream Wait Event", "stream": stream, "correlation": correlation,
-                         "wait_on_stream": of, "wait_on_cuda_event_record_corr_id": record, "device": 0},
+                         "wait_on_stream": of if self._known else -1,
+                         "wait_on_cuda_event_record_corr_id": record if self._known else -1, "device": 0},
             })  # fmt: skip
 
     def _found_of(self, external: int) -> dict[str, Any]:

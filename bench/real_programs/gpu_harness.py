@@ -8,11 +8,13 @@ Parts, in order, each of what the ones before left in FOLDER, so that one may be
 - convert: of each profile a step file of the GPU's times, one with the host's, and one of its communication alone;
 - curves: `linkgauge run` of collectives and messages;
 - replay: all step files by `linkgauge run --app`;
-- capped: allreduces with NCCL_MAX_CTAS;
-- compare: `linkgauge predict`, and results.jsonl, a line a program and a variant.
+- overlap: allreduces beside products of matrices; capped: allreduces with NCCL_MAX_CTAS;
+- compare: `linkgauge predict`, the advice of `convert --exposed`, and results.jsonl, a line a program and a variant.
 
-Communication is that of NCCL's kernels, each as on the rank that came last; "exposed" is what the GPU waits for with
-nothing to compute. Times in ms are of ITERATION steps; an interval has 94 % of the median.
+A program's communication is the sum of NCCL's kernels, each as on the rank that came last: the other's includes its
+wait. A replay's is that of the step file's communication alone, begun one after the other so that launches are hidden,
+minus an iteration of one allreduce of 8 bytes: its launch and wait. "Exposed" is what the GPU waits for with nothing to
+compute. Times in ms are of ITERATION steps; an interval has 94 % of the median.
 """
 
 from __future__ import annotations
@@ -37,11 +39,15 @@ sys.path.insert(0, str(HERE))
 
 from gpu_results import compare  # noqa: E402
 
-PROGRAMS = ("host_bound", "ddp_small", "ddp_large", "ddp_float", "fsdp", "tensor", "pipeline", "moe", "loop")
-VARIANTS = ("ddp_large:bucket=100", "ddp_large:bucket=400", "ddp_float:bf16", "loop:now", "fsdp:keep",
-            "ddp_large:ctas=4", "ddp_float:ctas=4", "ddp_float:bucket=200", "host_bound:graph")  # fmt: skip
+PROGRAMS = ("host_bound", "ddp_small", "ddp_large", "ddp_float", "fsdp", "tensor", "pipeline", "moe", "loop", "decode",
+            "routed", "at_once", "encoder", "conv")  # fmt: skip
+# Graphs last: a capture that fails may leave a process that can do nothing more.
+VARIANTS = ("at_once:async", "ddp_large:bucket=100", "ddp_large:bucket=400", "ddp_float:bf16", "fsdp:keep",
+            "ddp_large:ctas=4", "ddp_float:ctas=4", "ddp_float:bucket=200", "host_bound:graph", "decode:graph",
+            "moe:graph", "routed:graph", "tensor:graph", "encoder:graph", "conv:graph")  # fmt: skip
+EMPTY = 'description = "A launch and a wait"\nstep = [ { collective = "allreduce", bytes = 8 } ]\n'
 RANKS, LONGEST_S, START_S, CTAS = 2, 20, 60, 4
-PARTS = ("programs", "convert", "curves", "replay", "capped", "compare")
+PARTS = ("programs", "convert", "curves", "replay", "overlap", "capped", "compare")
 CURVES = """
 name = "curves"
 [[case]]
@@ -49,6 +55,12 @@ pattern = ["allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv"]
 transport = "{collectives}"
 size = "1KiB:256MiB:x4"
 max_time = "150ms"
+[[case]]
+pattern = ["allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv"]
+transport = "{collectives}"
+size = "1KiB:64MiB:x4"
+cadence = "streaming"
+max_time = "100ms"
 [[case]]
 pattern = ["allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "barrier"]
 transport = "{collectives}"
@@ -59,6 +71,13 @@ max_time = "100ms"
 pattern = ["pingpong", "unidirectional", "bidirectional"]
 transport = "{messages}"
 size = "64KiB:64MiB:x4"
+pairs = "first"
+max_time = "100ms"
+[[case]]
+pattern = "unidirectional"
+transport = "{messages}"
+size = "64KiB:64MiB:x4"
+cadence = "streaming"
 pairs = "first"
 max_time = "100ms"
 [[case]]
@@ -76,6 +95,26 @@ transport = "{messages}"
 collectives = "{collectives}"
 max_time = "150ms"
 """
+OVERLAP = """
+name = "overlap"
+[[launch]]
+name = "node"
+threads = true
+[[job]]
+name = "gemm"
+transport = "kernel"
+pattern = "gemm"
+size = "64MiB"
+on = "same"
+[[case]]
+launch = "node"
+transport = "ccl"
+pattern = ["allreduce", "alltoall"]
+size = ["4MiB", "64MiB"]
+background = "gemm"
+swap_roles = true
+max_time = "300ms"
+"""
 
 
 class Harness:
@@ -87,7 +126,7 @@ class Harness:
         self.device: str = asked.device
         self.until = time.monotonic() + asked.seconds
         on_gpu = self.device == "cuda"
-        self.messages, self.collectives = ("kernel", "ccl") if on_gpu else ("mpi", "mpi")
+        self.messages, self.collectives = ("ccl", "ccl") if on_gpu else ("mpi", "mpi")
         self.devices = "auto" if on_gpu else f"host:{RANKS}"
         self.mpi: list[str] = ["--mpi", asked.mpi] if asked.mpi else []
         self.names: Sequence[str] = asked.name or (*PROGRAMS, *(VARIANTS if on_gpu else VARIANTS[:5]))
@@ -184,6 +223,15 @@ def curves(harness: Harness) -> None:
                       "--no-report", "--time-limit", "65s", *harness.mpi, log="curves", longest_s=80)  # fmt: skip
 
 
+def overlap(harness: Harness) -> None:
+    """What allreduces and products of matrices cost each other."""
+    if harness.device == "cuda":
+        plan = harness.out / "overlap.toml"
+        plan.write_text(OVERLAP)
+        harness.linkgauge("run", "--plan", str(plan), "--out", str(harness.out / "overlap"), "--no-report",
+                          "--time-limit", "30s", log="overlap", longest_s=45)  # fmt: skip
+
+
 def capped(harness: Harness) -> None:
     """Allreduces as NCCL does them with fewer thread blocks."""
     if harness.device == "cuda":
@@ -224,18 +272,17 @@ def _write_steps(target: Path, source: Path, change: Callable[[list[Any]], list[
 
 
 def _communication(steps: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without computing; each collective is waited for at once."""
-    found = []
+    """Without computing and waits: collectives are begun one after the other, and each message is a group of its own,
+    as each was a kernel of its own."""
+    found: list[dict[str, Any]] = []
     for one in steps:
-        if "compute" in one:
-            continue
-        kept = {key: value for key, value in one.items() if key != "begun"}
-        if "step" in kept:
-            kept["step"] = _communication(kept["step"])
-            if not kept["step"]:
-                continue
-        if kept != {"wait": True} or (found and ("send" in found[-1] or "receive" in found[-1])):
-            found.append(kept)
+        if "step" in one:
+            if inner := _communication(one["step"]):
+                found.append({**one, "step": inner})
+        elif "collective" in one:
+            found.append({**one, "begun": True} if one["collective"] != "barrier" else one)
+        elif "send" in one or "receive" in one:
+            found += [one, {"compute": 1}]
     return found
 
 
@@ -260,6 +307,8 @@ def replay(harness: Harness) -> None:
              for folder in sorted(one.parent for one in harness.out.glob("*/*_comm.toml"))]  # fmt: skip
     files = [one for one in files if one.exists() and _sound(one)]
     if files:
+        files.append(harness.out / "empty.toml")
+        files[-1].write_text(EMPTY)
         harness.linkgauge("run", "--app", ",".join(map(str, files)), "--devices", harness.devices, "--transport",
                           harness.messages, "--collectives", harness.collectives, "--max-time", "500ms", "--warmup",
                           "2", "--out", str(harness.out / "replay"), "--no-report", "--time-limit", "65s",
@@ -278,8 +327,8 @@ def main() -> None:
     asked = parser.parse_args()
     harness = Harness(asked)
     doing: dict[str, Callable[[Harness], Any]] = {
-        "programs": programs, "curves": curves, "convert": convert, "replay": replay, "capped": capped,
-        "compare": compare,
+        "programs": programs, "curves": curves, "convert": convert, "replay": replay, "overlap": overlap,
+        "capped": capped, "compare": compare,
     }  # fmt: skip
     took = {}
     for part in asked.only.split(","):

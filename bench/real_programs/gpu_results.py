@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from gpu_harness import Harness
 
 FAR = 0.25  # beyond which a cause is named
-SMALL_MS = 0.03  # of a collective, about what its launch and wait take
 _HOST = 0.1  # of an iteration: waiting for the host
 SYSTEM = "hgx-h100-8"
 RANKS = 2
+VARIANTS_OF = {"The host decides": "graph", "is waited for at once": "async"}  # what follows a piece of advice
 
 
 def compare(harness: Harness) -> None:
@@ -72,8 +72,10 @@ def _communicated(ranks: Sequence[Sequence[Sequence[int]]]) -> dict[str, float]:
     return {"kernels_ms": statistics.median(own), "kernels_low_ms": own[5], "kernels_high_ms": own[-6]}
 
 
-def _exposed(harness: Harness, name: str) -> dict[str, Any]:
-    """Of the profile: computing, communication of the rank that came last, exposed, and waiting for the host; ms."""
+def _exposed(harness: Harness, name: str, real_ms: float) -> dict[str, Any]:
+    """Of the profile: computing, communication of the rank that came last, exposed, waiting for the host (ms), and the
+    advice of `convert --exposed --program-time --overlap`."""
+    from linkgauge.app.exposed import advice_text, beside_computing
     from linkgauge.apps.exposure import exposure_of
     from linkgauge.apps.traces import ranks_of_traces
     from linkgauge.errors import UsageError
@@ -83,10 +85,14 @@ def _exposed(harness: Harness, name: str) -> dict[str, Any]:
         found = exposure_of(ranks_of_traces(paths))
     except UsageError as error:
         return {"why_not": str(error)}
-    own = sum(one.ns - (one.waited_ns or 0.0) for one in found.kinds)
-    return {"communication_ms": own / 1e6, "waited_ms": sum(one.waited_ns or 0.0 for one in found.kinds) / 1e6,
+    overlap = harness.out / "overlap"
+    advice = found.advice(real_ms * 1e6, beside_computing(overlap) if overlap.exists() else None)
+    given = {"words": advice_text(advice), "promised": advice.promised, "low_ms": advice.low_ns / 1e6,
+             "high_ms": advice.high_ns / 1e6, "variant": next((
+                 variant for begin, variant in VARIANTS_OF.items() if begin in advice.words), "")}  # fmt: skip
+    return {"communication_ms": found.own_ns / 1e6, "waited_ms": sum(one.waited_ns or 0.0 for one in found.kinds) / 1e6,
             "exposed_ms": found.exposed_ns / 1e6, "least_ms": found.least_ns / 1e6, "busy_ms": found.busy_ns / 1e6,
-            "host_ms": found.idle_ns / 1e6, "advice": found.advice,
+            "host_ms": found.idle_ns / 1e6, "advice": given,
             "kinds": [[one.what, one.count, round(one.ns / 1e6, 4)] for one in found.kinds][:6]}  # fmt: skip
 
 
@@ -140,17 +146,19 @@ def _line(
     harness: Harness, name: str, real: Mapping[str, dict[str, Any]], replayed: Mapping[str, dict[str, float]],
     predicted: Mapping[str, dict[str, Any]], bounds: Mapping[str, dict[str, Any]],
 ) -> dict[str, Any]:  # fmt: skip
-    exposed = _exposed(harness, name)
+    exposed = _exposed(harness, name, real[name]["ms"])
     kinds = {"": "gpu_time", "_host": "with_host_time", "_comm": "communication_alone"}
     line: dict[str, Any] = {"program": name, "real": {**real[name], **exposed}}
     line["replayed"] = {words: replayed.get(name + suffix, {}) for suffix, words in kinds.items()}
     line["predicted"] = {words: _ms(predicted.get(name + suffix)) for suffix, words in kinds.items()}
+    _without_launch(line, replayed.get("empty", {}))
+    line["advised"] = _advised(exposed.get("advice", {}), name, real)
     line["bound"] = {words: _ms(bounds.get(name + suffix)) for suffix, words in kinds.items()}
     again, by_curves = line["replayed"], line["predicted"]
     alone, host = "communication_alone", "with_host_time"
     own = real[name].get("kernels_ms") or exposed.get("communication_ms")
     line["ratios"] = ratios = {
-        "communication, replayed / real": _over(again[alone].get("ms"), own),
+        "communication, replayed / real": _over(again[alone].get("own_ms"), own),
         "communication, predicted / replayed": _over(by_curves[alone].get("ms"), again[alone].get("ms")),
         "iteration, predicted / replayed": _over(by_curves["gpu_time"].get("ms"), again["gpu_time"].get("ms")),
         "iteration with host, replayed / real": _over(again[host].get("ms"), real[name]["ms"]),
@@ -161,6 +169,25 @@ def _line(
     line["causes"] = _causes(line, exposed) if far else []
     line["host_decides"] = exposed.get("host_ms", 0.0) > exposed.get("busy_ms", 0.0) + exposed.get("exposed_ms", 0.0)
     return line
+
+
+def _without_launch(line: dict[str, Any], empty: Mapping[str, float]) -> None:
+    """A replay's communication: without the launch and the wait of an iteration, which an empty one has too."""
+    alone = line["replayed"]["communication_alone"]
+    if alone and empty:
+        alone["own_ms"] = alone["ms"] - empty["ms"]
+        line["replayed"]["empty"] = empty
+
+
+def _advised(advice: Mapping[str, Any], name: str, real: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The change that the advice is for, where it promises a gain and the change was measured: the gain in ms,
+    predicted (the middle of its interval) and real."""
+    after = real.get(f"{name}:{advice.get('variant')}")
+    if not advice.get("promised") or after is None:
+        return {}
+    predicted, gained = (advice["low_ms"] + advice["high_ms"]) / 2, real[name]["ms"] - after["ms"]
+    return {"variant": advice["variant"], "predicted_ms": predicted, "low_ms": advice["low_ms"],
+            "high_ms": advice["high_ms"], "real_ms": gained, "ratio": _over(predicted, gained)}  # fmt: skip
 
 
 def _over(one: float | None, other: float | None) -> float | None:
@@ -179,12 +206,6 @@ def _causes(line: Mapping[str, Any], exposed: Mapping[str, Any]) -> list[str]:
     alone = line["replayed"]["communication_alone"].get("ms")
     if alone and exposed.get("communication_ms", 0.0) > 1.1 * alone:
         found.append(f"collectives take {exposed['communication_ms'] / alone:.2f} times as long beside computing")
-    if any(what.startswith(("send", "receive")) for what, *_ in exposed.get("kinds", ())):
-        found.append("messages: the replay sends by another mechanism, for messages by NCCL are not modeled")
-    few = [(what, count, ms) for what, count, ms in exposed.get("kinds", ()) if ms / count < SMALL_MS]
-    if sum(ms for *_, ms in few) > FAR * exposed.get("communication_ms", 0.0) > 0:
-        found.append(f"{sum(count for _, count, _ in few)} collectives take less than {SMALL_MS} ms on the GPU: in "
-                     "curves and replays the host's launch and wait are in each")  # fmt: skip
     return found
 
 
@@ -213,8 +234,8 @@ def _gain(harness: Harness, steps: Path, kind: str, value: str) -> dict[str, Any
     curves = ("--from", str(harness.out / "curves"))
     target = steps.with_name(f"{steps.stem}_{kind}.toml")
     before = _one(_predicted(harness, [steps], *curves))
-    if kind == "now":
-        after = _one(_predicted(harness, [steps], *curves, "--no-overlap"))
+    if kind == "async":
+        after = _one(_predicted(harness, [harness.out / "loop" / steps.name.replace("at_once", "loop")], *curves))
     elif kind == "bucket":
         after = _one(_predicted(harness, [steps], *curves, "--bucket", f"{value}MiB"))
     elif kind == "bf16":

@@ -5,6 +5,8 @@
 For each name FOLDER gets NAME/prof.RANK.json.gz, a profile of ITERATION steps with waits of streams (without VARIANT),
 and a line of FOLDER/said.RANK.jsonl: ns of each timed iteration, unprofiled, and of the profiled one. An iteration is
 ITERATION steps from a barrier until the device has nothing to do, as an iteration of `linkgauge run --app` is.
+
+Long, for its programs are read side by side.
 """
 
 from __future__ import annotations
@@ -85,6 +87,24 @@ def _data_parallel(bench: Bench, model: nn.Module, batch: torch.Tensor, variant:
     return step
 
 
+def _or_graph(bench: Bench, variant: str, build: Callable[[], Step]) -> Step:
+    """A step or, as variant `graph`, a CUDA graph of it."""
+    if variant != "graph":
+        return build()
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        step = build()
+        for _ in range(12):  # DDP: at least 11 before a capture
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    bench.sync()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        step()
+    return graph.replay
+
+
 def ddp_small(bench: Bench, variant: str) -> Step:
     """DDP, small buckets: 24 layers of 1,024 in float32, an allreduce a layer."""
     bench.dtype = torch.float32
@@ -117,20 +137,29 @@ def host_bound(bench: Bench, variant: str) -> Step:
         parts += [nn.Linear(width, width), nn.LayerNorm(width), nn.GELU()]
     model = nn.Sequential(*parts).to(bench.device, bench.dtype)
     batch = bench.rand(32, width)
-    if variant != "graph":
-        return _data_parallel(bench, model, batch, variant, 1.0)
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        step = _data_parallel(bench, model, batch, "", 1.0)
-        for _ in range(12):  # DDP: at least 11 before a capture
-            step()
-    torch.cuda.current_stream().wait_stream(aside)
-    bench.sync()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        step()
-    return graph.replay
+    return _or_graph(bench, variant, lambda: _data_parallel(bench, model, batch, "", 1.0))
+
+
+def encoder(bench: Bench, variant: str) -> Step:
+    """DDP of a small transformer: 12 encoder layers of 512, 8 heads, 8 sequences of 128."""
+    width = bench.of(512, 64)
+    torch.manual_seed(7)
+    layers = [nn.TransformerEncoderLayer(width, 8, 4 * width, 0.0, batch_first=True) for _ in range(bench.of(12, 2))]
+    model = nn.Sequential(*layers).to(bench.device, bench.dtype)
+    batch = bench.rand(8, 128, width)
+    return _or_graph(bench, variant, lambda: _data_parallel(bench, model, batch, "", 25.0))
+
+
+def conv(bench: Bench, variant: str) -> Step:
+    """DDP of a small convolutional network: 24 layers of 64 channels with group norms, 8 images of 56 by 56."""
+    channels = bench.of(64, 8)
+    torch.manual_seed(7)
+    parts: list[nn.Module] = []
+    for _ in range(bench.of(24, 2)):
+        parts += [nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(8, channels), nn.ReLU()]
+    model = nn.Sequential(*parts).to(bench.device, bench.dtype)
+    batch = bench.rand(8, channels, 56, 56)
+    return _or_graph(bench, variant, lambda: _data_parallel(bench, model, batch, "", 1.0))
 
 
 def fsdp(bench: Bench, variant: str) -> Step:
@@ -165,7 +194,42 @@ def tensor(bench: Bench, variant: str) -> Step:
     def step() -> None:
         model(batch).float().square().mean().backward()
 
-    return step
+    return _or_graph(bench, variant, lambda: step)
+
+
+def decode(bench: Bench, variant: str) -> Step:
+    """Decoding, tensor parallel: 8 tokens through 32 blocks of 4,096, two allreduces of 64 KiB in each."""
+    width, tokens = bench.of(4096, 128), 8
+    half = width // bench.ranks
+    layers = [(bench.rand(width, half), bench.rand(half, width)) for _ in range(2 * bench.of(32, 4))]
+    batch = bench.rand(tokens, width)
+
+    def step() -> None:
+        with torch.no_grad():
+            now = batch
+            for wide, back in layers:
+                part = nn.functional.silu(nn.functional.rms_norm(now, (width,)) @ wide) @ back
+                dist.all_reduce(part)
+                now = now + part * 1e-3
+
+    return _or_graph(bench, variant, lambda: step)
+
+
+def routed(bench: Bench, variant: str) -> Step:
+    """Decoding of experts: 128 tokens of 4,096 dispatched and combined by alltoall in 16 layers, 3 of 4 to rank 0."""
+    width, tokens = bench.of(4096, 128), 128
+    mine = [tokens * 3 // 4, tokens // 4] if bench.ranks == 2 else [tokens // bench.ranks] * bench.ranks
+    theirs = [mine[bench.rank]] * bench.ranks
+    expert = bench.layers(2, width)
+    batch, got, back = bench.rand(tokens, width), bench.rand(sum(theirs), width), bench.rand(tokens, width)
+
+    def step() -> None:
+        with torch.no_grad():
+            for _ in range(bench.of(16, 2)):
+                dist.all_to_all_single(got, batch, theirs, mine)
+                dist.all_to_all_single(back, expert(got), mine, theirs)
+
+    return _or_graph(bench, variant, lambda: step)
 
 
 def pipeline(bench: Bench, variant: str) -> Step:
@@ -200,7 +264,12 @@ def moe(bench: Bench, variant: str) -> Step:
                 dist.all_to_all_single(got, batch, theirs, mine)
                 dist.all_to_all_single(back, expert(got), mine, theirs)
 
-    return step
+    return _or_graph(bench, variant, lambda: step)
+
+
+def at_once(bench: Bench, variant: str) -> Step:
+    """As `loop`, each allreduce waited for at once, or `async` as there."""
+    return loop(bench, "" if variant == "async" else "now")
 
 
 def loop(bench: Bench, variant: str) -> Step:
@@ -224,7 +293,23 @@ def loop(bench: Bench, variant: str) -> Step:
 
 
 PROGRAMS: dict[str, Callable[[Bench, str], Step]] = {
-    one.__name__: one for one in (ddp_small, ddp_large, ddp_float, host_bound, fsdp, tensor, pipeline, moe, loop)
+    one.__name__: one
+    for one in (
+        ddp_small,
+        ddp_large,
+        ddp_float,
+        host_bound,
+        fsdp,
+        tensor,
+        pipeline,
+        moe,
+        loop,
+        decode,
+        routed,
+        at_once,
+        encoder,
+        conv,
+    )
 }
 
 

@@ -93,6 +93,7 @@ class Application final : public Operation {
         context_.runtime->launch_graph(graph_.handle(), copying_.handle());
       } else {
         for_each_step(*program_, [this](const ProgramStep& step) { begin(step); });
+        start_messages();
       }
     });
   }
@@ -124,6 +125,7 @@ class Application final : public Operation {
     fork_ = Event();
     collectives_.release();
     completing_.clear();
+    unstarted_ = nullptr;
     flows_.clear();
     channels_.clear();
     queues_.clear();
@@ -310,6 +312,7 @@ class Application final : public Operation {
 
   void begin(const ProgramStep& step) {
     const auto which = static_cast<std::size_t>(step.which);
+    if (step.kind != ProgramKind::kSend && step.kind != ProgramKind::kReceive) start_messages();
     switch (step.kind) {
       case ProgramKind::kCompute:
         if (step.queue < 0) {
@@ -333,6 +336,7 @@ class Application final : public Operation {
         } else {
           end.channel->get(end.flow.target_base + place, end.flow.source_base + place, bytes);
         }
+        unstarted_ = end.channel;
         return times_.spend_on_posting();
       }
       case ProgramKind::kWait:
@@ -359,6 +363,14 @@ class Application final : public Operation {
       case ProgramKind::kEnd:
         return;
     }
+  }
+
+  // Messages between two other steps begin together, where the mechanism has them so.
+  void start_messages() {
+    if (unstarted_ == nullptr) return;
+    unstarted_->start();
+    unstarted_ = nullptr;
+    times_.spend_on_posting();
   }
 
   const Stream& stream_of(const ProgramStep& step) const {
@@ -419,6 +431,7 @@ class Application final : public Operation {
   std::unique_ptr<Group> messages_group_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<FlowEnd> flows_;
+  Channel* unstarted_ = nullptr;         // of messages that may not have begun
   std::vector<std::size_t> completing_;  // places in flows_
   ApplicationCollectives collectives_;
   Progress progress_;
@@ -439,9 +452,6 @@ std::string why_not_application(const Transport& transport, const RankContext& c
 std::unique_ptr<Operation> make_application(Transport& transport, const RankContext& context, const CaseSpec& spec) {
   if (spec.traffic.program == nullptr) throw CallerError("the application has no program");
   check_program(*spec.traffic.program, context.size(), context.rank());
-  if (spec.mechanism.transport == "ccl") {
-    throw Unsupported("an application's messages go over channels, which ccl has none of: use --collectives ccl");
-  }
   if (spec.timing.cadence == Cadence::kGated || spec.timing.clock == ClockKind::kEvent) {
     throw Unsupported("an application is timed by the host's clock, from its first step to its last");
   }

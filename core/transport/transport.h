@@ -108,6 +108,9 @@ class Channel : NotCopied {
   virtual void put(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
   // At the target: queue the matching arrival.
   virtual void get(std::size_t target_offset, std::size_t source_offset, std::size_t bytes) = 0;
+  // Begin what put and get have queued, of all channels of this rank: a mechanism whose messages begin together only
+  // notes them. Returns at once; complete does so too.
+  virtual void start() {}
   // Either end: wait for all messages queued since the last complete.
   virtual void complete(Completion completion) = 0;
 

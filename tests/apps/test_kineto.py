@@ -13,14 +13,17 @@ import pytest
 
 from gpu_profiles import Profile
 from linkgauge.app.cli import run_command
+from linkgauge.apps.exposure import Exposure, exposure_of
 from linkgauge.apps.kineto import of_profile
 from linkgauge.apps.matching import check
 from linkgauge.apps.program import amounts, program_of
 from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.trace_steps import RankSteps, Steps
 from linkgauge.apps.traces import convert
+from linkgauge.expect.slow_downs import SlowDown
 
-BOTH = pytest.mark.parametrize("events", [True, False], ids=["events", "calls"])
+EACH = pytest.mark.parametrize("waits", [{"events": True}, {"events": True, "known": False}, {}],
+                               ids=["events", "streams", "calls"])  # fmt: skip
 
 
 def steps_of(folder: Path, made: Profile, **asked: bool) -> Steps:
@@ -46,11 +49,11 @@ def words(steps: Steps) -> list[str]:
     return found
 
 
-@BOTH
+@EACH
 def test_gradients_are_reduced_beside_the_backward_and_waited_for_before_the_optimizer(
-    tmp_path: Path, events: bool
+    tmp_path: Path, waits: dict[str, bool]
 ) -> None:
-    made = Profile(events=events)
+    made = Profile(**waits)
     made.kernel(0, 10, 20)
     first = made.collective(2, 20, 22)  # over before the next kernel begins, which does not wait for it all the same
     made.kernel(4, 25, 35)
@@ -62,9 +65,11 @@ def test_gradients_are_reduced_beside_the_backward_and_waited_for_before_the_opt
     assert words(steps_of(tmp_path, made)) == ["c10", "allreduce+", "c10", "allreduce+", "c5", "w", "c5"]
 
 
-@BOTH
-def test_a_layer_waits_for_its_own_weights_and_not_for_those_of_the_next(tmp_path: Path, events: bool) -> None:
-    made = Profile(events=events)
+@EACH
+def test_a_layer_waits_for_its_own_weights_and_not_for_those_of_the_next(
+    tmp_path: Path, waits: dict[str, bool]
+) -> None:
+    made = Profile(**waits)
     ends = [made.collective(0, 10, 20, "_allgather_base")]
     for layer in range(3):
         begin = 20 + 30 * layer
@@ -72,12 +77,26 @@ def test_a_layer_waits_for_its_own_weights_and_not_for_those_of_the_next(tmp_pat
         made.wait(1.3 + layer, ends[layer])
         made.kernel(1.6 + layer, begin + (0.2 if layer else 0.7), begin + 30)
     gathered = words(steps_of(tmp_path, made))
-    if events:  # the host's calls alone do not say for which of those that are over
+    if waits == {"events": True}:  # else it is not known for which of those that are over
         assert gathered == ["allgather+", "w", "allgather+", "c29.3", "w", "allgather+", "c29.8", "w", "allgather+",
                             "c29.8", "w"]  # fmt: skip
     computing = [place for place, one in enumerate(gathered) if one.startswith("c")]
     assert all("w" in gathered[:place] for place in computing)
     assert gathered.index("allgather+", 1) < computing[0]  # the next layer's weights come beside the first layer
+
+
+def test_only_the_stream_that_waits_does(tmp_path: Path) -> None:
+    """A copy of another stream, launched behind the wait, begins when the collective is over and has not waited."""
+    found = []
+    for known in (True, False):
+        made = Profile(events=True, known=known)
+        made.kernel(0, 5, 10)
+        part = made.collective(1, 10, 30)
+        made.wait(2, part)
+        made.kernel(3, 31, 41, "copy", stream=9)
+        made.kernel(4, 41, 50)
+        found.append(words(steps_of(tmp_path, made)))
+    assert found[0] == found[1] == ["c5", "allreduce+", "c10", "w", "c9"]
 
 
 def test_a_collective_of_another_group_goes_on_beside_one_that_is_waited_for(tmp_path: Path) -> None:
@@ -219,9 +238,9 @@ def test_ranks_whose_loops_are_unlike_have_the_same_collectives() -> None:
     assert [amounts(program, rank)["allreduce"].count for rank in range(2)] == [8, 8]
 
 
-def a_host_that_waits(*, events: bool) -> Profile:
+def a_host_that_waits(**waits: bool) -> Profile:
     """The host waits for the device before it launches what comes next, which is no other work of the host's."""
-    made = Profile(events=events)
+    made = Profile(**waits)
     made.kernel(0, 5, 10)
     made.collective(1, 10, 40)
     made.hold(2, 41)
@@ -229,10 +248,10 @@ def a_host_that_waits(*, events: bool) -> Profile:
     return made
 
 
-@BOTH
-def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, events: bool) -> None:
-    assert words(steps_of(tmp_path, a_host_that_waits(events=events))) == ["c5", "allreduce+", "w", "c3"]
-    kept = words(steps_of(tmp_path, a_host_that_waits(events=events), host_time=True))
+@EACH
+def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, waits: dict[str, bool]) -> None:
+    assert words(steps_of(tmp_path, a_host_that_waits(**waits))) == ["c5", "allreduce+", "w", "c3"]
+    kept = words(steps_of(tmp_path, a_host_that_waits(**waits), host_time=True))
     assert kept == ["c5", "allreduce+", "w", "c10"]
 
 
@@ -241,10 +260,11 @@ def test_a_host_that_waits_for_a_collective_is_not_late(tmp_path: Path, events: 
     [
         (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 130)),
          "rank 0 computes 95.0 µs, waits 30.0 µs for communication (24 %), at least 0",
-         "has ended: make the last bucket smaller (bucket_cap_mb). Saves at most 30.0 µs of 125 µs (24 %)."),
+         "No gain can be promised: how small it may be is not known. At most 30.0 µs of 125 µs (24 %), by this: "
+         "allreduce of 1,024 B begins when computing has ended: make the last bucket smaller (bucket_cap_mb)."),
         (lambda made: (made.kernel(0, 5, 30), made.wait(3, made.collective(1, 30, 90)), made.kernel(4, 90, 95)),
          "rank 0 computes 30.0 µs, waits 60.0 µs for communication (67 %), at least 30.0 µs",
-         "bucket smaller (bucket_cap_mb). Saves at most 30.0 µs of 90.0 µs (33 %)."),
+         "At most 30.0 µs of 90.0 µs (33 %), by this: allreduce of 1,024 B begins when computing has ended"),
         (lambda made: (made.kernel(0, 5, 10), made.collective(1, 6, 90), made.kernel(2, 10, 40)),
          "rank 0 computes 35.0 µs, waits 50.0 µs for communication (59 %), at least", "too little to compute"),
         (lambda made: (made.kernel(0, 5, 100), made.collective(1, 100, 101), made.kernel(2, 100, 200)),
@@ -265,6 +285,59 @@ def test_exposed_communication_and_what_follows(
     assert said in printed
     assert "allreduce of 1,024 B 1" in printed
     assert advice in printed
+
+
+def of_small_kernels() -> Exposure:
+    """Ten kernels of 10 us, each launched when the one before has long been over; an allreduce of 20 us."""
+    made = Profile(events=True)
+    for turn in range(10):
+        made.kernel(100 * turn, 100 * turn + 1, 100 * turn + 11)
+    made.wait(911, made.collective(910, 911, 931))
+    made.kernel(990, 991, 1001)
+    rank = RankSteps("made", Counter())
+    of_profile(made.document["traceEvents"], rank)
+    return exposure_of([rank])
+
+
+def test_what_the_host_costs_is_promised_of_the_program_without_the_profiler() -> None:
+    exposure = of_small_kernels()
+    assert exposure.busy_ns == pytest.approx(110e3)
+    for advice, before in ((exposure.advice(500e3), (500e3, 500e3)), (exposure.advice(), (400e3, 1e6))):
+        assert "The host decides" in advice.words
+        assert advice.promised
+        assert advice.low_ns == pytest.approx(before[0] - 1.1 * 130e3 - 12 * 5e3, rel=0.01)  # twelve launches
+        assert advice.high_ns == pytest.approx(before[1] - 0.85 * 110e3, rel=0.01)
+    assert not exposure.advice(200e3).promised  # computing and communication may take as long
+
+
+def test_an_alltoall_of_uneven_blocks_takes_as_long_as_on_the_rank_that_came_last() -> None:
+    ranks = []
+    for number, (begin, elements) in enumerate(((20, 256), (80, 768))):
+        made = Profile(events=True, rank=number)
+        made.kernel(0, 5, 15)
+        made.wait(2, made.collective(1, begin, 100, "alltoallv", elements))
+        made.kernel(3, 100, 110)
+        ranks.append(RankSteps(f"rank {number}", Counter()))
+        of_profile(made.document["traceEvents"], ranks[-1])
+    assert exposure_of(ranks).own_ns == pytest.approx(20e3)
+
+
+def test_a_collective_begun_earlier_saves_what_computing_beside_it_leaves() -> None:
+    made = Profile(events=True)
+    for turn in range(4):
+        made.kernel(turn, 100 * turn + 5, 100 * turn + 65)
+        made.wait(turn + 0.8, made.collective(turn + 0.5, 100 * turn + 65, 100 * turn + 105))
+    made.kernel(5, 405, 500)
+    rank = RankSteps("made", Counter())
+    of_profile(made.document["traceEvents"], rank)
+    exposure = exposure_of([rank])
+    assert "is waited for at once" in exposure.advice().words
+    assert not exposure.advice().promised
+    assert "--overlap" in exposure.advice().why_not
+    advice = exposure.advice(0.0, lambda pattern: SlowDown(1.5, 1.25, pattern))
+    assert advice.low_ns == pytest.approx(0.7 * 160e3)  # 1 - 1.5 (1 - 1 / 1.25)
+    assert advice.high_ns == pytest.approx(160e3)
+    assert not exposure.advice(0.0, lambda pattern: SlowDown(2.0, 2.0, pattern)).promised  # as if they took turns
 
 
 def test_waiting_for_a_rank_that_comes_later_is_no_communication(

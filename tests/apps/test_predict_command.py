@@ -294,6 +294,11 @@ def test_what_if_says_what_it_assumes(tmp_path: Path, capsys: pytest.CaptureFixt
     all_of_them = ["--algorithm", "ring", "--no-overlap", "--faster", "collective=2", "--bucket", "1MiB"]
     assert run_command([*words, *all_of_them]) == 0
     assert capsys.readouterr().out.count("assumed: ") == 4
+    assert run_command([*words, "--faster", "collective=2"]) == 0  # a curve that is flat is as fast
+    assert "no gain can be promised: it costs up to 8" in capsys.readouterr().out
+    assert run_command([*words, "--algorithm", "ring", "--no-overlap", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["gain_low_ns"] < told["as_it_is_ns"] - told["predicted_ns"] < told["gain_high_ns"]
     assert run_command([*words, "--bucket", "0"]) == 2
     assert "--bucket '0': expected at least 1 byte" in capsys.readouterr().err
     assert run_command([*words, "--algorithm", "tree"]) == 2

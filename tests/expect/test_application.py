@@ -73,6 +73,38 @@ def predicted(
     return predict(program_of(file, {}, 2), by or curves(collectives), Mechanism("mpi", collectives), slow=slow)
 
 
+def in_turn(steps: str) -> Predicted:
+    """By ccl, on GPUs: a message takes 1000 ns + 1 ns a byte, or 100 ns + 1 ns where a stream goes on to it."""
+    rows = []
+    for size in SIZES:
+        rows += [row("pingpong", size, 2 * (LATENCY + size), transport="ccl"),
+                 row("unidirectional", size, LATENCY + size, transport="ccl"),
+                 row("unidirectional", size, 100 + size, transport="ccl", cadence="streaming"),
+                 row("bidirectional", size, 1.5 * (LATENCY + size), transport="ccl"),
+                 row("allreduce", size, 5000 + 2 * size, transport="ccl"),
+                 row("allreduce", size, 900 + 2 * size, transport="ccl", cadence="streaming")]  # fmt: skip
+    file = applications.parse(f'description = "x"\nstep = [ {steps} ]', "made")
+    return predict(program_of(file, {}, 2), CurvesOfRun(measured_of(rows)), Mechanism("ccl", "ccl"))
+
+
+def test_messages_by_ccl_go_in_turn_whichever_way() -> None:
+    there, back = (f'{{ when = "rank == {one}", send = {1 - one}, bytes = 4096 }}, {{ when = "rank == {1 - one}", '
+                   f'receive = {one}, bytes = 4096 }}' for one in (0, 1))  # fmt: skip
+    found = in_turn(f"{there}, {{ compute = 1 }}, {there}, {{ compute = 1 }}, {back}, {{ wait = true }}")
+    assert found.time_ns == pytest.approx(LATENCY + 4096 + 2 * (100 + 4096))
+    found = in_turn(f"{there}, {{ compute = 20000 }}, {back}, {{ wait = true }}")
+    assert found.time_ns == pytest.approx(20000 + LATENCY + 4096)  # the stream had nothing to do for a while
+    found = in_turn(f"{there}, {back}, {{ wait = true }}")  # one group
+    assert found.time_ns == pytest.approx(1.5 * (LATENCY + 4096))
+
+
+def test_a_collective_that_a_stream_goes_on_to_has_no_launch() -> None:
+    found = in_turn(f"{{ repeat = 9, step = [ {BEGUN_ONE} ] }}, {{ wait = true }}")
+    assert found.time_ns == pytest.approx(5000 + 2 * 4096 + 8 * (900 + 2 * 4096))
+    found = in_turn(f"{BEGUN_ONE}, {{ compute = 50000 }}, {BEGUN_ONE}, {{ wait = true }}")
+    assert found.time_ns == pytest.approx(50000 + 5000 + 2 * 4096)
+
+
 def test_a_message_waits_for_its_sender() -> None:
     found = predicted(
         '{ when = "rank == 0", compute = 7000 }, { when = "rank == 0", send = 1, bytes = 1024 },'
@@ -420,6 +452,19 @@ def test_a_stand_in_kernel_takes_the_time_of_as_many_blocks(blocks: int, ns: flo
     file = applications.parse('description = "x"\nstep = [ { work = 1024, queue = "q" } ]', "made")
     by = Mechanism("mpi", "mpi", copies="kernel", blocks=blocks)
     assert predict(program_of(file, {}, 2), CurvesOfRun(measured_of(rows)), by).time_ns == pytest.approx(ns)
+
+
+def test_products_of_matrices_and_collectives_tell_what_computing_costs() -> None:
+    """By the vendor's library, of products on all multiprocessors; both ways about."""
+    of = Case("ccl", "allreduce", 64, 64, (0, 1), background=Loads.of_text("kernel gemm 64KiB on=0+1"))
+    product = Case("kernel", "gemm", 65536, 65536, (0,), background=Loads.of_text("ccl allreduce 64B on=0,1"))
+    some = Case("ccl", "allreduce", 64, 64, (0, 1), background=Loads.of_text("kernel gemm 64KiB on=0+1 blocks=66"))
+    known = SlowDowns([interference(of, 1.5, 0.8, 0.8), interference(product, 1.25, 0.5),
+                       interference(some, 9.0, 0.1, 0.1), interference(beside("ccl"), 9.0, 0.1, 0.1)])  # fmt: skip
+    found = known.beside_computing("allgather")
+    assert found is not None
+    assert (found.collective, found.work) == pytest.approx((1.75, 1.25))
+    assert SlowDowns([interference(beside("ccl"), 9.0, 0.1, 0.1)]).beside_computing("allreduce") is None
 
 
 def test_slow_downs_are_by_mechanism_and_blocks() -> None:

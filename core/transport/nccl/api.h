@@ -35,6 +35,7 @@ inline constexpr Result kInvalidArgument = 4;
 inline constexpr Result kInvalidUsage = 5;
 inline constexpr Result kRemoteError = 6;
 inline constexpr Result kInProgress = 7;
+inline constexpr Type kBytes = 1;           // ncclUint8: what is not reduced is bytes
 inline constexpr int kWindowSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
 // By Datatype and ReduceOp of case_spec.h: ncclDataType_t and ncclRedOp_t.
 inline constexpr Type kDatatypes[] = {0, 1, 2, 3, 4, 5, 6, 9, 7, 8, 10, 11};

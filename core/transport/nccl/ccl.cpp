@@ -24,6 +24,7 @@
 #include "transport/nccl/communicator.h"
 #include "transport/nccl/config.h"
 #include "transport/nccl/device.h"
+#include "transport/nccl/messages.h"
 #include "transport/nccl/operation.h"
 #include "transport/nccl/options.h"
 #include "transport/peer_memory.h"
@@ -136,6 +137,11 @@ class CclTransport final : public Transport {
     return result;
   }
 
+  std::vector<std::unique_ptr<Channel>> connect(const RankContext& context, const CaseSpec& /*spec*/,
+                                                const Flows& flows) override {
+    return connect_ccl(context, load(context), flows);
+  }
+
   std::unique_ptr<Operation> collective(const RankContext& context, const CaseSpec& spec) override {
     if (spec.traffic.pattern == Pattern::kBarrier) return make_lsa_barrier(*this, context, spec, load(context));
     const CclOptions options = read_ccl_options(spec.mechanism).value();
@@ -150,6 +156,9 @@ class CclTransport final : public Transport {
   static std::string why_not_oneccl(const RankContext& context, const CaseSpec& spec) {
     if (context.size() > 1 && context.group->one_process())
       return "oneCCL's ranks are processes of their own: leave out --threads";
+    if (spec.traffic.pattern == Pattern::kApplication)
+      return "oneCCL's messages on the CPU are done when their call returns, so that ranks that send first never end: "
+             "use --collectives ccl";
     if (!spec.mechanism.variant.empty()) return "oneCCL on the CPU has no variant: its calls are done when they return";
     if (spec.timing.clock == ClockKind::kEvent)
       return "oneCCL on the CPU has no stream to take times on: leave out --clock";

@@ -1,12 +1,19 @@
 #include "transport/nccl/communicator.h"
 
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/errors.h"
+#include "base/now.h"
 #include "transport/agreement.h"
 
 namespace linkgauge {
+namespace {
+
+constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
+
+}  // namespace
 
 std::shared_ptr<CclCommunicator> CclCommunicator::of(const ccl::Library& library, const RankContext& context,
                                                      const ccl::Configuration* settings) {
@@ -75,6 +82,37 @@ void CclCommunicator::check(ccl::Result result, const char* call) {
   if (result == ccl::kSuccess) return;
   broken_ = true;
   library_->check(result, call, communicator_, device_);
+}
+
+void CclCommunicator::wait_for(DeviceRuntime& runtime, StreamHandle stream, Group& group) {
+  int polls = 0;
+  while (!runtime.done(stream)) {
+    if (++polls % kPollsPerAbortCheck != 0) continue;
+    check_state(group);
+    end_if_aborted(group);
+  }
+  // An operation that the library gave up ends the stream's work too. Asking costs some nanoseconds.
+  check_state(group);
+}
+
+void CclCommunicator::check_state(Group& group) {
+  ccl::Result state = ccl::kSuccess;
+  check(library_->calls().ncclCommGetAsyncError(communicator_, &state), "ncclCommGetAsyncError");
+  // The library may tell of another rank's failure before that rank has: its own reason is the one worth having.
+  if (state == ccl::kRemoteError) await_reason(group);
+  if (state != ccl::kInProgress) check(state, "an operation of NCCL");
+}
+
+void CclCommunicator::await_reason(Group& group) {
+  const std::int64_t until_ns = now_ns() + kReasonPatienceNs;
+  while (!group.aborted() && now_ns() < until_ns) std::this_thread::yield();
+  end_if_aborted(group);
+}
+
+void CclCommunicator::end_if_aborted(Group& group) {
+  if (!group.aborted()) return;
+  mark_broken();
+  group.throw_if_aborted();
 }
 
 void CclCommunicator::abort_if_broken(const Group& group) noexcept {

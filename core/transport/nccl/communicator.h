@@ -26,11 +26,16 @@ class CclCommunicator : NotCopied {
   // A failure breaks it, and is thrown with the library's own words.
   void check(ccl::Result result, const char* call);
   void mark_broken() { broken_ = true; }
+  // Until all in a stream is over. Throws what the library says of that, or what another rank failed with, if it fails.
+  void wait_for(DeviceRuntime& runtime, StreamHandle stream, Group& group);
   // After a failure the library's own destroy may wait for ranks that are gone; abort does not, and ends the kernels
   // that still wait for them, without which no memory of the device can be freed.
   void abort_if_broken(const Group& group) noexcept;
 
  private:
+  void check_state(Group& group);
+  void await_reason(Group& group);
+  void end_if_aborted(Group& group);
   void init_by(const ccl::Configuration& own, const RankContext& context, const std::vector<std::byte>& bytes);
 
   const ccl::Library* library_;

@@ -4,11 +4,9 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/errors.h"
-#include "base/now.h"
 #include "base/patterns.h"
 #include "transport/agreement.h"
 #include "transport/buffered_operation.h"
@@ -18,8 +16,6 @@
 
 namespace linkgauge {
 namespace {
-
-constexpr std::int64_t kReasonPatienceNs = 1'000'000'000;
 
 bool has_own_call(const ccl::Table& calls, Pattern pattern) {
   switch (pattern) {
@@ -221,8 +217,8 @@ class CclOperation final : public BufferedOperation {
   void send_all(int window) {
     for (int message = 0; message < window; ++message) {
       for (const Message& send : sends_) {
-        check(library_->calls().ncclSend(source()->at(send.offset), send.bytes, kBytes, send.peer, communicator_->get(),
-                                         queue()),
+        check(library_->calls().ncclSend(source()->at(send.offset), send.bytes, ccl::kBytes, send.peer,
+                                         communicator_->get(), queue()),
               "ncclSend");
       }
     }
@@ -231,7 +227,7 @@ class CclOperation final : public BufferedOperation {
   void receive_all(int window) {
     for (int message = 0; message < window; ++message) {
       for (const Message& receive : receives_) {
-        check(library_->calls().ncclRecv(target()->at(receive.offset), receive.bytes, kBytes, receive.peer,
+        check(library_->calls().ncclRecv(target()->at(receive.offset), receive.bytes, ccl::kBytes, receive.peer,
                                          communicator_->get(), queue()),
               "ncclRecv");
       }
@@ -250,14 +246,14 @@ class CclOperation final : public BufferedOperation {
     switch (traffic().pattern) {
       case Pattern::kAlltoall:
         return call("ncclAlltoAll", calls.ncclAlltoAll, calls.ncclAlltoAllConfig, from, target_data_, traffic().bytes(),
-                    kBytes, communicator_->get(), queue());
+                    ccl::kBytes, communicator_->get(), queue());
       case Pattern::kGather:
-        return call("ncclGather", calls.ncclGather, calls.ncclGatherConfig, from, target_data_, block(), kBytes,
+        return call("ncclGather", calls.ncclGather, calls.ncclGatherConfig, from, target_data_, block(), ccl::kBytes,
                     traffic().root, communicator_->get(), queue());
       default: {
         // In place the root's block stays where it is.
         void* to = target_data_ == nullptr ? source()->at(place(rank())) : target_data_;
-        return call("ncclScatter", calls.ncclScatter, calls.ncclScatterConfig, from, to, block(), kBytes,
+        return call("ncclScatter", calls.ncclScatter, calls.ncclScatterConfig, from, to, block(), ccl::kBytes,
                     traffic().root, communicator_->get(), queue());
       }
     }
@@ -281,11 +277,11 @@ class CclOperation final : public BufferedOperation {
                     target_data_, block() / element, type_, op_, communicator, stream);
       case Pattern::kAllgather:
         return call("ncclAllGather", calls.ncclAllGather, calls.ncclAllGatherConfig, source_data_, target_data_,
-                    block(), kBytes, communicator, stream);
+                    block(), ccl::kBytes, communicator, stream);
       case Pattern::kBroadcast: {
         // The root's own copy is no part of the pattern: it sends from where it is.
         void* to = target_data_ == nullptr ? source_data_ : target_data_;
-        return call("ncclBroadcast", calls.ncclBroadcast, calls.ncclBroadcastConfig, source_data_, to, m, kBytes,
+        return call("ncclBroadcast", calls.ncclBroadcast, calls.ncclBroadcastConfig, source_data_, to, m, ccl::kBytes,
                     traffic().root, communicator, stream);
       }
       default:
@@ -293,36 +289,7 @@ class CclOperation final : public BufferedOperation {
     }
   }
 
-  void wait_for_stream() {
-    int polls = 0;
-    while (!runtime().done(stream_.handle())) {
-      if (++polls % kPollsPerAbortCheck != 0) continue;
-      check_state();
-      end_if_aborted();
-    }
-    // An operation that the library gave up ends the stream's work too. Asking costs some nanoseconds.
-    check_state();
-  }
-
-  void check_state() {
-    ccl::Result state = ccl::kSuccess;
-    check(library_->calls().ncclCommGetAsyncError(communicator_->get(), &state), "ncclCommGetAsyncError");
-    // The library may tell of another rank's failure before that rank has: its own reason is the one worth having.
-    if (state == ccl::kRemoteError) await_reason();
-    if (state != ccl::kInProgress) check(state, "an operation of NCCL");
-  }
-
-  void await_reason() {
-    const std::int64_t until_ns = now_ns() + kReasonPatienceNs;
-    while (!group().aborted() && now_ns() < until_ns) std::this_thread::yield();
-    end_if_aborted();
-  }
-
-  void end_if_aborted() {
-    if (!group().aborted()) return;
-    communicator_->mark_broken();
-    group().throw_if_aborted();
-  }
+  void wait_for_stream() { communicator_->wait_for(runtime(), stream_.handle(), group()); }
 
   void tell_and_await_arrival() {
     ++messages_told_;
@@ -339,8 +306,6 @@ class CclOperation final : public BufferedOperation {
       }
     }
   }
-
-  static constexpr ccl::Type kBytes = 1;  // ncclUint8: what is not reduced is bytes
 
   const ccl::Library* library_;
   CclOptions options_;

@@ -67,17 +67,21 @@ def _settings(file: StepFile) -> str:
 @option("-o", "--output", type=PATH, metavar="FILE", help="Step file to write; printed by default.")
 @flag("--host-time", help="Count the time in which a GPU waits for its host's launches as computing.")
 @flag("--exposed", help="Print how long GPUs wait for communication, by collective, in place of a step file.")
+@option("--program-time", metavar="TIME", help="Time of what was profiled without the profiler, with --exposed: 80ms.")
+@option("--overlap", type=PATH, metavar="RUN", help="Run of --plan overlap, with --exposed.")
 @option("--chakra", type=PATH, metavar="FOLDER", help="Folder to write an application to, as Chakra traces.")
 @option("--ranks", type=click.IntRange(min=1), default=2, help="Number of ranks to write traces of, with --chakra.")
 @option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="Parameter, or preset, with --chakra.")
 def convert_command(
-    traces: Sequence[str], output: Path | None, host_time: bool, exposed: bool, chakra: Path | None,
-    ranks: int, settings: tuple[str, ...],
+    traces: Sequence[str], output: Path | None, host_time: bool, exposed: bool, program_time: str | None,
+    overlap: Path | None, chakra: Path | None, ranks: int, settings: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Convert a program's traces to an application: what its ranks communicate, in their order.
 
     Reads traces of PARAM, PyTorch, Chakra and OTF2, and SQLite exports of Nsight Systems with NCCL's and MPI's calls.
     """
+    if not exposed and (program_time is not None or overlap is not None):
+        raise UsageError("--program-time and --overlap go with --exposed, whose advice they make surer")
     if chakra is not None:
         if len(traces) != 1 or output is not None:
             raise UsageError("--chakra FOLDER takes one application, by name or file, and no --output")
@@ -85,7 +89,8 @@ def convert_command(
     elif exposed:
         from linkgauge.app.exposed import print_exposed
 
-        print_exposed([Path(trace) for trace in traces])
+        program_ns = 0.0 if program_time is None else parse_duration(program_time)
+        print_exposed([Path(trace) for trace in traces], program_ns, overlap)
     else:
         _from_traces([Path(trace) for trace in traces], output, host_time=host_time)
 
@@ -262,8 +267,9 @@ def predict_command(asked: Prediction, app: str) -> int:
     late = _host_decides(named)
     if asked.form != TABLE:
         rows = [one.plain() | {"host_decides": late.get(one.app.partition(" ")[0], "")} for one in found]
-        for row, before in zip(rows, usual, strict=True) if changed else ():
+        for row, what_if, before in zip(rows, found, usual, strict=True) if changed else ():
             row["as_it_is_ns"] = before.plain()["predicted_ns"]
+            row["gain_low_ns"], row["gain_high_ns"] = what_if.gain_over(before) or (None, None)
         print_data(rows, asked.form)
     else:
         bound_of = system if routing is None else f"{system}, {routing} and placed {asked.placement},"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from linkgauge.apps.trace_steps import RankSteps, Timed
 from linkgauge.model.quantity import percent
@@ -17,6 +17,11 @@ from linkgauge.model.quantity import percent
 _LITTLE = 0.02  # of the time: what no change can win much of
 _MOST = 0.5
 _NEAR = 1.2  # times the least possible
+# Of nine programs of PyTorch on H100: the profiler made them 1.0 to 2.2 times as slow, their kernels 1.0 to 1.2 times.
+# As CUDA graphs four took up to 5 us a kernel more than their kernels' sum.
+_UNPROFILED = 0.4  # of a profile's time, at least
+_QUICKER, _SLOWER = 0.85, 1.1  # of its kernels' time
+_GAP_NS = 5e3  # behind each
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Exposed:
     trace alone does not say. `at_once_ns`: exposed since nothing was computed while they went on."""
 
     what: str
+    pattern: str
     count: int
     ns: float
     exposed_ns: float
@@ -32,12 +38,32 @@ class Exposed:
     waited_ns: float | None
 
 
+class Beside(Protocol):
+    """What computing and a collective cost each other while both are under way: times over those alone."""
+
+    @property
+    def collective(self) -> float:
+        """Of the collective."""
+
+    @property
+    def work(self) -> float:
+        """Of computing."""
+
+
 class Advice(NamedTuple):
-    """One sentence, and how much time of the trace it saves at most, in ns; 0: none. What it saves is of this rank and
-    as if the rest stayed as it is: less computing beside a collective is not counted."""
+    """One sentence, and between which ends the time lies that it saves, of so much of the program; ns. It is none where
+    the lower end is 0: `why_not` says what is not known."""
 
     words: str
-    saves_ns: float = 0.0
+    low_ns: float = 0.0
+    high_ns: float = 0.0
+    of_ns: float = 0.0
+    why_not: str = ""
+
+    @property
+    def promised(self) -> bool:
+        """Whether it saves anything worth while for sure."""
+        return self.low_ns > _LITTLE * self.of_ns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +71,7 @@ class Exposure:
     """Of the rank that computes longest: the kinds, the most exposed first, and its times in ns.
 
     `least_ns`: what no order hides, for it is more than there is to compute. `idle_ns`: waiting for the host.
+    `launches`: of what it computes and communicates.
     """
 
     rank: int
@@ -52,6 +79,7 @@ class Exposure:
     busy_ns: float
     idle_ns: float
     least_ns: float
+    launches: int
 
     @property
     def exposed_ns(self) -> float:
@@ -74,49 +102,66 @@ class Exposure:
         """Of all kinds, what they take where nobody is waited for."""
         return sum(one.ns - (one.waited_ns or 0.0) for one in self.kinds)
 
-    @property
-    def advice(self) -> Advice:
-        """What follows from the trace."""
+    def advice(self, program_ns: float = 0.0, beside: Callable[[str], Beside | None] | None = None) -> Advice:
+        """What follows from the trace. `program_ns`: what the program takes without the profiler; 0: not known.
+        `beside`: what computing and a collective of a pattern cost each other, where that was measured."""
+        profiled_ns = self.busy_ns + self.exposed_ns + self.idle_ns
+        own_exposed = self.exposed_ns - self.waited_ns
+        if self.idle_ns > max(own_exposed, _LITTLE * profiled_ns):
+            return self._without_the_host(program_ns, profiled_ns)
         if self.share < _LITTLE:
             return Advice(f"Communication is hidden: no change of it saves more than {percent(self.share, 1)}.")
-        if self.idle_ns > self.exposed_ns:
-            return Advice(
-                "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication.",
-                self.idle_ns,
-            )
+        of_ns = program_ns or profiled_ns
         if self.waited_ns > _MOST * self.exposed_ns:
-            return Advice("Another rank comes later: balance the ranks' work before communication.", self.waited_ns)
+            return Advice("Another rank comes later: balance the ranks' work before communication.", 0.0,
+                          self.waited_ns, of_ns, "what moves from one rank to another is not known")  # fmt: skip
         if self.exposed_ns <= _NEAR * self.least_ns:
-            return Advice(
-                "There is too little to compute beside it: send half as many bytes, or use links twice as fast.",
-                min(self.exposed_ns, self.own_ns / 2),
-            )
+            return Advice("There is too little to compute beside it: send half as many bytes.", 0.0,
+                          min(self.exposed_ns, self.own_ns / 2), of_ns, "making them fewer takes time too")  # fmt: skip
         worst, saved = self.kinds[0], max(0.0, self.exposed_ns - self.least_ns)
+        slow = None if beside is None else beside(worst.pattern)
+        # A collective takes `collective` times as long, and computing does 1 / `work` of what it else does meanwhile.
+        hidden = 0.0 if slow is None else max(0.0, 1 - slow.collective * (1 - 1 / slow.work))
+        why_not = "" if slow is not None else "computing slows beside it, which --overlap RUN tells"
         at_once = sum(one.at_once_ns for one in self.kinds)
         if at_once > _MOST * self.exposed_ns and worst.count == 1:
-            return Advice(
-                f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb).",
-                min(worst.at_once_ns, saved),
-            )
+            words = f"{worst.what} begins when computing has ended: make the last bucket smaller (bucket_cap_mb)."
+            return Advice(words, 0.0, min(worst.at_once_ns, saved), of_ns, "how small it may be is not known")
         if at_once > _MOST * self.exposed_ns:
-            return Advice(f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch).", saved)
-        return Advice(f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb).", saved)
+            words = f"{worst.what} is waited for at once: begin it earlier (async_op=True, or prefetch)."
+            return Advice(words, hidden * min(saved, worst.exposed_ns), saved, of_ns, why_not)
+        words = f"{worst.what} outlasts computing: begin it earlier, in smaller buckets (bucket_cap_mb)."
+        return Advice(words, 0.0, saved, of_ns, "when its bytes are ready is not known")
+
+    def _without_the_host(self, program_ns: float, profiled_ns: float) -> Advice:
+        """What launches that cost nothing save: then the GPU computes, and waits at most for all communication and, as
+        stages of a pipeline do, for messages of other ranks."""
+        before = (program_ns, program_ns) if program_ns else (_UNPROFILED * profiled_ns, profiled_ns)
+        staged_ns = sum(one.waited_ns or 0.0 for one in self.kinds if one.pattern in ("send", "receive"))
+        gpu_ns = self.busy_ns + self.own_ns + staged_ns
+        after = (_QUICKER * self.busy_ns, _SLOWER * gpu_ns + _GAP_NS * self.launches)
+        return Advice(
+            "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication.",
+            max(0.0, before[0] - after[1]), max(0.0, before[1] - after[0]), program_ns or profiled_ns,
+            "computing and communication may take as long" if program_ns
+            else "the profiler slows the host: --program-time says how long the program takes without it",
+        )  # fmt: skip
 
 
 def exposure_of(ranks: Sequence[RankSteps]) -> Exposure:
     """What the ranks' traces say of the one that computes longest."""
     number = max(range(len(ranks)), key=lambda one: ranks[one].busy_ns)
     own = _own_ns(ranks, number)
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 5)
+    sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * 5)
     for one, alone in zip(ranks[number].timed, own, strict=True):
-        found = sums[_words(one)]
+        found = sums[_words(one), _verb(one)]
         for place, value in enumerate((1, one.ns, one.exposed_ns, one.at_once_ns, one.ns - alone)):
             found[place] += value
-    kinds = [Exposed(what, int(count), ns, exposed, at_once, waited if len(ranks) > 1 else None)
-             for what, (count, ns, exposed, at_once, waited) in sums.items()]  # fmt: skip
+    kinds = [Exposed(what, pattern, int(count), ns, exposed, at_once, waited if len(ranks) > 1 else None)
+             for (what, pattern), (count, ns, exposed, at_once, waited) in sums.items()]  # fmt: skip
     kinds.sort(key=lambda one: (-one.exposed_ns, -one.ns))
     mine = ranks[number]
-    return Exposure(number, kinds, mine.busy_ns, mine.idle_ns, max(0.0, sum(own) - mine.busy_ns))
+    return Exposure(number, kinds, mine.busy_ns, mine.idle_ns, max(0.0, sum(own) - mine.busy_ns), mine.launches)
 
 
 def _own_ns(ranks: Sequence[RankSteps], number: int) -> list[float]:
@@ -127,7 +172,8 @@ def _own_ns(ranks: Sequence[RankSteps], number: int) -> list[float]:
     alike = [rank.timed for rank in ranks if [one.step.get("group") for one in rank.timed] == [None] * len(mine)]
     found = []
     for place, one in enumerate(mine):
-        others = [timed[place].ns for timed in alike if _words(timed[place]) == _words(one)]
+        # Of an alltoall with uneven blocks each rank says its own bytes.
+        others = [timed[place].ns for timed in alike if _verb(timed[place]) == _verb(one)]
         found.append(min([one.ns, *others, *ends.get(place, ())]))
     return found
 
@@ -159,10 +205,13 @@ def _messages(rank: RankSteps) -> dict[tuple[str, int], list[int]]:
 
 def _words(one: Timed) -> str:
     """A kind of step, for people: its pattern and bytes."""
+    size = one.step.get("bytes")
+    return _verb(one) if size is None else f"{_verb(one)} of {_bytes_of(size)}"
+
+
+def _verb(one: Timed) -> str:
     step = one.step
-    verb = str(step.get("collective", "")) or next((word for word in ("send", "receive") if word in step), "barrier")
-    size = step.get("bytes")
-    return verb if size is None else f"{verb} of {_bytes_of(size)}"
+    return str(step.get("collective", "")) or next((word for word in ("send", "receive") if word in step), "barrier")
 
 
 def _bytes_of(size: object) -> str:

@@ -5,7 +5,8 @@ waits for it is known in one of three ways, the best of which is taken:
 - by events between streams (`cuda_sync`, of `enable_cuda_sync_events`): an event that a stream waits for stands for all
   that its own stream had been given when it was recorded;
 - by the host's calls: what it launches after cudaStreamWaitEvent, or after it has waited itself, may wait for what it
-  launched before. Of these, those count that were over when it began. PyTorch's own waits before a collective are none;
+  launched before. Of these, those count that were over when it began. PyTorch's own waits before a collective are none.
+  CUPTI of CUDA 13 writes -1 for the event: `cuda_sync` then says only which stream waits, and the others do not;
 - by times alone, where launches are not in the profile.
 """
 
@@ -30,6 +31,7 @@ _COMMUNICATES = re.compile(r"^(?:void )?(?:nccl|rccl|mscclpp?)", re.IGNORECASE)
 _WAIT_OF_STREAM = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent")
 _WAIT_OF_HOST = re.compile(r"^(?:(?:cuda|hip)(?:Stream|Device|Event)|cu(?:Stream|Ctx|Event))Synchronize")
 _PARAMETERS = "record_param_comms"
+_RECORDED = "wait_on_cuda_event_record_corr_id"
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 Needs = Mapping[Line, int]
 
@@ -158,7 +160,7 @@ class _Profile:
                 op.ready = max(op.launched or 0.0, before.end if before is not None else 0.0)
             else:
                 last[op.thread] = op
-        if self._between:
+        if any(number_of(arguments_of(one).get(_RECORDED)) > 0 for one in self._between):
             self._by_events(ordered)
         else:
             self._by_calls(ordered)
@@ -172,8 +174,8 @@ class _Profile:
             given = arguments_of(one)
             call, times = self._calls.get(number_of(given.get("correlation"))), times_of(one)
             since, until = call[:2] if call is not None else times or (0.0, 0.0)
-            stream = _hashable((one.get("pid"), given.get("stream")))
-            event = number_of(given.get("wait_on_cuda_event_record_corr_id"))
+            stream = _stream_of(one)
+            event = number_of(given.get(_RECORDED))
             kind = str(given.get("cuda_sync_kind", one.get("name", "")))
             if "Event" in kind and event in self._calls:
                 source = _hashable((one.get("pid"), given.get("wait_on_stream")))
@@ -195,26 +197,30 @@ class _Profile:
 
     def _by_calls(self, ordered: Sequence[_Op]) -> None:
         """By the host's calls: those that wait, but for what PyTorch waits for before a collective."""
-        waits: list[tuple[float, float | None]] = []  # when, and since when the host itself waited
-        for begin, end, _, one in self._calls.values():
+        streams = {number_of(arguments_of(one).get("correlation")): _stream_of(one) for one in self._between}
+        waits: list[tuple[float, float | None, Line]] = []  # when, since when the host itself waited, which stream
+        for correlation, (begin, end, _, one) in self._calls.items():
             name, external = str(one.get("name", "")), number_of(arguments_of(one).get("External id"))
             asks = _plain(arguments_of(self._parameters.get(external, {})).get("Collective name", "wait"))
             if _WAIT_OF_STREAM.match(name) and (external not in self._parameters or asks == "wait"):
-                waits.append((begin, None))
+                waits.append((begin, None, streams.get(correlation, ())))
             elif _WAIT_OF_HOST.match(name):
-                waits.append((end, begin))
+                waits.append((end, begin, ()))
         waits.sort(key=lambda one: one[0])
         lines: dict[Line, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))  # launched, and over
-        at, since = 0, 0.0
+        at = 0
+        since: dict[Line, float] = {(): 0.0}  # of each stream, and of all
         blocked: tuple[float, float] | None = None
         same: dict[Line, Needs] = {}
         for op in ordered:
             launched = op.launched or 0.0
             while at < len(waits) and waits[at][0] <= launched:
-                since, begun_at = waits[at]
-                blocked = blocked if begun_at is None else (begun_at, since)
+                when, begun_at, stream = waits[at]
+                since[stream] = when
+                blocked = blocked if begun_at is None else (begun_at, when)
                 at += 1
-            needs = {line: min(bisect.bisect_left(begun, since), bisect.bisect_right(over, op.begin)) - 1
+            before = max(since[()], since.get(op.stream, 0.0))
+            needs = {line: min(bisect.bisect_left(begun, before), bisect.bisect_right(over, op.begin)) - 1
                      for line, (begun, over) in lines.items()}  # fmt: skip
             op.needs, op.blocked = _later(same.get(op.stream, {}), needs), blocked
             if op.acts is not None:
@@ -304,6 +310,10 @@ def _later(*needs: Needs) -> Needs:
             for line, place in one.items():
                 found[line] = max(place, found.get(line, -1))
     return found
+
+
+def _stream_of(event: Entry) -> Line:
+    return _hashable((event.get("pid"), arguments_of(event).get("stream")))
 
 
 def _plain(name: object) -> str:

@@ -82,6 +82,7 @@ def follow(rank: RankSteps, events: Iterable[Event]) -> None:
     plan = _Plan(rank)
     for event in sorted(events, key=lambda one: (one.at, one.act is None, one.end, one.number)):
         plan.add(event)
+        rank.launches += 1
     plan.end()
     rank.busy_ns += plan.busy_ns
     for item in plan.items:

@@ -71,6 +71,7 @@ class RankSteps:
         self.number = -1  # of the rank, where the trace says it
         self.idle_ns = 0.0  # in which the device had nothing to do, for the host came later
         self.busy_ns = 0.0  # in which it computed
+        self.launches = 0  # of what it computed and communicated
         self.timed: list[Timed] = []
         self.stated: list[Stated] = []
         self.steps: Steps = []

@@ -3,7 +3,7 @@ each as long as step_costs.py says, with what it waits for.
 
 - A rank sends its messages one after the other, each as long after the one before as messages of a window are, and
   receives them so too (LogGP's L and g: Alexandrov et al. 1995). Where a rank sends and receives between two waits,
-  both take as much longer as both ways at once do.
+  both take as much longer as both ways at once do. By ccl on GPUs, messages go in turn, whichever way.
 - A collective begins when its last rank has come, and those of the same ranks before it are over (under_way.py).
 - A rank comes to one that it begins as it begins it, where its transport has a processor of its own (ccl on GPUs); else
   where it next waits. On host devices a call of ccl is over when it returns, as if it were not begun.
@@ -129,6 +129,7 @@ class _Following:
         self._share = share
         self._under_way = UnderWay(count, self._collective_ns, share)
         self._ahead = mechanism.collectives in OWN_PROCESSOR and not mechanism.on_host
+        self._in_turn = mechanism.in_turn
         self._at_once = mechanism.collectives in OWN_PROCESSOR and mechanism.on_host
         self._rows: list[list[list[int]]] = [one.rows.tolist() for one in program.ranks]
 
@@ -284,6 +285,8 @@ class _Following:
             return begin + self._shared.messages_ns(rank, phase, sum(size for _, size in posted))
         both = bool(one.sends) and bool(one.receives)
         over = one.now
+        if self._in_turn:
+            return self._groups_over(rank, latest)
         for pairs, mine, theirs in (
             (one.sends, "sent", "received"), (one.receives, "received", "sent"),
         ):  # fmt: skip
@@ -298,6 +301,29 @@ class _Following:
                 free = begin + gap * factor
                 over = max(over, begin + alone * factor)
         return over
+
+    def _groups_over(self, rank: int, latest: float) -> float:
+        """The same where messages go in turn: those that a rank posted at one time are a group, which begins when the
+        one before it is over. Right behind that it takes the time of one that a stream goes on to."""
+        one = self._ranks[rank]
+        groups: dict[float, list[tuple[bool, float, int]]] = collections.defaultdict(list)
+        for sends, pairs in ((True, one.sends), (False, one.receives)):
+            for peer, number in pairs:
+                mine, theirs = ("sent", "received") if sends else ("received", "sent")
+                ends = (rank, peer) if sends else (peer, rank)
+                when, size = self._posted[mine, ends[0], ends[1]][number]
+                groups[when].append((sends, min(latest, self._posted[theirs, ends[0], ends[1]][number][0]), size))
+        free = -1.0
+        for when, messages in sorted(groups.items()):
+            begin = max(when, free, *(other for _, other, _ in messages))
+            lengths = {True: 0.0, False: 0.0}
+            slower = 1.0
+            for sends, _, size in messages:
+                alone, gap, both = self._costs.message_ns(size)
+                lengths[sends] += gap if lengths[sends] or begin == free else alone
+                slower = max(slower, both)
+            free = begin + max(lengths.values()) * (slower if all(lengths.values()) else 1.0)
+        return max(free, one.now)
 
     # --- collectives
 
@@ -344,9 +370,9 @@ class _Following:
 
     def _collective_ns(self, job: Job, next_in_line: bool) -> float:
         """Of a collective alone; `next_in_line`: it begins as the one before it of the same ranks ends."""
-        return self._length(job.wanted, behind=job.straight or next_in_line)
+        return self._length(job.wanted, behind=job.straight or next_in_line, streamed=next_in_line and self._ahead)
 
-    def _length(self, wanted: Collective, *, behind: bool) -> float:
+    def _length(self, wanted: Collective, *, behind: bool, streamed: bool = False) -> float:
         if self._shared is not None:
             return self._shared.collective_ns(wanted)
-        return self._costs.collective_ns(wanted, behind=behind)
+        return self._costs.collective_ns(wanted, behind=behind, streamed=streamed)

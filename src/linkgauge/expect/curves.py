@@ -16,9 +16,11 @@ from linkgauge.system.model import System
 
 BEGUN = "nonblocking"  # MPI's collectives that are begun and waited for
 BEHIND = "behind"  # collectives that begin as ranks leave a barrier, and not at an agreed time
+STREAMED = "streamed"  # what a stream carries out one after the other: without its launch and wait
 COPIES_WITHIN = ("host_to_device", "device_to_host", "local_copy")
 MOVING = ("message", "collective", "host_to_device", "device_to_host", "within_device")  # kinds of step, with bytes
 _LARGE_BYTES = 1 << 26
+_VARIANT_OF_CADENCE = {"isolated": "", "barrier": BEHIND, "streaming": STREAMED}
 _SETTINGS = ("path", "buffer", "algorithm", "initiator", "host_leg", "chunk", "managed")
 _DEFAULTS = tuple(one.default for name in _SETTINGS for one in dataclasses.fields(Case) if one.name == name)
 
@@ -94,13 +96,13 @@ class CurvesOfRun(Curves):
             plain = (
                 not case.app and not case.background and case.variant in ("", BEGUN)
                 and case.groups == 1 and case.root == 0 and case.distribution == "" and not case.in_place
-                and case.cadence in ("isolated", "barrier") and not case.routed and case.collectives == ""
+                and case.cadence in _VARIANT_OF_CADENCE and not case.routed and case.collectives == ""
                 and (case.blocks == 0 or case.pattern in COPIES_WITHIN)
             )  # fmt: skip
             if not plain:
                 continue
             memory = (case.source_memory, case.target_memory)
-            variant = (case.variant or of_blocks(case.blocks)) if case.cadence == "isolated" else BEHIND
+            variant = _VARIANT_OF_CADENCE[case.cadence] or case.variant or of_blocks(case.blocks)
             key = (case.pattern, case.transport, memory, case.ranks, case.window, variant)
             settings = tuple(getattr(case, name) for name in _SETTINGS)
             keys = [(key, settings)]

@@ -25,6 +25,11 @@ class Mechanism:
     algorithm: str = dataclasses.field(default="", compare=False)  # of collectives, where their curves have it
 
     @property
+    def in_turn(self) -> bool:
+        """Whether a rank's messages go one group after the other, whichever way."""
+        return self.transport == "ccl" and not self.on_host
+
+    @property
     def words(self) -> str:
         """What people are shown."""
         return self.words_as({})

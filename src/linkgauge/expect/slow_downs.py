@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from linkgauge.model.patterns import PATTERNS
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from linkgauge.stats.interference import Interference
 
 _WORK = ("local_copy", "stream_copy")  # what a stand-in kernel does
+_PRODUCT = ("gemm",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,8 @@ class SlowDowns:
     def __init__(self, seen: Iterable[Interference]) -> None:
         """Take what cases lost beside loads, and these beside them (stats/interference.py)."""
         seen = list(seen)
-        self._seen = [pair for one in seen for pair in _pairs(one)]
+        self._seen = [pair for one in seen for pair in _pairs(one, _WORK)]
+        self._products = [pair for one in seen for pair in _pairs(one, _PRODUCT)]
         self._shares = [share for one in seen for share in _shares(one)]
 
     def find(self, pattern: str, transport: str, copies: str, blocks: int) -> SlowDown | None:
@@ -118,6 +120,18 @@ class SlowDowns:
         return SlowDown(_middle(collectives), _middle(works), f"{patterns} by {transport} beside local_copy by {copies}"
                         f"{f' of {blocks} blocks' if blocks else ''}")  # fmt: skip
 
+    def beside_computing(self, pattern: str) -> SlowDown | None:
+        """Of a collective by the vendor's library and products of matrices on all of a GPU's multiprocessors, in the
+        middle of the run's cases; None where it has none."""
+        known = [one for one in self._products if one.transport == "ccl" and not one.blocks]
+        known = [one for one in known if one.pattern == pattern] or known
+        collectives = [one.collective for one in known if one.collective is not None]
+        works = [one.work for one in known if one.work is not None]
+        if not collectives or not works:
+            return None
+        patterns = ", ".join(dict.fromkeys(one.pattern for one in known))
+        return SlowDown(_middle(collectives), _middle(works), f"{patterns} by ccl beside gemm")
+
     def share(self, transport: str) -> Share:
         """Of collectives by `transport` on one device: the median of what was measured of them, else EVEN."""
         known = [one for one in self._shares if one.transport == transport]
@@ -132,10 +146,10 @@ def _middle(factors: list[float]) -> float:
     return max(1.0, statistics.median(factors)) if factors else 1.0
 
 
-def _pairs(one: Interference) -> list[_Seen]:
-    """What a case tells of a collective and stand-in kernels that are alike; nothing where more is under way."""
+def _pairs(one: Interference, patterns: Sequence[str]) -> list[_Seen]:
+    """What a case tells of a collective and work of these patterns that is alike; nothing where more is under way."""
     jobs = _jobs(one)
-    works = [job for job in jobs if job.pattern in _WORK]
+    works = [job for job in jobs if job.pattern in patterns]
     collectives = [job for job in jobs if PATTERNS[job.pattern].collective]
     alike = {(job.transport, job.blocks, job.size) for job in works}
     if len(collectives) != 1 or len(alike) != 1 or len(works) + 1 != len(jobs):

@@ -1,13 +1,15 @@
 """What each step of an application takes by itself, from curves that were measured or that links allow.
 
-- A message takes the half round trip of its size.
+- A message takes the half round trip of its size. By ccl on GPUs, one that a stream goes on to takes what one of many
+  back to back does.
 - Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
   share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
   those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
   turn, whose curve knows whether a cache holds them.
 - A collective that is begun and waited for later takes the time of such a one, if the run has it: MPI libraries take
   other algorithms there. Where all ranks come straight from another collective, or one waits for the other, it takes
-  what one behind a barrier does, if the run has that. At an agreed time ranks come with cold caches and up to a
+  what one behind a barrier does, if the run has that; where a stream goes on from one to the next by itself (ccl on
+  GPUs), what one of many back to back does. At an agreed time ranks come with cold caches and up to a
   microsecond apart, of which small ones take as much.
 """
 
@@ -20,7 +22,7 @@ import numpy as np
 from linkgauge.apps.program import Program
 from linkgauge.apps.rows import COMPUTE, COPY, Collective
 from linkgauge.apps.step_file import COPIES
-from linkgauge.expect.curves import BEGUN, BEHIND, Curve, Curves, of_algorithm, of_blocks
+from linkgauge.expect.curves import BEGUN, BEHIND, STREAMED, Curve, Curves, of_algorithm, of_blocks
 from linkgauge.expect.mechanism import Mechanism
 from linkgauge.expect.slow_downs import Costs, SlowDown
 from linkgauge.expect.under_way import ALONE
@@ -77,6 +79,8 @@ class StepCosts:
             both = self._curve("bidirectional", several)(size)
             windowed = curves.find("unidirectional", *by, (2,), _FIRST_WINDOW)
             gap = one_way if windowed is None else min(one_way, windowed(size) / _FIRST_WINDOW)
+            streamed = curves.find("unidirectional", *by, (2,), variant=STREAMED) if self._by.in_turn else None
+            gap = gap if streamed is None else min(one_way, streamed(size))
             # The lower end of an interval may be 0 on a machine that others use.
             self._messages[size] = alone, gap, max(1.0, both / one_way) if one_way else 1.0
         return self._messages[size]
@@ -86,8 +90,8 @@ class StepCosts:
         side_by_side = self._curves.find(f"pairs_{pattern}", *by, (self._count,)) if several else None
         return side_by_side or self._curves.need(pattern, *by, (2,))
 
-    def collective_ns(self, wanted: Collective, *, behind: bool) -> float:
-        """Of a collective alone; `behind`: its ranks come straight from another one."""
+    def collective_ns(self, wanted: Collective, *, behind: bool, streamed: bool = False) -> float:
+        """Of a collective alone; `behind`: its ranks come straight from another one; `streamed`: a stream does."""
         size = wanted.size
         if wanted.distribution and PATTERNS[wanted.pattern].distributed:
             ranks = len(wanted.ranks)
@@ -95,11 +99,11 @@ class StepCosts:
             even, _ = sent_and_received(wanted.pattern, ranks, size, "")
             size = round(size * max(*sent, *received) / max(even))
         supposed = of_algorithm(self._by.algorithm)
-        variants = [supposed] * bool(supposed) + [BEGUN] * wanted.begun + [BEHIND] * behind
+        variants = [supposed] * bool(supposed) + [STREAMED] * streamed + [BEGUN] * wanted.begun + [BEHIND] * behind
         for variant in variants:
             found = self._collective_curve(wanted, variant)
-            # Large ones behind a barrier are not measured twice.
-            if found is not None and (variant != BEHIND or size <= found.sizes[-1]):
+            # Large ones behind a barrier or in a stream are not measured twice.
+            if found is not None and (variant not in (BEHIND, STREAMED) or size <= found.sizes[-1]):
                 return found(size)
         usual = self._collective_curve(wanted, "")
         assert usual is not None

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from linkgauge.apps import catalog
+from linkgauge.apps.in_turn import why_not_in_turn
 from linkgauge.errors import UsageError
 from linkgauge.model import quantity
 from linkgauge.model.background import MPI, Load
@@ -329,7 +330,8 @@ def _case(values: dict[str, Any], pattern: PatternTraits, devices: tuple[int, ..
         fields["app"] = catalog.asked(fields.get("app", App()), len(devices)).app
         reason = catalog.why_not_here(fields["app"], len(devices))
         if not reason:
-            catalog.program(fields["app"], len(devices))  # what cannot be is a mistake, said before anything runs
+            program = catalog.program(fields["app"], len(devices))  # a mistake in it is said before anything runs
+            reason = why_not_in_turn(program) if fields["transport"] == "ccl" else ""
     if max(devices, default=0) >= per_node:
         fields["devices_per_node"] = per_node
     return Case(size_requested=size_requested, devices=devices, stop=stop, **fields), reason

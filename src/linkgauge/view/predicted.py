@@ -99,6 +99,13 @@ class Prediction:
             return None
         return self.predicted.time_ns / self.measured_ns - 1
 
+    def gain_over(self, before: Prediction) -> tuple[float, float] | None:
+        """Between what it saves, in ns, where it and what it is beside have intervals: their ends, whose errors may be
+        unlike."""
+        if self.interval is None or before.interval is None:
+            return None
+        return before.interval.low_ns - self.interval.high_ns, before.interval.high_ns - self.interval.low_ns
+
     @property
     def _slowest(self) -> int:
         assert self.predicted is not None
@@ -314,6 +321,10 @@ def print_predictions(
     those = [one for one, _ in known]
     for line in _overlap_lines(those) + _shared_lines(those):
         out.print(Text(line))
+    if as_it_is is not None:
+        for one, before in known:
+            if line := _gain_line(one, before):
+                out.print(Text(line))
     for line in _interval_lines(those, told=told) + _doubt_lines(those, shown or {}):
         out.print(Text(line))
     errors = [one.error for one, _ in known if one.error is not None]
@@ -324,6 +335,21 @@ def print_predictions(
             f"{len(errors)} of {len(found)} predicted and measured: error {percent(middle)} in the "
             f"median, {percent(most)} at most; off by a factor of {ratios:.2f} in the median"
         )
+
+
+def _gain_line(one: Prediction, before: Prediction) -> str:
+    """What a change saves, or that it may save nothing; empty where errors are not known."""
+    gain = one.gain_over(before)
+    if gain is None or before.predicted is None:
+        return ""
+    low, high = gain
+    of = f" of {time_text(before.predicted.time_ns)}"
+    if low > 0:
+        return f"{one.where}: the change saves {range_text(time_text(low), time_text(high))}{of}"
+    if high < 0:
+        return f"{one.where}: the change costs {range_text(time_text(-high), time_text(-low))}{of}"
+    ends = f"it costs up to {time_text(-low)} or saves up to {time_text(high)}{of}"
+    return f"{one.where}: no gain can be promised: {ends}, by the {percent(LEVEL)} intervals"
 
 
 def _interval_lines(found: Sequence[Prediction], *, told: bool) -> list[str]:

@@ -261,6 +261,57 @@ TEST_F(Ccl, AnApplicationHasACommunicatorForEachGroupOfRanks) {
   EXPECT_EQ(nccl_.calls("ncclCommDestroy"), 2 + 2);  // the case's own is kept
 }
 
+// A ring, then a message back. What stands between two other steps is one group; all go by a communicator of their own.
+TEST_F(Ccl, AnApplicationsMessagesAreItsSendsAndReceives) {
+  constexpr int kRanks = 3;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Program program;
+    program.source_bytes = program.target_bytes = 4 * kSize;
+    const auto message = [&](ProgramKind kind, int from, int to, std::int64_t place) {
+      const bool sends = kind == ProgramKind::kSend;
+      ProgramFlow flow;
+      flow.source = from;
+      flow.target = to;
+      flow.source_base = flow.target_base = static_cast<std::size_t>(place);
+      flow.stride = kSize;
+      program.steps.push_back({kind, static_cast<std::int64_t>(program.flows.size()), -1, kSize});
+      if (!sends) program.arrivals.push_back({flow.target_base, kSize, from, flow.source_base});
+      program.flows.push_back(flow);
+    };
+    const int next = (rank + 1) % kRanks;
+    const int before = (rank + kRanks - 1) % kRanks;
+    message(ProgramKind::kSend, rank, next, 0);
+    message(ProgramKind::kReceive, before, rank, 0);
+    program.steps.push_back({ProgramKind::kCompute, 0, -1, 1000});
+    if (rank == 1) message(ProgramKind::kSend, 1, 0, 2 * kSize);
+    if (rank == 0) message(ProgramKind::kReceive, 1, 0, 2 * kSize);
+    program.steps.push_back({ProgramKind::kWait});
+    programs_.push_back(std::make_shared<const Program>(program));
+  }
+  const CaseSpec spec = case_of("ccl", Pattern::kApplication, kRanks, 0);
+  expect_verified(spec);
+  EXPECT_EQ(nccl_.calls("ncclGroupStart"), nccl_.calls("ncclGroupEnd"));
+  EXPECT_EQ(nccl_.calls("ncclSend"), nccl_.calls("ncclRecv"));
+  EXPECT_EQ(nccl_.calls("ncclCommDestroy"), kRanks);
+}
+
+TEST_F(Ccl, AMessageOfAnApplicationThatFailsNamesTheCallAndLeavesNoGroupOpen) {
+  for (int rank = 0; rank < 2; ++rank) {
+    Program program;
+    program.source_bytes = program.target_bytes = kSize;
+    ProgramFlow flow;
+    flow.target = 1;
+    flow.stride = kSize;
+    program.flows.push_back(flow);
+    program.steps.push_back({rank == 0 ? ProgramKind::kSend : ProgramKind::kReceive, 0, -1, kSize});
+    programs_.push_back(std::make_shared<const Program>(program));
+  }
+  nccl_.configure("fail=ncclSend:1:3");
+  (void)message_of<Error>(case_of("ccl", Pattern::kApplication, 2, 0));
+  EXPECT_TRUE(some_error_has("ncclSend failed with"));
+  EXPECT_EQ(nccl_.calls("ncclGroupStart"), nccl_.calls("ncclGroupEnd"));
+}
+
 TEST_F(Ccl, ACaseWithSettingsHasACommunicatorOfItsOwn) {
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   expect_verified(spec);

@@ -220,6 +220,8 @@ def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdic
     if known.read is not None and title == "NCCL":
         if name not in known.read:
             return not_held(requested, "NCCL's log does not say that it read it")
+        if known.read[name].isdecimal() and _number(value) is None and value.lower() not in _SWITCHES:
+            return not_held(requested, f"NCCL's log: it takes a number, and read {known.read[name]}")
         return _compared(requested, value, known.read[name], "NCCL's log")
     answer = known.launch.answers.get(name)
     if answer is None:

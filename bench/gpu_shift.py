@@ -249,7 +249,7 @@ def main() -> None:
 def _in_a_process(asked: argparse.Namespace) -> float:
     """The link's rate, from a process that then gives the GPUs back."""
     code = f"import gpu_shift; print(gpu_shift.rate_of(gpu_shift.Copies({asked.host}, 64 << 20), 64 << 20))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout)
 
 

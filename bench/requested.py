@@ -50,9 +50,19 @@ REAL = {"mpich": (MPICH, ("--transport", "mpi", "--mpi", "mpich")),
         "ucx": (UCX, ("--transport", "ucx", "--mpi", "mpich"))}  # fmt: skip
 
 
-NCCL = ("--transport", "nccl", "--pattern", "unidirectional,allreduce", "--size", "64MiB", "--library-choices")
-OURS = ("--transport", "copy_engine,kernel", "--pattern", "unidirectional", "--size", "64MiB")
-UCX_ON_GPUS = ("--transport", "ucx", "--pattern", "unidirectional", "--size", "64MiB")
+NCCL = (
+    "--transport",
+    "nccl",
+    "--pattern",
+    "unidirectional,allreduce",
+    "--pairs",
+    "first",
+    "--size",
+    "64MiB",
+    "--library-choices",
+)
+OURS = ("--transport", "copy_engine,kernel", "--pattern", "unidirectional", "--pairs", "first", "--size", "64MiB")
+UCX_ON_GPUS = ("--transport", "ucx", "--pattern", "unidirectional", "--pairs", "first", "--size", "64MiB")
 _ENV = re.compile(r"[A-Za-z]\w+=")
 ON_GPUS: dict[str, tuple[tuple[str, ...], dict[str, bool]]] = {
     "nccl ring": ((*NCCL, "--path", "direct"), {
@@ -158,8 +168,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:20", help="first and behind the last seed of drawn run folders")
     parser.add_argument("--real", default="", help="of mpich, openmpi, ucx, by commas")
-    parser.add_argument("--gpus", nargs="?", const=",".join(ON_GPUS), default="", help="on two GPUs; by commas some of "
-                        + ", ".join(ON_GPUS))
+    parser.add_argument(
+        "--gpus",
+        nargs="?",
+        const=",".join(ON_GPUS),
+        default="",
+        help="on two GPUs; by commas some of " + ", ".join(ON_GPUS),
+    )
     parser.add_argument("--runs", type=Path, help="folder in which run folders are kept")
     parser.add_argument("--out", type=Path, help="file of JSON lines")
     given = parser.parse_args()

@@ -98,9 +98,7 @@ def test_channels_within_a_node_say_which_memory_they_go_through() -> None:
     assert counts(INSIDE + " and more words, which no version writes in such a line") == {}
     assert counts(HEAD + "Channel 00/0 : 0[0] -> 1[1] via P2P/indirect/2[2]") == {}
     rows = [{"subject": SUBJECT, "name": name, "value": value} for name, value in counts(INSIDE, INSIDE).items()]
-    assert chosen(rows) == {
-        "chosen": {"via": "P2P/CUMEM", "p2p_channels": 2, "shm_channels": 0, "copied_channels": 0}
-    }
+    assert chosen(rows) == {"chosen": {"via": "P2P/CUMEM", "p2p_channels": 2, "shm_channels": 0, "copied_channels": 0}}
     tuned = [{"subject": SUBJECT, "name": value.name, "value": value.value} for value in choices([RING], "allreduce")]
     assert chosen_words(chosen(rows + tuned)) == "RING LL128, 16 channels by P2P/CUMEM"
     assert chosen_words(chosen(rows)) == "channels by P2P/CUMEM"

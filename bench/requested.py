@@ -137,7 +137,16 @@ def judged(kind: str, words: Iterable[str], requests: Mapping[str, bool], out: P
 
 
 def real(name: str, folder: Path) -> Iterator[dict[str, Any]]:
-    """Plant into one real launch of a library what it takes, and into another one what it does not."""
+    """Plant into one real launch of a library what it takes, and into another one what it does not.
+
+    Pages: of private mappings the kernel gives huge ones here, of shared ones (`device` of host devices) it does not.
+    """
+    if name == "pages":
+        for held, kind in ((True, "pageable"), (False, "device")):
+            where = ("--devices", "host", "--source-memory", kind, "--target-memory", kind, "--huge-pages", "yes")
+            words = ("--transport", "copy_engine", "--threads", "--pattern", "unidirectional", "--size", "64MiB")
+            yield from judged(name, (*words, *where), {"huge_pages": held}, folder / f"{name}-{held}")
+        return
     own, words = REAL[name]
     size = ("--pattern", "pingpong", "--size", "64KiB", "--source-memory", "pinned", "--target-memory", "pinned")
     for held, variables in ((True, own), (False, no_ops(own, OPENMPI if name == "mpich" else MPICH))):
@@ -167,7 +176,7 @@ def main() -> None:
     """Print for each kind how many no-ops were named and how much that held was accused."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:20", help="first and behind the last seed of drawn run folders")
-    parser.add_argument("--real", default="", help="of mpich, openmpi, ucx, by commas")
+    parser.add_argument("--real", default="", help="of mpich, openmpi, ucx, pages, by commas")
     parser.add_argument(
         "--gpus",
         nargs="?",

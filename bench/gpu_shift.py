@@ -84,14 +84,16 @@ def rate_of(copies: Copies, size: int) -> float:
 
 
 def be_the_load(slots: Path, on_host: bool) -> None:
-    """Copy as the slots of a file say, and print in a line each how many bytes."""
+    """Copy as the slots of a file say, and write a line each of how many bytes into the file beside it.
+
+    Not to a pipe: nobody reads it before the end, and after a thousand slots it is full.
+    """
     copies = Copies(on_host, max(PIECES))
     while not slots.exists():
         time.sleep(0.005)
     schedule: list[Slot] = json.loads(slots.read_text())
-    for slot in schedule:
-        if not slot["rate"]:
-            continue
+    lines = []
+    for slot in (one for one in schedule if one["rate"]):
         while time.monotonic_ns() < slot["begin"]:
             pass
         every, next_ns, done = 1e9 * slot["piece"] / slot["rate"], float(slot["begin"]), 0
@@ -101,7 +103,8 @@ def be_the_load(slots: Path, on_host: bool) -> None:
                 done += slot["piece"]
                 next_ns = max(next_ns + every, now - every)  # what was missed by more is not made up for
         copies.wait()
-        print(json.dumps({"begin": slot["begin"], "bytes": done, "late_ns": time.monotonic_ns() - slot["end"]}))
+        lines.append(json.dumps({"begin": slot["begin"], "bytes": done, "late_ns": time.monotonic_ns() - slot["end"]}))
+    slots.with_suffix(".copied").write_text("\n".join(lines))
 
 
 def measured(asked: argparse.Namespace, slots: Sequence[Slot], out: Path) -> list[Slot]:
@@ -114,10 +117,7 @@ def measured(asked: argparse.Namespace, slots: Sequence[Slot], out: Path) -> lis
     words = ["run", "--transport", "copy_engine", "--pattern", "unidirectional", "--pairs", "first", "--size", size,
              "--cadence", "streaming", "--batch", batch, "--stop-rule", "duration", "--no-report", "-q",
              "--max-time", f"{length_s + asked.lead + 1:.0f}s", "--out", str(out), *where]  # fmt: skip
-    load = subprocess.Popen(
-        [sys.executable, str(HERE), "--load", str(file), *(["--host"] if asked.host else [])],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    load = subprocess.Popen([sys.executable, str(HERE), "--load", str(file), *(["--host"] if asked.host else [])])
     run = subprocess.Popen([sys.executable, "-m", "linkgauge", *words])
     while run.poll() is None and not _has_begun(out):
         time.sleep(0.02)
@@ -127,8 +127,8 @@ def measured(asked: argparse.Namespace, slots: Sequence[Slot], out: Path) -> lis
     whole.write_text(json.dumps(slots))
     whole.rename(file)
     run.wait()
-    said, _ = load.communicate(timeout=60)
-    copied = {one["begin"]: one for one in map(json.loads, said.splitlines())}
+    load.wait(timeout=60)
+    copied = {one["begin"]: one for one in map(json.loads, file.with_suffix(".copied").read_text().splitlines())}
     if run.returncode:
         print(f"linkgauge run: exit status {run.returncode}", file=sys.stderr)
     from linkgauge.store.run import load as load_run

@@ -50,17 +50,10 @@ REAL = {"mpich": (MPICH, ("--transport", "mpi", "--mpi", "mpich")),
         "ucx": (UCX, ("--transport", "ucx", "--mpi", "mpich"))}  # fmt: skip
 
 
-NCCL = (
-    "--transport",
-    "nccl",
-    "--pattern",
-    "unidirectional,allreduce",
-    "--pairs",
-    "first",
-    "--size",
-    "64MiB",
-    "--library-choices",
-)
+NCCL = ("--transport", "nccl", "--pattern", "unidirectional,allreduce", "--pairs", "first", "--size", "64MiB",
+        "--buffer", "plain", "--library-choices")  # fmt: skip
+SYMMETRIC = ("--transport", "nccl", "--pattern", "allreduce", "--size", "64MiB", "--buffer", "symmetric",
+             "--library-choices")  # fmt: skip
 OURS = ("--transport", "copy_engine,kernel", "--pattern", "unidirectional", "--pairs", "first", "--size", "64MiB")
 UCX_ON_GPUS = ("--transport", "ucx", "--pattern", "unidirectional", "--pairs", "first", "--size", "64MiB")
 _ENV = re.compile(r"[A-Za-z]\w+=")
@@ -78,12 +71,18 @@ ON_GPUS: dict[str, tuple[tuple[str, ...], dict[str, bool]]] = {
         "NCCL_TYPO_X=1": False, "NCCL_MAXCHANNELS=8": False, "NCCL_PROTOCOL=LL": False, "NCCL_ALGORITHM=Tree": False,
         "NCCL_DISABLE_P2P=1": False, "UCX_TLS=self": False, "FI_PROVIDER=tcp": False, "OMPI_MCA_pml=ob1": False,
         "NVSHMEM_DISABLE_P2P=1": False, "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD=0": False}),
-    "nccl words": (NCCL, {"NCCL_P2P_DISABLE=true": False, "NCCL_BUFFSIZE=8M": False,
-                          "NCCL_MAX_NCHANNELS=eight": False}),
-    "nccl both": (NCCL, {"NCCL_P2P_DISABLE=1": True, "NCCL_P2P_LEVEL=SYS": False, "NCCL_MAX_NCHANNELS=4": True,
-                         "NCCL_MIN_NCHANNELS=16": False}),
-    "our own": ((*OURS, "--no-peer-access", "--bind", "0:1"), {"--peer-access off": True, "--bind 0:1": True}),
-    "no library": (OURS, {"NCCL_P2P_DISABLE=1": False, "NCCL_ALGO=Ring": False, "UCX_TLS=self,sm": False}),
+    # With NCCL_BUFFSIZE=8M, which it reads as 8, NCCL 2.28.9 dies of SIGFPE.
+    "nccl words": (NCCL, {"NCCL_P2P_DISABLE=true": False}),
+    # NCCL applies the greatest number of channels first, then the least.
+    "nccl both": (NCCL, {"NCCL_P2P_DISABLE=1": True, "NCCL_P2P_LEVEL=SYS": False, "NCCL_MAX_NCHANNELS=4": False,
+                         "NCCL_MIN_NCHANNELS=16": True}),
+    # Kernels of symmetric memory follow none of these but the last.
+    "nccl symmetric": (SYMMETRIC, {"NCCL_ALGO=Ring": False, "NCCL_PROTO=LL": False, "NCCL_P2P_DISABLE=1": False,
+                                   "NCCL_MIN_NCHANNELS=16": False, "NCCL_NVLS_ENABLE=0": True}),
+    "nccl symmetric path": ((*SYMMETRIC, "--path", "host"), {"path host": False}),
+    "our own": ((*OURS, "--no-peer-access", "--threads"), {"--peer-access off": True}),
+    "no library": ((*OURS, "--bind", "0:1"), {
+        "--bind 0:1": True, "NCCL_P2P_DISABLE=1": False, "NCCL_ALGO=Ring": False, "UCX_TLS=self,sm": False}),
     "ucx around": (UCX_ON_GPUS, {"UCX_TLS=self,sm,cuda_copy": True, "UCX_RNDV_THRESH=8192": True,
                                  "UCX_MAX_RNDV_RAILS=1": True}),
     "ucx names": (UCX_ON_GPUS, {"UCX_TSL=self,sm": False, "UCX_RNDV_TRESH=8192": False, "UCX_CUDA_IPC=n": False,

@@ -102,6 +102,10 @@ def test_channels_within_a_node_say_which_memory_they_go_through() -> None:
     tuned = [{"subject": SUBJECT, "name": value.name, "value": value.value} for value in choices([RING], "allreduce")]
     assert chosen_words(chosen(rows + tuned)) == "RING LL128, 16 channels by P2P/CUMEM"
     assert chosen_words(chosen(rows)) == "channels by P2P/CUMEM"
+    symmetric = [
+        {"subject": SUBJECT, "name": one.name, "value": one.value} for one in choices([SYMMETRIC], "allreduce")
+    ]
+    assert chosen_words(chosen(rows + symmetric)) == "AllReduce_AGxLL_R, 8 channels"  # which it does not use
 
 
 def test_channels_are_of_a_process_whichever_case_made_them(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ CARDS = {"n0": {"mlx5_0": (100, 0), "mlx5_1": (1, 0)}, "n1": {"mlx5_0": (0, 100)
     [
         (Known(ALLREDUCE), ""),
         (Known(ALLREDUCE, chosen=NVLS, moved=LinkBytes(100, 100, True)),
-         "NVLS SIMPLE, 16 channels by P2P/CUMEM, multicast (NCCL's log); NVLink bytes 1.00 of payload"),
+         "NVLS SIMPLE, 16 channels, multicast (NCCL's log); NVLink bytes 1.00 of payload"),
         (Known(ALLREDUCE, moved=LinkBytes(100, 900, True)), ""),  # others' bytes
         (Known(dataclasses.replace(ALLREDUCE, transport="kernel"), chosen={"grid": "32 x 512"}), "grid 32 x 512"),
         (Known(ALLREDUCE, crossing=Crossing(("", 0, 0, 0), NETWORK, 100, 99, CARDS)),

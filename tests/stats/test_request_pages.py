@@ -22,9 +22,7 @@ def states(known: Known) -> dict[str, str]:
     return {one.requested: one.state for one in verdicts_of(known)}
 
 
-@pytest.mark.parametrize(
-    ("share", "state"), [(1.0, "held"), (0.9, "held"), (0.5, "not_held"), (0.0, "not_held")]
-)
+@pytest.mark.parametrize(("share", "state"), [(1.0, "held"), (0.9, "held"), (0.5, "not_held"), (0.0, "not_held")])
 def test_pages_are_judged_by_what_the_kernel_lists(share: float, state: str) -> None:
     huge = dataclasses.replace(BUFFERS, huge_pages=True)
     assert states(Known(huge, huge_share=share)) == {"huge_pages": state}

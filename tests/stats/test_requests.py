@@ -116,6 +116,7 @@ HOST = {"p2p_channels": 0, "shm_channels": 4, "copied_channels": 0, "via": "SHM/
         ("path net", {"network_channels": 2}, "held"), ("path direct", {}, "unknown"),
         ("NCCL_P2P_DISABLE=1", HOST, "held"), ("NCCL_P2P_DISABLE=1", PEER, "not_held"),
         ("NCCL_P2P_DISABLE=true", PEER, "not_held"), ("NCCL_P2P_LEVEL=LOC", HOST, "held"),
+        ("NCCL_P2P_LEVEL=SYS", PEER, "held"), ("NCCL_P2P_LEVEL=SYS", HOST, "not_held"),
         ("NCCL_SHM_DISABLE=1", PEER, "held"), ("NCCL_SHM_DISABLE=1", HOST, "not_held"),
         ("NCCL_P2P_USE_CUDA_MEMCPY=1", PEER, "not_held"), ("NCCL_P2P_USE_CUDA_MEMCPY=0", PEER, "held"),
         ("NCCL_P2P_USE_CUDA_MEMCPY=1", {**PEER, "copied_channels": 4}, "held"),
@@ -128,6 +129,28 @@ def test_nccls_log_says_by_which_memory_channels_go(requested: str, chosen: dict
     env = {name: value} if equals else {}
     case = MESSAGE if equals else dataclasses.replace(MESSAGE, path=requested.split()[1])
     assert states(Known(case, Launch(env=env), chosen=chosen)) == {requested: state}
+
+
+@pytest.mark.parametrize("chosen", [{"kernel": "AllReduce_RSxLD_AGxST"}, {"algorithm": "COPY_ENGINE"}, NVLS])
+def test_open_channels_say_nothing_of_what_passes_them_by(chosen: dict[str, Any]) -> None:
+    """As on two H100 with NCCL 2.28.9, where a kernel of symmetric memory went over NVLink all the same."""
+    around, over = LinkBytes(100 * MIB, 0, True), LinkBytes(100 * MIB, 100 * MIB, True)
+    for moved, state in ((None, "unknown"), (around, "held"), (over, "not_held")):
+        known = Known(ALLREDUCE, launched(NCCL_P2P_DISABLE="1"), chosen={**HOST, **chosen}, moved=moved)
+        assert states(known) == {"NCCL_P2P_DISABLE=1": state}
+    copied = launched(NCCL_P2P_USE_CUDA_MEMCPY="1")
+    assert states(Known(ALLREDUCE, copied, chosen={**PEER, "copied_channels": 4, **chosen})) == {
+        "NCCL_P2P_USE_CUDA_MEMCPY=1": "unknown"
+    }
+
+
+@pytest.mark.parametrize(
+    ("chosen", "state"), [(PEER, "not_held"), ({"network_channels": 2}, "unknown"), ({}, "unknown")]
+)
+def test_a_variable_of_libfabric_did_nothing_for_nccl_within_a_node(chosen: dict[str, Any], state: str) -> None:
+    launch = Launch(env={"FI_PROVIDER": "tcp"}, answers={"FI_PROVIDER": Answer(True, "libfabric", "tcp")})
+    known = Known(MESSAGE, launch, chosen=chosen, transports=frozenset({"ccl"}))
+    assert states(known) == {"FI_PROVIDER=tcp": state}
 
 
 def test_bytes_of_nvlinks_refute_what_the_log_says() -> None:

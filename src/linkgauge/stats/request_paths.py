@@ -19,6 +19,7 @@ from linkgauge.run.machine.nccl_log import (
     PEER_CHANNELS,
     SHARED_CHANNELS,
 )
+from linkgauge.stats.chosen import passes_channels_by
 from linkgauge.stats.crossing import ALL, NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.requests import Judge, Known, Registered, RequestVerdict, held, not_held, unknown
 
@@ -128,7 +129,7 @@ def path_verdicts(known: Known) -> Iterator[RequestVerdict]:
 def channel_way_verdicts(known: Known) -> Iterator[RequestVerdict]:
     """Judge by NCCL's log of channels within a node which memory they go through, and what moves their bytes."""
     case, env = known.case, known.launch.env
-    if case.transport != "ccl" or len(case.nodes) > 1:
+    if case.transport != "ccl" or len(case.nodes) > 1 or passes_channels_by(known.chosen):
         return
     counts = {name: known.count(name) or 0 for name in (PEER_CHANNELS, SHARED_CHANNELS, NETWORK_CHANNELS)}
     peer, shared, outside = counts.values()
@@ -162,6 +163,8 @@ def _ways(known: Known) -> Iterator[tuple[str, bool]]:
         for name, values in _AROUND.items():
             if env.get(name, "").upper() in values:
                 yield f"{name}={env[name]}", False
+        if env.get("NCCL_P2P_LEVEL", "").upper() == "SYS":  # at any distance
+            yield f"NCCL_P2P_LEVEL={env['NCCL_P2P_LEVEL']}", True
     tls = env.get("UCX_TLS", "")
     if case.transport in ("mpi", "ucx", "nixl") and _names_transports(tls) and "ipc" not in tls:
         yield f"UCX_TLS={tls}", False

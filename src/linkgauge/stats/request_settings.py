@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.run.machine.binding import parse_core_list
-from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, FUNCTIONS, NETWORK_CHANNELS
+from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, FUNCTIONS, NETWORK_CHANNELS, PEER_CHANNELS, SHARED_CHANNELS
 from linkgauge.stats.crossing import ALL
 from linkgauge.stats.requests import Judge, Known, RequestVerdict, held, not_held, unknown
 
@@ -250,10 +250,20 @@ def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
             continue
         _, title, transports = owner
         requested = f"{name}={value}"
-        if known.case.transport in transports:
+        if known.case.transport == "ccl" and title == "libfabric":
+            yield _by_plugin(known, requested)
+        elif known.case.transport in transports:
             yield _by_answer(known, name, value, title)
         elif not known.transports & {*transports}:
             yield not_held(requested, f"{NOT_IN_USE} {title}")
+
+
+def _by_plugin(known: Known, requested: str) -> RequestVerdict:
+    """Of what NCCL's plugin for libfabric does with a variable only this shows: that no channel goes by the network."""
+    inside = (known.count(PEER_CHANNELS) or 0) + (known.count(SHARED_CHANNELS) or 0)
+    if inside and not known.count(NETWORK_CHANNELS):
+        return not_held(requested, f"{_LOG}: no channel goes by the network")
+    return unknown(requested, "NCCL has libfabric by a plugin, which does not tell")
 
 
 def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdict:

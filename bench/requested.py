@@ -1,27 +1,29 @@
 """How often a planted no-op is named, and what held is accused: drawn run folders, and real libraries of this machine.
 
-    PYTHONPATH=src python bench/requested.py --seeds 0:24 --real mpich,openmpi,ucx --out found.jsonl
+    .venv/bin/python bench/requested.py --seeds 0:24 --real mpich,openmpi,ucx --out found.jsonl
+    .venv/bin/python bench/requested.py --seeds 0:0 --gpus --out found.jsonl       # two NVIDIA GPUs, NVLink
 
 Drawn ones are those of tests/planted_requests.py: NCCL's log, bytes of cards, bytes of NVLinks. Of a real library one
 launch has all of its variables at once: half are its own with a value that it takes, half are misspelled, another
-library's, or values that it does not take. A line of JSON each.
+library's, or values that it does not take. On GPUs some values are such as NCCL reads and does not understand, and some
+contradict each other, of which NCCL's source says which one it follows. A line of JSON each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT / "tests"))
 
 MPICH = {
     "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling", "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "binomial",
@@ -48,6 +50,47 @@ REAL = {"mpich": (MPICH, ("--transport", "mpi", "--mpi", "mpich")),
         "ucx": (UCX, ("--transport", "ucx", "--mpi", "mpich"))}  # fmt: skip
 
 
+NCCL = ("--transport", "nccl", "--pattern", "unidirectional,allreduce", "--pairs", "first", "--size", "64MiB",
+        "--buffer", "plain", "--library-choices")  # fmt: skip
+SYMMETRIC = ("--transport", "nccl", "--pattern", "allreduce", "--size", "64MiB", "--buffer", "symmetric",
+             "--library-choices")  # fmt: skip
+OURS = ("--transport", "copy_engine,kernel", "--pattern", "unidirectional", "--pairs", "first", "--size", "64MiB")
+UCX_ON_GPUS = ("--transport", "ucx", "--pattern", "unidirectional", "--pairs", "first", "--size", "64MiB")
+_ENV = re.compile(r"[A-Za-z]\w+=")
+ON_GPUS: dict[str, tuple[tuple[str, ...], dict[str, bool]]] = {
+    "nccl ring": ((*NCCL, "--path", "direct"), {
+        "NCCL_ALGO=Ring": True, "NCCL_PROTO=Simple": True, "NCCL_MAX_NCHANNELS=8": True, "NCCL_BUFFSIZE=8388608": True,
+        "path direct": True}),
+    "nccl tree": (NCCL, {"NCCL_ALGO=Tree": True, "NCCL_PROTO=LL128": True, "NCCL_MIN_NCHANNELS=8": True,
+                         "NCCL_NVLS_ENABLE=0": True, "NCCL_P2P_USE_CUDA_MEMCPY=0": True}),
+    "nccl host": (NCCL, {"NCCL_P2P_DISABLE=1": True, "NCCL_PROTO=LL": True, "NCCL_MAX_CTAS=4": True}),
+    "nccl path host": ((*NCCL, "--path", "host"), {"path host": True, "NCCL_NTHREADS=256": True}),
+    "nccl level": (NCCL, {"NCCL_P2P_LEVEL=LOC": True, "NCCL_SHM_USE_CUDA_MEMCPY=0": True, "NCCL_ALGO=^Tree": True}),
+    "nccl copies": (NCCL, {"NCCL_P2P_USE_CUDA_MEMCPY=1": True, "NCCL_SHM_DISABLE=1": True}),
+    "nccl names": (NCCL, {
+        "NCCL_TYPO_X=1": False, "NCCL_MAXCHANNELS=8": False, "NCCL_PROTOCOL=LL": False, "NCCL_ALGORITHM=Tree": False,
+        "NCCL_DISABLE_P2P=1": False, "UCX_TLS=self": False, "FI_PROVIDER=tcp": False, "OMPI_MCA_pml=ob1": False,
+        "NVSHMEM_DISABLE_P2P=1": False, "MPIR_CVAR_CH4_IPC_GPU_P2P_THRESHOLD=0": False}),
+    # With NCCL_BUFFSIZE=8M, which it reads as 8, NCCL 2.28.9 dies of SIGFPE.
+    "nccl words": (NCCL, {"NCCL_P2P_DISABLE=true": False}),
+    # NCCL applies the greatest number of channels first, then the least.
+    "nccl both": (NCCL, {"NCCL_P2P_DISABLE=1": True, "NCCL_P2P_LEVEL=SYS": False, "NCCL_MAX_NCHANNELS=4": False,
+                         "NCCL_MIN_NCHANNELS=16": True}),
+    # Kernels of symmetric memory follow none of these but the last.
+    "nccl symmetric": (SYMMETRIC, {"NCCL_ALGO=Ring": False, "NCCL_PROTO=LL": False, "NCCL_P2P_DISABLE=1": False,
+                                   "NCCL_MIN_NCHANNELS=16": False, "NCCL_NVLS_ENABLE=0": True}),
+    "nccl symmetric path": ((*SYMMETRIC, "--path", "host"), {"path host": False}),
+    "our own": ((*OURS, "--no-peer-access", "--threads"), {"--peer-access off": True}),
+    "no library": ((*OURS, "--bind", "0:1"), {
+        "--bind 0:1": True, "NCCL_P2P_DISABLE=1": False, "NCCL_ALGO=Ring": False, "UCX_TLS=self,sm": False}),
+    "ucx around": (UCX_ON_GPUS, {"UCX_TLS=self,sm,cuda_copy": True, "UCX_RNDV_THRESH=8192": True,
+                                 "UCX_MAX_RNDV_RAILS=1": True}),
+    "ucx names": (UCX_ON_GPUS, {"UCX_TSL=self,sm": False, "UCX_RNDV_TRESH=8192": False, "UCX_CUDA_IPC=n": False,
+                                "NCCL_ALGO=Ring": False}),
+}  # fmt: skip
+"""By name the words of a run, and its requests with whether each is to hold."""
+
+
 def no_ops(own: dict[str, str], others: dict[str, str]) -> dict[str, str]:
     """As many variables that this library has not: its own, misspelled in four ways, and another's."""
     wrong: dict[str, str] = {}
@@ -59,31 +102,55 @@ def no_ops(own: dict[str, str], others: dict[str, str]) -> dict[str, str]:
     return wrong
 
 
-def real(name: str, folder: Path) -> Iterator[dict[str, Any]]:
-    """Plant into one real launch of a library what it takes, and into another one what it does not."""
+def judged(kind: str, words: Iterable[str], requests: Mapping[str, bool], out: Path) -> Iterator[dict[str, Any]]:
+    """Launch once with these requests, and judge each of them."""
     from linkgauge.findings.read import system_of
     from linkgauge.stats.requested import requests_of
     from linkgauge.store.run import load
 
+    variables = (one for one in requests if _ENV.match(one))
+    env = [word for one in variables for word in ("--env", one.replace(",", "\\,"))]
+    command = [sys.executable, "-m", "linkgauge", "run", *words, "--ranks", "2", "--stop-rule", "count",
+               "--stop-samples", "5", "--no-report", "--out", str(out), *env]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    except subprocess.TimeoutExpired as error:
+        done = subprocess.CompletedProcess(command, -1, str(error.stdout), str(error.stderr))
+    run = load(out) if (out / "run.json").exists() else None
+    found: dict[str, set[str]] = {}
+    evidence: dict[str, list[str]] = {}
+    for verdicts in requests_of(run, system_of(run)).values() if run is not None else ():
+        for one in verdicts:
+            found.setdefault(one.requested, set()).add(one.state)
+            evidence.setdefault(one.requested, []).append(one.evidence)
+    if not found:
+        print(done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)
+    if run is not None:
+        print([(row.transport, row.status, row.reason) for row in run.rows() if row.status != "ok"], file=sys.stderr)
+    library = next((launch.mpi_name for launch in run.launched), "") if run is not None else ""
+    for request, held in requests.items():
+        states = found.get(request, {"none"})
+        state = next(one for one in ("not_held", "held", "unknown", "none") if one in states)
+        yield {"kind": f"{kind} ({library})", "requested": request, "held": held, "state": state,
+               "evidence": "; ".join(dict.fromkeys(evidence.get(request, ())))}  # fmt: skip
+
+
+def real(name: str, folder: Path) -> Iterator[dict[str, Any]]:
+    """Plant into one real launch of a library what it takes, and into another one what it does not.
+
+    Pages: of private mappings the kernel gives huge ones here, of shared ones (`device` of host devices) it does not.
+    """
+    if name == "pages":
+        for held, kind in ((True, "pageable"), (False, "device")):
+            where = ("--devices", "host", "--source-memory", kind, "--target-memory", kind, "--huge-pages", "yes")
+            words = ("--transport", "copy_engine", "--threads", "--pattern", "unidirectional", "--size", "64MiB")
+            yield from judged(name, (*words, *where), {"huge_pages": held}, folder / f"{name}-{held}")
+        return
     own, words = REAL[name]
-    wrong = no_ops(own, OPENMPI if name == "mpich" else MPICH)
-    for held, variables in ((True, own), (False, wrong)):
-        out = folder / f"{name}-{held}"
-        env = [word for one in variables.items() for word in ("--env", "=".join(one).replace(",", "\\,"))]
-        command = [sys.executable, "-m", "linkgauge", "run", *words, "--ranks", "2", "--pattern", "pingpong",
-                   "--size", "64KiB", "--source-memory", "pinned", "--target-memory", "pinned", "--stop-rule", "count",
-                   "--stop-samples", "5", "--no-report", "--out", str(out), *env]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              env={**os.environ, "PYTHONPATH": str(ROOT / "src")})  # fmt: skip
-        run = load(out)
-        found = {one.requested: one for verdicts in requests_of(run, system_of(run)).values() for one in verdicts}
-        if not found:
-            print(done.stdout, done.stderr, [(row.status, row.reason) for row in run.rows()], file=sys.stderr)
-        library = next((launch.mpi_name for launch in run.launched), "")
-        for variable, value in variables.items():
-            one = found.get(f"{variable}={value}")
-            yield {"kind": f"{name} ({library})", "requested": f"{variable}={value}", "held": held,
-                   "state": one.state if one else "none", "evidence": one.evidence if one else ""}  # fmt: skip
+    size = ("--pattern", "pingpong", "--size", "64KiB", "--source-memory", "pinned", "--target-memory", "pinned")
+    for held, variables in ((True, own), (False, no_ops(own, OPENMPI if name == "mpich" else MPICH))):
+        requests = {f"{variable}={value}": held for variable, value in variables.items()}
+        yield from judged(name, (*words, *size), requests, folder / f"{name}-{held}")
 
 
 def drawn_ones(seeds: range, folder: Path) -> Iterator[dict[str, Any]]:
@@ -108,13 +175,25 @@ def main() -> None:
     """Print for each kind how many no-ops were named and how much that held was accused."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:20", help="first and behind the last seed of drawn run folders")
-    parser.add_argument("--real", default="", help="of mpich, openmpi, ucx, by commas")
+    parser.add_argument("--real", default="", help="of mpich, openmpi, ucx, pages, by commas")
+    parser.add_argument(
+        "--gpus",
+        nargs="?",
+        const=",".join(ON_GPUS),
+        default="",
+        help="on two GPUs; by commas some of " + ", ".join(ON_GPUS),
+    )
+    parser.add_argument("--runs", type=Path, help="folder in which run folders are kept")
     parser.add_argument("--out", type=Path, help="file of JSON lines")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = [*drawn_ones(range(*map(int, given.seeds.split(":"))), Path(folder))]
+        seeds = range(*map(int, given.seeds.split(":")))
+        found = [*drawn_ones(seeds, Path(folder))] if seeds else []
         for name in filter(None, given.real.split(",")):
-            found += real(name, Path(folder))
+            found += real(name, given.runs or Path(folder))
+        for name in filter(None, given.gpus.split(",")):
+            words, requests = ON_GPUS[name]
+            found += judged(name, words, requests, (given.runs or Path(folder)) / name.replace(" ", "-"))
     if given.out is not None:
         given.out.write_text("".join(json.dumps(one) + "\n" for one in found))
     for kind in dict.fromkeys(one["kind"] for one in found):

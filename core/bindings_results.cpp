@@ -72,6 +72,17 @@ nb::dict to_python(const CaseResult& result) {
   nb::dict chosen;
   for (const auto& [name, value] : result.chosen) chosen[name.c_str()] = value;
   fields["chosen"] = chosen;
+  nb::dict pages;
+  if (result.pages.huge_requested > 0) {
+    pages["huge_requested"] = result.pages.huge_requested;
+    pages["huge_given"] = result.pages.huge_given;
+  }
+  for (const auto& [node, bytes] : result.pages.node_requested) {
+    const std::string number = std::to_string(node);
+    pages[std::string("node_requested ").append(number).c_str()] = bytes;
+    pages[std::string("node_given ").append(number).c_str()] = result.pages.node_given.at(node);
+  }
+  fields["host_pages"] = pages;
   nb::dict step_times;
   for (const StepTime& one : result.steps.times) step_times[one.kind] = one.ns;
   fields["step_times"] = step_times;

@@ -14,7 +14,7 @@ from typing import Any
 
 import linkgauge
 from linkgauge.model.case import Case
-from linkgauge.run.machine import nccl_log
+from linkgauge.run.machine import host_pages, nccl_log
 from linkgauge.stats.crossing import must_cross
 from linkgauge.store.run import load
 from synthetic import make_case, make_run
@@ -38,6 +38,8 @@ class Planted:
     """By rank, subject and name the share of the payload that was counted."""
     hosts: Sequence[str] = ("n0", "n0", "n0", "n0")
     info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    pages: Mapping[tuple[int, str], float] = dataclasses.field(default_factory=dict)
+    """By rank and name bytes of host buffers."""
 
 
 FUNCTIONS = {"allreduce": "AllReduce", "allgather": "AllGather", "reduce_scatter": "ReduceScatter"}
@@ -137,7 +139,56 @@ def paths(draw: random.Random, held: bool) -> Planted:
     return Planted("paths", kind, held, case, env, (), grown, ("n0", "n0"), system)
 
 
-KINDS: dict[str, Callable[[random.Random, bool], Planted]] = {"nccl": nccl, "cards": cards, "paths": paths}
+def channels(draw: random.Random, held: bool) -> Planted:
+    """The memory by which NCCL's channels within a node go, and what moves their bytes, by its log."""
+    peer = draw.choice(("P2P/CUMEM", "P2P/IPC", "P2P/direct pointer", "P2P/CUMEM/read", "P2P/MNNVL"))
+    ways = {"peer": peer, "peer copied": f"{peer}/CE", "shared": "SHM/direct/direct", "shared copied": "SHM/CE/direct"}
+    requests = {"path direct": ("peer", "shared"), "path host": ("shared", "peer"),
+                "NCCL_P2P_DISABLE=1": ("shared", "peer"), "NCCL_P2P_DISABLE=yes": ("shared", "peer"),
+                "NCCL_P2P_LEVEL=LOC": ("shared", "peer"), "NCCL_SHM_DISABLE=1": ("peer", "shared"),
+                "NCCL_P2P_USE_CUDA_MEMCPY=1": ("peer copied", "peer"),
+                "NCCL_SHM_USE_CUDA_MEMCPY=1": ("shared copied", "shared")}  # fmt: skip
+    requested = draw.choice([*requests])
+    did = ways[requests[requested][not held]]
+    case = make_case(
+        "ccl", draw.choice(("unidirectional", "pingpong", "allreduce")), draw.choice((1, 16)) * MIB, (0, 1)
+    )
+    env = dict([requested.split("=", 1)]) if "=" in requested else {}
+    if not env:
+        case = dataclasses.replace(case, path=requested.split()[1])
+    number = "{0:02d}/0" if did.startswith("P2P") else "{0:02d}"
+    lines = [f"n0:77:77 [0] NCCL INFO Channel {number.format(one)} : 0[0] -> 1[1] via {did}"
+             for one in range(draw.choice((2, 16, 24)))]  # fmt: skip
+    return Planted("channels", requested, held, case, env, lines)
+
+
+def policy(draw: random.Random, held: bool) -> Planted:
+    """Collectives without thread blocks: by copies, or by a kernel all the same."""
+    case = make_case("ccl", "allgather", draw.choice((4, 64)) * MIB, (0, 1, 2, 3), variant="zero_cta")
+    head = f"n0:77:77 [0] NCCL INFO AllGather{{}}: {case.size} Bytes -> "
+    way = head.format(" [Copy Engine]") + draw.choice(("cudaMemcpy", "cudaMemcpy; CE synchronization with NVLS"))
+    if not held:
+        kernel = head.format(" [Symmetric]") + "Kernel AllGather_ST nchannels 8 nthreads 512 nWorks 1"
+        way = draw.choice((head.format("") + "Algo RING proto SIMPLE channel{Lo..Hi}={0..15}", kernel))
+    return Planted("policy", "CTA policy zero", held, case, {}, [way])
+
+
+def pages(draw: random.Random, held: bool) -> Planted:
+    """Pages of host buffers by the kernel's lists: huge ones, or of a NUMA node."""
+    huge, node, size = draw.random() < 0.5, draw.choice((0, 1, 3)), draw.choice((4, 64)) * MIB
+    given = draw.uniform(0.95, 1.0) if held else draw.choice((0.0, 0.5, draw.uniform(0.0, 0.8)))
+    words = ("huge_requested", "huge_given") if huge else (f"node_requested {node}", f"node_given {node}")
+    dimensions: dict[str, Any] = {"huge_pages": True} if huge else {draw.choice(("source_node", "target_node")): node}
+    case = make_case(draw.choice(("staging", "copy_engine")), "unidirectional", size, (0, 1), source_memory="pinned",
+                     **dimensions)  # fmt: skip
+    requested = "huge_pages" if huge else f"memory of NUMA node {node}"
+    found = {(rank, name): size * share for rank in (0, 1) for name, share in zip(words, (1.0, given), strict=True)}
+    return Planted("pages", requested, held, case, pages=found)
+
+
+KINDS: dict[str, Callable[[random.Random, bool], Planted]] = {
+    "nccl": nccl, "cards": cards, "paths": paths, "channels": channels, "policy": policy, "pages": pages,
+}  # fmt: skip
 
 
 def stored(planted: Planted, path: Path) -> Path:
@@ -151,8 +202,13 @@ def stored(planted: Planted, path: Path) -> Path:
          "value": 4096.0 + (share * payload if moment == "after" else 0.0)}
         for (rank, subject, name), share in planted.grown.items() for moment in ("before", "after")
     ]  # fmt: skip
+    rows += [
+        {"rank": rank, "subject": host_pages.SUBJECT, "moment": "after", "when_ns": 0, "name": name, "unit": "B",
+         "value": value} for (rank, name), value in planted.pages.items()
+    ]  # fmt: skip
+    said = [*nccl_log.choices(planted.log, case.pattern), *nccl_log.connected(planted.log)]
     log = [{"rank": 0, "subject": nccl_log.SUBJECT, "moment": "after", "when_ns": 0, "name": one.name,
-            "value": one.value, "unit": one.unit} for one in nccl_log.choices(planted.log, case.pattern)]  # fmt: skip
+            "value": one.value, "unit": one.unit} for one in said]  # fmt: skip
     launch = {"launch_key": "0" * 16, "mpi": {"name": "MPICH", "version": "5.0.2"}, "env": dict(planted.env)}
     return make_run(path, cases=[case], samples=SAMPLES, time_ns=lambda _: 1e5, hosts=planted.hosts[:ranks],
                     info=planted.info, launches=[launch], observations=[*rows, *log],

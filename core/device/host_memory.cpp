@@ -19,6 +19,7 @@
 #include "base/not_copied.h"
 #include "base/wire.h"
 #include "device/host_cpu.h"
+#include "device/host_pages.h"
 #include "device/host_placement.h"
 
 namespace linkgauge {
@@ -174,6 +175,7 @@ void* HostMemory::allocate(MemoryKind kind, std::size_t bytes, int node, bool st
     }
   }
   touch_pages(memory, mapped);
+  account_pages(memory, mapped, strict ? node : -1, huge_pages);
   if (kind == MemoryKind::kPinned) mlock(memory, mapped);  // best effort: RLIMIT_MEMLOCK is often 8 MiB
   remember(memory, std::move(block));
   return memory;

@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "base/errors.h"
+#include "device/host_pages.h"
 
 namespace linkgauge {
 namespace {
@@ -60,6 +61,7 @@ void* map_host_memory(std::size_t bytes, int numa_node, bool huge_pages) {
   if (huge_pages) (void)madvise(memory, length, MADV_HUGEPAGE);
   auto* first = static_cast<volatile char*>(memory);
   for (std::size_t offset = 0; offset < length; offset += page_bytes()) first[offset] = 0;
+  account_pages(memory, length, numa_node, huge_pages);
   return memory;
 }
 

@@ -238,16 +238,16 @@ CaseResult Session::measure_as_member(const Job& job) {
   if (job.part.group != job.everyone || !settings_.empty()) agree_or_throw(*job.everyone, reason);
   if (!reason.empty()) throw Unsupported(reason);
   context.communicator = job.part.communicator;
-  const int parts = groups_of(*job.spec);
-  if (parts > 1) {
+  if (const int parts = groups_of(*job.spec); parts > 1)
     context.part_by_part = [&job, parts](const std::function<void()>& body) {
       in_turn(*job.group, parts, job.part.number, body);
     };
-  }
   Chosen chosen;
   context.chosen = &chosen;
+  (void)take_host_pages();  // of a case that failed
   CaseResult result = run_operation(*transport, context, job);
   result.chosen = std::move(chosen);
+  result.pages = take_host_pages();
   return result;
 }
 

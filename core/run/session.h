@@ -13,6 +13,7 @@
 #include "base/case_spec.h"
 #include "base/not_copied.h"
 #include "device/device_runtime.h"
+#include "device/host_pages.h"
 #include "group/group.h"
 #include "measure/load.h"
 #include "measure/sampler.h"
@@ -45,6 +46,7 @@ struct CaseResult {
   std::vector<ClockComparison> clocks;
   std::vector<std::string> lanes;
   Chosen chosen;
+  HostPages pages;   // of this rank's host buffers
   StepReport steps;  // of an application
   LoadReport load;   // of a rank that played a load; its measurement is empty then
 };

@@ -91,6 +91,8 @@ class Result(TypedDict):
     lanes: list[str]
     clocks: list[ClockComparison]
     """Before and after the samples; empty where the case's ranks share a clock."""
+    host_pages: dict[str, int]
+    """In bytes what host buffers requested and were given; empty where they requested nothing."""
 
 class Runtime:
     """Devices of one kind, numbered from 0 in PCI order."""

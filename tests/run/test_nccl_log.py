@@ -49,6 +49,10 @@ def test_what_later_versions_say_is_told() -> None:
     assert chosen_words(chosen(rows)) == "RING LL128, 16 channels, clusters of 4"
 
 
+def test_a_cluster_of_a_kernel_of_symmetric_memory_is_told() -> None:
+    assert told(SYMMETRIC + " cgaClusterSize 2")["cluster 2"] == 1  # 2.32 writes what is not its default
+
+
 def test_kernels_of_symmetric_memory_are_told() -> None:
     assert told(SYMMETRIC) == {"kernel AllReduce_AGxLL_R": 1, "channels 8": 1, "multicast": 0}
     assert told(MULTICAST) == {"kernel AllReduce_RSxLDMC_AGxSTMC": 1, "channels 4": 1, "multicast": 1}
@@ -64,14 +68,44 @@ def test_channels_to_other_nodes_say_whether_they_reach_the_gpus_memory() -> Non
     def counts(*lines: str) -> list[float]:
         return [value.value for value in connected(lines)]
 
-    assert counts(DIRECT, SHARED, THROUGH_HOST, INSIDE, RING) == [3, 2]
+    assert counts(DIRECT, SHARED, THROUGH_HOST, RING) == [3, 2]
     assert counts(THROUGH_HOST) == [1, 0]
-    assert counts(INSIDE, RING, "") == []
+    assert counts(RING, "") == []
     rows = [{"subject": SUBJECT, "name": value.name, "value": value.value} for value in connected([DIRECT, SHARED])]
     assert chosen(rows + rows) == {"chosen": {"network_channels": 4, "gpudirect_channels": 4}}
     tuned = [{"subject": SUBJECT, "name": value.name, "value": value.value} for value in choices([RING], "allreduce")]
     both = chosen(tuned + rows)["chosen"]
     assert (both["algorithm"], both["network_channels"]) == ("RING", 2)
+
+
+# Format strings of NCCL 2.28.9 (src/transport/p2p.cc, src/transport/shm.cc), filled in.
+COPIED_INSIDE = HEAD + "Channel 01/1 : 0[0] -> 1[1] via P2P/IPC/CE"
+READ_INSIDE = HEAD + "Channel 01/0 : 0[0] -> 1[1] via P2P/direct pointer/read"
+BY_HOST = HEAD + "Channel 02 : 0[0] -> 1[1] via SHM/direct/direct"
+BY_HOST_COPIED = HEAD + "Channel 02 : 0[0] -> 1[1] via SHM/CE/direct"
+
+
+def test_channels_within_a_node_say_which_memory_they_go_through() -> None:
+    def counts(*lines: str) -> dict[str, float]:
+        return {value.name: value.value for value in connected(lines)}
+
+    assert counts(INSIDE, INSIDE, COPIED_INSIDE, READ_INSIDE) == {
+        "p2p_channels": 4, "shm_channels": 0, "copied_channels": 1, "via P2P/CUMEM": 2, "via P2P/IPC/CE": 1,
+        "via P2P/direct pointer/read": 1,
+    }  # fmt: skip
+    assert counts(BY_HOST, BY_HOST_COPIED)["shm_channels"] == 2
+    assert counts(BY_HOST_COPIED)["copied_channels"] == 1
+    assert counts(INSIDE + " and more words, which no version writes in such a line") == {}
+    assert counts(HEAD + "Channel 00/0 : 0[0] -> 1[1] via P2P/indirect/2[2]") == {}
+    rows = [{"subject": SUBJECT, "name": name, "value": value} for name, value in counts(INSIDE, INSIDE).items()]
+    assert chosen(rows) == {"chosen": {"via": "P2P/CUMEM", "p2p_channels": 2, "shm_channels": 0, "copied_channels": 0}}
+    tuned = [{"subject": SUBJECT, "name": value.name, "value": value.value} for value in choices([RING], "allreduce")]
+    assert chosen_words(chosen(rows + tuned)) == "RING LL128, 16 channels by P2P/CUMEM"
+    assert chosen_words(chosen(rows)) == "channels by P2P/CUMEM"
+    symmetric = [
+        {"subject": SUBJECT, "name": one.name, "value": one.value} for one in choices([SYMMETRIC], "allreduce")
+    ]
+    assert chosen_words(chosen(rows + symmetric)) == "AllReduce_AGxLL_R, 8 channels"  # which it does not use
 
 
 def test_channels_are_of_a_process_whichever_case_made_them(tmp_path: Path) -> None:

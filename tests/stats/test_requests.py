@@ -103,6 +103,71 @@ def test_bytes_of_nvlinks_tell_the_way(share: float, joined: bool | None, over: 
     }
 
 
+MESSAGE = make_case("ccl", "unidirectional", 64 * MIB, (0, 1))
+PEER = {"p2p_channels": 4, "shm_channels": 0, "copied_channels": 0, "via": "P2P/CUMEM"}
+HOST = {"p2p_channels": 0, "shm_channels": 4, "copied_channels": 0, "via": "SHM/direct/direct"}
+
+
+@pytest.mark.parametrize(
+    ("requested", "chosen", "state"),
+    [
+        ("path direct", PEER, "held"), ("path direct", HOST, "not_held"), ("path host", HOST, "held"),
+        ("path direct", {**PEER, "shm_channels": 2}, "not_held"), ("path host", PEER, "not_held"),
+        ("path net", {"network_channels": 2}, "held"), ("path direct", {}, "unknown"),
+        ("NCCL_P2P_DISABLE=1", HOST, "held"), ("NCCL_P2P_DISABLE=1", PEER, "not_held"),
+        ("NCCL_P2P_DISABLE=true", PEER, "not_held"), ("NCCL_P2P_LEVEL=LOC", HOST, "held"),
+        ("NCCL_P2P_LEVEL=SYS", PEER, "held"), ("NCCL_P2P_LEVEL=SYS", HOST, "not_held"),
+        ("NCCL_SHM_DISABLE=1", PEER, "held"), ("NCCL_SHM_DISABLE=1", HOST, "not_held"),
+        ("NCCL_P2P_USE_CUDA_MEMCPY=1", PEER, "not_held"), ("NCCL_P2P_USE_CUDA_MEMCPY=0", PEER, "held"),
+        ("NCCL_P2P_USE_CUDA_MEMCPY=1", {**PEER, "copied_channels": 4}, "held"),
+        ("NCCL_SHM_USE_CUDA_MEMCPY=1", {**HOST, "copied_channels": 4}, "held"),
+        ("NCCL_P2P_USE_CUDA_MEMCPY=1", HOST, "unknown"),
+    ],
+)  # fmt: skip
+def test_nccls_log_says_by_which_memory_channels_go(requested: str, chosen: dict[str, Any], state: str) -> None:
+    name, equals, value = requested.partition("=")
+    env = {name: value} if equals else {}
+    case = MESSAGE if equals else dataclasses.replace(MESSAGE, path=requested.split()[1])
+    assert states(Known(case, Launch(env=env), chosen=chosen)) == {requested: state}
+
+
+@pytest.mark.parametrize("chosen", [{"kernel": "AllReduce_RSxLD_AGxST"}, {"algorithm": "COPY_ENGINE"}, NVLS])
+def test_open_channels_say_nothing_of_what_passes_them_by(chosen: dict[str, Any]) -> None:
+    """As on two H100 with NCCL 2.28.9, where a kernel of symmetric memory went over NVLink all the same."""
+    around, over = LinkBytes(100 * MIB, 0, True), LinkBytes(100 * MIB, 100 * MIB, True)
+    for moved, state in ((None, "unknown"), (around, "held"), (over, "not_held")):
+        known = Known(ALLREDUCE, launched(NCCL_P2P_DISABLE="1"), chosen={**HOST, **chosen}, moved=moved)
+        assert states(known) == {"NCCL_P2P_DISABLE=1": state}
+    copied = launched(NCCL_P2P_USE_CUDA_MEMCPY="1")
+    assert states(Known(ALLREDUCE, copied, chosen={**PEER, "copied_channels": 4, **chosen})) == {
+        "NCCL_P2P_USE_CUDA_MEMCPY=1": "unknown"
+    }
+
+
+@pytest.mark.parametrize(
+    ("chosen", "state"), [(PEER, "not_held"), ({"network_channels": 2}, "unknown"), ({}, "unknown")]
+)
+def test_a_variable_of_libfabric_did_nothing_for_nccl_within_a_node(chosen: dict[str, Any], state: str) -> None:
+    launch = Launch(env={"FI_PROVIDER": "tcp"}, answers={"FI_PROVIDER": Answer(True, "libfabric", "tcp")})
+    known = Known(MESSAGE, launch, chosen=chosen, transports=frozenset({"ccl"}))
+    assert states(known) == {"FI_PROVIDER=tcp": state}
+
+
+def test_bytes_of_nvlinks_refute_what_the_log_says() -> None:
+    direct = dataclasses.replace(MESSAGE, path="direct")
+    moved = LinkBytes(100 * MIB, 0, True)
+    assert states(Known(direct, chosen=PEER, moved=moved)) == {"path direct": "not_held"}
+
+
+@pytest.mark.parametrize(
+    ("value", "read", "state"),
+    [("8M", "8", "not_held"), ("eight", "0", "not_held"), ("8388608", "8388608", "held"), ("on", "1", "held")],
+)
+def test_a_value_that_nccl_reads_as_another_number_did_not_hold(value: str, read: str, state: str) -> None:
+    known = Known(ALLREDUCE, launched(NCCL_BUFFSIZE=value), read={"NCCL_BUFFSIZE": read})
+    assert states(known) == {f"NCCL_BUFFSIZE={value}": state}
+
+
 BETWEEN = Case("mpi", "unidirectional", MIB, MIB, (0, 1), devices_per_node=1)
 
 

@@ -172,6 +172,12 @@ def _rows(results: Any, pattern: str | None, derived: bool) -> list[Any]:
         from linkgauge.view.derived import derived_figures
 
         return [one.plain() for one in derived_figures(results)]
+    from linkgauge.stats.moved import moved_words, state_words
+    from linkgauge.stats.requested import verdicts_of
     from linkgauge.stats.summary import summarize
 
-    return [row for row in summarize(results.run).to_pylist() if pattern in (None, row["pattern"])]
+    said = {identity: {"moved": moved_words(known), "requests": state_words(verdicts_of(known))}
+            for identity, known in results.known.items()}  # fmt: skip
+    nothing = {"moved": "", "requests": ""}
+    return [row | said.get((row["case_key"], row["launch"], row["repeat"], row["attempt"]), nothing)
+            for row in summarize(results.run).to_pylist() if pattern in (None, row["pattern"])]  # fmt: skip

@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence
 
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
 from linkgauge.model.worded import ServiceClass
-from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, NETWORK_CHANNELS
+from linkgauge.run.machine.nccl_log import (
+    COPIED_CHANNELS,
+    DIRECT_CHANNELS,
+    NETWORK_CHANNELS,
+    PEER_CHANNELS,
+    SHARED_CHANNELS,
+)
+from linkgauge.stats.chosen import passes_channels_by
 from linkgauge.stats.crossing import ALL, NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.requests import Judge, Known, Registered, RequestVerdict, held, not_held, unknown
 
@@ -96,8 +103,8 @@ def _by_registrations(requested: str, on: bool, registered: Sequence[Registered]
 
 # --- NVLink, or past it ----------------------------------------------------------------------------------------------
 
-_AROUND = {"NCCL_P2P_DISABLE": ("1",), "NCCL_P2P_LEVEL": ("LOC", "0")}
-"""Variables of NCCL with the values that keep GPUs from reaching each other's memory."""
+_AROUND = {"NCCL_P2P_DISABLE": ("1", "TRUE", "YES", "ON", "Y"), "NCCL_P2P_LEVEL": ("LOC", "0")}
+"""Variables of NCCL with the values that are to keep GPUs from reaching each other's memory; NCCL takes no words."""
 
 
 def path_verdicts(known: Known) -> Iterator[RequestVerdict]:
@@ -119,6 +126,30 @@ def path_verdicts(known: Known) -> Iterator[RequestVerdict]:
             yield unknown(requested, f"{known.moved.words}: a part of it")
 
 
+def channel_way_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge by NCCL's log of channels within a node which memory they go through, and what moves their bytes."""
+    case, env = known.case, known.launch.env
+    if case.transport != "ccl" or len(case.nodes) > 1 or passes_channels_by(known.chosen):
+        return
+    counts = {name: known.count(name) or 0 for name in (PEER_CHANNELS, SHARED_CHANNELS, NETWORK_CHANNELS)}
+    peer, shared, outside = counts.values()
+    if not any(counts.values()):
+        return
+    names = ("the peer's memory", "shared memory", "the network")
+    told = " and ".join(f"{count} by {name}" for name, count in zip(names, counts.values(), strict=True) if count)
+    words = f"by NCCL's log: channels {told}"
+    for requested, over in _ways(known):
+        right = bool(peer) and not shared + outside if over else not peer
+        yield (held if right else not_held)(requested, words)
+    if env.get("NCCL_SHM_DISABLE") == "1":
+        yield (not_held if shared else held)("NCCL_SHM_DISABLE=1", words)
+    copied = known.count(COPIED_CHANNELS) or 0
+    for name, count in (("NCCL_P2P_USE_CUDA_MEMCPY", peer), ("NCCL_SHM_USE_CUDA_MEMCPY", shared)):
+        if count and env.get(name) in ("0", "1"):
+            right = copied == (count if env[name] == "1" else 0)
+            yield (held if right else not_held)(f"{name}={env[name]}", f"{words}, {copied} of them by copy engines")
+
+
 def _ways(known: Known) -> Iterator[tuple[str, bool]]:
     """Yield requests of a way, and whether that is the devices' own, over NVLink where they have it."""
     case, env = known.case, known.launch.env
@@ -132,6 +163,8 @@ def _ways(known: Known) -> Iterator[tuple[str, bool]]:
         for name, values in _AROUND.items():
             if env.get(name, "").upper() in values:
                 yield f"{name}={env[name]}", False
+        if env.get("NCCL_P2P_LEVEL", "").upper() == "SYS":  # at any distance
+            yield f"NCCL_P2P_LEVEL={env['NCCL_P2P_LEVEL']}", True
     tls = env.get("UCX_TLS", "")
     if case.transport in ("mpi", "ucx", "nixl") and _names_transports(tls) and "ipc" not in tls:
         yield f"UCX_TLS={tls}", False
@@ -240,4 +273,6 @@ def tls_verdicts(known: Known) -> Iterator[RequestVerdict]:
         yield held(f"UCX_TLS={tls}", f"by {known.crossing.share:.2f} of its bytes on network cards")
 
 
-JUDGES: Sequence[Judge] = (service_class_verdicts, gpudirect_verdicts, path_verdicts, card_verdicts, tls_verdicts)
+JUDGES: Sequence[Judge] = (
+    service_class_verdicts, gpudirect_verdicts, path_verdicts, channel_way_verdicts, card_verdicts, tls_verdicts,
+)  # fmt: skip

@@ -10,9 +10,11 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from linkgauge.model.case import Case
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.run.machine.binding import parse_core_list
-from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, FUNCTIONS, NETWORK_CHANNELS
+from linkgauge.run.machine.nccl_log import DIRECT_CHANNELS, FUNCTIONS, NETWORK_CHANNELS, PEER_CHANNELS, SHARED_CHANNELS
+from linkgauge.stats.crossing import ALL
 from linkgauge.stats.requests import Judge, Known, RequestVerdict, held, not_held, unknown
 
 _LOG = "by NCCL's log"
@@ -191,12 +193,51 @@ def binding_verdicts(known: Known) -> Iterator[RequestVerdict]:
     yield held(f"--bind {bind}", "by the cores of each rank")
 
 
-def huge_page_verdicts(known: Known) -> Iterator[RequestVerdict]:
-    """Judge huge pages by the kernel's setting: what it gave a buffer is not stored."""
-    if known.case.huge_pages:
-        never = "[never]" in known.huge_pages
-        words = f"the kernel's transparent_hugepage is '{known.huge_pages}'" if known.huge_pages else "it is not stored"
-        yield (not_held if never else unknown)("huge_pages", words if never else f"{words}; pages are not counted")
+def page_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge huge pages and NUMA nodes of host buffers by the kernel's lists of the rank's mappings."""
+    case, share = known.case, known.huge_share
+    if case.huge_pages:
+        if share is not None:
+            yield _by_share("huge_pages", share, "on huge pages")
+        elif "[never]" in known.huge_pages:
+            yield not_held("huge_pages", f"the kernel's transparent_hugepage is '{known.huge_pages}'")
+        else:
+            yield unknown("huge_pages", "no huge page fits into its buffers, or none was counted")
+    for node in sorted({case.source_node, case.target_node} - {-1}):
+        requested = f"memory of NUMA node {node}"
+        if node in known.node_shares:
+            yield _by_share(requested, known.node_shares[node], "there")
+        else:
+            yield unknown(requested, "there is one node, or the kernel lists none of the buffers' pages")
+
+
+def _by_share(requested: str, share: float, where: str) -> RequestVerdict:
+    words = f"by the kernel's list of mappings: {share:.2f} of the buffers' bytes {where}"
+    return (held if share >= ALL else not_held)(requested, words)
+
+
+_POLICIES = {"zero_cta": "CTA policy zero", "efficiency": "CTA policy efficiency"}
+
+
+def cta_policy_of(case: Case) -> str:
+    """Return the CTA policy of NCCL that a case requests, in words; empty without."""
+    words = case.variant.split("+") if case.transport == "ccl" and case.variant else ()
+    return next((_POLICIES[word] for word in words if word in _POLICIES), "")
+
+
+def cta_policy_verdicts(known: Known) -> Iterator[RequestVerdict]:
+    """Judge NCCL's policies for blocks: collectives without any are copies, of which its log tells from 2.29 on."""
+    requested, chosen = cta_policy_of(known.case), known.chosen
+    if not requested:
+        return
+    said = str(chosen.get("algorithm") or chosen.get("kernel") or "")
+    if requested != _POLICIES["zero_cta"]:
+        yield unknown(requested, "NCCL's log does not tell it: compare the channels with those of the default variant")
+    elif not said:
+        yield unknown(requested, "NCCL logs such copies from 2.29 on, and only with --library-choices")
+    else:
+        words = f"{_LOG}: {said}"
+        yield (held if said == "COPY_ENGINE" else not_held)(requested, words)
 
 
 def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
@@ -207,10 +248,20 @@ def variable_verdicts(known: Known) -> Iterator[RequestVerdict]:
             continue
         _, title, transports = owner
         requested = f"{name}={value}"
-        if known.case.transport in transports:
+        if known.case.transport == "ccl" and title == "libfabric":
+            yield _by_plugin(known, requested)
+        elif known.case.transport in transports:
             yield _by_answer(known, name, value, title)
         elif not known.transports & {*transports}:
             yield RequestVerdict(requested, "not_held", f"no case of this run uses {title}", in_use=False)
+
+
+def _by_plugin(known: Known, requested: str) -> RequestVerdict:
+    """Of what NCCL's plugin for libfabric does with a variable only this shows: that no channel goes by the network."""
+    inside = (known.count(PEER_CHANNELS) or 0) + (known.count(SHARED_CHANNELS) or 0)
+    if inside and not known.count(NETWORK_CHANNELS):
+        return not_held(requested, f"{_LOG}: no channel goes by the network")
+    return unknown(requested, "NCCL has libfabric by a plugin, which does not tell")
 
 
 def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdict:
@@ -218,6 +269,8 @@ def _by_answer(known: Known, name: str, value: str, title: str) -> RequestVerdic
     if known.read is not None and title == "NCCL":
         if name not in known.read:
             return not_held(requested, "NCCL's log does not say that it read it")
+        if known.read[name].isdecimal() and _number(value) is None and value.lower() not in _SWITCHES:
+            return not_held(requested, f"NCCL's log: it takes a number, and read {known.read[name]}")
         return _compared(requested, value, known.read[name], "NCCL's log")
     answer = known.launch.answers.get(name)
     if answer is None:
@@ -265,5 +318,5 @@ def _number(text: str) -> float | None:
 
 JUDGES: Sequence[Judge] = (
     algorithm_verdicts, multicast_verdicts, channel_verdicts, mpi_algorithm_verdicts, binding_verdicts,
-    huge_page_verdicts, variable_verdicts,
+    page_verdicts, cta_policy_verdicts, variable_verdicts,
 )  # fmt: skip

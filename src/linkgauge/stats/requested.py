@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from linkgauge.model.case import Case
 from linkgauge.model.result import Identity, Launch, Row
-from linkgauge.run.machine import nccl_log
+from linkgauge.run.machine import host_pages, nccl_log
 from linkgauge.run.machine.observe import CASE_TIME, NVLINK_RECEIVED, NVLINK_SENT
 from linkgauge.run.rank.peer_memory import HELD, REGISTERED, SUBJECT
 from linkgauge.stats import request_paths, request_settings
@@ -47,6 +47,7 @@ def known_of(
     crossed = crossings(run) if crossed is None else crossed
     moved = link_bytes(run.rows(), run.observed(_of_nvlink), places, system)
     registered = registrations_of(run) if any(row.case.gpudirect for row in rows) else {}
+    pages = _pages(run) if any(map(_of_pages, rows)) else {}
     read = _variables_read(run)
     multicast = {row.launch for row in rows if dict(row.evidence.get("chosen") or {}).get("multicast")}
     networks = {str(node["host"]): node["network"] for node in run.info.get("nodes") or () if node.get("network")}
@@ -72,6 +73,7 @@ def known_of(
             row.launch in multicast,
             transports,
             huge,
+            *pages.get(row.identity, (None, {})),
         )
         for row in rows
     }
@@ -104,6 +106,14 @@ def _of_nvlink(table: Any) -> Any:
     return pc.is_in(table["name"], pa.array([NVLINK_SENT, NVLINK_RECEIVED, CASE_TIME]))
 
 
+def _pages(run: Run) -> dict[Identity, tuple[float | None, dict[int, float]]]:
+    """By case what share of its host buffers is on huge pages, and on the NUMA nodes that they requested."""
+    found: dict[Identity, list[tuple[str, float]]] = {}
+    for one in run.observed_of(host_pages.SUBJECT):
+        found.setdefault(one.identity, []).append((one.name, one.value))
+    return {identity: host_pages.shares(values) for identity, values in found.items()}
+
+
 def _variables_read(run: Run) -> dict[int, dict[str, str]]:
     """By launch what NCCL said that it read: it says so once in a process, beside whichever case is the first."""
     found: dict[int, list[dict[str, Any]]] = {}
@@ -121,7 +131,14 @@ def _may_request(launch: Launch) -> bool:
 
 def _requests(row: Row) -> bool:
     case = row.case
-    return bool(case.path or case.algorithm or case.service_class or case.gpudirect or case.huge_pages)
+    by_library = (
+        case.path or case.algorithm or case.service_class or case.gpudirect or request_settings.cta_policy_of(case)
+    )
+    return bool(by_library) or _of_pages(row)
+
+
+def _of_pages(row: Row) -> bool:
+    return row.case.huge_pages or max(row.case.source_node, row.case.target_node) >= 0
 
 
 def _jobs(case: Case) -> list[Case]:

@@ -53,6 +53,8 @@ class Known:
     multicast_used: bool = False  # by any case of its launch
     transports: frozenset[str] = frozenset()  # of all cases of the run
     huge_pages: str = ""  # the kernel's setting: `always [madvise] never`
+    huge_share: float | None = None  # of the bytes of buffers that requested huge pages
+    node_shares: Mapping[int, float] = dataclasses.field(default_factory=dict)  # by NUMA node that buffers requested
 
     def count(self, name: str) -> int | None:
         """A number of what was chosen; None where it is not known, or a stranger's word."""

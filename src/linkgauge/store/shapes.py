@@ -121,7 +121,7 @@ INFO = table(
 )
 """run.json."""
 
-_CHOSEN = ("algorithm", "protocol", "kernel", "grid", "way", "completion", "chunk")
+_CHOSEN = ("algorithm", "protocol", "kernel", "via", "grid", "way", "completion", "chunk")
 EVIDENCE = maybe(
     table(
         {

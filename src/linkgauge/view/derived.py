@@ -21,14 +21,13 @@ from linkgauge.model.transports import TRANSPORTS
 from linkgauge.stats.chosen import chosen_words
 from linkgauge.stats.curves import BlockFigures, SizeFigures, block_figures, size_figures
 from linkgauge.stats.derived import Figure
+from linkgauge.stats.moved import nvlink_words
 from linkgauge.stats.overlap import overlaps
 from linkgauge.view.results import Results
 from linkgauge.view.screen import Table
 from linkgauge.view.units import range_text, rate_text, size_text, time_text
 
 _MOST_STRETCHES = 4
-_MOST_SHARE = 2.1
-"""Of the payload: protocols with flags move twice as much, and more is others'."""
 
 
 def chosen_text(row: Measured) -> str:
@@ -49,9 +48,7 @@ def moved_ranges(results: Results, rows: list[Measured]) -> Iterator[tuple[str, 
 
     def text(row: Measured) -> str:
         known = results.known.get(row.identity) if TRANSPORTS[row.transport].library else None
-        if known is None or known.moved is None or known.moved.share > _MOST_SHARE:
-            return ""
-        return known.moved.words
+        return "" if known is None else nvlink_words(known)
 
     return _ranges(results, rows, text, "shares at smaller sizes")
 

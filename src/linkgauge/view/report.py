@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from linkgauge.files import write_atomically
 from linkgauge.model.result import Measured
 from linkgauge.plan.curves import left_out_of
+from linkgauge.stats.moved import state_words
 from linkgauge.view import charts, report_charts
 from linkgauge.view.answer import FirstLook
 from linkgauge.view.by_turns import (
@@ -307,13 +308,18 @@ def _cases(page: Page, results: Results, unit: str) -> None:
         (f"busbw, {unit}", lambda row: row.busbw_bytes_per_s, 1 / scale),
         ("max over ranks, µs", lambda row: row.max_rank_median_ns, 1e-3),
     ]
+    proofs: list[tuple[str, Callable[[Measured], str]]] = [
+        ("how it was moved", results.moved),
+        ("requests", lambda row: state_words(results.requests.get(row.identity, ()))),
+    ]
+    proofs = [(name, text) for name, text in proofs if any(map(text, results.rows))]
     columns = [("mechanism", True), ("task", True), ("devices", True), ("size, B", False),
                *((name, False) for name, _, _ in numbers), ("samples", False), ("launches", False), ("marks", True),
-               ("key", True)]  # fmt: skip
+               *((name, True) for name, _ in proofs), ("key", True)]  # fmt: skip
     page.table(columns, [
         [results.label(row), results.title(row, devices=False), " ".join(map(str, row.devices)), row.size,
          *(charts.short(value(row), factor) for _, value, factor in numbers), row.samples, row.repeats,
-         marks_text(row), row.case_key]
+         marks_text(row), *(text(row) for _, text in proofs), row.case_key]
         for row in results.rows
     ])  # fmt: skip
     page.note("Times are of one iteration, of a ping-pong the whole round trip. p99 only where enough samples bear it.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from linkgauge.stats.moved import STATES
 from linkgauge.stats.requests import RequestVerdict
 from linkgauge.view.units import count_text
 
-_STATES = {"not_held": "not held", "held": "held", "unknown": "unknown"}
 _MOST = 3  # lines of one request: bytes differ from case to case
 
 
@@ -18,7 +18,7 @@ def request_lines(verdicts: Iterable[RequestVerdict]) -> list[str]:
     for one in verdicts:
         counted.setdefault((one.requested, one.state), Counter())[one.evidence] += 1
     lines = []
-    for state, word in _STATES.items():
+    for state, word in STATES.items():
         for (requested, of), evidence in counted.items():
             if of == state:
                 told = [words for words, _ in evidence.most_common(_MOST)]

@@ -26,6 +26,7 @@ from linkgauge.stats.attempts import Counted
 from linkgauge.stats.crossing import NETWORK, PARTLY, SHARED_MEMORY, crossings
 from linkgauge.stats.distance import Distances
 from linkgauge.stats.launches import launch_settings, settings_apart, shown_transports
+from linkgauge.stats.moved import moved_words
 from linkgauge.stats.requested import known_of, verdicts_of
 from linkgauge.stats.requests import Known, RequestVerdict
 from linkgauge.stats.summary import results_of
@@ -89,6 +90,11 @@ class Results:
         """The verdicts on what the rows that are shown requested, by row identity."""
         found = {row.identity: verdicts_of(self.known[row.identity]) for row in self.rows if row.identity in self.known}
         return {identity: verdicts for identity, verdicts in found.items() if verdicts}
+
+    def moved(self, row: Measured) -> str:
+        """Return how a row's bytes were moved, in words; empty where nothing tells."""
+        known = self.known.get(row.identity)
+        return "" if known is None else moved_words(known)
 
     def went_by(self, row: Measured) -> str:
         """Return the way of a row between nodes where that was not the network: one word of stats/crossing.py."""

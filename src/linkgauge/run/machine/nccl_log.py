@@ -16,6 +16,12 @@ end says whether the card reaches the GPU's memory itself (transport/net.cc of N
 
 - `Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA`
 
+With NCCL_DEBUG_SUBSYS=P2P,SHM the sending process writes one for each channel within a node (transport/p2p.cc and
+shm.cc of 2.4 to 2.28), with `/CE` or `CE` where a copy engine moves the bytes:
+
+- `Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM`, also `P2P/IPC`, `P2P/direct pointer`, `P2P/MNNVL`; `/read` may follow
+- `Channel 00 : 0[0] -> 1[1] via SHM/direct/direct`
+
 Older versions write numbers or nothing. With NCCL_DEBUG_SUBSYS=ENV it writes a line for each variable that it read from
 the environment, once in a process, which costs nothing later (param.cc and others of NCCL 2.4 to 2.32):
 
@@ -46,13 +52,18 @@ _TUNED = re.compile(
 _COPIED = re.compile(_PREFIX + r" \[Copy Engine\]: \d+ Bytes -> cudaMemcpy(?:; CE synchronization with NVLS)?\s*$")
 _SYMMETRIC = re.compile(
     _PREFIX + r" \[Symmetric\]: \d+ Bytes -> Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,4}) nthreads \d+"
-    r"(?: nWorks \d+)?\s*$"
+    r"(?: nWorks \d+)?(?: cgaClusterSize (?P<cluster>\d{1,3}))?\s*$"
 )
 _READ = re.compile(r"NCCL INFO (?P<name>(?:NCCL|RCCL)_[A-Z0-9_]+) set by environment to (?P<value>\S.*?)\.?\s*$")
 _READ_AS = "read"  # what an observation of it begins with
 _CONNECTED = re.compile(r"NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \S.* \[(?:send|receive)\] via NET/(?P<way>\S+)")
+_WITHIN = re.compile(r"NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \S+ -> \S+ via (?P<way>(?:P2P|SHM)/[\w/ -]{1,40}?)\s*$")
 NETWORK_CHANNELS, DIRECT_CHANNELS = "network_channels", "gpudirect_channels"
 """Ends of channels to other nodes, and of these such as reach the GPU's memory without the host's."""
+PEER_CHANNELS, SHARED_CHANNELS, COPIED_CHANNELS = "p2p_channels", "shm_channels", "copied_channels"
+"""Channels within a node: by the peer's memory, by the host's, and of both such as a copy engine serves."""
+_COUNTS = (NETWORK_CHANNELS, DIRECT_CHANNELS, PEER_CHANNELS, SHARED_CHANNELS, COPIED_CHANNELS)
+_VIA = "via"  # what an observation of the way of most channels begins with
 FUNCTIONS = {
     "allreduce": "AllReduce", "allgather": "AllGather", "reduce_scatter": "ReduceScatter",
     "broadcast": "Broadcast", "reduce": "Reduce",
@@ -88,6 +99,7 @@ def choices(lines: Iterable[str], pattern: str) -> list[Value]:
             uses = tuned["algorithm"].startswith("NVLS")
         elif symmetric and symmetric["function"] == function:
             names, channels = [f"kernel {symmetric['kernel']}"], int(symmetric["channels"])
+            names += [f"cluster {int(symmetric['cluster'])}"] if symmetric["cluster"] else []
             uses = re.search(r"MC(?:_|$)", symmetric["kernel"]) is not None
         elif copied and copied["function"] == function:
             names, channels, uses = ["algorithm COPY_ENGINE"], None, False
@@ -107,12 +119,13 @@ def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What of a case's observations belongs into its evidence: `chosen`, with what most operations were given.
 
     `algorithm`, `protocol`, `kernel`, `channels` and `cluster` as far as they are known, and `multicast`, whether any
-    operation used it; NETWORK_CHANNELS and DIRECT_CHANNELS, of all ranks together. Empty where the log said nothing.
+    operation used it; `via`, how most channels within the node go; how many channels go which way, of all ranks
+    together. Empty where the log said nothing.
     """
     most: dict[str, tuple[float, str]] = {}
     counts: dict[str, int] = {}
     for row in rows:
-        if row["subject"] == SUBJECT and row["name"] in (NETWORK_CHANNELS, DIRECT_CHANNELS):
+        if row["subject"] == SUBJECT and row["name"] in _COUNTS:
             counts[row["name"]] = counts.get(row["name"], 0) + int(row["value"])
         elif row["subject"] == SUBJECT and not str(row["name"]).startswith(f"{_READ_AS} "):
             what, _, which = str(row["name"]).partition(" ")
@@ -121,7 +134,8 @@ def chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         return {"chosen": counts} if counts else {}
     found: dict[str, Any] = {**{what: which for what, (_, which) in most.items()}, **counts}
     found |= {name: int(found[name]) for name in ("channels", "cluster") if name in found}
-    found["multicast"] = most.get("multicast", (0.0, ""))[0] > 0
+    if "multicast" in most:
+        found["multicast"] = most["multicast"][0] > 0
     return {"chosen": found}
 
 
@@ -132,10 +146,18 @@ def variables_read(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def connected(lines: Iterable[str]) -> list[Value]:
-    """Observations of how a process' channels to other nodes go; nothing where no line tells."""
-    ways = [match["way"] for line in lines if (match := _CONNECTED.search(line))]
-    direct = sum("GDRDMA" in way.split("/") for way in ways)
-    return [Value(NETWORK_CHANNELS, float(len(ways)), ""), Value(DIRECT_CHANNELS, float(direct), "")] if ways else []
+    """Observations of how a process' channels go, to other nodes and within its own; nothing where no line tells."""
+    ways: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    for line in lines:
+        if outside := _CONNECTED.search(line):
+            found.update({NETWORK_CHANNELS: 1, DIRECT_CHANNELS: "GDRDMA" in outside["way"].split("/")})
+        elif inside := _WITHIN.search(line):
+            parts = inside["way"].split("/")
+            ways[f"{_VIA} {inside['way']}"] += 1
+            found.update({PEER_CHANNELS: parts[0] == "P2P", SHARED_CHANNELS: parts[0] == "SHM",
+                          COPIED_CHANNELS: "CE" in parts})  # fmt: skip
+    return [Value(name, float(count), "") for name, count in [*found.items(), *ways.items()]]
 
 
 class NcclLog:

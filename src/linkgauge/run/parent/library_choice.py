@@ -21,10 +21,14 @@ from linkgauge.run.wire.spec import CaseEntry
 
 CHOSEN = "chosen"
 LOG_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
+_NAMES_A_WAY = frozenset(
+    {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_P2P_USE_CUDA_MEMCPY", "NCCL_SHM_DISABLE", "NCCL_SHM_USE_CUDA_MEMCPY"}
+)
+"""Variables of which the log of channels tells whether they did something, with messages too."""
 _STATUS_KEYS = ("case_key", "launch", "repeat", "attempt", "case", "status", "reason", "evidence")
 
 
-def log_environment(folder: Path, told: str = "TUNING,NET") -> dict[str, str]:
+def log_environment(folder: Path, told: str = "TUNING,NET,P2P,SHM") -> dict[str, str]:
     """What makes NCCL write its choices, and nothing else, into a file for each process in `folder`.
 
     `told`: its subsystem; ENV are the variables that it reads, told once, so that a measured launch may have it.
@@ -58,7 +62,8 @@ class Choices:
     def note(self, planned: PlannedLaunch, case: Case, status: Mapping[str, Any]) -> None:
         """Take in a row by its status record. Those of which no log tells, or whose own launch logs, are left out."""
         settings = planned.settings
-        tells = case.pattern in FUNCTIONS or case.gpudirect
+        of_way = case.gpudirect or case.path or _NAMES_A_WAY.intersection(dict(planned.settings.env))
+        tells = case.pattern in FUNCTIONS or of_way
         if case.transport != "ccl" or not tells or status["status"] != "ok":
             return
         if NcclLog.from_environment({**os.environ, **dict(settings.env)}) is not None:

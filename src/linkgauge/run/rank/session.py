@@ -19,6 +19,7 @@ from linkgauge.model.case import Case
 from linkgauge.model.runtimes import RUNTIMES
 from linkgauge.model.transports import NIC_LIBRARIES
 from linkgauge.owner import node_name
+from linkgauge.run.machine.host_pages import page_rows
 from linkgauge.run.machine.transports import ccl_library, library_folders, version_of_nixl
 from linkgauge.run.rank.case_rows import clock_rows, load_rows, overlap_rows, step_rows
 from linkgauge.run.rank.gathering import Link, MpiLink, Ranks
@@ -174,7 +175,7 @@ class CoreSession:
             times = self._core.FEW_SAMPLES
             reason = (f"only {self._counted(samples)} samples in {times} times the case's --max-time; fix: a smaller "
                       "--max-size, or a longer --max-time")  # fmt: skip
-        rows = clock_rows(result["clocks"], place)
+        rows = clock_rows(result["clocks"], place) + page_rows(place, result["host_pages"])
         if case.app:
             rows += step_rows(case, place, result["step_times"], result["step_spans"])
         elif result["step_times"]:

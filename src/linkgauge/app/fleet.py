@@ -29,7 +29,7 @@ _DATASET = "Folder of the history, or an address such as s3://BUCKET/PATH."
 class Kept:
     """What `linkgauge history` does besides adding runs."""
 
-    compact: bool = switch("Join the files of each day and kind of node to one.")
+    compact: bool = switch("Join the files of each day and kind of node to one, and those of past months.")
     keep: int | None = value("DAYS", "Remove days that are older.", type=Whole(1))
 
 
@@ -56,10 +56,10 @@ def history_command(asked: Kept, dataset: str, runs: tuple[Path, ...]) -> None:
         click.echo(f"{count_text(joined, 'file')} joined to {made}")
     if not (runs or asked.compact or asked.keep):
         parts = history.parts()
-        days, kinds = sorted({one.day for one in parts}), sorted({one.kind for one in parts})
-        span = f", {days[0]} to {days[-1]}" if days else ""
+        kinds = sorted({one.kind for one in parts})
+        span = f", {min(one.day for one in parts)} to {max(one.last_day for one in parts)}" if parts else ""
         size = sum(one.size for one in parts) / 1e6
-        click.echo(f"{dataset}: {count_text(len(parts), 'file')}, {size:.3g} MB, {count_text(len(days), 'day')}{span}")
+        click.echo(f"{dataset}: {count_text(len(parts), 'file')}, {size:.3g} MB{span}")
         for kind in kinds:
             click.echo(f"  {kind}: {count_text(sum(one.kind == kind for one in parts), 'file')}")
 
@@ -117,7 +117,7 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
     days = asked.days or (None if asked.node else 7)
     if days is not None:
         parts = history.parts((asked.kind,) if asked.kind else ())
-        last = max((one.day for one in parts), default="")
+        last = max((one.last_day for one in parts), default="")
         since = (date.fromisoformat(last) - timedelta(days=days - 1)).isoformat() if last else ""
     with (
         tempfile.TemporaryDirectory(prefix="linkgauge-fleet-") as spill,

@@ -3,9 +3,10 @@
     .venv/bin/python bench/history.py /tmp/fleet --nodes 10000 --days 365 -o docs/results/data/history.json
 
 Each node has a run a day of 100 cases. Planted are a node that is 6 % slower, a link at 80 % in the last 60 days, and a
-driver that half of the nodes get in the middle, with which one of them becomes 4 % slower. The dataset is kept, and
-taken as it is where it is complete. Each question is asked by a process of its own, of which CPU time, wall time and
-most memory are stored, with the machine's load: on a busy machine the wall time says little.
+driver that half of the nodes get in the middle, with which one of them becomes 4 % slower. Past months are joined by
+compaction. The dataset is kept, and taken as it is where it is complete. Each question is asked by a process of its
+own, of which CPU time, wall time and most memory are stored, with the machine's load: on a busy machine the wall time
+says little.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from linkgauge.store.history import WRITING, History, schema
+from linkgauge.store.history import History
+from linkgauge.store.history_form import WRITING, schema
 
 CASES = 100
 KIND = "8x-Made-GPU"
@@ -41,9 +43,12 @@ def main() -> None:
     asked = parser.parse_args()
     began = time.monotonic()
     make(asked.dataset, asked.nodes, asked.days)
+    made_s = time.monotonic() - began
+    History.open(str(asked.dataset)).compact()
     found = {
         "nodes": asked.nodes, "days": asked.days, "values": asked.nodes * asked.days * CASES,
-        "cores": os.cpu_count(), "making_s": round(time.monotonic() - began, 1),
+        "cores": os.cpu_count(), "making_s": round(made_s, 1),
+        "compacting_s": round(time.monotonic() - began - made_s, 1),
         "bytes": sum(one.size for one in History.open(str(asked.dataset)).parts()), "asked": [],
     }  # fmt: skip
     node = f"n{SLOWED:05d}"
@@ -75,10 +80,13 @@ def ask(words: list[str]) -> dict[str, object]:
 
 
 def make(dataset: Path, nodes: int, days: int) -> None:
-    """Write the compacted files of all days, as `linkgauge history --compact` leaves them."""
-    History.open(str(dataset), make=True)
+    """Write the compacted files of all days, as `linkgauge history --compact` leaves them before it joins months."""
+    history = History.open(str(dataset), make=True)
     tables = Made(nodes, days)
+    months = {part.day for part in history.parts() if part.month}
     for day in range(days):
+        if str(FIRST + datetime.timedelta(day))[:7] in months:
+            continue
         folder = dataset / "results" / f"kind={KIND}" / f"day={FIRST + datetime.timedelta(day)}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"all-{day:032x}.{tables.end_ms(day)}.parquet"

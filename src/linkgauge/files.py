@@ -12,9 +12,12 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
+
+if TYPE_CHECKING:
+    from mmap import mmap
 
 CHART_ADDRESS_SPACE = 128 << 30
 """Bytes that the chart library reserves, and ends its process by a trap where it may not; few of them are ever used."""
@@ -153,7 +156,7 @@ def temporary_folder() -> str:
     return tempfile.gettempdir()
 
 
-def write_special(path: str | os.PathLike[str], content: bytes) -> bool:
+def write_special(path: str | os.PathLike[str], content: bytes | mmap) -> bool:
     """Write to a device or pipe of that name and return True; False, and nothing done, where it is none.
 
     Files are made beside their place and renamed into it, which would put a file in the place of `/dev/stdout` and say
@@ -172,7 +175,7 @@ def write_special(path: str | os.PathLike[str], content: bytes) -> bool:
     return True
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes | mmap) -> None:
     """Write a file so that at every moment it is the old or the new one, also after a crash.
 
     A symbolic link of that name is replaced, not followed; a device or pipe is written to.

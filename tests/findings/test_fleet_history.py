@@ -91,6 +91,30 @@ def test_a_name_that_is_none_is_refused(fleet: str, capsys: pytest.CaptureFixtur
     assert "no node 'n99'" in capsys.readouterr().err
     assert run_command(["fleet", fleet, "--by", "color"]) == 2
     assert run_command(["query", fleet, "SELECT day, node, goodput_bytes_per_s FROM results LIMIT 1"]) == 0
+    capsys.readouterr()
+    assert run_command(["fleet", fleet, "--kind", "4x-GPUs"]) == 2
+    assert "no node of kind '4x-GPUs': expected 4x-Synthetic-GPU" in capsys.readouterr().err
+
+
+def test_a_name_without_its_domain_is_answered_by_the_whole_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = str(tmp_path / "ds")
+    assert run_command(["history", dataset, str(run(tmp_path / "r", "n7.cluster.example", 0))]) == 0
+    assert run_command(["fleet", dataset, "--node", "n7"]) == 2
+    assert "no node 'n7' in these days (did you mean 'n7.cluster.example'?)" in capsys.readouterr().err
+
+
+def test_one_run_shows_no_drift_and_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = str(tmp_path / "ds")
+    assert run_command(["history", dataset, str(run(tmp_path / "r", "n7", 0))]) == 0
+    assert said(capsys, "fleet", dataset, "--node", "n7")[0] == 3
+    assert run_command(["fleet", dataset, "--node", "n7"]) == 3
+    assert "UNKNOWN: no case of n7 has two runs in these days" in capsys.readouterr().out
+    assert run_command(["fleet", dataset]) == 3
+    assert f"add runs: linkgauge history {dataset} RUN" in capsys.readouterr().out
+    assert run_command(["history", dataset, "--compact"]) == 0
+    assert capsys.readouterr().out == "nothing to join\n"
 
 
 def test_machines_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,10 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from linkgauge.errors import UsageError
+from linkgauge.store import history_months
 from linkgauge.store.history import FORMAT, MARK, History, rows_of
 from linkgauge.store.history_sql import database
 
 KIND, DAY = "4x-GPU", "2026-01-02"
+LATER = "2026-03-01"  # long enough after January for its files to be joined
 
 
 def rows(run: str, end_ms: int = 1, count: int = 3, time_ns: float = 10.0) -> pa.Table:
@@ -131,6 +133,119 @@ def test_two_compactions_that_saw_different_files_double_nothing(
     assert counted(history) == {"a": 3, "b": 3, "c": 3}
 
 
+def add_months(history: History) -> dict[str, str]:
+    """Add two runs a day of three nodes in two months and a later day; return each run's day."""
+    days = [f"2026-{month:02}-{day:02}" for month in (1, 2) for day in (1, 2, 28)] + [LATER]
+    made = {f"{day[5:]}-{number}": day for day in days for number in (1, 2)}
+    for run, day in made.items():
+        for node in "ab":
+            same = {"run": run, "run_end_ms": 1, "node": node + run[-1], "launch_key": "k"}
+            two = ({"case_key": "0", "rail": "rail 0", "time_ns": 1.0}, {"case_key": "1", "time_ns": 2.0})
+            history.append(rows_of(same | one for one in two), f"{KIND}-{node}", day, run, 1)
+    return made
+
+
+def content(history: History, *span: str) -> list[tuple[object, ...]]:
+    with database(history, (), *span) as found:
+        columns = "run, run_end_ms, node, kind, day, case_key, rail, time_ns, bios"
+        return sorted(found.execute(f"SELECT {columns} FROM results").fetchall(), key=repr)
+
+
+@pytest.mark.parametrize("rows_a_range", [1, 5, 1000])
+def test_past_months_become_a_file_each_by_node_and_say_what_their_days_said(
+    history: History, monkeypatch: pytest.MonkeyPatch, rows_a_range: int
+) -> None:
+    monkeypatch.setattr(history_months, "ROWS_A_RANGE", rows_a_range)
+    days = add_months(history)
+    before = content(history)
+    history.compact()
+    months = [part for part in history.parts() if part.month]
+    # February ended one day before the last day, so that its days are still needed as such.
+    assert [(part.kind, part.day) for part in months] == [(f"{KIND}-a", "2026-01"), (f"{KIND}-b", "2026-01")]
+    assert len(history.parts()) == 2 + 2 * 4
+    assert content(history) == before
+    assert counted(history) == dict.fromkeys(days, 4)
+    for part in months:
+        file = pq.ParquetFile(history.files.open_input_file(part.path))
+        nodes = file.read(columns=["node"])["node"].to_pylist()
+        groups = [set(file.read_row_group(at, ["node"])["node"].to_pylist()) for at in range(file.num_row_groups)]
+        assert nodes == sorted(nodes)
+        assert sum(map(len, groups)) == len(set(nodes))  # none is in two
+    assert history.compact() == (0, 0)
+    for span in (("2026-01-02", "9"), ("", "2026-01-27"), ("2026-01-02", "2026-01-02"), ("2026-02-01", "9")):
+        assert content(history, *span) == [row for row in before if span[0] <= str(row[4]) <= span[1]]
+        plain = Counter(run for part in history.parts((), *span) for run in history.read(part)["run"].to_pylist())
+        assert plain == {run: 4 for run, day in days.items() if span[0] <= day <= span[1]}
+
+
+def test_runs_that_come_after_their_month_was_joined_count_once(history: History) -> None:
+    append(history, "a")
+    append(history, "b", day="2026-01-30")
+    append(history, "later", day=LATER)
+    history.compact()
+    assert [part.month for part in history.parts()] == [True, False]
+    append(history, "a")  # by a script that does not know
+    append(history, "b", end_ms=2, count=5, day="2026-01-30")  # resumed
+    append(history, "c", day="2026-01-03")
+    expected = {"a": 3, "b": 5, "c": 3, "later": 3}
+    assert counted(history) == expected
+    history.compact()
+    assert [part.month for part in history.parts()] == [True, False]
+    assert counted(history) == expected
+
+
+def test_a_months_compaction_that_is_killed_anywhere_loses_and_doubles_nothing(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [f"r{at}" for at in range(4)]
+    for at, run in enumerate(runs):
+        append(history, run, day=f"2026-01-{at + 1:02}")
+    append(history, "later", day=LATER)
+    removed = history._remove
+    for last in range(len(runs)):
+        left = iter(range(last))
+
+        def remove(part: Any, left: Any = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            removed(part)
+
+        monkeypatch.setattr(history, "_remove", remove)
+        with pytest.raises(KeyboardInterrupt):
+            history.compact()
+        assert counted(history) == dict.fromkeys([*runs, "later"], 3)
+    monkeypatch.setattr(history, "_remove", removed)
+    history.compact()
+    assert len(history.parts()) == 2
+    assert counted(history) == dict.fromkeys([*runs, "later"], 3)
+
+
+def test_programs_that_know_no_months_read_a_history_until_it_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = str(tmp_path / "fleet")
+    history = History.open(name, make=True)
+    for day in (DAY, "2026-01-03"):
+        append(history, f"r{day}", day=day)
+    monkeypatch.setattr("linkgauge.store.history.FORMAT_VERSION", 1)
+    assert counted(History.open(name)).total() == 6
+    monkeypatch.undo()
+    append(history, "later", day=LATER)
+    history.compact()
+    assert History.open(name).version == 2
+    monkeypatch.setattr("linkgauge.store.history.FORMAT_VERSION", 1)
+    with pytest.raises(UsageError, match="use a newer Linkgauge"):
+        History.open(name)
+
+
+def test_a_month_goes_with_its_last_day(history: History) -> None:
+    add_months(history)
+    history.compact()
+    assert history.expire(30, datetime.date(2026, 3, 2)) == 0
+    assert history.expire(29, datetime.date(2026, 3, 2)) == 2
+    assert {row[4] for row in content(history)} == {"2026-02-01", "2026-02-02", "2026-02-28", LATER}
+
+
 def test_old_days_go_and_others_stay(history: History) -> None:
     today = datetime.date(2026, 3, 1)
     for age in (0, 29, 30, 31, 400):
@@ -146,7 +261,7 @@ from test_history import append
 from linkgauge.store.history import History
 history = History.open({name!r}, make=True)
 for at in range(10_000):
-    append(history, f"{who}-{{at}}")
+    append(history, f"{who}-{{at}}", day=({day!r}, {later!r}, "2026-01-03")[at % 3])
     print(at, flush=True)
     if {compacts} and at % 5 == 4:
         history.compact()
@@ -157,7 +272,8 @@ def test_two_writers_a_compaction_and_a_kill_lose_nothing(tmp_path: Path) -> Non
     name = str(tmp_path / "fleet")
     writers = []
     for who, compacts in (("one", False), ("other", False), ("third", True)):
-        program = _WRITER.format(tests=str(Path(__file__).parent), name=name, who=who, compacts=compacts)
+        program = _WRITER.format(tests=str(Path(__file__).parent), name=name, who=who, compacts=compacts,
+                                 day=DAY, later=LATER)  # fmt: skip
         writers.append(subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True))
     done: Counter[str] = Counter()
     for who, writer in zip(("one", "other", "third"), writers, strict=True):
@@ -178,7 +294,7 @@ def test_two_writers_a_compaction_and_a_kill_lose_nothing(tmp_path: Path) -> Non
     assert set(found.values()) == {3}
     history.compact()
     assert counted(history) == found
-    assert len(history.parts()) == 1
+    assert [part.month for part in history.parts()] == [True, False]
 
 
 def test_what_a_kill_leaves_half_written_stops_no_reader_and_goes(tmp_path: Path) -> None:

@@ -45,6 +45,18 @@ def unpacked(archive: Path, folder: Path) -> Path:
     return root
 
 
+@pytest.mark.parametrize("name", ["missing/case.tar.gz", "case.html", "case"])
+def test_a_file_that_cannot_be_the_archive_is_refused_before_the_work(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made(tmp_path / "case-1", os.uname().nodename)
+    assert run_command(["bundle", str(run), "-o", str(tmp_path / name)]) == 2
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert ("no such folder" if "/" in name else ".tar.gz") in line
+    assert not said.out
+
+
 def test_a_bundle_holds_run_report_page_versions_and_the_state_of_the_runs_node(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

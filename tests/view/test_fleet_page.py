@@ -91,6 +91,19 @@ def test_the_page_names_what_stands_apart_and_shows_nothing_of_a_strangers_marku
     assert ">Over time</h2>" not in fleet_page.fleet_html(alone, check(alone, "", with_findings=False), {})
 
 
+def test_of_many_nodes_those_with_the_slowest_task_have_a_row(
+    subjects: list[Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linkgauge.view.page._bundle", lambda: "")
+    last = subjects[-NODES:]
+    names = {one.name: one.host for one in last}
+    assert fleet_page.rows_shown(cells(last), names) == names
+    monkeypatch.setattr(fleet_page, "_MOST_ROWS", 2)
+    assert list(fleet_page.rows_shown(cells(last), names).values()) == ["node1", "node2"]
+    html = fleet_page.fleet_html(last, check(last, "", with_findings=False), {})
+    assert f"Shown are the 2 of {NODES} nodes with the slowest task." in html
+
+
 def test_a_page_of_too_few_runs_is_refused_before_anything_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,9 +28,13 @@ class FiniteRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number; click's error for one that is none."""
+        try:
+            finite = math.isfinite(float(value))
+        except ValueError:
+            finite = False
+        if not finite:
+            self.fail(f"{value!r} is no number: expected {self._describe_range()}", param, ctx)
         number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not finite: expected {self._describe_range()}", param, ctx)
         return number
 
 

@@ -28,7 +28,7 @@ _DATASET = "Folder of the history, or an address such as s3://BUCKET/PATH."
 class Kept:
     """What `linkgauge history` does besides adding runs."""
 
-    compact: bool = switch("Join the files of each day and kind of node to one.")
+    compact: bool = switch("Join the files of each day and kind of node to one, and those of past months.")
     keep: int | None = value("DAYS", "Remove days that are older.", type=Whole(1))
 
 
@@ -52,13 +52,13 @@ def history_command(asked: Kept, dataset: str, runs: tuple[Path, ...]) -> None:
         click.echo(f"{count_text(gone, 'file')} older than {asked.keep} days removed")
     if asked.compact:
         joined, made = history.compact()
-        click.echo(f"{count_text(joined, 'file')} joined to {made}")
+        click.echo(f"{count_text(joined, 'file')} joined to {made}" if joined else "nothing to join")
     if not (runs or asked.compact or asked.keep):
         parts = history.parts()
-        days, kinds = sorted({one.day for one in parts}), sorted({one.kind for one in parts})
-        span = f", {days[0]} to {days[-1]}" if days else ""
+        kinds = sorted({one.kind for one in parts})
+        span = f", {min(one.day for one in parts)} to {max(one.last_day for one in parts)}" if parts else ""
         size = sum(one.size for one in parts) / 1e6
-        click.echo(f"{dataset}: {count_text(len(parts), 'file')}, {size:.3g} MB, {count_text(len(days), 'day')}{span}")
+        click.echo(f"{dataset}: {count_text(len(parts), 'file')}, {size:.3g} MB{span}")
         for kind in kinds:
             click.echo(f"  {kind}: {count_text(sum(one.kind == kind for one in parts), 'file')}")
 
@@ -114,22 +114,25 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
     history = History.open(dataset)
     since = ""
     days = asked.days or (None if asked.node else 7)
+    parts = history.parts((asked.kind,) if asked.kind else ()) if asked.kind or days is not None else []
+    if asked.kind and not parts:
+        kinds = sorted({one.kind for one in history.parts()})
+        raise UsageError(f"no node of kind '{asked.kind}': expected {' or '.join(kinds) or 'a history with runs'}")
     if days is not None:
-        parts = history.parts((asked.kind,) if asked.kind else ())
-        last = max((one.day for one in parts), default="")
+        last = max((one.last_day for one in parts), default="")
         since = (date.fromisoformat(last) - timedelta(days=days - 1)).isoformat() if last else ""
     with (
         tempfile.TemporaryDirectory(prefix="linkgauge-fleet-") as spill,
         database(history, (asked.kind,) if asked.kind else (), since, spill=Path(spill)) as found,
     ):
         if detect is not None:
-            return _show_shifts(shifts_of_kinds(found, detect), asked)
+            return _show_shifts(shifts_of_kinds(found, detect), asked, dataset)
         if asked.node:
             return _show_drift(drift(found, asked.node), asked)
-        return _show_standings(standings(found, tuple(by)), asked)
+        return _show_standings(standings(found, tuple(by)), asked, dataset)
 
 
-def _show_standings(found: list[Standing], asked: Fleet) -> int:
+def _show_standings(found: list[Standing], asked: Fleet, dataset: str) -> int:
     from linkgauge.judge.standing import Standing
     from linkgauge.view.fleet_drift import print_fleet
     from linkgauge.view.screen import console
@@ -139,11 +142,18 @@ def _show_standings(found: list[Standing], asked: Fleet) -> int:
     elif found:
         print_fleet(console(), found, asked.limit)
     else:
-        click.echo("Nothing to compare: a case counts from four nodes of a kind on: linkgauge history DATASET")
+        _say_few(dataset)
     return int(any(one.outlier for one in found)) if found else Exit.UNKNOWN
 
 
-def _show_shifts(found: dict[str, Shifts], asked: Fleet) -> int:
+def _say_few(dataset: str) -> None:
+    click.echo(
+        "UNKNOWN: nothing to compare: a case counts from four nodes of a kind on: "
+        f"add runs: linkgauge history {dataset} RUN"
+    )
+
+
+def _show_shifts(found: dict[str, Shifts], asked: Fleet, dataset: str) -> int:
     from linkgauge.judge.small_shifts import Named
     from linkgauge.view.screen import console
     from linkgauge.view.small_shifts import print_shifts
@@ -156,7 +166,7 @@ def _show_shifts(found: dict[str, Shifts], asked: Fleet) -> int:
             click.echo(f"{kind}:")
             print_shifts(console(), some, asked.limit)
         if not found:
-            click.echo("Nothing to compare: a case counts from four nodes of a kind on: linkgauge history DATASET")
+            _say_few(dataset)
     return int(any(some.slower for some in found.values())) if found else Exit.UNKNOWN
 
 
@@ -168,6 +178,8 @@ def _show_drift(found: Drift, asked: Fleet) -> int:
         plain = dataclasses.asdict(found)
         runs = [{"end": end, "share": share, "cases": cases} for end, share, cases in found.runs]
         print_data(plain | {"runs": runs}, asked.form, rows=runs)
-    else:
+    elif found.runs:
         print_drift(console(), found, asked.limit)
-    return int(any(one.share > 0 for one in found.shifts))
+    else:
+        click.echo(f"UNKNOWN: no case of {found.node} has two runs in these days")
+    return int(any(one.share > 0 for one in found.shifts)) if found.runs else Exit.UNKNOWN

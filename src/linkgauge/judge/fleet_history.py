@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from linkgauge.errors import UsageError
+from linkgauge.errors import UsageError, nearest
 from linkgauge.judge.standing import DEVIATIONS, LEAST_NODES, LEAST_SCALE, LEAST_SHARE, Standing
 from linkgauge.stats.basics import Floats, robust_scale
 
@@ -276,7 +276,10 @@ def drift(database: DuckDBPyConnection, node: str) -> Drift:
         "coalesce(median(temperature), 'nan') AS temperature FROM own GROUP BY 1 ORDER BY 1",
     )
     if not len(runs_of["run_end_ms"]):
-        raise UsageError(f"no node '{node}' in these days of the history: linkgauge fleet DATASET names them")
+        names = [name for (name,) in database.execute("SELECT DISTINCT node FROM results ORDER BY 1").fetchall()]
+        longer = [name for name in names if name.split(".")[0] == node]
+        guess = f" (did you mean '{longer[0]}'?)" if longer else nearest(node, names)
+        raise UsageError(f"no node '{node}' in these days{guess}: 'SELECT DISTINCT node FROM results' names them")
     _refuse_several(node, runs_of)
     facts = _Facts(database, column, node, runs_of)
     whole = _columns(database, _LEVELS.format(part="''"))

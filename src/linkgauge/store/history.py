@@ -3,8 +3,9 @@
 Below the folder, or an object store's address, lie `linkgauge-history.json` with the version of the form, and
 `results/kind=KIND/day=DAY/RUN.END.parquet`: RUN is the run's id and END its end, in ms. A file appears whole or not
 at all, and its name is that run's alone, so that any number of writers need no lock. Compaction joins the files of one
-day and kind to `all-HASH.END.parquet`, and then removes them. Whoever reads while both are there takes each run from
-the file with its last END alone: so nothing is lost or counted twice, whenever a writer or a compaction ends.
+day and kind to `all-HASH.END.parquet`, those of a past month to one in `month=MONTH/`, and then removes them. Whoever
+reads while both are there takes each run from the file with its last END alone: so nothing is lost or counted twice,
+whenever a writer or a compaction ends.
 """
 
 from __future__ import annotations
@@ -24,42 +25,23 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError, one_line
 from linkgauge.files import write_atomically
+from linkgauge.store.history_form import WRITING, Part, day_field, schema
 
 if TYPE_CHECKING:
+    from mmap import mmap
+
     import pyarrow as pa
     import pyarrow.fs as pafs
 
-FORMAT, FORMAT_VERSION = "linkgauge-history", 1
+FORMAT, FORMAT_VERSION = "linkgauge-history", 2
+_OF_DAYS = 1
+"""The version without months: a history states it until its first month is joined, so that older programs can add."""
 MARK = "linkgauge-history.json"
-ROWS_A_GROUP = 131_072
-"""Rows of a group: of a node about a hundred a day are asked for, which a larger group would not find sooner."""
-
-COLUMNS: dict[str, str] = {
-    "run": "string", "run_end_ms": "int64", "node": "string", "machine": "string", "others": "string",
-    "part": "string", "rail": "string",
-    "switch": "string", "uuids": "string", "case_key": "string", "launch_key": "string", "task": "string",
-    "pattern": "string", "transport": "string", "size": "int64", "devices": "string", "time_ns": "double",
-    "goodput_bytes": "double", "busbw_bytes": "double", "driver": "string", "firmware": "string", "bios": "string",
-    "kernel": "string", "libraries": "string", "program": "string", "temperature": "double",
-}  # fmt: skip
-"""The columns of a file, in their order; the folders' names add `kind` and `day`. docs/definitions.md has each."""
-
 _FILE = re.compile(r"(all-)?([0-9a-zA-Z_-]{1,64})\.([0-9]{1,16})\.parquet")
 _LONGEST_WRITE_S = 24 * 3600
-_PLACE = re.compile(r"kind=([^/]+)/day=([0-9]{4}-[0-9]{2}-[0-9]{2})/([^/]+)$")
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A file of the history. `left_out`: runs of it that another file has, of the same end or a later one."""
-
-    path: str
-    kind: str
-    day: str
-    run: str  # empty: it joins several
-    end_ms: int
-    size: int
-    left_out: tuple[str, ...] = ()
+_PLACE = re.compile(r"kind=([^/]+)/(?:day=([0-9]{4}-[0-9]{2}-[0-9]{2})|month=([0-9]{4}-[0-9]{2}))/([^/]+)$")
+_DAYS_BEFORE_JOINED = 7
+"""How long after its end a month's days are files of their own: standings read the last days, of all nodes."""
 
 
 class History:
@@ -80,7 +62,7 @@ class History:
             if mark is None and make:
                 if other := history._holds_something():
                     raise UsageError(f"{name}: holds {other} and no history: name an empty folder, or a new one")
-                history._write(MARK, json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION}).encode())
+                history._state(_OF_DAYS)
                 return history
         if mark is None:
             raise UsageError(f"{name}: no history (it has no {MARK}): 'linkgauge history {name} RUN' makes one")
@@ -117,7 +99,7 @@ class History:
         return [one for place in self._places(kinds, since, until) for one in self._once(place)]
 
     def _places(self, kinds: Sequence[str], since: str, until: str) -> Iterator[list[Part]]:
-        """Yield the files of each day and kind, in order."""
+        """Yield the files of each day and kind, in order; those of a month together, where a file holds that month."""
         import pyarrow.fs as pafs
 
         with _reached(self.name):
@@ -127,12 +109,16 @@ class History:
         places: dict[tuple[str, str], list[Part]] = {}
         for one in found:
             place = _PLACE.search(one.path) if one.is_file else None
-            named = _FILE.fullmatch(place[3]) if place else None
-            if place is None or named is None or (kinds and place[1] not in kinds) or not since <= place[2] <= until:
+            named = _FILE.fullmatch(place[4]) if place else None
+            if place is None or named is None or (kinds and place[1] not in kinds):
                 continue
-            run = "" if named[1] else named[2]
-            part = Part(one.path, place[1], place[2], run, int(named[3]), one.size)
-            places.setdefault((place[2], place[1]), []).append(part)
+            month, run = not place[2], "" if named[1] else named[2]
+            part = Part(one.path, place[1], place[2] or place[3], run, int(named[3]), one.size, month=month)
+            if since <= part.last_day and part.day <= until:
+                part = dataclasses.replace(part, days=(since, until)) if month else part
+                places.setdefault((part.day, part.kind), []).append(part)
+        for day, kind in [key for key in places if (key[0][:7], key[1]) in places and len(key[0]) > len("2026-01")]:
+            places[day[:7], kind] += places.pop((day, kind))
         yield from (places[key] for key in sorted(places))
 
     def _once(self, parts: Sequence[Part]) -> list[Part]:
@@ -160,15 +146,18 @@ class History:
     def _runs(self, part: Part) -> dict[str, int]:
         import pyarrow.parquet as pq
 
+        runs: dict[str, int] = {}
         with _reached(self.name):
             try:
-                table = pq.read_table(
-                    part.path, columns=["run", "run_end_ms"], filesystem=self.files, partitioning=None
-                )
+                file = pq.ParquetFile(part.path, filesystem=self.files)
             except FileNotFoundError:
                 return {}  # a compaction joined it to a later file
-        runs = table.group_by(["run", "run_end_ms"]).aggregate([]).to_pylist()
-        return {row["run"]: row["run_end_ms"] for row in runs}
+            with file:
+                for at in range(file.num_row_groups):
+                    rows = file.read_row_group(at, columns=["run", "run_end_ms"])
+                    for row in rows.group_by(["run", "run_end_ms"]).aggregate([]).to_pylist():
+                        runs[row["run"]] = row["run_end_ms"]
+        return runs
 
     def read(self, part: Part, nodes: Sequence[str] = ()) -> pa.Table:
         """Return a file's rows, without the runs that are left out. Columns that its version lacks are null.
@@ -178,37 +167,70 @@ class History:
         import pyarrow.compute as pc
         import pyarrow.dataset as ds
 
-        rows = ds.dataset(part.path, schema=schema(), filesystem=self.files, format="parquet")
+        form = schema()
+        rows = ds.dataset(part.path, schema=form.append(day_field()), filesystem=self.files, format="parquet")
         conditions = [~pc.field("run").isin(list(part.left_out))] if part.left_out else []
+        conditions += [pc.field("day") >= part.days[0], pc.field("day") <= part.days[1]] if part.month else []
         conditions += [pc.field("node").isin(list(nodes))] if nodes else []
-        return rows.to_table(filter=functools.reduce(operator.and_, conditions) if conditions else None)
+        return rows.to_table(form.names, filter=functools.reduce(operator.and_, conditions) if conditions else None)
 
-    def compact(self, before: str = "9") -> tuple[int, int]:
-        """Join the files of each kind and day earlier than `before`; return how many were joined, and to how many."""
+    def compact(self) -> tuple[int, int]:
+        """Join the files of each day and kind, and of each past month; return how many were joined, and to how many."""
+        self._remove_halves()
+        joined = [self._join_day(place) for place in self._places((), "", "9") if not any(one.month for one in place)]
+        months: dict[tuple[str, str], list[Part]] = {}
+        for place in self._places((), "", "9"):
+            months.setdefault((place[0].kind, place[0].day[:7]), []).extend(place)
+        last: dict[str, str] = {}  # of each kind, so that it keeps a day by which standings know what its last days are
+        for (kind, _), parts in months.items():
+            last[kind] = max(last.get(kind, ""), *(one.day for one in parts if not one.month), "")
+        for (kind, month), parts in months.items():
+            end = date.fromisoformat(Part("", kind, month, "", 0, 0, month=True).last_day)
+            if last[kind] > (end + timedelta(days=_DAYS_BEFORE_JOINED)).isoformat():
+                joined.append(self._join_month(month, parts))
+        return sum(joined), sum(count > 0 for count in joined)
+
+    def _join_day(self, place: Sequence[Part]) -> int:
         import pyarrow as pa
 
-        joined = made = 0
-        self._remove_halves()
-        for place in self._places((), "", "9"):
-            if len(place) < 2 or place[0].day >= before:
-                continue
-            with _reached(self.name):
-                try:
-                    rows = pa.concat_tables([self.read(one) for one in self._once(place)])
-                except FileNotFoundError:
-                    continue  # another compaction is at it
-                names = sorted(one.path.rsplit("/", 1)[1] for one in place)
-                digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
-                end_ms = max(one.end_ms for one in place)
-                folder = place[0].path.rsplit("/", 1)[0][len(self.root) + 1 :]
-                self._write(
-                    f"{folder}/all-{digest}.{end_ms}.parquet",
-                    _parquet(rows.sort_by([("node", "ascending"), ("run", "ascending")])),
-                )
-                for one in place:
-                    self._remove(one)
-            joined, made = joined + len(place), made + 1
-        return joined, made
+        if len(place) < 2:
+            return 0
+        with _reached(self.name):
+            try:
+                rows = pa.concat_tables([self.read(one) for one in self._once(place)])
+            except FileNotFoundError:
+                return 0  # another compaction is at it
+            content = _parquet(rows.sort_by([("node", "ascending"), ("run", "ascending")]))
+            return self._replace(place, f"day={place[0].day}", content)
+
+    def _join_month(self, month: str, place: Sequence[Part]) -> int:
+        from linkgauge.store.history_months import month_of
+
+        if len(place) < 2:
+            return 0
+        with _reached(self.name):
+            try:
+                with month_of(self.files, self._once(place)) as content:
+                    if self.version < FORMAT_VERSION:  # before older programs can miss what they do not look for
+                        self._state(FORMAT_VERSION)
+                    return self._replace(place, f"month={month}", content)
+            except FileNotFoundError:
+                return 0  # another compaction is at it
+
+    def _replace(self, place: Sequence[Part], folder: str, content: bytes | mmap) -> int:
+        """Write the file that joins those of a place, then remove them; return how many there were."""
+        names = sorted(one.path.rsplit("/", 1)[1] for one in place)
+        digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
+        end_ms = max(one.end_ms for one in place)
+        self._write(f"results/kind={place[0].kind}/{folder}/all-{digest}.{end_ms}.parquet", content)
+        for one in place:
+            self._remove(one)
+        return len(place)
+
+    def _state(self, version: int) -> None:
+        """State the form and its version."""
+        self._write(MARK, json.dumps({"format": FORMAT, "format_version": version}).encode())
+        self.version = version
 
     def _remove_halves(self) -> None:
         """Remove what killed writers left half-written in a folder; no reader takes it for a file of the history."""
@@ -218,9 +240,9 @@ class History:
                     half.unlink()
 
     def expire(self, days: int, today: date) -> int:
-        """Remove the days that are more than `days` old; return how many files that were."""
+        """Remove days that are more than `days` old, a month with its last one; return how many files that were."""
         until = (today - timedelta(days=days + 1)).isoformat()
-        old = [one for place in self._places((), "", until) for one in place]
+        old = [one for place in self._places((), "", until) for one in place if one.last_day <= until]
         with _reached(self.name):
             for one in old:
                 self._remove(one)
@@ -249,7 +271,7 @@ class History:
         with self.files.open_input_stream(place) as file:
             return bytes(file.read(1 << 16))
 
-    def _write(self, path: str, content: bytes) -> None:
+    def _write(self, path: str, content: bytes | mmap) -> None:
         """Write a file that appears whole: in a folder by a rename, in an object store at the end of its upload."""
         place = f"{self.root}/{path}"
         if self.local:
@@ -259,13 +281,6 @@ class History:
             return
         with self.files.open_output_stream(place) as file:
             file.write(content)
-
-
-def schema() -> pa.Schema:
-    """Return the schema of a file."""
-    import pyarrow as pa
-
-    return pa.schema([(name, getattr(pa, {"double": "float64"}.get(kind, kind))()) for name, kind in COLUMNS.items()])
 
 
 def is_history(name: str) -> bool:
@@ -287,16 +302,6 @@ def _parquet(rows: pa.Table) -> bytes:
     out = pa.BufferOutputStream()
     pq.write_table(rows, out, **WRITING)
     return bytes(out.getvalue())
-
-
-WRITING: dict[str, Any] = {
-    "compression": "zstd",
-    "row_group_size": ROWS_A_GROUP,
-    "store_schema": False,
-    "use_dictionary": [name for name in COLUMNS if name not in ("time_ns", "run_end_ms")],
-    "column_encoding": {"time_ns": "BYTE_STREAM_SPLIT", "run_end_ms": "DELTA_BINARY_PACKED"},
-}
-"""How files are encoded: words by dictionaries, ends by differences, the bytes of times each by its place."""
 
 
 _EXPECTED = "expected a folder, or s3://BUCKET/PATH"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, one_line
-from linkgauge.store.history import FORMAT_VERSION, History, Part, schema
+from linkgauge.store.history import History
+from linkgauge.store.history_form import COLUMNS_SINCE, Part, schema
 
 MOST_MEMORY = "1536MiB"
 LACKS_DUCKDB = EnvironmentLackingError("queries need DuckDB, which is not installed: pip install 'linkgauge[report]'")
@@ -52,29 +53,40 @@ def database(
 
 
 def _define(found: Any, history: History, parts: Sequence[Part]) -> None:
-    """Define the table `results`: a view of the files, and of those of which not all runs count what does."""
-    whole = [one for one in parts if not one.left_out]
+    """Define the table `results`: a view of the files, and of those of which not all rows count what does."""
     pieces = []
-    if whole and history.local:
-        # To join columns by name opens every file first; those of one version have the same.
-        names = ", ".join(f"'{_quoted(one.path)}'" for one in whole)
-        pieces.append(
-            f"SELECT * FROM read_parquet([{names}], hive_partitioning=true, hive_types_autocast=false, "
-            f"union_by_name={str(history.version < FORMAT_VERSION).lower()})"
-        )
-    elif whole:
-        found.register("whole_files", _dataset(history, whole))
-        pieces.append("SELECT * FROM whole_files")
-    for at, one in enumerate(part for part in parts if part.left_out):
-        found.register(f"some_of_{at}", history.read(one))
-        pieces.append(f"SELECT *, '{_quoted(one.kind)}' AS kind, '{one.day}' AS day FROM some_of_{at}")
+    groups: dict[tuple[object, ...], list[Part]] = {}
+    for one in parts:
+        groups.setdefault((one.month, one.days, one.left_out), []).append(one)
+    for at, (some, conditions) in enumerate((some, _conditions(some[0])) for some in groups.values()):
+        source = f"files_{at}"
+        if history.local:
+            # To join columns by name opens every file first; those of one version have the same.
+            names = ", ".join(f"'{_quoted(one.path)}'" for one in some)
+            source = (
+                f"read_parquet([{names}], hive_partitioning=true, hive_types_autocast=false, "
+                f"union_by_name={str(history.version < COLUMNS_SINCE).lower()})"
+            )
+        else:
+            found.register(source, _dataset(history, some))
+        columns = "* EXCLUDE (month)" if some[0].month and history.local else "*"
+        pieces.append(f"SELECT {columns} FROM {source}{conditions}")
     if not pieces:
         found.register("no_results", schema().empty_table())
         pieces.append("SELECT *, '' AS kind, '' AS day FROM no_results")
     found.execute(f"CREATE OR REPLACE VIEW results AS {_RATES}({' UNION ALL BY NAME '.join(pieces)})")
-    if history.local and whole:
-        allowed = ", ".join(f"'{_quoted(one.path)}'" for one in whole)
+    if history.local and parts:
+        allowed = ", ".join(f"'{_quoted(one.path)}'" for one in parts)
         found.execute(f"SET allowed_paths=[{allowed}]")
+
+
+def _conditions(part: Part) -> str:
+    """Return which rows of a file count, as SQL."""
+    found = [f"day BETWEEN '{part.days[0]}' AND '{part.days[1]}'"] if part.month else []
+    if part.left_out:
+        runs = ", ".join(f"'{_quoted(run)}'" for run in part.left_out)
+        found.append(f"run NOT IN ({runs})")
+    return f" WHERE {' AND '.join(found)}" if found else ""
 
 
 def _dataset(history: History, parts: Sequence[Part]) -> Any:
@@ -84,9 +96,12 @@ def _dataset(history: History, parts: Sequence[Part]) -> Any:
 
     names = pa.schema([("kind", pa.string()), ("day", pa.string())])
     form = pa.schema([*schema(), *names])
+    places = [ds.field("kind") == one.kind for one in parts]
+    places = [place if one.month else place & (ds.field("day") == one.day)
+              for place, one in zip(places, parts, strict=True)]  # fmt: skip
     return ds.FileSystemDataset.from_paths(
         [one.path for one in parts], schema=form, format=ds.ParquetFileFormat(), filesystem=history.files,
-        partitions=[(ds.field("kind") == one.kind) & (ds.field("day") == one.day) for one in parts],
+        partitions=places,
     )  # fmt: skip
 
 

@@ -37,8 +37,12 @@ def write_bundle(
     """Write the archive, and return what it lacks, a line each.
 
     `anonymous`: hosts, users, UUIDs, serial numbers, addresses and paths are replaced, alike everywhere in it.
-    UsageError where the file is there already.
+    UsageError where the file is there already, its folder is not, or its name is another format's.
     """
+    if output.suffixes[-2:] != [".tar", ".gz"] and output.suffix != ".tgz":
+        raise UsageError(f"-o '{output}': expected a name that ends in .tar.gz")
+    if not output.parent.is_dir():
+        raise UsageError(f"-o '{output}': no such folder: {output.parent}")
     if os.path.lexists(output):
         raise UsageError(f"{output} exists already: name another file with -o")
     lacking: list[str] = []

@@ -23,7 +23,7 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     """Print nodes and devices of a fleet, outliers first."""
     outliers = sum(one.outlier for one in standings)
     nodes, devices = (len({one.name for one in standings if one.kind == kind}) for kind in ("node", "device"))
-    counts = ((nodes, "node"), (devices, "device"), (outliers, "outlier"))
+    counts = ((nodes, "node"), *(((devices, "device"),) if devices else ()), (outliers, "outlier"))
     words = ", ".join(count_text(count, word) for count, word in counts)
     out.print(Text(f"The fleet: {words}.", style="bold"))
     table = table_of("", "kind", "slower", "deviations", "cases", "run", "identity")

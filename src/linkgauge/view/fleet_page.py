@@ -20,9 +20,8 @@ from linkgauge.view.units import count_text
 
 _LEAST_REACH = 5.0  # %: colors of a smaller span would paint noise
 _MOST_REACH = 30.0  # %: one dead node would leave all others white
-_ROW = 18  # pixels; of many nodes the matrix is no higher than a screen or two
-_LEAST_ROW = 5
-_MOST_HEIGHT = 1800
+_ROW = 18  # pixels
+_MOST_ROWS = 100  # two screens: of a thousand nodes the legend would lie five screens below, and most names be left out
 _COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MOST_COLORED = len(_COLORS)
 # Names of tasks stand aslant above their columns: these are wide enough that the names do not touch. On a narrow page
@@ -45,7 +44,6 @@ def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
     scale = alt.Scale(domain=[-reach, 0, reach], range=["#0072B2", "#F7F7F7", "#D55E00"], clamp=True)
     rows = list(names.values())
     x = alt.Axis(labelAngle=_TASK_ANGLE, orient="top", labelLimit=_TASK_LABEL)
-    height = max(_LEAST_ROW, min(_ROW, _MOST_HEIGHT / len(rows))) * len(rows)
     return (
         alt.Chart(charts.data(data))
         .mark_rect()
@@ -60,8 +58,19 @@ def task_matrix(cells: Sequence[Cell], names: dict[str, str]) -> Chart:
             color=alt.Color("slower:Q", title="slower than siblings (%)", scale=scale, legend=charts.gradient_legend()),
             tooltip=[alt.Tooltip(name) for name in ("node:N", "task:N", "slower:Q", "cases:Q")],
         )
-        .properties(height=height, padding={"left": 5, "right": 40, "top": 5, "bottom": 5})  # room for the last name
+        .properties(
+            height=_ROW * len(rows), padding={"left": 5, "right": 40, "top": 5, "bottom": 5}
+        )  # room for the last name
     )
+
+
+def rows_shown(cells: Sequence[Cell], names: Mapping[str, str]) -> dict[str, str]:
+    """Return, in the order of `names`, the nodes that the matrix has a row for: those with the slowest tasks."""
+    worst: dict[str, float] = {}
+    for cell in cells:
+        worst[cell.run] = max(cell.share, worst.get(cell.run, cell.share))
+    shown = set(sorted(worst, key=lambda run: -worst[run])[:_MOST_ROWS])
+    return {run: name for run, name in names.items() if run in shown}
 
 
 def drift_chart(moments: Sequence[Moment], apart: Sequence[str]) -> Chart:
@@ -178,14 +187,21 @@ def _tasks(page: Page, subjects: Sequence[Subject], names: dict[str, str]) -> No
     found = [cell for cell in cells(subjects) if cell.run in names]
     if not found:
         return
+    shown = rows_shown(found, names)
     page.heading(2, "Nodes by task", "tasks")
     page.note(
         "Each node's last run: how much longer a task's cases take than on the median node. The slowest nodes are on"
         " top."
+        + (
+            f" Shown are the {len(shown)} of {len(names)} nodes with the slowest task."
+            if len(shown) < len(names)
+            else ""
+        )
     )
+    found = [cell for cell in found if cell.run in shown]
     tasks = len({cell.task for cell in found})
     width = _NODE_LABEL + _TASK_STEP * tasks + _TASK_LABEL
-    page.chart(task_matrix(found, names), "nodes by mechanism and pattern", "fleet-tasks", min_width=width)
+    page.chart(task_matrix(found, shown), "nodes by mechanism and pattern", "fleet-tasks", min_width=width)
 
 
 def _drift(

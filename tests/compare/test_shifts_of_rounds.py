@@ -12,6 +12,7 @@ from linkgauge.judge.small_shifts import among_nodes, between_runs, node_verdict
 from linkgauge.model.case import Case
 from linkgauge.store.run import Run
 from synthetic import Noise, make_case, make_run
+from thorough import thorough
 
 CASES = [make_case("copy_engine", "unidirectional", 1 << 26, pair) for pair in ((0, 1), (1, 0), (2, 3))]
 ROUNDS = 130
@@ -53,6 +54,7 @@ def test_few_rounds_say_that_they_are_few(tmp_path: Path) -> None:
     assert "6 rounds: too few" in found.power[0]
 
 
+@thorough("stats/test_small_shifts.py names the slow one of many")
 def test_whose_a_shift_is_comes_from_the_pairs_that_cross(tmp_path: Path) -> None:
     """Of all ordered pairs of four devices those are slower that device 2 sends: that direction alone is named."""
     ways = [make_case("copy_engine", "unidirectional", 1 << 26, pair) for pair in itertools.permutations(range(4), 2)]

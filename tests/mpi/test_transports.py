@@ -55,8 +55,8 @@ def sizes(pattern: str, ranks: int) -> list[int]:
 
 
 def ends(pattern: str, ranks: int) -> list[int]:
-    """The first and the last of these: what is odd in the middle is tried with two ranks."""
-    return most(sizes(pattern, ranks), sizes(pattern, ranks)[::2])
+    """The last of these: the others are tried with two ranks."""
+    return most(sizes(pattern, ranks), sizes(pattern, ranks)[-1:])
 
 
 def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
@@ -77,7 +77,7 @@ def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, trans
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
     # What moves the bytes is the same under each library, the library beside it another.
     if transport != "mpi" and mpi != installations()[0]:
-        few = {"pingpong", "bidirectional", "halo", "alltoall", "allreduce"}
+        few = {"pingpong", "allreduce"}
         patterns = most(patterns, tuple(one for one in patterns if one in few))
     tried = sizes if ranks == 2 else ends
     cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in tried(pattern, ranks)]
@@ -222,10 +222,13 @@ def test_sizes_beyond_32_bits(mpi: MpiInstallation, run_cases: RunCases, transpo
 
 
 def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    patterns: tuple[str, ...] = PAIRS + OTHERS + COLLECTIVES
+    if mpi != installations()[0]:  # which starts the ranks, and no more
+        patterns = most(patterns, ("pingpong", "allreduce"))
     cases = [
         case(transport, pattern, 2, 8 * 501, initiator=initiator)
         for transport in ("copy_engine", "kernel")
-        for pattern in PAIRS + OTHERS + COLLECTIVES
+        for pattern in patterns
         for initiator in ("sender", "receiver")
     ]
     cases += [
@@ -253,7 +256,9 @@ def test_a_wrong_last_operation_is_caught(mpi: MpiInstallation, run_cases: RunCa
 
 
 @pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
-@pytest.mark.parametrize("variant", ["store_and_forward", "pipelined"])
+@pytest.mark.parametrize(
+    "variant", [pytest.param("store_and_forward", marks=thorough("as if in one part")), "pipelined"]
+)
 def test_what_a_failed_case_still_expected_is_not_the_next_ones(
     mpi: MpiInstallation, run_cases: RunCases, variant: str
 ) -> None:

@@ -80,6 +80,7 @@ def test_pairs_run_both_ways_and_with_themselves(tmp_path: Path) -> None:
     assert set(found) == {(a, b) for a in range(3) for b in range(3) if a != b} | {(0,), (1,), (2,)}
 
 
+@thorough("run/test_runner.py has several MPI libraries in one run folder")
 def test_every_mpi_library_here_lands_in_one_run_folder(tmp_path: Path) -> None:
     names = [one.name for one in mpi_library.find_all() if not one.problem]
     if len(names) < 2:

@@ -36,6 +36,7 @@ BETWEEN_RANKS = most(
      and not (one.own_memory or one.scripted or one.host_ways or one.alone)],
     ["unidirectional", "alltoall", "allreduce", "flag_pingpong"],
 )  # fmt: skip
+REFUSED_ALIKE = thorough("another call that fails is reported alike")
 PAIR = (
     '[[case]]\ntransport = "copy_engine"\npattern = "unidirectional"\nsize = "24KiB"\npairs = "first"\n'
     'handles = "fabric"\n'
@@ -90,11 +91,14 @@ def test_threads_loads_and_applications_take_such_memory_too(tmp_path: Path) -> 
     ("plan", "devices", "settings", "status", "part"),
     [
         (PAIR, "cuda", "devices=2;fabric=0", "skipped", "CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED is 0"),
-        (PAIR, "cuda", "devices=2;fail=cuMemCreate:1:800", "skipped",
-         "cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC failed with CUDA_ERROR_NOT_PERMITTED (800)"),
+        pytest.param(
+            PAIR, "cuda", "devices=2;fail=cuMemCreate:1:800", "skipped",
+            "cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC failed with CUDA_ERROR_NOT_PERMITTED (800)",
+            marks=REFUSED_ALIKE),
         (PAIR, "cuda", "devices=2;fail=cuMemImportFromShareableHandle:1:800", "skipped",
          "cuMemImportFromShareableHandle of CU_MEM_HANDLE_TYPE_FABRIC failed with CUDA_ERROR_NOT_PERMITTED (800)"),
-        (PAIR, "cuda", "devices=2;fail=cuMemExportToShareableHandle:1:1", "skipped", "cuMemExportToShareableHandle"),
+        pytest.param(PAIR, "cuda", "devices=2;fail=cuMemExportToShareableHandle:1:1", "skipped",
+                     "cuMemExportToShareableHandle", marks=REFUSED_ALIKE),
         (PAIR, "host:2", "", "skipped", "host devices have no fabric handles"),
         (PAIR.replace("copy_engine", "staging"), "cuda", "devices=2", "skipped",
          "handles = fabric is of copy_engine and kernel, not of staging"),

@@ -70,6 +70,7 @@ def test_every_pattern_runs_verified_on_every_transport_that_supports_it(
         assert ("kernel", one) in measured
 
 
+@thorough("plans of such pairs are expanded in tests/plan, and pairs are measured above")
 def test_pairs_run_both_ways_and_with_themselves(tmp_path: Path) -> None:
     words = ["--pattern", "pingpong,unidirectional", "--size", "8", "--devices", "host:3", "--stop-rule", "count",
              "--stop-samples", "5", "--max-time", "20s", "--plan", "pairs.toml", "--no-report"]  # fmt: skip

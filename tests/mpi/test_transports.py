@@ -16,6 +16,7 @@ from mpi.conftest import installations
 from planted_faults import HAVE_FAULTS, NO_FAULTS
 from thorough import most, thorough
 
+MPI_OF_THREE = pytest.param("mpi", 3, marks=thorough("of four ranks collectives and halos are below"))
 STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
 NICS_OF_THREE = [pytest.param(name, 3, marks=thorough("of two ranks it is here, and of three in threads"))
                  for name in NIC_LIBRARIES]  # fmt: skip
@@ -71,7 +72,7 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
 
 @pytest.mark.parametrize(
     ("transport", "ranks"),
-    [("mpi", 2), ("mpi", 3), ("staging", 2), STAGING_OF_THREE, ("ucx", 2), ("ofi", 2), ("nixl", 2), *NICS_OF_THREE],
+    [("mpi", 2), MPI_OF_THREE, ("staging", 2), STAGING_OF_THREE, ("ucx", 2), ("ofi", 2), ("nixl", 2), *NICS_OF_THREE],
 )
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES

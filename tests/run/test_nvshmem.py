@@ -56,7 +56,7 @@ RANKS = most(3, 2)
 
 
 def linkgauge(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    devices = {"LINKGAUGE_STAND_IN": "devices=3", **variables}
+    devices = {"LINKGAUGE_STAND_IN": f"devices={RANKS}", **variables}
     return linkgauge_over("nvrtc12", "nvshmem", words=words, cwd=cwd, **devices)
 
 

@@ -7,6 +7,7 @@ status that wait() gave and the processor time. `once WORDS` in place of the des
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -19,8 +20,10 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +113,34 @@ def import_all() -> None:
     gc.freeze()
 
 
+def end_quickly(program: Callable[[], object]) -> None:
+    """Run a program and end this process as the interpreter would, but leave its memory to the kernel.
+
+    To free what all modules hold copies the pages that a child shares: a tenth of a second, most of a short command.
+    """
+    try:
+        program()
+        status = 0
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        status = end.code
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            sys.exit(status)  # full or closed: what is said of it, and the status, are the interpreter's
+    os._exit(status & 0xFF)
+
+
 def main() -> None:
     """Import, serve, and in each child be the program that sys.argv says; or be it at once."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     be_patient()
-    if sys.argv[1] == "once":
+    is_forked = sys.argv[1] != "once"
+    if not is_forked:
         sys.argv = sys.argv[2:]
     else:
         import_all()
@@ -123,6 +149,8 @@ def main() -> None:
     if sys.argv[0] == "linkgauge":
         from linkgauge.__main__ import main as program
 
+        if is_forked:
+            end_quickly(program)
         program()
     sys.path[0] = os.path.dirname(sys.argv[0])
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,7 +1,8 @@
 """What takes long: whole tests, or more cases of one. './lg test' leaves it out, './lg test --all' runs it.
 
 CI runs a share of it at each change (LINKGAUGE_TESTS=K/N): of whole tests those whose files and reasons, and of more
-cases those whose files, fall into the K-th of N parts, so that N changes run all.
+cases those whose files, fall into the K-th of N parts, so that N changes run all. Where texts are approved
+(LINKGAUGE_APPROVE=1) all are run, so that each is written.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TypeVar
 import pytest
 
 Kind = TypeVar("Kind")
-ASKED = os.environ.get("LINKGAUGE_TESTS", "")
+ASKED = "all" if os.environ.get("LINKGAUGE_APPROVE") else os.environ.get("LINKGAUGE_TESTS", "")
 ALL = ASKED == "all"
 _TESTS = Path(__file__).parent
 

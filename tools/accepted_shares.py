@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,12 +24,14 @@ from linkgauge.findings.nominal import nominal as nominal_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.shape import parsed_toml
-from linkgauge.system import System, load
+from linkgauge.system import System
+from linkgauge.system import load as load_system
 from linkgauge.system.model import FABRIC_KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLES = ROOT / "tests" / "expect" / "published.toml"
 SYSTEMS = ROOT / "src" / "linkgauge" / "systems"
+load = functools.cache(load_system)  # what limits work out of a system is kept with it
 MARK = "# Shares of published values, made by tools/accepted_shares.py of tests/expect/published.toml.\n"
 
 

@@ -29,7 +29,7 @@ def run(folder: Path, *words: str) -> tuple[Any, str]:
     return load(folder / "run"), done.stdout
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [pytest.param(False, marks=thorough("threads meet the same applications")), True])
 def test_each_is_verified_under_each_transport(tmp_path: Path, threads: bool) -> None:
     chosen = most("all", SOME)
     found, said = run(tmp_path, "--app", chosen, "--devices", "host:2", *(["--threads"] if threads else []))

@@ -345,6 +345,7 @@ def under_way(
         run.wait()
 
 
+@thorough("tests/faults kills ranks, and run/test_failures.py has nodes that fail")
 @pytest.mark.parametrize(
     ("signal", "status"),
     [
@@ -487,6 +488,7 @@ def _begun(out: Path, cases: int) -> bool:
     return kinds.count("begin") >= cases and kinds.count("status") >= cases - 1
 
 
+@thorough("run/test_interrupts.py resumes a run over hosts whose parent was killed")
 @pytest.mark.parametrize(
     "signal", [pytest.param("INT", marks=thorough("one is in run/test_interrupts.py; KILL leaves more")), "KILL"]
 )

@@ -70,7 +70,8 @@ set_target_properties(gpu_tests PROPERTIES BUILD_RPATH ${stand_in_folder})
 target_link_options(gpu_tests PRIVATE -Wl,--disable-new-dtags)
 add_dependencies(gpu_tests linkgauge_hiprtc cuda_stand_in hip_stand_in nvml_stand_in nvrtc12_stand_in nvrtc13_stand_in
   nvshmem_stand_in nvjitlink_stand_in sycl_stand_in ${nccl_stand_ins})
-gtest_discover_tests(gpu_tests DISCOVERY_TIMEOUT 60)
+gtest_discover_tests(gpu_tests TEST_FILTER "-RealHip.*" DISCOVERY_TIMEOUT 60 PROPERTIES PROCESSORS 2)
+gtest_discover_tests(gpu_tests TEST_FILTER "RealHip.*" DISCOVERY_TIMEOUT 60)
 
 # linkgauge_header_check(target include sources...): compiles only.
 function(linkgauge_header_check target include)
@@ -120,6 +121,6 @@ if(CMAKE_CROSSCOMPILING)
   set(real_device_tests "*RealDevice*/cuda")
 endif()
 add_test(NAME real_device_tests_on_stand_ins COMMAND core_tests "--gtest_filter=${real_device_tests}:-*OnePercent*")
-set_tests_properties(real_device_tests_on_stand_ins PROPERTIES TIMEOUT 120
+set_tests_properties(real_device_tests_on_stand_ins PROPERTIES TIMEOUT 120 PROCESSORS 2
   ENVIRONMENT "LD_LIBRARY_PATH=${stand_in_folder};XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/cache;\
 LINKGAUGE_TEST_LIBRARY_FOLDERS=${stand_in_folder}/nvrtc12")

@@ -19,6 +19,7 @@ from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.run.machine.interfaces import Interface, Network
 from linkgauge.run.parent import hosts as asked
 from run.test_launchers import fake_mpi
+from thorough import thorough
 
 
 def node(host: str, *, date: float = 0.0, status: str = "ok", **facts: str) -> dict[str, Any]:
@@ -104,6 +105,7 @@ def test_without_nodes_it_says_what_is_wrong() -> None:
         asked.asked_hosts(None, "/dev/null")
 
 
+@thorough("the other tests here are of looks of such nodes")
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
 def test_a_nodes_own_interface_and_limit_are_told_of_emulated_nodes() -> None:
     with Cluster(Layout.of(3)) as cluster:

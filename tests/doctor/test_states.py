@@ -173,7 +173,7 @@ AMD: list[tuple[str, str, str, str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("model", ["MI300X", "MI300A"])
+@pytest.mark.parametrize("model", most(["MI300X", "MI300A"], ["MI300A"]))
 def test_recorded_instincts_are_silent_until_something_is_planted(model: str, tmp_path: Path) -> None:
     machine = instinct_machine(tmp_path / model, model)
     more = {"gpus": _NO_NVML, "visible": 4 if model == "MI300A" else 8, "commands": {"ucx_info": "# rocm_ipc"}}
@@ -226,7 +226,7 @@ def variant(seed: int, folder: Path) -> tuple[Machine, Changed]:
     return made, {**healthy(made), "gpus": (facts, ""), "link_errors": links, "environment": environment}
 
 
-@pytest.mark.parametrize("seed", most(range(100), range(0, 100, 20)))
+@pytest.mark.parametrize("seed", most(range(0, 100, 3), range(0, 100, 20)))
 def test_no_healthy_recording_is_alarmed(seed: int, tmp_path: Path) -> None:
     machine, changed = variant(seed, tmp_path / "machine")
     assert alarms(replayed(recording_of(machine.root, **changed))) == {}

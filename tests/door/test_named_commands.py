@@ -7,6 +7,7 @@ say what was typed when they were made.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -78,8 +79,13 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, "".join(map(str, parts))
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@functools.cache
+def texts() -> list[tuple[str, str]]:
     """Where each text is, and the text."""
+    return list(_texts())
+
+
+def _texts() -> Iterator[tuple[str, str]]:
     for path in sorted(SOURCE.rglob("*.py")):
         for line, text in literals(path):
             yield f"{path.relative_to(ROOT)}:{line}", text

@@ -15,6 +15,7 @@ from linkgauge.expect import published
 from linkgauge.expect.curves import Curve, CurvesOfSystem
 from linkgauge.expect.published import CurvesOfWay, Way
 from linkgauge.system import catalog
+from thorough import thorough
 
 LATENCY, PER_BYTE = 2000.0, 0.08  # ns
 SIZES = (1, 1 << 30)
@@ -61,6 +62,7 @@ def test_what_was_copied_out_is_not_counted_twice() -> None:
     assert message + copy == pytest.approx(without, rel=1e-3)
 
 
+@thorough("the other machines here are compared by the same code")
 def test_tartans_ways_come_in_the_order_of_its_logs(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["predict", "seen", "--curves", "tartan-summitdev", "--json"]) == 0
     rows = {(one["app"].split()[0], one["way"]): one for one in json.loads(capsys.readouterr().out)}

@@ -39,6 +39,7 @@ def _tool() -> ModuleType:
 
 
 tool = _tool()
+load = tool.load  # once each
 TABLES: list[Any] = tool.tables()
 HEALTHY = [one for one in TABLES if one.healthy and one.origin == "publication"]
 
@@ -54,7 +55,7 @@ def test_the_shares_of_the_systems_are_those_of_the_published_values() -> None:
 
 
 def test_there_are_enough_shares_of_enough_systems() -> None:
-    named = {name: systems.load(name).accepted for name in systems.names()}
+    named = {name: load(name).accepted for name in systems.names()}
     own = {(name, *_of(entry)) for name, entries in named.items() for entry in entries if name in tool_systems()}
     assert len(own) >= 150
     assert len(tool_systems()) >= 14
@@ -79,7 +80,7 @@ def _of(entry: systems.Accepted) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("table", TABLES, ids=name_of)
 def test_no_limit_is_below_a_published_value(table: Any) -> None:
-    system = systems.load(table.system)
+    system = load(table.system)
     traits = PATTERNS[table.pattern]
     memory = ("device", "device")
     if traits.host_ways:
@@ -107,7 +108,7 @@ def test_what_others_published_of_one_class_agrees() -> None:
             if parse_size(size) >= 1 << 29:
                 key = (*table.of_class, table.size(size))
                 seen.setdefault(key, []).append(table.goodput(value))
-                allowed[key] = spread_of(tool.nominal(systems.load(table.system), table, table.size(size))[0],
+                allowed[key] = spread_of(tool.nominal(load(table.system), table, table.size(size))[0],
                                          table.pattern)  # fmt: skip
     apart = {key: 1 - min(values) / max(values) for key, values in seen.items()}
     assert {key: share for key, share in apart.items() if share > allowed[key]} == {}
@@ -121,7 +122,7 @@ def fitting(name: str, one: Any, kind: str, size: int, end: str) -> list[systems
     ranks = one.ranks or (2 if PATTERNS[one.pattern].pair else 1)
     return [
         each
-        for each in systems.load(name).accepted
+        for each in load(name).accepted
         if each.fits(one.transport, one.pattern, size, ranks, one.algorithm or "", one.nodes or 1, end)
         and (each.pattern == one.pattern if PATTERNS[one.pattern].collective else each.kind == kind)
     ]
@@ -141,17 +142,17 @@ def ends_of(name: str, one: Any, kind: str, size: int) -> list[str]:
 def test_no_share_is_above_the_lowest_published_value_of_its_size(table: Any) -> None:
     for text, value in table.values.items():
         size = table.size(text)
-        kind, rate = tool.nominal(systems.load(table.system), table, size)
+        kind, rate = tool.nominal(load(table.system), table, size)
         for end in ends_of(table.system, table, kind, size):
             speaks = most_particular(fitting(table.system, table, kind, size, end))
             assert speaks is not None
             assert speaks.share.value <= table.goodput(value) / rate + ROUNDING, (text, value, speaks)
 
 
-@pytest.mark.parametrize("name", [name for name in systems.names() if systems.load(name).accepted])
+@pytest.mark.parametrize("name", [name for name in systems.names() if load(name).accepted])
 def test_every_machine_that_was_measured_passes(name: str) -> None:
     """What 'check' requires at a size is below all that was measured there, ours included; 'bars' takes the lowest."""
-    for one in systems.load(name).accepted:
+    for one in load(name).accepted:
         if one.origin == "bar" or one.transport is None or one.pattern is None:
             continue
         size = int(one.size.value)
@@ -175,7 +176,7 @@ NVBANDWIDTH = {
 def nccl_log(table: Any, factor: float) -> Iterator[str]:
     """A log of nccl-tests with a table's values, both columns alike."""
     traits = PATTERNS[table.pattern]
-    model = systems.load(table.system).devices[0].model
+    model = load(table.system).devices[0].model
     yield f"# Collective test starting: {NCCL_PROGRAMS[table.pattern]}"
     yield f"# nThread 1 nGpus {table.ranks} minBytes 1 maxBytes 2 step: 2(factor) warmup iters: 5 iters: 20"
     yield "#\n# Using devices"
@@ -196,7 +197,7 @@ def nccl_log(table: Any, factor: float) -> Iterator[str]:
 
 def nvbandwidth_log(table: Any, factor: float) -> Iterator[str]:
     """A log of nvbandwidth whose cells all have a table's value."""
-    system = systems.load(table.system)
+    system = load(table.system)
     count, value = len(system.devices), next(iter(table.values.values())) * factor
     name = NVBANDWIDTH[table.pattern]
     if table.initiator == "receiver":
@@ -280,4 +281,4 @@ def test_nvlink_sharp_needs_switches_that_add_and_a_library_that_asks() -> None:
 
 def nvls(system: str, devices: range, transport: str = "ccl", algorithm: str = "") -> dict[str, float]:
     case = {"pattern": "allreduce", "transport": transport, "devices": devices, "size": 1 << 33, "algorithm": algorithm}
-    return {one.rule: one.value_bytes_per_s or 0.0 for one in limits(systems.load(system), case)}
+    return {one.rule: one.value_bytes_per_s or 0.0 for one in limits(load(system), case)}

@@ -77,10 +77,9 @@ PLACES = (
 )  # fmt: skip
 
 
-# On hardware all; on stand-ins each place, each transport and each phase once, and the rest with './lg test --all'.
-CHOSEN = {("cuda stand-in", "kernel", "time"), ("cuda stand-in, one device", "copy_engine", "time"),
-          ("hip stand-in", "copy_engine", "check"), ("hip stand-in that aborts", "kernel", "check")}  # fmt: skip
-OTHERS = thorough("each stand-in, transport and phase is in one of the others")
+# On hardware all; on stand-ins each runtime, transport and phase once, and the rest with './lg test --all'.
+CHOSEN = {("cuda stand-in", "kernel", "time"), ("hip stand-in that aborts", "copy_engine", "check")}
+OTHERS = thorough("each runtime, transport and phase is in one of the others")
 
 
 def planted() -> list[object]:

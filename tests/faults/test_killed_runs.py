@@ -29,7 +29,7 @@ from linkgauge.run.machine import processes
 from linkgauge.run.machine.private_folder import clean_leftovers
 from linkgauge.store.run import load
 from patience import PATIENCE_S
-from thorough import most
+from thorough import most, thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
@@ -119,6 +119,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
     return found
 
 
+@thorough("test_killed_at_each_step.py kills at chosen steps what this kills at random")
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_killed_and_resumed_run_completes_what_an_undisturbed_one_does(
     tmp_path: Path, undisturbed: Undisturbed, seed: int

@@ -23,7 +23,7 @@ from linkgauge.system.switches import Switches
 from results import launches_of
 from thorough import most
 
-SEEDS = most(100, 8)
+SEEDS = most(25, 3)
 KINDS = ("node", "rail", "uplink")
 
 

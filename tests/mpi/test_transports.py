@@ -16,6 +16,7 @@ from mpi.conftest import installations
 from planted_faults import HAVE_FAULTS, NO_FAULTS
 from thorough import most, thorough
 
+MPI_OF_THREE = pytest.param("mpi", 3, marks=thorough("of four ranks collectives and halos are below"))
 STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
 NICS_OF_THREE = [pytest.param(name, 3, marks=thorough("of two ranks it is here, and of three in threads"))
                  for name in NIC_LIBRARIES]  # fmt: skip
@@ -55,8 +56,8 @@ def sizes(pattern: str, ranks: int) -> list[int]:
 
 
 def ends(pattern: str, ranks: int) -> list[int]:
-    """The first and the last of these: what is odd in the middle is tried with two ranks."""
-    return most(sizes(pattern, ranks), sizes(pattern, ranks)[::2])
+    """The last of these: the others are tried with two ranks."""
+    return most(sizes(pattern, ranks), sizes(pattern, ranks)[-1:])
 
 
 def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
@@ -71,13 +72,13 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
 
 @pytest.mark.parametrize(
     ("transport", "ranks"),
-    [("mpi", 2), ("mpi", 3), ("staging", 2), STAGING_OF_THREE, ("ucx", 2), ("ofi", 2), ("nixl", 2), *NICS_OF_THREE],
+    [("mpi", 2), MPI_OF_THREE, ("staging", 2), STAGING_OF_THREE, ("ucx", 2), ("ofi", 2), ("nixl", 2), *NICS_OF_THREE],
 )
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
     # What moves the bytes is the same under each library, the library beside it another.
     if transport != "mpi" and mpi != installations()[0]:
-        few = {"pingpong", "bidirectional", "halo", "alltoall", "allreduce"}
+        few = {"pingpong", "allreduce"}
         patterns = most(patterns, tuple(one for one in patterns if one in few))
     tried = sizes if ranks == 2 else ends
     cases = [case(transport, pattern, ranks, size) for pattern in patterns for size in tried(pattern, ranks)]
@@ -102,7 +103,7 @@ def test_distributions_and_forms_of_collectives(mpi: MpiInstallation, run_cases:
               for variant in ("", "neighborhood")]  # fmt: skip
     cases += [case("mpi", "halo", 4, 1001, window=5, batch=3, cadence="streaming", distribution="all")]
     cases += [case("mpi", pattern, 4, 4 * 4 * 250, variant="nonblocking", cadence=cadence)
-              for pattern in COLLECTIVES for cadence in ("isolated", "streaming")]  # fmt: skip
+              for pattern in COLLECTIVES for cadence in most(("isolated", "streaming"), ("isolated",))]  # fmt: skip
     cases += [case("mpi", "alltoall", 4, 999, variant="alltoallv_own")]
     expect_verified(cases, run_cases(mpi, 4, cases))
 
@@ -222,10 +223,13 @@ def test_sizes_beyond_32_bits(mpi: MpiInstallation, run_cases: RunCases, transpo
 
 
 def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: RunCases) -> None:
+    patterns: tuple[str, ...] = PAIRS + OTHERS + COLLECTIVES
+    if mpi != installations()[0]:  # which starts the ranks, and no more
+        patterns = most(patterns, ("pingpong", "allreduce"))
     cases = [
         case(transport, pattern, 2, 8 * 501, initiator=initiator)
         for transport in ("copy_engine", "kernel")
-        for pattern in PAIRS + OTHERS + COLLECTIVES
+        for pattern in patterns
         for initiator in ("sender", "receiver")
     ]
     cases += [
@@ -253,7 +257,9 @@ def test_a_wrong_last_operation_is_caught(mpi: MpiInstallation, run_cases: RunCa
 
 
 @pytest.mark.skipif(not HAVE_FAULTS, reason=NO_FAULTS)
-@pytest.mark.parametrize("variant", ["store_and_forward", "pipelined"])
+@pytest.mark.parametrize(
+    "variant", [pytest.param("store_and_forward", marks=thorough("as if in one part")), "pipelined"]
+)
 def test_what_a_failed_case_still_expected_is_not_the_next_ones(
     mpi: MpiInstallation, run_cases: RunCases, variant: str
 ) -> None:

@@ -181,6 +181,7 @@ def test_a_client_waits_for_its_server_and_a_failure_is_told(tmp_path: Path) -> 
 TOOLS = Path(os.environ.get("LINKGAUGE_UCX_INCLUDE", "")).parent / "bin"
 
 
+@thorough("what it prints is read from recorded texts by the same code")
 @pytest.mark.skipif(not (TOOLS / "ucx_perftest").is_file() or MPI is None, reason="UCX's tools are not here")
 def test_the_real_program_says_what_is_read(tmp_path: Path) -> None:
     assert MPI is not None

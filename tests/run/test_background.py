@@ -46,7 +46,7 @@ def phases(run: Any) -> Counter[str]:
     return Counter(run.samples["phase"].to_pylist())
 
 
-@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("threads", [pytest.param(False, marks=thorough("threads meet the same loads")), True])
 def test_every_transport_goes_on_beside_another(tmp_path: Path, threads: bool) -> None:
     transports = ("copy_engine", "kernel", "staging") if threads else ("copy_engine", "kernel", "staging", "mpi")
     plan = "\n".join(
@@ -208,7 +208,7 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
     ("kind", "phase", "status", "said"),
     [("hang", "final_check", "disturbed", "heartbeat"),
      pytest.param("kill", "final_check", "disturbed", "SIGKILL", marks=thorough("loads of one launch are killed too")),
-     ("corrupt", "final_check", "disturbed", "wrong bytes"),
+     pytest.param("corrupt", "final_check", "disturbed", "wrong bytes", marks=thorough("loads of one launch are too")),
      pytest.param("throw", "final_check", "disturbed", "", marks=thorough("loads of the same launch throw there")),
      pytest.param("throw", "check", "failed", "", marks=thorough("loads of the same launch throw there"))],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from linkgauge.findings import rules
 from linkgauge.findings.read import facts_of
 from linkgauge.store.run import load
 from program import linkgauge
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 
@@ -32,6 +33,7 @@ def busy_loops(count: int) -> Iterator[None]:
             one.wait()
 
 
+@thorough("findings/test_other_users.py has busy cores by their figures")
 def test_two_busy_programs_are_no_loss_of_host_devices(tmp_path: Path) -> None:
     with busy_loops(2):
         done = linkgauge(

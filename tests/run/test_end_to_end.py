@@ -70,6 +70,7 @@ def test_every_pattern_runs_verified_on_every_transport_that_supports_it(
         assert ("kernel", one) in measured
 
 
+@thorough("plans of such pairs are expanded in tests/plan, and pairs are measured above")
 def test_pairs_run_both_ways_and_with_themselves(tmp_path: Path) -> None:
     words = ["--pattern", "pingpong,unidirectional", "--size", "8", "--devices", "host:3", "--stop-rule", "count",
              "--stop-samples", "5", "--max-time", "20s", "--plan", "pairs.toml", "--no-report"]  # fmt: skip
@@ -80,6 +81,7 @@ def test_pairs_run_both_ways_and_with_themselves(tmp_path: Path) -> None:
     assert set(found) == {(a, b) for a in range(3) for b in range(3) if a != b} | {(0,), (1,), (2,)}
 
 
+@thorough("run/test_runner.py has several MPI libraries in one run folder")
 def test_every_mpi_library_here_lands_in_one_run_folder(tmp_path: Path) -> None:
     names = [one.name for one in mpi_library.find_all() if not one.problem]
     if len(names) < 2:

@@ -26,7 +26,7 @@ from linkgauge.run.wire.outcome import COLUMNS, RankOutcome, case_header, eviden
 from linkgauge.store.journal import JournalWriter, Record, read_journal
 from linkgauge.store.run import load
 from patience import PATIENCE_S
-from thorough import thorough
+from thorough import most, thorough
 
 CASE = Case("mpi", "allreduce", 4096, 4096, (0, 1))
 
@@ -325,7 +325,7 @@ class _nothing:  # noqa: N801 - a context manager
 STREAMED = {"LINKGAUGE_TEST_WINDOW": "3000"}
 
 
-@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize("threads", most([True, False], [False]))
 def test_a_run_whose_samples_stay_behind_is_as_any_other(
     run_plan: Any, monkeypatch: pytest.MonkeyPatch, threads: bool
 ) -> None:

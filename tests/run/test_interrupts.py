@@ -285,6 +285,7 @@ def test_what_a_flipped_byte_of_a_journal_costs_is_said_and_measured_again(
         assert {row.attempt for row in load(path).rows() if row.case_key in set(before) - set(left)} == {0, 1}
 
 
+@thorough("tests/faults kills a run at each of its steps and resumes it")
 def test_runs_killed_at_random_moments_and_resumed_measure_what_an_undisturbed_one_does(tmp_path: Path) -> None:
     generator = random.Random(20)
     whole = tmp_path / "whole"

@@ -15,7 +15,7 @@ from linkgauge.run.machine import transports
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.store.run import Run, load
 from program import linkgauge
-from thorough import thorough
+from thorough import most, thorough
 
 built = importlib.util.find_spec("linkgauge._core") is not None
 absent = absent_transports("host")
@@ -47,7 +47,9 @@ def measured(cwd: Path, *words: str) -> Run:
 )
 def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path, transport: str, threads: bool) -> None:
     (tmp_path / "plan.toml").write_text(PLAN.replace("TRANSPORT", transport))
-    run = measured(tmp_path, "--plan", "plan.toml", "--devices", "host:3", *(["--threads"] if threads else []))
+    run = measured(
+        tmp_path, "--plan", "plan.toml", "--devices", most("host:3", "host:2"), *(["--threads"] if threads else [])
+    )
     rows = list(run.rows())
     assert {row.case.variant for row in rows} == {"tag", "put", "get"}
     assert {(row.status, row.verified) for row in rows} == {("ok", True)}

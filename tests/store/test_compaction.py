@@ -27,7 +27,7 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import JournalWriter, read_journal
 from store.test_folder import OBSERVED, SKIPPED, content
 from synthetic import make_case, make_run
-from thorough import most
+from thorough import most, thorough
 
 CASES = [make_case("mpi", "pingpong", 8), make_case("staging", "allreduce", 4096)]
 FORMAT_1 = Path(__file__).parent / "format_1"
@@ -133,6 +133,7 @@ def test_a_compaction_may_be_killed_before_each_of_its_steps(in_progress: Path, 
     assert at > 20
 
 
+@thorough("one is stopped before each of its steps below")
 @settings(deadline=None, max_examples=most(150, 25))
 @given(
     st.booleans(),

@@ -17,6 +17,7 @@ from linkgauge.exchange.other_names import NCCL_PROGRAMS
 from linkgauge.model.result import HEADLINE
 from linkgauge.stats.summary import summarize
 from store.nccl_logs import FACTORS, nccl_log
+from thorough import most
 
 PATTERN_OF = {program.removesuffix("_perf"): pattern for pattern, program in NCCL_PROGRAMS.items()}
 
@@ -518,9 +519,10 @@ def test_what_was_taken_off_and_left_out_is_counted(tmp_path: Path) -> None:
     assert done.notes == ["log.txt: mpirun's tag of a rank ('[1,0]<stdout>:') was taken off 36 lines"]
 
 
-@pytest.mark.parametrize(
-    "unit", [" ", "latency ", "P2P=Enabled ", "size count algbw ", "all_reduce_perf.", "[1,", "a.", "1"]
-)
+UNITS = [" ", "latency ", "P2P=Enabled ", "size count algbw ", "all_reduce_perf.", "[1,", "a.", "1"]
+
+
+@pytest.mark.parametrize("unit", most(UNITS, UNITS[::3]))
 def test_a_very_long_line_is_passed_over(tmp_path: Path, unit: str) -> None:
     """Of 4 MB: a form that goes back and forth over it would take days."""
     long = unit * (4_000_000 // len(unit))

@@ -30,6 +30,7 @@ from linkgauge.tune.known import (
     hsa_file,
 )
 from linkgauge.tune.table import SEEN, Setting, libraries, library, read_library
+from thorough import most
 
 USABLE = {one.vendor: one for one in reversed(find_all()) if not one.problem}
 
@@ -163,7 +164,7 @@ def test_a_library_file_is_looked_through_for_whole_names(tmp_path: Path) -> Non
     assert peer.refused[""] == "NCCL_NCHANNELS_PER_PEER is RCCL's; NCCL 2.28 does not read it"
 
 
-@pytest.mark.parametrize("mpi", USABLE.values(), ids=USABLE)
+@pytest.mark.parametrize("mpi", most([*USABLE.values()], [*USABLE.values()][:1]), ids=lambda mpi: mpi.name)
 def test_ucx_and_libfabric_tell_which_settings_they_read(mpi: MpiInstallation) -> None:
     for transport, table, name, value, told in (
         ("ucx", "ucx", "UCX_MAX_EAGER_RAILS", "2", "UCX_MAX_EAGER_RAILS 1 -> 2 (its own table of options)"),

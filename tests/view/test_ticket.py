@@ -11,6 +11,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.app.demo import copy_stored
 from node_run import node_run
 from synthetic import make_case, make_run
+from thorough import most
 
 _COUNTER = {"rank": 0, "subject": "device 1", "name": "pcie_replay_errors", "unit": ""}
 
@@ -46,7 +47,7 @@ def test_the_demo_is_a_run_like_any_other_and_overwrites_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):  # a second time it is shown again
+    for _ in range(most(2, 1)):  # a second time it is shown again
         assert run_command(["demo"]) == 0
         out = capsys.readouterr().out
         assert out.startswith("2x H100")

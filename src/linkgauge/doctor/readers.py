@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import dataclasses
 import os
 import re
@@ -205,10 +204,6 @@ class Readers:
             return None
         states = [node["status"] for node in said["nodes"].values()]
         return ImexDomain(said["status"], states.count("READY"), len(states))
-
-    def library(self, name: str) -> bool:
-        """Whether the loader finds a library, by its stem (`cuda` for libcuda.so)."""
-        return ctypes.util.find_library(name) is not None
 
     def package_version(self, name: str) -> str | None:
         """Version of an installed Python package; None where there is none."""

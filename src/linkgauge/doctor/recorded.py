@@ -54,7 +54,7 @@ _PAIR = each(whole(), 2, 2)
 _ANSWERS: dict[str, Shape] = {
     "free_bytes": maybe(whole()), "writable": flag, "limit": _WHOLE,
     "affinity": lambda value, at: set(each(whole(0, 1 << 16))(value, at)), "load": number(0),
-    "core_users": each(text), "run": maybe(text), "library": flag, "package_version": maybe(text),
+    "core_users": each(text), "run": maybe(text), "package_version": maybe(text),
     "gpus": lambda value, at: tuple(table({"gpus": each(_of_class(GpuFacts)), "why": text},
                                           needed=("gpus", "why"))(value, at).values()),
     "module": text, "port_settings": _of_class(PortSettings), "port_errors": mapping(whole(0, (1 << 63) - 1)),

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from linkgauge.children import NoAnswerError, output_of
@@ -15,6 +16,12 @@ from linkgauge.model.transports import IMPORTED, NIC_LIBRARIES, TRANSPORTS
 _VERSION_TIMEOUT_S = 60
 _UNKNOWN = "unknown"
 _NIXL_PACKAGES = ("nixl_cu13", "nixl_cu12")
+_LOADER_CACHE = Path("/etc/ld.so.cache")
+_LOADER_FOLDERS = tuple(
+    Path(folder) / part
+    for folder in ("/lib", "/usr/lib", "/lib64", "/usr/lib64")
+    for part in ("", sysconfig.get_config_var("MULTIARCH") or "")
+)
 
 
 def ccl_library(kind: str) -> Path | None:
@@ -98,12 +105,17 @@ def _asked(call: str, *words: str) -> LibraryVersion:
     return LibraryVersion(said[-2], said[-1])
 
 
-def _loads(name: str) -> bool:
-    """Whether the loader finds a library. Asked of its cache: loading NCCL costs 0.3 s and 200 MB."""
-    import ctypes.util
+def _loads(file: str) -> bool:
+    """Whether the loader finds a library of this file name: by its cache, which holds paths, or where it always looks.
 
-    stem = name.removeprefix("lib").split(".so")[0]
-    return ctypes.util.find_library(stem) is not None
+    Loading NCCL costs 0.3 s and 200 MB, and `ctypes.util.find_library` starts ldconfig, gcc and ld.
+    """
+    try:
+        if f"/{file}\0".encode() in _LOADER_CACHE.read_bytes():
+            return True
+    except OSError:  # as in a container that was made without ldconfig
+        pass
+    return any((folder / file).is_file() for folder in _LOADER_FOLDERS)
 
 
 def absent_transports(kind: str, *, mpi: str = "", threads: bool = False) -> dict[str, str]:

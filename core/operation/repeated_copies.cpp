@@ -1,6 +1,6 @@
 // host_device_bidirectional, variant repeated: both ways by one kernel that copies each word 16 times in a row, over
 // one pair of buffers, as nvbandwidth's splitWarpCopyKernel does (kernels.cu). Both matter: on two GPUs with one host
-// the repetition is worth 18 %, and a pair of buffers for each way costs 5 % (docs/results/two-gpus.md).
+// the repetition is worth 18 %, and a pair of buffers for each way costs 1 to 5 % (docs/results/two-gpus.md).
 #include <string>
 #include <utility>
 

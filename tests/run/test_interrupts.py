@@ -169,7 +169,8 @@ def test_a_signal_in_a_long_case_waits_for_no_end_of_it_and_one_line_says_what_i
     process.send_signal(number)
     assert process.wait(PATIENCE_S) == 130, said(tmp_path)
     assert measured(path) == {}
-    assert [line for line in said(tmp_path).splitlines() if not line.startswith("linkgauge: 0/6 cases")] == [
+    beside = ("linkgauge: 0/6 cases", "linkgauge: a hypervisor took")  # progress, and what a busy machine adds
+    assert [line for line in said(tmp_path).splitlines() if not line.startswith(beside)] == [
         f"linkgauge: {words}: 0 of 6 cases kept in {path}; resume: linkgauge run --resume {path}"
     ]
 

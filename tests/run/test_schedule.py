@@ -77,6 +77,8 @@ def test_pace_knows_the_nearest() -> None:
     assert pace.corrected_s(case("kernel", 8), 2.0) == 2.0
     pace.note(case("kernel", 8), 1.0, 0.1)
     assert pace.corrected_s(case("mpi", 1 << 20, "reduce"), 2.0) == pytest.approx(0.2)
+    pace.note(case("mpi", 1 << 20), 1.0, 1000.0)  # one slow case, the first of its kind
+    assert pace.corrected_s(case("mpi", 1 << 20), 2.0) == pytest.approx(2.0)
     pace.note(case("mpi", 1 << 20), 1.0, 3.0)
     assert pace.corrected_s(case("mpi", 1 << 20, "reduce"), 2.0) == pytest.approx(6.0)
     assert pace.corrected_s(case("kernel", 1 << 20), 2.0) == pytest.approx(0.2)

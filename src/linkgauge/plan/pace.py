@@ -1,11 +1,13 @@
 """How long cases really take against their estimates, so that what is left of a time limit is used.
 
 Estimates (plan/estimate.py) are guesses on the slow side. Their error is alike for cases that are alike: the same
-transport and pattern at about the same size; where none such has been measured, the nearest that have tell.
+transport and pattern at about the same size; where none such has been measured, the nearest that have tell. One case
+may take long for a reason of its own, as the first does that compiles kernels: a median counts, the estimate in it.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 
@@ -20,21 +22,17 @@ class Pace:
 
     def __init__(self) -> None:
         """Nothing has been measured: estimates stand."""
-        self._taken_s: dict[Hashable, float] = defaultdict(float)
-        self._estimated_s: dict[Hashable, float] = defaultdict(float)
+        self._ratios: dict[Hashable, list[float]] = defaultdict(lambda: [1.0])  # rising, the estimate's own among them
 
     def note(self, case: Case, estimated_s: float, taken_s: float) -> None:
         """A case was measured; both times from its begin to the next one's."""
         for kind in _kinds(case):
-            self._taken_s[kind] += taken_s
-            self._estimated_s[kind] += estimated_s
+            insort(self._ratios[kind], taken_s / estimated_s if estimated_s > 0 else 1.0)
 
     def corrected_s(self, case: Case, estimated_s: float) -> float:
         """The estimate of a case, by the most alike that were measured."""
-        for kind in _kinds(case):
-            if self._estimated_s[kind] > 0:
-                return estimated_s * self._taken_s[kind] / self._estimated_s[kind]
-        return estimated_s
+        known = next((self._ratios[kind] for kind in _kinds(case) if kind in self._ratios), [1.0])
+        return estimated_s * known[(len(known) - 1) // 2]
 
 
 def _kinds(case: Case) -> Iterator[Hashable]:

@@ -22,6 +22,11 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
+def without_estimate(data: Any) -> Any:
+    """What a dry run says but how long it takes, which follows how busy the cores are."""
+    return {name: value for name, value in data.items() if name != "estimated_s"} if isinstance(data, dict) else data
+
+
 def test_every_command_with_json_has_the_forms() -> None:
     seen = 0
     for context, found in COMMANDS:
@@ -40,8 +45,8 @@ FORMED = (
 
 @pytest.mark.parametrize("words", FORMED)
 def test_json_and_csv_say_the_same_and_nothing_else(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    by_json = json.loads(printed(capsys, *words.split(), "-o", "json"))
-    assert json.loads(printed(capsys, *words.split(), "--json")) == by_json
+    by_json = without_estimate(json.loads(printed(capsys, *words.split(), "-o", "json")))
+    assert without_estimate(json.loads(printed(capsys, *words.split(), "--json"))) == by_json
     rows = list(csv.DictReader(io.StringIO(printed(capsys, *words.split(), "-o", "csv"))))
     assert rows
     assert all(None not in row and None not in row.values() for row in rows)  # each row has each column

@@ -133,7 +133,7 @@ def _alternated(
         _store(request, rounds, left_out, started_with)
         outcome = Outcome(table(request, rounds), left_out)
         after_round(outcome)
-        settled = sum(line.verdict != "more pairs" for line in outcome.lines)
+        settled = sum(line.verdict in ("holds", "differs") for line in outcome.lines)
         tell(
             f"round {len(rounds)}: Linkgauge {one.ours_s:.1f} s, {request.peer} {one.theirs_s:.1f} s; "
             f"{settled} of {len(outcome.lines)} rows settled"

@@ -13,7 +13,8 @@ from linkgauge.apps import catalog
 from linkgauge.expect.application import Predicted
 from linkgauge.expect.mechanism import Mechanism
 from linkgauge.stats.step_times import RankSteps
-from linkgauge.view.predicted import Prediction, print_predictions
+from linkgauge.view.predicted import Prediction
+from linkgauge.view.predicted_table import print_predictions
 from synthetic import make_case, make_run
 
 CURVES = """

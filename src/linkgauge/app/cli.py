@@ -45,7 +45,7 @@ _PANELS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Measure": (
         ("run", "run", "Measure this machine into a run folder."),
         ("apps", "applications", "List the applications that can be run and predicted."),
-        ("convert", "applications", "Convert a program's traces to an application."),
+        ("convert", "convert", "Convert a program's traces to an application."),
         ("list", "listing", "List devices, transports, patterns, plans and MPI libraries here."),
         ("watch", "watch", "Measure the same cases again and again over hours."),
         ("doctor", "doctor", "Find what is wrong with this set-up before a run, with the fix."),

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-import statistics
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,26 +12,21 @@ from linkgauge.apps.buckets import in_buckets
 from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Predicted, predict
-from linkgauge.expect.coverage import LEVEL, Interval, Misses, misses_of
+from linkgauge.expect.coverage import Interval, Misses, misses_of
 from linkgauge.expect.curves import Curves
 from linkgauge.expect.mechanism import Mechanism, mechanism_of
 from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
 from linkgauge.expect.sureness import Ends
 from linkgauge.expect.under_way import OverlapTime
-from linkgauge.model.listed import listed
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.quantity import change, percent
 from linkgauge.model.worded import App
 from linkgauge.stats.step_times import KINDS, RankSteps, step_times
 from linkgauge.view.results import Results
-from linkgauge.view.units import range_text, time_text
+from linkgauge.view.units import time_text
 
 if TYPE_CHECKING:
     from linkgauge.expect.cluster import Cluster
     from linkgauge.store.run import Run
-
-
-_MEASURED_BY = "'linkgauge run --plan overlap' measures what it costs, see --overlap"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,175 +240,3 @@ def _program(app: App, count: int, what_if: WhatIf) -> Program:
         return program
     waited_for = tuple(dataclasses.replace(one, begun=False) for one in program.collectives)
     return dataclasses.replace(program, collectives=waited_for)
-
-
-def print_predictions(
-    found: Sequence[Prediction],
-    bound_of: str | None = None,
-    as_it_is: Sequence[Prediction] | None = None,
-    shown: Mapping[str, str] | None = None,
-) -> None:
-    """Print a table, a row an application and mechanism, and a line of the errors.
-
-    `bound_of`: the system whose links tell, so that what is predicted is a least time. `as_it_is`: the same predictions
-    without the change that `found` supposes, which then stand beside instead of what was measured. `shown`: what the
-    run's transports are called.
-    """
-    from rich.text import Text
-
-    from linkgauge.view.screen import Table, console
-
-    out = console()
-    known = [(one, before) for one, before in zip(found, as_it_is or found, strict=True)
-             if one.predicted is not None and one.predicted.time_ns]  # fmt: skip
-    several = len({one.ranks for one, _ in known}) > 1
-    told = as_it_is is None and any(one.measured_ns is not None for one, _ in known)
-    time_name = "predicted" if bound_of is None else "at least"
-    title = "predicted from curves" if bound_of is None else f"the least time that the links of {bound_of} allow"
-    table = Table(title=f"applications: {title}{', and measured' if told else ''}", title_justify="left",
-                  title_style="bold", box=None, pad_edge=False, header_style="bold")  # fmt: skip
-    columns = ["application", "ranks", "by", time_name if as_it_is is None else f"{time_name}, as it is"]
-    columns += ["what if", "as fast"] if as_it_is is not None else []
-    stated = any(one.interval is not None for one, _ in known)
-    columns += [f"{percent(LEVEL)} interval"] if stated else []
-    columns += ["measured", "error" if bound_of is None else "of that"] if told else []
-    columns += ["as fast as on fewest"] if several else []
-    for name in (*columns, f"by kind of step{': predicted (measured)' if told else ''}"):
-        right = name in columns and name not in ("application", "by")
-        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
-    first: dict[tuple[str, Mechanism], float] = {}
-    for one, before in known:
-        assert one.predicted is not None
-        assert before.predicted is not None
-        by, time_ns = one.mechanism, one.predicted.time_ns
-        kinds = [kind.words(told=told) for kind in one.kinds() if told or kind.predicted_ns]
-        cells: list[Text | str] = [
-            Text(one.app),
-            str(one.ranks),
-            by.words_as(shown or {}),
-            time_text(before.predicted.time_ns),
-        ]
-        if as_it_is is not None:
-            cells += [time_text(time_ns), f"{before.predicted.time_ns / time_ns:.2f}x"]
-        if stated:
-            ends = one.interval and (time_text(one.interval.low_ns), time_text(one.interval.high_ns))
-            cells.append(range_text(*ends) if ends else "")
-        if told and one.error is not None and one.measured_ns:
-            compared = change(one.error) if bound_of is None else f"{one.measured_ns / time_ns:.1f}x"
-            cells += [time_text(one.measured_ns), compared]
-        elif told:
-            cells += ["", ""]
-        if several:
-            fewest = first.setdefault((one.app.partition(" ")[0], by), time_ns)
-            cells.append(f"{fewest / time_ns:.2f}x")
-        table.add_row(*cells, ", ".join(kinds[:3]))
-    if known:
-        out.print(table)
-    nothing = [one for one in found if one.predicted is not None and not one.predicted.time_ns]
-    if nothing:
-        where = ", ".join(dict.fromkeys(f"{one.app} on {one.ranks}" for one in nothing))
-        out.print(Text(f"moves nothing, and takes no time here: {where}"))
-    for reason, count in Counter(one.why_not for one in found if one.why_not).items():
-        out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
-    those = [one for one, _ in known]
-    for line in _overlap_lines(those) + _shared_lines(those):
-        out.print(Text(line))
-    if as_it_is is not None:
-        for one, before in known:
-            if line := _gain_line(one, before):
-                out.print(Text(line))
-    for line in _interval_lines(those, told=told) + _doubt_lines(those, shown or {}):
-        out.print(Text(line))
-    errors = [one.error for one, _ in known if one.error is not None]
-    if errors and told and bound_of is None:
-        ratios = statistics.median(math.exp(abs(math.log(1 + error))) for error in errors)
-        middle, most = statistics.median(map(abs, errors)), max(map(abs, errors))
-        out.print(
-            f"{len(errors)} of {len(found)} predicted and measured: error {percent(middle)} in the "
-            f"median, {percent(most)} at most; off by a factor of {ratios:.2f} in the median"
-        )
-
-
-def _gain_line(one: Prediction, before: Prediction) -> str:
-    """What a change saves, or that it may save nothing; empty where errors are not known."""
-    gain = one.gain_over(before)
-    if gain is None or before.predicted is None:
-        return ""
-    low, high = gain
-    of = f" of {time_text(before.predicted.time_ns)}"
-    if low > 0:
-        return f"{one.where}: the change saves {range_text(time_text(low), time_text(high))}{of}"
-    if high < 0:
-        return f"{one.where}: the change costs {range_text(time_text(-high), time_text(-low))}{of}"
-    ends = f"it costs up to {time_text(-low)} or saves up to {time_text(high)}{of}"
-    return f"{one.where}: no gain can be promised: {ends}, by the {percent(LEVEL)} intervals"
-
-
-def _interval_lines(found: Sequence[Prediction], *, told: bool) -> list[str]:
-    """By what the intervals are known, and where measured times stand beside how many of these lie in them."""
-    of: dict[str, list[Prediction]] = {}
-    for one in found:
-        if one.interval is not None:
-            of.setdefault(one.interval.within.of, []).append(one)
-    lines = []
-    for words, those in of.items():
-        factors = sorted(one.interval.within.factor for one in those if one.interval is not None)
-        between = range_text(f"{factors[0]:.2f}", f"{factors[-1]:.2f}")
-        lines.append(f"{percent(LEVEL)} intervals: what moves takes within a factor of {between}, by {words}")
-    held = [one.interval.holds(one.measured_ns) for one in found if one.interval is not None and one.measured_ns]
-    return [*lines, *([f"{sum(held)} of {len(held)} measured times lie in their intervals"] if held and told else [])]
-
-
-def _doubt_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[str]:
-    """Of which kinds of step the run itself shows that predictions may be off: a line each cause."""
-    lines = []
-    causes: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        for kind, why in one.doubts.items():
-            causes.setdefault((kind, why), []).append(f"{one.app} by {one.mechanism.words_as(shown)}")
-    for (kind, why), of in sorted(causes.items()):
-        lines.append(f"not sure of {kind} in {listed(of, 3)}: {why}")
-    return lines
-
-
-def _overlap_lines(found: Sequence[Prediction]) -> list[str]:
-    """By which slow-downs collectives and stand-in kernels cost each other, what that came to, and where it is free."""
-    lines, free = [], []
-    for one in found:
-        told = one.overlap
-        if told is None:
-            continue
-        if not told.by:
-            free.append(f"{one.where} ({_change(one, one.in_turns_ns)} if they took turns)")
-            continue
-        lines.append(
-            f"{one.where}: kernels take {_longer(told.work, told.work_lost)} as long beside collectives, these "
-            f"{_longer(told.collective, told.collective_lost)} as long beside kernels"
-        )
-    known = dict.fromkeys(by for one in found if one.overlap is not None for by in one.overlap.by)
-    lines += [f"measured: {by.of}: the collective takes {by.collective:.2f}x, the kernel {by.work:.2f}x as long"
-              for by in known]  # fmt: skip
-    if free:
-        lines.append(f"overlap of kernels and collectives is taken as free: {', '.join(free)}; {_MEASURED_BY}")
-    return lines
-
-
-def _shared_lines(found: Sequence[Prediction]) -> list[str]:
-    """By what collectives of several groups were taken to share devices, and how wrong that may be."""
-    shared = [(one, one.predicted.share) for one in found if one.predicted is not None and one.shared_ns]
-    lines = [f"measured: {share.of}: each takes {share.factor:.2f}x as long on the same devices"
-             for share in dict.fromkeys(share for _, share in shared) if share.of]  # fmt: skip
-    evenly = [f"{one.where} ({_change(one, one.unshared_ns)} if they cost each other nothing)"
-              for one, share in shared if not share.of]  # fmt: skip
-    if evenly:
-        lines.append(f"collectives of several groups are taken to share their devices evenly: {', '.join(evenly)}; "
-                     f"{_MEASURED_BY}")  # fmt: skip
-    return lines
-
-
-def _change(one: Prediction, ns: float | None) -> str:
-    return "" if one.predicted is None or ns is None else change(ns / one.predicted.time_ns - 1)
-
-
-def _longer(whole: float, lost: float) -> str:
-    return f"{whole / (whole - lost):.2f}x"

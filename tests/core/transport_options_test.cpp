@@ -38,7 +38,7 @@ TEST(Options, WordsThatDisagreeOrAreUnknownAreNone) {
 TEST(Options, TheErrorNamesEveryWord) {
   const std::string reason = kKernel.why_not("pul");
   EXPECT_EQ(reason.find("kernel has no variant 'pul'; its variants are pull, push, "), 0U) << reason;
-  EXPECT_TRUE(reason.ends_with("store_and_forward and pipelined; a hint")) << reason;
+  EXPECT_TRUE(reason.ends_with("store_and_forward, pipelined and striped; a hint")) << reason;
   for (const std::string_view word : kKernel.names()) EXPECT_NE(reason.find(word), std::string::npos) << word;
 }
 

@@ -149,10 +149,11 @@ def temporary_folder() -> str:
     Python's own look makes a file in each place and removes it, which a process that is ended meanwhile leaves there.
     """
     named = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
-    places = [os.path.abspath(one) for one in (*named, "/tmp", "/var/tmp", "/usr/tmp", os.curdir) if one]
+    places = [one for one in (*named, "/tmp", "/var/tmp", "/usr/tmp", os.curdir) if one]
     if tempfile.tempdir is None:
         usable = (one for one in places if os.path.isdir(one) and os.access(one, os.W_OK | os.X_OK))
-        tempfile.tempdir = next(usable, None)
+        # Only then, since a process whose folder is gone has no absolute path of it.
+        tempfile.tempdir = next(map(os.path.abspath, usable), None)
     return tempfile.gettempdir()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.files import temporary_folder
 from linkgauge.run.machine import private_folder
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.rank import node_survivor
@@ -71,6 +72,20 @@ def test_a_node_is_cleared_though_a_launchers_daemon_still_writes_into_its_folde
     private_folder.clear_node(owner)
     assert removed == [root / "0"] * 3
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_whose_own_folder_is_gone_finds_where_temporary_files_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A rank that clears a node: its launcher began it in the folder that it removes.
+    gone = tmp_path / "launch"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert temporary_folder() == str(tmp_path)
+    monkeypatch.chdir(tmp_path)
 
 
 def test_what_a_process_that_died_was_making_or_removing_is_a_leftover(tmp_path: Path) -> None:

@@ -255,6 +255,17 @@ def test_far_below_the_limit_falls_short_where_nothing_is_known(
     assert "44 % of 450 GB/s" in short["reason"]
 
 
+def test_what_was_to_go_through_the_host_is_not_held_against_the_fabric(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = [case for case in pair_cases("unidirectional", 1 << 28, transport="ucx") if case.ranks == 2]
+    launch = {"launch_key": "0123456789abcdef", "env": {"UCX_TLS": "self,sm,cuda_copy"}}
+    make_run(tmp_path / "r", cases=cases, samples=30, noise=QUIET, info=unknown(), time_ns=lambda case: case.size / 36,
+             launches=(launch,))  # fmt: skip
+    _, said = checked(capsys, str(tmp_path / "r"))
+    assert not [v for v in said["verdicts"] if v["source"] == "its limits" and v["outcome"] == "fail"]
+
+
 @pytest.mark.parametrize(
     ("slow", "named"),
     [

@@ -99,6 +99,7 @@ def shares_of_limits(facts: Facts) -> list[tuple[float, Measure, Limit]]:
             or measure.size < 4 * _LARGE
             or not facts.on_one_node(measure)
             or measure.goodput is None
+            or facts.goes_around(measure)
         ):
             continue
         key = (measure.without(), tuple(sorted(measure.devices)))

@@ -249,6 +249,11 @@ class Facts(Remembering):
         """Return the series of a measure, one for each of its repeats that has samples."""
         return self.samples.headlines(measure.case, measure.identities)
 
+    def goes_around(self, measure: Measure) -> bool:
+        """Whether its bytes were to go past the devices' own links, and nothing says that they took those."""
+        every = [one for identity in measure.identities for one in self.requests.get(identity, ())]
+        return any(one.is_around and one.state != "not_held" for one in every)
+
     def places(self, measure: Measure) -> tuple[Place, ...]:
         """Return where a measure's ranks lay; of repeats that lay apart the one on most nodes. Empty: not known."""
         every = [self._places.of(launch, measure.devices) for _, launch, _, _ in measure.identities]

@@ -235,7 +235,7 @@ def check_limits(subject: Subject) -> list[Verdict]:
         # One pair fills its own NICs at most, and what bounds it between nodes is all of a node's.
         wanted = measure.pattern in _WAYS and single and not measure.case.routed and facts.on_one_node(measure)
         if wanted and measure.size >= _FULL_SIZE and measure.goodput:
-            if measure.ranks == 2 and scope_of_case(measure.case) == "host":
+            if measure.ranks == 2 and (scope_of_case(measure.case) == "host" or facts.goes_around(measure)):
                 continue  # staging is never the best way where a direct one exists, and has no better where none does
             ways.setdefault((measure.pattern, facts.classes.of(measure.case)), []).append(measure)
     verdicts = []

@@ -6,10 +6,13 @@ import operator
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.transports import over_host
+from linkgauge.model.transports import THROUGH_HOST
 
 DIRECT = ("copy_engine", "kernel", "ccl")
 """Transports whose bytes go between devices, and through the host only where a case says so."""
+
+
+_OWN = ("copy_engine", "kernel")
 
 
 def reaches_elsewhere(case: Case) -> bool:
@@ -19,8 +22,12 @@ def reaches_elsewhere(case: Case) -> bool:
 
 
 def leaves_fabric_idle(case: Case) -> bool:
-    """Whether the case moves nothing between devices, but within one, or through the host."""
-    alone = len(set(case.devices)) == 1 or PATTERNS[case.pattern].host_end or over_host(case.transport, case.path)
+    """Whether the case moves nothing between devices, but within one, or through the host.
+
+    A library may take another path than the one requested: NCCL's kernels of symmetric memory know none.
+    """
+    by_host = case.transport in THROUGH_HOST or (case.transport in _OWN and case.path in ("pcie", "host"))
+    alone = len(set(case.devices)) == 1 or PATTERNS[case.pattern].host_end or by_host
     return alone and not reaches_elsewhere(case)
 
 

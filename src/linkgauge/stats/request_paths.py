@@ -6,6 +6,7 @@ kernel's count of registered GPU memory tell of GPUDirect RDMA.
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
@@ -109,21 +110,23 @@ _AROUND = {"NCCL_P2P_DISABLE": ("1", "TRUE", "YES", "ON", "Y"), "NCCL_P2P_LEVEL"
 
 def path_verdicts(known: Known) -> Iterator[RequestVerdict]:
     """Judge by NVLinks' bytes what is to go over them, or past them."""
-    case = known.case
     for requested, over in _ways(known):
-        if case.source_memory != "device" or case.target_memory != "device":
-            yield unknown(requested, "its messages are in host memory")
-        elif known.moved is None:
-            yield unknown(requested, "no bytes of NVLinks are known that tell, of this case")
-        elif over and known.moved.past_nvlink:
-            words = f"{known.moved.words}: it took another way"
-            yield (not_held if known.moved.joined else unknown)(requested, words)
-        elif not over and known.moved.by_nvlink:
-            yield not_held(requested, f"{known.moved.words}: NVLink carried it")
-        elif over == known.moved.by_nvlink and over != known.moved.past_nvlink:
-            yield held(requested, known.moved.words)
-        else:
-            yield unknown(requested, f"{known.moved.words}: a part of it")
+        yield dataclasses.replace(_by_bytes(known, requested, over=over), is_around=not over)
+
+
+def _by_bytes(known: Known, requested: str, *, over: bool) -> RequestVerdict:
+    case, moved = known.case, known.moved
+    if case.source_memory != "device" or case.target_memory != "device":
+        return unknown(requested, "its messages are in host memory")
+    if moved is None:
+        return unknown(requested, "no bytes of NVLinks are known that tell, of this case")
+    if over and moved.past_nvlink:
+        return (not_held if moved.joined else unknown)(requested, f"{moved.words}: it took another way")
+    if not over and moved.by_nvlink:
+        return not_held(requested, f"{moved.words}: NVLink carried it")
+    if over == moved.by_nvlink and over != moved.past_nvlink:
+        return held(requested, moved.words)
+    return unknown(requested, f"{moved.words}: a part of it")
 
 
 def channel_way_verdicts(known: Known) -> Iterator[RequestVerdict]:
@@ -140,7 +143,7 @@ def channel_way_verdicts(known: Known) -> Iterator[RequestVerdict]:
     words = f"by NCCL's log: channels {told}"
     for requested, over in _ways(known):
         right = bool(peer) and not shared + outside if over else not peer
-        yield (held if right else not_held)(requested, words)
+        yield dataclasses.replace((held if right else not_held)(requested, words), is_around=not over)
     if env.get("NCCL_SHM_DISABLE") == "1":
         yield (not_held if shared else held)("NCCL_SHM_DISABLE=1", words)
     copied = known.count(COPIED_CHANNELS) or 0

@@ -29,6 +29,7 @@ class RequestVerdict:
     state: State
     evidence: str
     in_use: bool = True  # False: no case of the run uses the library whose request it is
+    is_around: bool = False  # a request to go past the devices' own links
 
 
 @dataclasses.dataclass(frozen=True)

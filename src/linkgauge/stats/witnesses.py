@@ -208,7 +208,7 @@ class Links:
             return {}
         if leaves_fabric_idle(case):
             return {_SENT: 0.0, _RECEIVED: 0.0}
-        direct = case.via < 0 and case.transport in DIRECT and not case.devices_per_node
+        direct = not case.routed and case.transport in DIRECT and not case.devices_per_node
         if case.pattern == "unidirectional" and direct:
             return {_RECEIVED if device == case.devices[0] else _SENT: _ACKNOWLEDGED}
         return {}

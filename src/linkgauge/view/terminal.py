@@ -257,6 +257,8 @@ def _counts(checked: Checked) -> str:
     others = Counter((one.kind, one.outcome) for one in checked.verdicts if one.kind != "check")
     faults, failed, unmeasured = (others[one] for one in (("finding", "fail"), ("case", "fail"), ("case", "unknown")))
     disturbed = others["finding", "unknown"]
+    if told and (weak := sum(one.weak for one in checked.verdicts)):
+        told.append(f"{'' if weak == judged else f'{weak} of them '}by siblings or limits alone")
     told = [count_text(disturbed, "disturbance")] * bool(disturbed) + [", ".join(told)] * bool(told)
     beside = [count_text(faults, "fault")] if faults else []
     beside += [f"{count_text(failed, 'case')} failed"] if failed else []
@@ -264,9 +266,6 @@ def _counts(checked: Checked) -> str:
     text = "; ".join([*told, *beside])
     if not text:
         return "no case has a requirement"
-    if weak := sum(one.weak for one in checked.verdicts):
-        some = "" if weak == len(checked.verdicts) else f" {weak} of them"
-        text += f",{some} by siblings or limits alone"
     return text + (f"; no requirement for {count_text(checked.unrequired, 'case')}" if checked.unrequired else "")
 
 

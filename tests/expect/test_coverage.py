@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from linkgauge.expect.application import Predicted
-from linkgauge.expect.coverage import FEWEST, LEVEL, USUAL_ON_GPU, USUAL_ON_HOST, Miss, Misses, factor_of
+from linkgauge.expect.coverage import FEWEST, LEVEL, USUAL_ON_GPU, USUAL_ON_HOST, Miss, Misses, factor_of, gain
 from linkgauge.expect.mechanism import Mechanism
 
 STORED = Path(__file__).parent.parent.parent / "docs" / "results" / "data"
@@ -107,3 +108,50 @@ def test_what_is_computed_takes_as_long_as_it_says() -> None:
     assert (found.low_ns, found.high_ns) == (950.0, 1100.0)
     assert factor_of(1100.0, took(1000.0, computing=900.0)) == pytest.approx(2.0)
     assert 0 < factor_of(500.0, took(1000.0, computing=900.0)) < 0.1
+
+
+def kinds(**ns: float) -> Predicted:
+    return Predicted((sum(ns.values()),), (ns,))
+
+
+def test_what_a_change_leaves_alone_has_no_error_in_its_gain() -> None:
+    as_it_is = kinds(compute=40.0, message=1000.0, collective=60.0)
+    assert gain(as_it_is, as_it_is, 1.5) == (0.0, 0.0)
+    assert gain(as_it_is, kinds(compute=40.0, message=1000.0, collective=30.0), 1.5) == pytest.approx((10, 40))
+    assert gain(as_it_is, kinds(compute=40.0, message=1000.0, collective=90.0), 1.5) == pytest.approx((-75, 0))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.2, 2.0, 45.0])
+def test_a_gain_leaves_at_least_what_is_computed(factor: float) -> None:
+    drawn = random.Random(3)
+    for _ in range(200):
+        before, after = (kinds(compute=40.0, message=drawn.random() * 100, collective=drawn.choice((0, 50, 90)))
+                         for _ in range(2))  # fmt: skip
+        low, high = gain(before, after, factor)
+        assert low - 0.5 <= before.time_ns - after.time_ns <= high + 0.5  # rounding
+        assert high <= before.time_ns - 40.0 + 1e-9
+
+
+def test_the_ratio_of_two_predictions_is_as_sure_as_one() -> None:
+    """Even of an application by two mechanisms, whose curves have nothing in common; stored cases of three runs."""
+    stored = [json.loads(line) for line in (STORED / "applications-host.jsonl").read_text().splitlines()]
+    by = {name: Mechanism(name, name) for name in {row["transport"] for row in stored}}
+    errors = {(row["app"], row["ranks"], row["transport"]): row["measured_us"] / row["predicted_us"] for row in stored}
+    known = Misses((Miss(app, ranks, by[name], error) for (app, ranks, name), error in errors.items()), on_host=True)
+    held = [
+        1 / factor <= errors[app, ranks, other] / error <= factor
+        for (app, ranks, name), error in errors.items()
+        for factor in (known.within(app, ranks, by[name]).factor,)
+        for other in by
+        if other != name and (app, ranks, other) in errors
+    ]
+    of: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in map(json.loads, (STORED / "prediction-coverage.jsonl").read_text().splitlines()):
+        of.setdefault((row["set"], row["app"]), []).append(row)
+    for rows in of.values():
+        for one, other in itertools.permutations(rows, 2):
+            factor = max(one["high_ns"] / one["predicted_ns"], one["predicted_ns"] / one["low_ns"])
+            ratio = other["measured_ns"] / other["predicted_ns"] / (one["measured_ns"] / one["predicted_ns"])
+            held.append(1 / factor <= ratio <= factor)
+    assert len(held) > 1500
+    assert sum(held) >= LEVEL * len(held)

@@ -105,6 +105,8 @@ class Prediction:
 @verbosity_options("Print each stage.")
 def predict_command(asked: Prediction, app: str) -> int:
     """Predict an application's time from a run's curves or a system's links; compare it with the measured one."""
+    if app == "seen" and asked.curves is None:
+        raise UsageError("'seen' goes with --curves: the applications that a paper measured beside its curves")
     if asked.overlap is not None and asked.from_run is None:
         raise UsageError("--overlap goes with --from: curves of links have no slow-downs")
     from_run, system, routing = asked.from_run, asked.system, asked.routing
@@ -155,20 +157,28 @@ def predict_command(asked: Prediction, app: str) -> int:
         source = load(from_run)
         shown = shown_transports(source.launched)
         on_host = source.info.get("devices", {}).get("kind") == "host"
-        slow = SlowDowns(interferences(source if asked.overlap is None else load(asked.overlap)))
+        beside = interferences(source if asked.overlap is None else load(asked.overlap))
+        if asked.overlap is not None and not beside:
+            raise UsageError(
+                f"--overlap {asked.overlap}: no case beside a load in it: expected a run of "
+                "'linkgauge run --plan overlap'"
+            )
+        slow = SlowDowns(beside)
         of_run, known, most, ends = _of_run(source, f"{statistic}_ns")
         found_curves: Curves = of_run
         ends = None if changed or statistic != "median" else ends
         if asked.algorithm and asked.algorithm not in of_run.algorithms:
+            measured = of_run.algorithms and f"it: expected one of {', '.join(sorted(of_run.algorithms))}"
             raise UsageError(
-                f"--algorithm {asked.algorithm}: {from_run} has no collective by it: expected one of "
-                f"{', '.join(sorted(of_run.algorithms)) or 'none'}; 'linkgauge run --algorithm' measures some"
+                f"--algorithm {asked.algorithm}: {from_run} has no collective by {measured or 'a named algorithm'}; "
+                "'linkgauge run --algorithm' measures some"
             )
         missed = misses(source, found_curves, f"{statistic}_ns", slow, on_host=on_host)
         there = source if there is None else there
     else:
         # Of a cluster only copies are by curves, each device's own.
         found_curves, known, most = _of_system(str(system), latency_ns, asked.between_nodes or routing is not None)
+        shown = _shown_of_system(str(system))
     cluster = None
     if routing is not None:
         cluster = _cluster(str(system), routing, asked.placement, one_a_node=asked.between_nodes)
@@ -284,6 +294,15 @@ def _of_system(name: str, latency_ns: Mapping[str, float], between_nodes: bool) 
     described = catalog.load(name)
     most = 2 if between_nodes else len(described.devices)
     return CurvesOfSystem(described, latency_ns, between_nodes), ["mpi", "staging"], most
+
+
+def _shown_of_system(name: str) -> dict[str, str]:
+    """What screens call the transports of a described system, by the links between its GPUs."""
+    from linkgauge.model.transports import shown_names
+    from linkgauge.system import catalog
+
+    runtimes = {"nvlink": "cuda", "xgmi": "hip"}
+    return shown_names({runtimes[link.kind] for link in catalog.load(name).links if link.kind in runtimes})
 
 
 def _cluster(name: str, routing: str, placement: str, *, one_a_node: bool) -> Cluster:

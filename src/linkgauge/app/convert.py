@@ -27,11 +27,11 @@ from linkgauge.model.quantity import parse_duration
 @option("--program-time", metavar="TIME", help="Time of what was profiled without the profiler, with --exposed: 80ms.")
 @option("--overlap", type=PATH, metavar="RUN", help="Run of --plan overlap, with --exposed.")
 @option("--chakra", type=PATH, metavar="FOLDER", help="Folder to write an application to, as Chakra traces.")
-@option("--ranks", type=click.IntRange(min=1), default=2, help="Number of ranks to write traces of, with --chakra.")
+@option("--ranks", type=click.IntRange(min=1), help="Number of ranks to write traces of, with --chakra; default 2.")
 @option("--set", "settings", multiple=True, metavar="NAME=NUMBER", help="Parameter, or preset, with --chakra.")
 def convert_command(
     traces: Sequence[str], output: Path | None, host_time: bool, exposed: bool, program_time: str | None,
-    overlap: Path | None, chakra: Path | None, ranks: int, settings: tuple[str, ...],
+    overlap: Path | None, chakra: Path | None, ranks: int | None, settings: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Convert a program's traces to an application: what its ranks communicate, in their order.
 
@@ -39,10 +39,18 @@ def convert_command(
     """
     if not exposed and (program_time is not None or overlap is not None):
         raise UsageError("--program-time and --overlap go with --exposed, whose advice they make surer")
+    if chakra is None and (ranks is not None or settings):
+        raise UsageError("--ranks and --set go with --chakra, which writes an application's traces")
+    if chakra is not None and (exposed or host_time):
+        raise UsageError("--chakra and --exposed or --host-time: expected one, for --chakra takes an application")
+    if exposed and output is not None:
+        raise UsageError("--exposed writes no step file: expected no --output")
+    if exposed and host_time:
+        raise UsageError("--host-time is of a step file: expected no --exposed, which says what the host costs")
     if chakra is not None:
         if len(traces) != 1 or output is not None:
             raise UsageError("--chakra FOLDER takes one application, by name or file, and no --output")
-        _to_chakra(traces[0], settings, ranks, chakra)
+        _to_chakra(traces[0], settings, ranks or 2, chakra)
     elif exposed:
         from linkgauge.app.exposed import print_exposed
 

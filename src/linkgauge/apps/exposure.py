@@ -7,6 +7,7 @@ elsewhere is waiting for that rank.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -14,14 +15,16 @@ from typing import NamedTuple, Protocol
 from linkgauge.apps.trace_steps import RankSteps, Timed
 from linkgauge.model.quantity import percent
 
+_EACH_TO_EACH = re.compile(r"max\(4, (\d+) // ranks // 4 \* 4\)")  # an alltoall's, as trace_steps.py writes it
 _LITTLE = 0.02  # of the time: what no change can win much of
 _MOST = 0.5
 _NEAR = 1.2  # times the least possible
 # Of 14 programs of PyTorch on H100: the profiler made them 1.0 to 2.6 times as slow, their kernels 1.0 to 1.2 times.
 # As CUDA graphs they took up to 5 us a kernel more than their kernels' sum.
 _UNPROFILED = 0.35  # of a profile's time, at least
-_QUICKER, _SLOWER = 0.85, 1.1  # of its kernels' time
+QUICKER, _SLOWER = 0.85, 1.1  # of its kernels' time
 _GAP_NS = 5e3  # behind each
+MOST_OF_PROFILED = 2.0  # times a profile's: what the same steps take without the profiler, at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Advice(NamedTuple):
     high_ns: float = 0.0
     of_ns: float = 0.0
     why_not: str = ""
+    profiled: bool = True  # `of_ns` is of the profile, not of the program without the profiler
 
     @property
     def promised(self) -> bool:
@@ -105,12 +109,24 @@ class Exposure:
     def advice(self, program_ns: float = 0.0, beside: Callable[[str], Beside | None] | None = None) -> Advice:
         """What follows from the trace. `program_ns`: what the program takes without the profiler; 0: not known.
         `beside`: what computing and a collective of a pattern cost each other, where that was measured."""
+        found = self._advice(program_ns, beside)
+        high_ns = max(0.0, min(found.high_ns, found.of_ns - self._computes_ns(program_ns)))
+        return found._replace(low_ns=min(found.low_ns, high_ns), high_ns=high_ns, profiled=not program_ns)
+
+    def _computes_ns(self, program_ns: float) -> float:
+        """What the device computes in the program at least. Without the profiler kernels are quicker, by no more than
+        the program is."""
+        profiled_ns = self.busy_ns + self.exposed_ns + self.idle_ns
+        quicker = program_ns / profiled_ns if program_ns and profiled_ns else 1.0
+        return min(1.0, max(QUICKER, quicker)) * self.busy_ns
+
+    def _advice(self, program_ns: float, beside: Callable[[str], Beside | None] | None) -> Advice:
         profiled_ns = self.busy_ns + self.exposed_ns + self.idle_ns
         own_exposed = self.exposed_ns - self.waited_ns
         if self.idle_ns > max(own_exposed, _LITTLE * profiled_ns):
             return self._without_the_host(program_ns, profiled_ns)
         if self.share < _LITTLE:
-            return Advice(f"Communication is hidden: no change of it saves more than {percent(self.share, 1)}.")
+            return Advice(f"Communication is hidden: no change of it saves more than {percent(self.share, 1)} of both.")
         of_ns = program_ns or profiled_ns
         if self.waited_ns > _MOST * self.exposed_ns:
             return Advice("Another rank comes later: balance the ranks' work before communication.", 0.0,
@@ -139,7 +155,7 @@ class Exposure:
         before = (program_ns, program_ns) if program_ns else (_UNPROFILED * profiled_ns, profiled_ns)
         staged_ns = sum(one.waited_ns or 0.0 for one in self.kinds if one.pattern in ("send", "receive"))
         gpu_ns = self.busy_ns + self.own_ns + staged_ns
-        after = (_QUICKER * self.busy_ns, _SLOWER * gpu_ns + _GAP_NS * self.launches)
+        after = (self._computes_ns(program_ns), _SLOWER * gpu_ns + _GAP_NS * self.launches)
         return Advice(
             "The host decides: make its launches cheaper (CUDA graphs, torch.compile) before communication.",
             max(0.0, before[0] - after[1]), max(0.0, before[1] - after[0]), program_ns or profiled_ns,
@@ -218,4 +234,6 @@ def _bytes_of(size: object) -> str:
     """Bytes as they stand in a step: of all ranks a formula."""
     text = str(size).removesuffix(" * ranks")
     each = " from each rank" if text != str(size) else ""
+    if found := _EACH_TO_EACH.fullmatch(text):
+        text, each = found[1], " from each rank"
     return f"{int(text):,} B{each}" if text.isdecimal() else f"{text} B"

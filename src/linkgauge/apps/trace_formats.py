@@ -54,7 +54,7 @@ def read(file: TraceFile, rank: RankSteps) -> str:
     if _are_entries(held.get("traceEvents")):
         about = held.get("distributedInfo")
         about = about if isinstance(about, dict) else {}
-        rank.number = number_of(about.get("rank", -1))
+        rank.number = number_of(about.get("rank")) if isinstance(about.get("rank"), int) else -1
         kineto.of_profile(held["traceEvents"], rank, number_of(about.get("world_size")))
         return "PyTorch's profiler"
     if _are_entries(held.get("workload_graph")):

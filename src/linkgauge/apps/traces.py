@@ -19,11 +19,13 @@ from linkgauge.apps.program import program_of
 from linkgauge.apps.step_file import step_file_of
 from linkgauge.apps.trace_files import TraceFile, trace_files
 from linkgauge.apps.trace_formats import NOT_IN, read
-from linkgauge.apps.trace_steps import RankSteps, Steps, agree, computing, copy_to_oneself, looped
+from linkgauge.apps.trace_steps import RankSteps, Steps, Timed, agree, computing, copy_to_oneself, looped
 from linkgauge.errors import UsageError
 
 _MUCH_IDLE = 0.1  # of the computing
 _HOST_DECIDES = "the host decides: "
+_HOST_TIME = "(see 'linkgauge convert --host-time')"
+_SAME_BYTES = ("allreduce", "broadcast", "reduce")  # on all ranks, as MPI and NCCL demand
 
 
 def convert(paths: Sequence[Path], *, host_time: bool = False) -> tuple[dict[str, Any], Counter[str]]:
@@ -53,7 +55,29 @@ def ranks_of_traces(paths: Sequence[Path]) -> list[RankSteps]:
             f"{', '.join(sorted(kinds))} traces do not say when collectives end: expected a profile of PyTorch, or of "
             "Nsight Systems")  # fmt: skip
         raise UsageError(f"{files[0].name}: {said}")
+    _check_same_program(ranks)
     return ranks
+
+
+def _check_same_program(ranks: Sequence[RankSteps]) -> None:
+    """UsageError where ranks' collectives of all ranks are not the same, but for some that a profile cut off."""
+    first = of_first = None
+    for rank in ranks:
+        of = Counter(_words_of(one) for one in rank.timed if "collective" in one.step and "group" not in one.step)
+        if first is None or of_first is None:
+            first, of_first = rank, of
+        elif not of <= of_first and not of_first <= of:
+            what = next(iter(of_first - of))
+            raise UsageError(
+                f"{rank.where}: its collectives of all ranks are not those of {first.where} ({what}: {of[what]} and "
+                f"{of_first[what]}): expected traces of the same steps of one program"
+            )
+
+
+def _words_of(one: Timed) -> str:
+    """Of which pattern a collective is, and of which size where all its ranks have the same."""
+    pattern = str(one.step["collective"])
+    return f"{pattern} of {one.step['bytes']:,} B" if pattern in _SAME_BYTES else pattern
 
 
 def _deadlocks(document: dict[str, Any], traces: int) -> bool:
@@ -130,20 +154,24 @@ def _host_decides(ranks: Sequence[RankSteps]) -> str:
         if rank.idle_ns > _MUCH_IDLE * (rank.idle_ns + work_ns):
             found = (f"{_HOST_DECIDES}in rank {number} the GPU works {work_ns / 1e6:.3g} ms and waits "
                      f"{rank.idle_ns / 1e6:.3g} ms for launches, which computing ")  # fmt: skip
-            return f"; {found}{'has in it' if rank.host_time else 'has not in it (see --host-time)'}"
+            return f"; {found}{'has in it' if rank.host_time else f'has not in it {_HOST_TIME}'}"
     return ""
 
 
 def host_decides(description: str) -> str:
     """What a converted step file's description says of a host that decides; "" where it says nothing."""
     _, found, more = description.partition(_HOST_DECIDES)
-    return f"{found}{more.partition(';')[0]}"
+    words = more.partition(";")[0]
+    return f"{found}{words.replace('(see --host-time)', _HOST_TIME)}"  # as step files of before say
 
 
 def _read(
     files: Sequence[TraceFile], lost: Counter[str], *, eager: bool, host_time: bool
 ) -> tuple[list[RankSteps], set[str]]:
     """What each rank does, and the kinds of the traces."""
+    given = [(file.path.resolve(), "" if file.content is None else file.name) for file in files]
+    if twice := next((file for file, one in zip(files, given, strict=True) if given.count(one) > 1), None):
+        raise UsageError(f"{twice.name}: given twice: expected one trace of each rank")
     whole = [file.path for file in files if file.path.suffix == SUFFIX]
     if whole and len(files) > 1:
         raise UsageError(f"{whole[0]}: an OTF2 trace is of all ranks: expected no other beside it")
@@ -154,11 +182,16 @@ def _read(
         raise UsageError(f"{bases[0].name}: an export of Nsight Systems beside other traces: expected one kind")
     if bases:
         return nsight.ranks_of([file.path for file in _in_order(bases)], lost, eager=eager), {"Nsight Systems'"}
-    ranks, kinds = [], set()
+    ranks: list[RankSteps] = []
+    kinds = set()
     of_all = len(files) if len(files) > 1 else 0
     for file in _in_order(files):
         ranks.append(RankSteps(file.name, lost, eager=eager, of_all=of_all, host_time=host_time))
         kinds.add(read(file, ranks[-1]))
+        if again := [one for one in ranks[:-1] if one.number == ranks[-1].number >= 0]:
+            raise UsageError(
+                f"{file.name}: rank {ranks[-1].number}, as {again[0].where} is: expected one trace of each rank"
+            )
     if {rank.number for rank in ranks} == set(range(len(ranks))):  # as the traces themselves say
         ranks.sort(key=lambda rank: rank.number)
     return ranks, kinds

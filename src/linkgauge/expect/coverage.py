@@ -25,6 +25,7 @@ FEWEST = 9
 USUAL_ON_HOST, USUAL_ON_GPU = 1.92, 1.5
 """Factors where a run has measured too few: on host devices that of docs/results/data/applications-host.jsonl; on GPUs
 none of 52 cases on one H100 and one of 52 on two H200 was further off."""
+_SAME_NS, _SAME = 0.5, 1e-3  # what is less apart, or less of the time, is rounding
 _LEAST = 0.01  # of what was predicted: measured times that are shorter are as wrong as that
 
 
@@ -97,6 +98,23 @@ class Misses:
         return Interval(fixed + moving / within.factor, fixed + moving * within.factor, within)
 
 
+def gain(as_it_is: Predicted, changed: Predicted, factor: float) -> tuple[float, float]:
+    """Between what a change saves of the time as it is predicted, in ns, for predictions within `factor`.
+
+    What takes as long with the change as without has no part in it, nor what is computed. Of the kinds of steps that
+    change, the error common to both predictions cancels: the ratio of both errors lies within `factor` too. Both 0: the
+    predicted time is the same.
+    """
+    mine, other = _moving(as_it_is), _moving(changed)
+    same = max(_SAME_NS, _SAME * as_it_is.time_ns)
+    kinds = [kind for kind in {*mine, *other} if abs(mine.get(kind, 0.0) - other.get(kind, 0.0)) >= same]
+    before, after = (sum(of.get(kind, 0.0) for kind in kinds) for of in (mine, other))
+    saved = as_it_is.time_ns - changed.time_ns
+    if abs(saved) < same:
+        return 0.0, 0.0
+    return saved - max(after * (factor - 1), before * (1 - 1 / factor)), saved + after * (1 - 1 / factor)
+
+
 def misses_of(
     rows: Sequence[Measured], statistic: str, predicted: Callable[[App, int, Mechanism], Predicted | None],
     *, on_host: bool,
@@ -121,10 +139,17 @@ def factor_of(measured_ns: float, of: Predicted) -> float:
     return max(measured_ns - fixed, _LEAST * moving) / moving
 
 
+def _longest(of: Predicted) -> dict[str, float]:
+    """Times by kind of step of the rank that takes longest, in ns."""
+    return of.kinds_ns[max(range(len(of.ranks_ns)), key=of.ranks_ns.__getitem__)]
+
+
 def _computing(of: Predicted) -> float:
-    """What the rank that takes longest computes, in ns."""
-    rank = max(range(len(of.ranks_ns)), key=of.ranks_ns.__getitem__)
-    return of.kinds_ns[rank].get("compute", 0.0)
+    return _longest(of).get("compute", 0.0)
+
+
+def _moving(of: Predicted) -> dict[str, float]:
+    return {kind: ns for kind, ns in _longest(of).items() if kind != "compute"}
 
 
 def _name(label: str) -> str:

@@ -12,7 +12,7 @@ from linkgauge.apps.buckets import in_buckets
 from linkgauge.apps.program import Program
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Predicted, predict
-from linkgauge.expect.coverage import Interval, Misses, misses_of
+from linkgauge.expect.coverage import Interval, Misses, gain, misses_of
 from linkgauge.expect.curves import Curves
 from linkgauge.expect.mechanism import Mechanism, mechanism_of
 from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
@@ -41,6 +41,7 @@ class WhatIf:
 
 
 AS_IT_IS = WhatIf()
+_FEW = 64  # ranks, of which one that fits is looked for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +80,9 @@ class Prediction:
     unshared_ns: float | None = None
     in_turns_ns: float | None = None
 
-    @property
-    def where(self) -> str:
-        """Of which prediction a line is, for people."""
-        return f"{self.app} on {self.ranks} by {self.mechanism.words}"
+    def where(self, shown: Mapping[str, str]) -> str:
+        """Of which prediction a line is, for people, by what screens call the transports of a run."""
+        return f"{self.app} on {self.ranks} by {self.mechanism.words_as(shown)}"
 
     @property
     def error(self) -> float | None:
@@ -92,11 +92,10 @@ class Prediction:
         return self.predicted.time_ns / self.measured_ns - 1
 
     def gain_over(self, before: Prediction) -> tuple[float, float] | None:
-        """Between what it saves, in ns, where it and what it is beside have intervals: their ends, whose errors may be
-        unlike."""
-        if self.interval is None or before.interval is None:
+        """Between what it saves of the time before, in ns, where both have intervals; both 0: it changes nothing."""
+        if self.interval is None or before.interval is None or self.predicted is None or before.predicted is None:
             return None
-        return before.interval.low_ns - self.interval.high_ns, before.interval.high_ns - self.interval.low_ns
+        return gain(before.predicted, self.predicted, max(self.interval.within.factor, before.interval.within.factor))
 
     @property
     def _slowest(self) -> int:
@@ -188,6 +187,8 @@ def predictions(
                                on_host=on_host, algorithm=what_if.algorithm)  # fmt: skip
                 row = taken.get((app, count, by))
                 answer, reason = predicted(app, count, curves, by, cluster, slow, what_if=what_if)
+                if fits := reason and catalog.why_not_here(app, count) and _fewest(asked):
+                    reason = f"{reason}: give --ranks {fits}"
                 ranks_told = told.get(row.identity, []) if row is not None else []
                 ns = getattr(row, statistic) if row is not None else None
                 doubts = {}
@@ -207,6 +208,11 @@ def predictions(
                 found.append(one)
                 advance()
     return found
+
+
+def _fewest(app: App) -> int:
+    """Ranks that an application takes, the fewest; 0 where that is not known."""
+    return next((n for n in range(1, _FEW + 1) if not catalog.why_not_here(catalog.asked(app, n).app, n)), 0)
 
 
 def misses(source: Run, curves: Curves, statistic: str, slow: SlowDowns | None, *, on_host: bool) -> Misses:

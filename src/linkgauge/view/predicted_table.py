@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ def print_predictions(
 
     from linkgauge.view.screen import Table, console
 
+    called = shown or {}
     out = console()
     known = [(one, before) for one, before in zip(found, as_it_is or found, strict=True)
              if one.predicted is not None and one.predicted.time_ns]  # fmt: skip
@@ -60,7 +62,7 @@ def print_predictions(
         cells: list[Text | str] = [
             Text(one.app),
             str(one.ranks),
-            by.words_as(shown or {}),
+            by.words_as(called),
             time_text(before.predicted.time_ns),
         ]
         if as_it_is is not None:
@@ -84,15 +86,16 @@ def print_predictions(
         where = ", ".join(dict.fromkeys(f"{one.app} on {one.ranks}" for one in nothing))
         out.print(Text(f"moves nothing, and takes no time here: {where}"))
     for reason, count in Counter(one.why_not for one in found if one.why_not).items():
-        out.print(Text(f"not predicted: {reason}{f' ({count} times)' if count > 1 else ''}"))
+        words = _as_shown(reason, called)
+        out.print(Text(f"not predicted: {words}{f' ({count} times)' if count > 1 else ''}"))
     those = [one for one, _ in known]
-    for line in _overlap_lines(those) + _shared_lines(those):
+    for line in _overlap_lines(those, called) + _shared_lines(those, called):
         out.print(Text(line))
     if as_it_is is not None:
         for one, before in known:
-            if line := _gain_line(one, before):
+            if line := _gain_line(one, before, called):
                 out.print(Text(line))
-    for line in _interval_lines(those, told=told) + _doubt_lines(those, shown or {}):
+    for line in _interval_lines(those, told=told) + _doubt_lines(those, called):
         out.print(Text(line))
     errors = [one.error for one, _ in known if one.error is not None]
     if errors and told and bound_of is None:
@@ -104,19 +107,23 @@ def print_predictions(
         )
 
 
-def _gain_line(one: Prediction, before: Prediction) -> str:
+def _gain_line(one: Prediction, before: Prediction, shown: Mapping[str, str]) -> str:
     """What a change saves, or that it may save nothing; empty where errors are not known."""
+    where = one.where(shown)
     gain = one.gain_over(before)
     if gain is None or before.predicted is None:
         return ""
     low, high = gain
-    of = f" of {time_text(before.predicted.time_ns)}"
+    whole = time_text(before.predicted.time_ns)
+    of = f" of {whole}"
+    if low == high == 0:
+        return f"{where}: the change makes no difference to {whole}"
     if low > 0:
-        return f"{one.where}: the change saves {range_text(time_text(low), time_text(high))}{of}"
+        return f"{where}: the change saves {range_text(time_text(low), time_text(high))}{of}"
     if high < 0:
-        return f"{one.where}: the change costs {range_text(time_text(-high), time_text(-low))}{of}"
-    ends = f"it costs up to {time_text(-low)} or saves up to {time_text(high)}{of}"
-    return f"{one.where}: no gain can be promised: {ends}, by the {percent(LEVEL)} intervals"
+        return f"{where}: the change costs {range_text(time_text(-high), time_text(-low))} more than {whole}"
+    ends = " or ".join([f"costs up to {time_text(-low)}"] * (low < 0) + [f"saves up to {time_text(high)}"] * (high > 0))
+    return f"{where}: no gain can be promised: it {ends}{of}, by the {percent(LEVEL)} interval of the error"
 
 
 def _interval_lines(found: Sequence[Prediction], *, told: bool) -> list[str]:
@@ -146,7 +153,7 @@ def _doubt_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[
     return lines
 
 
-def _overlap_lines(found: Sequence[Prediction]) -> list[str]:
+def _overlap_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[str]:
     """By which slow-downs collectives and stand-in kernels cost each other, what that came to, and where it is free."""
     lines, free = [], []
     for one in found:
@@ -154,31 +161,36 @@ def _overlap_lines(found: Sequence[Prediction]) -> list[str]:
         if told is None:
             continue
         if not told.by:
-            free.append(f"{one.where} ({_change(one, one.in_turns_ns)} if they took turns)")
+            free.append(f"{one.where(shown)} ({_change(one, one.in_turns_ns)} if they took turns)")
             continue
         lines.append(
-            f"{one.where}: kernels take {_longer(told.work, told.work_lost)} as long beside collectives, these "
+            f"{one.where(shown)}: kernels take {_longer(told.work, told.work_lost)} as long beside collectives, these "
             f"{_longer(told.collective, told.collective_lost)} as long beside kernels"
         )
     known = dict.fromkeys(by for one in found if one.overlap is not None for by in one.overlap.by)
-    lines += [f"measured: {by.of}: the collective takes {by.collective:.2f}x, the kernel {by.work:.2f}x as long"
-              for by in known]  # fmt: skip
+    lines += [f"measured: {_as_shown(by.of, shown)}: the collective takes {by.collective:.2f}x, the kernel "
+              f"{by.work:.2f}x as long" for by in known]  # fmt: skip
     if free:
         lines.append(f"overlap of kernels and collectives is taken as free: {', '.join(free)}; {_MEASURED_BY}")
     return lines
 
 
-def _shared_lines(found: Sequence[Prediction]) -> list[str]:
+def _shared_lines(found: Sequence[Prediction], shown: Mapping[str, str]) -> list[str]:
     """By what collectives of several groups were taken to share devices, and how wrong that may be."""
     shared = [(one, one.predicted.share) for one in found if one.predicted is not None and one.shared_ns]
-    lines = [f"measured: {share.of}: each takes {share.factor:.2f}x as long on the same devices"
+    lines = [f"measured: {_as_shown(share.of, shown)}: each takes {share.factor:.2f}x as long on the same devices"
              for share in dict.fromkeys(share for _, share in shared) if share.of]  # fmt: skip
-    evenly = [f"{one.where} ({_change(one, one.unshared_ns)} if they cost each other nothing)"
+    evenly = [f"{one.where(shown)} ({_change(one, one.unshared_ns)} if they cost each other nothing)"
               for one, share in shared if not share.of]  # fmt: skip
     if evenly:
         lines.append(f"collectives of several groups are taken to share their devices evenly: {', '.join(evenly)}; "
                      f"{_MEASURED_BY}")  # fmt: skip
     return lines
+
+
+def _as_shown(words: str, shown: Mapping[str, str]) -> str:
+    """Words that say by which transport, by what screens call it."""
+    return re.sub(r"(?<=\bby )\w+", lambda found: shown.get(found[0], found[0]), words)
 
 
 def _change(one: Prediction, ns: float | None) -> str:

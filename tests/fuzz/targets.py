@@ -382,7 +382,8 @@ def _on_ranks(file: StepFile) -> None:
 def trace(data: bytes) -> None:
     """Another tool's trace, as the only one and as one of two."""
     path = _file("trace.0", data)
-    for paths in ([path], [path, path]):
+    other = _file("trace.1", re.sub(rb'("rank": ?)0\b', rb"\g<1>1", data))  # a rank twice is refused
+    for paths in ([path], [path, other]):
         with refusing(), mock.patch.object(expansion, "MOST_ROWS", 20_000):
             document, _ = convert(paths)
             _on_ranks(step_file_of(document, "converted"))

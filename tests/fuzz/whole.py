@@ -363,7 +363,7 @@ _LATER = {
     "application": ("app.toml", (
         "run --dry-run --devices host:2 --threads --transport copy_engine --app {path}",
         "predict {path} --system hgx-h100-4", "convert {path} --ranks 2 --chakra {out}")),
-    "trace": ("trace.0.json", ("convert {path}", "convert {path} {path} -o {out}")),
+    "trace": ("trace.0.json", ("convert {path} -o {out}", "convert {path} --exposed")),
     "log": ("a.log", ("import {path} -o {out}/1",
                       "import {path} -o {out}/2 --ranks 4 --pattern allreduce --transport mpi --size 1KiB")),
 }  # fmt: skip

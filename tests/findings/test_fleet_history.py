@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shlex
 import subprocess
 import sys
 import zlib
@@ -15,11 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from linkgauge.app.cli import run_command
 from linkgauge.judge.fleet_history import shifts_of
+from linkgauge.judge.standing import Standing
 from linkgauge.model.case import Case
 from linkgauge.store.history import History, rows_of
+from linkgauge.view.fleet_drift import print_fleet
 from patience import PATIENCE_S
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
 
@@ -243,3 +247,41 @@ def test_a_fleets_history_is_read_without_what_reads_runs() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     assert json.loads(output.stdout) == []
+
+
+def test_any_number_of_days_is_all_of_them(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for days in ("100000000", str((1 << 63) - 1)):
+        assert said(capsys, "fleet", fleet, "--days", days) == said(capsys, "fleet", fleet, "--days", "3000")
+        assert run_command(["history", fleet, "--keep", days]) == 0
+        assert capsys.readouterr().out == f"0 files older than {days} days removed\n"
+
+
+def test_a_histories_size_is_for_reading(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["history", fleet]) == 0
+    assert " KiB, 2026-01-0" in capsys.readouterr().out
+
+
+def test_an_empty_name_is_no_node_and_the_names_are_listed_by_a_command(
+    fleet: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["fleet", fleet, "--node", ""]) == 2
+    assert "--node '': expected a node's name" in capsys.readouterr().err
+    assert run_command(["fleet", fleet, "--node", "x99"]) == 2
+    command = capsys.readouterr().err.partition("linkgauge query ")[2].rpartition(" lists them")[0]
+    assert run_command(["query", *shlex.split(command)]) == 0
+    assert "n3" in capsys.readouterr().out
+
+
+def test_where_no_node_can_be_judged_one_line_says_of_how_many(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["fleet", fleet, "--detect", "0.3%"]) == 3
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("UNKNOWN: 4x-Synthetic-GPU: 5 of 5 nodes may be slower by 0.30 % or not: ")
+    assert "too few to tell" in line
+
+
+def test_a_fleets_table_has_so_many_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    far = [Standing("node", f"n{number}", "", "r", 0.2, 20.0, 4) for number in range(14)]
+    print_fleet(Console(width=120), far, 2)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:-1]] == ["n0", "n1"]
+    assert "12 outliers more (--limit, --json)" in lines[-1]

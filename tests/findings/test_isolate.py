@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.judge.isolate import HALVES, PAIRS, Search, rounds_for
+from patience import PATIENCE_S
+from synthetic import make_case
 from thorough import most
 
 NOISE = json.loads((Path(__file__).parents[2] / "docs/results/data/isolate.json").read_text())["noise"]
@@ -96,3 +100,19 @@ def test_a_round_that_could_not_be_measured_tells_nothing_and_too_few_nodes_are_
     assert search.probabilities() == before
     with pytest.raises(UsageError, match="expected 4 or more"):
         Search(["a", "b"], LOSS, ASSUMED)
+
+
+def test_too_few_nodes_are_refused_before_a_job_is_requested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("linkgauge.app.isolate.enter_allocation", lambda _: pytest.fail("a job was requested"))
+    assert run_command(["isolate", "--nodes", "1", "--out", str(tmp_path / "r")]) == 2
+    assert "1 node: expected 4 or more" in capsys.readouterr().err
+    assert run_command(["isolate", "--nodes", "8", "--out", str(tmp_path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_a_plan_of_many_ranks_takes_as_long_as_they_are_many() -> None:
+    began = time.monotonic()
+    assert make_case("mpi", "allreduce", 8, tuple(range(200_000))).ranks_needed == 1
+    assert time.monotonic() - began < PATIENCE_S

@@ -19,7 +19,7 @@ import pytest
 
 from linkgauge.errors import UsageError
 from linkgauge.store import history_months
-from linkgauge.store.history import FORMAT, MARK, History, rows_of
+from linkgauge.store.history import FORMAT, MARK, History, day_after, rows_of
 from linkgauge.store.history_sql import database
 
 KIND, DAY = "4x-GPU", "2026-01-02"
@@ -349,3 +349,24 @@ def test_sql_reaches_no_other_file(tmp_path: Path) -> None:
     for sql in (f"SELECT * FROM read_csv('{other}')", f"SELECT * FROM '{other}'", f"COPY results TO '{other}'"):
         with pytest.raises(UsageError):
             query(history, sql)
+
+
+@pytest.mark.parametrize("days", [1_000_000, (1 << 63) - 1])
+def test_more_days_than_the_calendar_has_remove_nothing(tmp_path: Path, days: int) -> None:
+    history = History.open(str(tmp_path / "fleet"), make=True)
+    append(history, "r")
+    assert history.expire(days, datetime.date(2026, 3, 1)) == 0
+    assert day_after(datetime.date(2026, 3, 1), -days) == datetime.date.min
+    assert day_after(datetime.date(9999, 3, 1), days) == datetime.date.max
+    assert day_after(datetime.date(2026, 3, 1), -3) == datetime.date(2026, 2, 26)
+
+
+def test_folders_of_days_that_are_none_are_no_days(tmp_path: Path) -> None:
+    history = History.open(str(tmp_path / "fleet"), make=True)
+    append(history, "r")
+    for folder in ("day=2026-02-30", "day=0000-01-01", "month=2026-13", "month=0000-01"):
+        path = tmp_path / "fleet/results/kind=k" / folder / "r.1.parquet"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"")
+    history.compact()
+    assert sorted(counted(history)) == ["r"]

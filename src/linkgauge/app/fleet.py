@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from linkgauge.app.command_line import COMMON, PATH, argument, command
 from linkgauge.app.options import Detects, Whole, switch, takes, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
 from linkgauge.errors import Exit, UsageError
+from linkgauge.model.quantity import format_bytes, percent
 
 if TYPE_CHECKING:
     from linkgauge.judge.fleet_history import Drift
@@ -57,8 +58,8 @@ def history_command(asked: Kept, dataset: str, runs: tuple[Path, ...]) -> None:
         parts = history.parts()
         kinds = sorted({one.kind for one in parts})
         span = f", {min(one.day for one in parts)} to {max(one.last_day for one in parts)}" if parts else ""
-        size = sum(one.size for one in parts) / 1e6
-        click.echo(f"{dataset}: {count_text(len(parts), 'file')}, {size:.3g} MB{span}")
+        size = format_bytes(sum(one.size for one in parts))
+        click.echo(f"{dataset}: {count_text(len(parts), 'file')}, {size}{span}")
         for kind in kinds:
             click.echo(f"  {kind}: {count_text(sum(one.kind == kind for one in parts), 'file')}")
 
@@ -81,8 +82,8 @@ def add_run(dataset: str, run: Path, say: Callable[[str], object]) -> None:
 class Fleet(Detects):
     """Which part of a history, and how it is shown."""
 
-    node: str = value("NAME", "Node whose drift to show: a host's name, or the lowest UUID of its devices.", "")
-    days: int | None = value("NUMBER", "Days to read, up to the last one; 7 by default, with --node all.",
+    node: str | None = value("NAME", "Node whose drift to show: a host's name, or the lowest UUID of its devices.")
+    days: int | None = value("NUMBER", "Days to read, up to the last one; by default 7, and every day with --node.",
                              type=Whole(1))  # fmt: skip
     kind: str = value("NAME", "Kind of node; all by default.", "")
     by: str = value("NAMES", "Groups to compare besides, such as rail,driver; all by default.", "")
@@ -102,9 +103,11 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
     Ends with 1 where a node, link or group is an outlier, or the node is slower than it was.
     """
     from linkgauge.judge.fleet_history import GROUPINGS, drift, shifts_of_kinds, standings
-    from linkgauge.store.history import History
+    from linkgauge.store.history import History, day_after
     from linkgauge.store.history_sql import database
 
+    if asked.node is not None and not asked.node.strip():
+        raise UsageError("--node '': expected a node's name; leave out --node for the whole fleet")
     by = [name for name in asked.by.split(",") if name] or GROUPINGS
     if unknown := set(by) - set(GROUPINGS):
         raise UsageError(f"--by '{sorted(unknown)[0]}': expected some of {', '.join(GROUPINGS)}")
@@ -120,7 +123,7 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
         raise UsageError(f"no node of kind '{asked.kind}': expected {' or '.join(kinds) or 'a history with runs'}")
     if days is not None:
         last = max((one.last_day for one in parts), default="")
-        since = (date.fromisoformat(last) - timedelta(days=days - 1)).isoformat() if last else ""
+        since = day_after(date.fromisoformat(last), 1 - days).isoformat() if last else ""
     with (
         tempfile.TemporaryDirectory(prefix="linkgauge-fleet-") as spill,
         database(history, (asked.kind,) if asked.kind else (), since, spill=Path(spill)) as found,
@@ -128,7 +131,7 @@ def fleet_command(asked: Fleet, dataset: str) -> int:
         if detect is not None:
             return _show_shifts(shifts_of_kinds(found, detect), asked, dataset)
         if asked.node:
-            return _show_drift(drift(found, asked.node), asked)
+            return _show_drift(drift(found, asked.node, dataset), asked)
         return _show_standings(standings(found, tuple(by)), asked, dataset)
 
 
@@ -157,17 +160,28 @@ def _show_shifts(found: dict[str, Shifts], asked: Fleet, dataset: str) -> int:
     from linkgauge.judge.small_shifts import Named
     from linkgauge.view.screen import console
     from linkgauge.view.small_shifts import print_shifts
+    from linkgauge.view.units import count_text
 
     if asked.form != TABLE:
         rows = [{"node_kind": kind, **dataclasses.asdict(one)} for kind, some in found.items() for one in some.named]
         print_data(rows, asked.form, of=Named)
     else:
         for kind, some in found.items():
-            click.echo(f"{kind}:")
-            print_shifts(console(), some, asked.limit)
+            count = len(some.named)
+            if some.unknown:
+                least = percent(asked.detected() or 0.0, 2)
+                click.echo(
+                    f"UNKNOWN: {kind}: {some.unknown} of {count_text(count, 'node')} may be slower by {least} or not: "
+                    f"{' '.join(some.power)}"
+                )
+            if some.unknown < count:
+                click.echo(f"{kind}:")
+                print_shifts(console(), some, asked.limit)
         if not found:
             _say_few(dataset)
-    return int(any(some.slower for some in found.values())) if found else Exit.UNKNOWN
+    if any(some.slower for some in found.values()):
+        return Exit.FAIL
+    return Exit.DONE if any(some.unknown < len(some.named) for some in found.values()) else Exit.UNKNOWN
 
 
 def _show_drift(found: Drift, asked: Fleet) -> int:

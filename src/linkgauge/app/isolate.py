@@ -66,11 +66,15 @@ def isolate_command(options: Isolation, request: Request) -> int:
     allocation = request.allocation
     if not (allocation.hosts or allocation.nodes):
         raise UsageError("which nodes? give --hosts A,B,C,D, or --nodes all in a job")
-    if not options.dry_run:
-        enter_allocation(allocation)
+    from linkgauge.judge.isolate import LEAST_NODES, Search, refuse_few, rounds_for
+
+    # Before a job is requested, which may take hours.
     if options.out.exists():
         raise UsageError(f"{options.out} exists already: give --out a folder that does not")
-    from linkgauge.judge.isolate import Search, rounds_for
+    if allocation.nodes is not None and allocation.nodes in map(str, range(1, LEAST_NODES)):
+        refuse_few(int(allocation.nodes))
+    if not options.dry_run:
+        enter_allocation(allocation)
 
     search = Search(allocation.names(), options.loss, options.noise, options.by, options.seed)
     level = verbosity()

@@ -178,7 +178,9 @@ def _failed_alike(facts: Facts, status: str, rows: Sequence[FailedCase], setting
     if settings:
         whom = f" under {settings}, and not without it"
     reasons = Counter(row.reason for row in rows)
-    if settings:
+    if settings and not any(row.launch_key for row in rows):  # its launches never began
+        fix = f"Correct {settings}, or leave it out: without it the same cases are measured well."
+    elif settings:
         fix = f"Do not set {settings}; tell the library's maintainers. Without it the same cases are measured well."
     elif status == "corrupt":
         fix = "Data that is wrong once is wrong: take the path out of use, look at IOMMU, ACS and driver."

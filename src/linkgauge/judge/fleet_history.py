@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -262,11 +263,11 @@ FROM own JOIN usual USING (case_key, launch_key) WHERE {part} IS NOT NULL GROUP 
 """
 
 
-def drift(database: DuckDBPyConnection, node: str) -> Drift:
+def drift(database: DuckDBPyConnection, node: str, dataset: str = "DATASET") -> Drift:
     """Return a node's runs against its own usual times, and each shift with what changed when it began.
 
-    `node`: a host's name, or the lowest UUID of its devices. UsageError where the history has none of that name, or
-    several machines have it.
+    `node`: a host's name, or the lowest UUID of its devices; `dataset`: the history's own name. UsageError where the
+    history has none of that name, or several machines have it.
     """
     column = "machine" if node.startswith(("GPU-", "MIG-")) else "node"
     database.execute(_DRIFT.format(column=column), {"name": node})
@@ -279,7 +280,8 @@ def drift(database: DuckDBPyConnection, node: str) -> Drift:
         names = [name for (name,) in database.execute("SELECT DISTINCT node FROM results ORDER BY 1").fetchall()]
         longer = [name for name in names if name.split(".")[0] == node]
         guess = f" (did you mean '{longer[0]}'?)" if longer else nearest(node, names)
-        raise UsageError(f"no node '{node}' in these days{guess}: 'SELECT DISTINCT node FROM results' names them")
+        command = f'linkgauge query {shlex.quote(dataset)} "SELECT DISTINCT node FROM results"'
+        raise UsageError(f"no node '{node}' in these days{guess}: {command} lists them")
     _refuse_several(node, runs_of)
     facts = _Facts(database, column, node, runs_of)
     whole = _columns(database, _LEVELS.format(part="''"))
@@ -384,5 +386,9 @@ def _refuse_several(node: str, facts: Columns) -> None:
         raise UsageError(f"several machines are called '{node}': name one by its first device's UUID: {names}")
 
 
+_LAST_S = datetime.max.replace(tzinfo=timezone.utc, microsecond=0).timestamp()
+
+
 def _time(end_ms: int) -> str:
-    return datetime.fromtimestamp(int(end_ms) / 1000, timezone.utc).isoformat(timespec="seconds")
+    end = min(int(end_ms) / 1000, _LAST_S)  # a stranger's file may have one beyond the calendar
+    return datetime.fromtimestamp(end, timezone.utc).isoformat(timespec="seconds")

@@ -55,13 +55,19 @@ def rounds_for(nodes: int, loss: float, noise: float, by: str) -> Rounds:
     return Rounds(min(most, math.ceil(math.log2(nodes + 1) / max(1 - entropy, 1e-9)) + 1), most)
 
 
+def refuse_few(nodes: int) -> None:
+    """UsageError for fewer than LEAST_NODES nodes."""
+    if nodes < LEAST_NODES:
+        noun = "node" if nodes == 1 else "nodes"
+        raise UsageError(f"{nodes} {noun}: expected {LEAST_NODES} or more, so that groups can be compared")
+
+
 class Search:
     """A search among nodes. Each round: `groups`, measure them, `observe`; until `ended`."""
 
     def __init__(self, nodes: Sequence[str], loss: float, noise: float, by: str = HALVES, seed: int = 1) -> None:
         """Seek a node that loses `loss` of its rate or more. UsageError for fewer than LEAST_NODES nodes."""
-        if len(nodes) < LEAST_NODES:
-            raise UsageError(f"{len(nodes)} nodes: expected {LEAST_NODES} or more, so that groups can be compared")
+        refuse_few(len(nodes))
         self.nodes = tuple(nodes)
         self.gone: dict[str, str] = {}
         self.rounds = 0

@@ -60,6 +60,11 @@ class Shifts:
         """Those that are called slower."""
         return tuple(one for one in self.named if one.shift.verdict == "slower")
 
+    @property
+    def unknown(self) -> int:
+        """How many cannot be called slower, faster or the same."""
+        return sum(one.shift.verdict == "cannot tell" for one in self.named)
+
 
 def began(run: Run) -> float:
     """When a run began, in seconds; 0 where it does not say."""

@@ -19,6 +19,7 @@ import functools
 import hashlib
 import json
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
@@ -311,8 +312,8 @@ class Case:
     @property
     def ranks_needed(self) -> int:
         """How many ranks each device of its launch must have: a load shares no rank with another job."""
-        entries = [device for job in self.jobs for device in job.devices]
-        return max([self.ranks_per_device, *(entries.count(device) for device in set(entries))])
+        entries = Counter(device for job in self.jobs for device in job.devices)
+        return max([self.ranks_per_device, *entries.values()])
 
     def node_of(self, device: int) -> int:
         """The number of the node, among the run's, that one of its devices is of."""

@@ -19,7 +19,7 @@ import operator
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +112,8 @@ class History:
             named = _FILE.fullmatch(place[4]) if place else None
             if place is None or named is None or (kinds and place[1] not in kinds):
                 continue
+            if not _is_day(place[2] or f"{place[3]}-01"):
+                continue  # a stranger's folder
             month, run = not place[2], "" if named[1] else named[2]
             part = Part(one.path, place[1], place[2] or place[3], run, int(named[3]), one.size, month=month)
             if since <= part.last_day and part.day <= until:
@@ -186,7 +188,7 @@ class History:
             last[kind] = max(last.get(kind, ""), *(one.day for one in parts if not one.month), "")
         for (kind, month), parts in months.items():
             end = date.fromisoformat(Part("", kind, month, "", 0, 0, month=True).last_day)
-            if last[kind] > (end + timedelta(days=_DAYS_BEFORE_JOINED)).isoformat():
+            if last[kind] > day_after(end, _DAYS_BEFORE_JOINED).isoformat():
                 joined.append(self._join_month(month, parts))
         return sum(joined), sum(count > 0 for count in joined)
 
@@ -241,7 +243,7 @@ class History:
 
     def expire(self, days: int, today: date) -> int:
         """Remove days that are more than `days` old, a month with its last one; return how many files that were."""
-        until = (today - timedelta(days=days + 1)).isoformat()
+        until = day_after(today, -days - 1).isoformat()
         old = [one for place in self._places((), "", until) for one in place if one.last_day <= until]
         with _reached(self.name):
             for one in old:
@@ -281,6 +283,19 @@ class History:
             return
         with self.files.open_output_stream(place) as file:
             file.write(content)
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def day_after(day: date, days: int) -> date:
+    """Return the day so many days later, or earlier; beyond the calendar its last or first day."""
+    return date.fromordinal(min(max(day.toordinal() + days, 1), date.max.toordinal()))
 
 
 def is_history(name: str) -> bool:

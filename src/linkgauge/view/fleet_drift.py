@@ -27,7 +27,8 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     words = ", ".join(count_text(count, word) for count, word in counts)
     out.print(Text(f"The fleet: {words}.", style="bold"))
     table = table_of("", "kind", "slower", "deviations", "cases", "run", "identity")
-    for one in standings[: max(outliers, min(limit, 10))]:
+    shown = standings[: min(limit, max(outliers, 10))]
+    for one in shown:
         style = _OUTLIER if one.outlier else ""
         table.add_row(
             text_of(one.name, style),
@@ -39,6 +40,8 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
             text_of(one.identity),
         )
     out.print(table)
+    if outliers > len(shown):
+        out.print(Text(f"and {count_text(outliers - len(shown), 'outlier')} more (--limit, --json)", style="dim"))
 
 
 def print_drift(out: Console, found: Drift, limit: int) -> None:

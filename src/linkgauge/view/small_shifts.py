@@ -30,7 +30,8 @@ def print_shifts(out: Console, found: Shifts, limit: int) -> None:
     order = sorted(found.named, key=lambda one: one.shift.verdict not in _WORDS)
     for one in order[:limit]:
         shift = one.shift
-        bounds = [change(value, 2) if math.isfinite(value) else "-" for value in (shift.low, shift.high)]
+        # Without any bound the low one is that of no time at all.
+        bounds = [change(value, 2) if math.isfinite(value) and value > -1 else "-" for value in (shift.low, shift.high)]
         share = change(shift.share, 2) if math.isfinite(shift.share) else "-"
         table.add_row(
             text_of(one.name), str(one.cases), _WORDS.get(shift.verdict, shift.verdict), share, " to ".join(bounds)

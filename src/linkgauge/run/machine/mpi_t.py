@@ -4,7 +4,8 @@ In a process of its own it comes without MPI_Init: MPI_T_init_thread may come be
 then the library has read the environment. Ranks call it beside MPI (run/machine/answers.py). Handles and datatypes
 differ between ABIs, so a value is known by its bytes. Intel MPI says in a variable's description by which name its
 users know it, and gives no texts by MPI_T; Cray MPICH has further variables of its own. With WHOSE, `intel` or `cray`,
-the library is begun, and what it took is read in its own words.
+the library is begun, and what it took is read in its own words. With `begin` it is begun and ended, and nothing else;
+with `choices NAME` the words come that a variable takes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 
 _LONGEST = 1 << 16
 _MOST_CHOICES = 256
+_CHOICE_LINE = re.compile(r"^(\w+) +- ", re.MULTILINE)  # as MPICH describes a choice's words
 _ALIAS = re.compile(rb"@Alias:# *(\w+)")
 
 
@@ -44,6 +46,24 @@ def value_of(library: ctypes.CDLL, name: str, *, as_number: bool) -> tuple[bool,
         return False, None
     found = _variable(library, index.value)
     return True, found and (found[1] if as_number else found[2] or found[1])
+
+
+def choices(library: ctypes.CDLL, name: str) -> list[str]:
+    """The words that a control variable takes, by its description; none where that lists none, or there is none.
+
+    OSError where the library has no MPI_T.
+    """
+    index = ctypes.c_int()
+    _begin(library)
+    if library.MPI_T_cvar_get_index(name.encode(), ctypes.byref(index)):
+        return []
+    about, described = ctypes.create_string_buffer(_LONGEST), ctypes.c_int(_LONGEST)
+    verbosity, bind, scope, unread = (ctypes.byref(ctypes.c_int()) for _ in range(4))
+    kind, enumeration = ctypes.c_void_p(), ctypes.c_void_p()
+    if library.MPI_T_cvar_get_info(index, None, unread, verbosity, ctypes.byref(kind), ctypes.byref(enumeration),
+                                   about, ctypes.byref(described), bind, scope):  # fmt: skip
+        return []
+    return _CHOICE_LINE.findall(about.value.decode(errors="replace"))
 
 
 def _begin(library: ctypes.CDLL) -> None:
@@ -137,6 +157,11 @@ def _told(content: bytes, count: int) -> str:
 
 if __name__ == "__main__":
     opened = ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+    if sys.argv[2:] == ["begin"]:
+        sys.exit(1 if opened.MPI_Init(None, None) or opened.MPI_Finalize() else 0)
+    if sys.argv[2:3] == ["choices"]:
+        print(json.dumps(choices(opened, sys.argv[3])))
+        sys.exit()
     there = values(opened)
     if sys.argv[2:] == ["intel"]:
         there |= taken(said_at_start(opened, "I_MPI_DEBUG", "10"))

@@ -67,7 +67,8 @@ class LaunchEnd:
     def start_problem(self) -> str:
         """Why it could not be run, with its last words."""
         said = self.last_words
-        return (self.reason or "no case was begun") + (f"; its last words: {said}" if said else "")
+        reason = self.reason or "no case was begun"
+        return reason + (f"; its last words: {said}" if said and said not in reason else "")
 
     @property
     def last_words(self) -> str:

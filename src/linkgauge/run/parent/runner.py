@@ -32,6 +32,7 @@ from linkgauge.run.parent.node import Node
 from linkgauge.run.parent.nodes import Nodes, nodes_info
 from linkgauge.run.parent.prepared import WORKER, Pending, Prepared, write_launches
 from linkgauge.run.parent.records import Records
+from linkgauge.run.parent.refused import refusal
 from linkgauge.run.parent.reporter import Reporter, RunState
 from linkgauge.run.parent.statuses import Statuses
 from linkgauge.run.parent.time_left import TimeLeft
@@ -171,8 +172,9 @@ class Runner:
                 # One whose ranks were waited for in vain is not waited for again.
                 in_vain = end.status == "hung" and not chance
                 if in_vain or start_failures >= self._fallback.attempts(settings, chance):
-                    if not self._go_on(one, end):
-                        self.statuses.fail_all(one, first)
+                    refused = self._refusal(one)
+                    if refused or not self._go_on(one, end):
+                        self._give_up(one, first, refused)
                         return
                     start_failures = 0
             idle = idle + 1 if len(one.entries) == before and end.started else 0
@@ -238,6 +240,23 @@ class Runner:
         if news:
             self._reporter.note(str(step))
         return True
+
+    def _refusal(self, one: Pending) -> str:
+        """Why the library of a launch does not start, where that is what was requested of it; else empty."""
+        settings = one.planned.settings
+        if settings.threads:
+            return ""
+        algorithms = {entry.case.algorithm for entry in one.entries.values()} - {""}
+        return refusal(self._fallback.mpis[settings.mpi], settings, algorithms)
+
+    def _give_up(self, one: Pending, end: LaunchEnd, refused: str) -> None:
+        """Fail the cases of a launch that cannot start; where nothing else is left to start, its end says why."""
+        if refused:
+            evidence = {name: told for name, told in end.evidence.items() if name != "output"}
+            end = dataclasses.replace(end, reason=refused, evidence=evidence)
+        self.last_start_problem = end.start_problem
+        last = not self.launches_started and len(one.entries) == self.left
+        self.statuses.fail_all(one, end, say=not last)
 
     def _on_start(self, one: Pending) -> None:
         """Store what led to the launch whose ranks have met, and skip what it cannot run."""

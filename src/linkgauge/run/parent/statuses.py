@@ -76,13 +76,15 @@ class Statuses:
             self.write(one, entry, "skipped", reason, {})
         one.held.clear()
 
-    def fail_all(self, one: Pending, end: LaunchEnd) -> None:
-        """Nothing more can be had of a launch: each case left fails with the reason."""
+    def fail_all(self, one: Pending, end: LaunchEnd, *, say: bool = True) -> None:
+        """Nothing more can be had of a launch: each case left fails with the reason; `say` it now."""
         reason = f"its launch could not be run: {end.start_problem}"
         one.give_back()
         for entry in one.entries.values():
             self.write(one, entry, "failed", reason, end.evidence, of_launch=True)
-        self._reporter.problem(f"{len(one.entries)} cases failed: {reason}")
+        if say:
+            count = len(one.entries)
+            self._reporter.problem(f"{count} case{'' if count == 1 else 's'} failed: {reason}")
         one.entries.clear()
 
     def leave_out(self, one: Pending) -> None:

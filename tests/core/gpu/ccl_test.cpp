@@ -372,7 +372,8 @@ TEST_F(Ccl, AHighPriorityIsThatOfItsStream) {
   CaseSpec spec = ccl_case(Pattern::kAllreduce, 2);
   spec.mechanism.variant = "high_priority";
   cuda_.configure("devices=4;fail=cuStreamCreateWithPriority:1:2");
-  EXPECT_NE(message_of<Error>(spec).find("cuStreamCreateWithPriority"), std::string::npos);
+  (void)message_of<Error>(spec);  // of whichever rank: the other may say first that it waits in vain
+  EXPECT_TRUE(some_error_has("cuStreamCreateWithPriority"));
   cuda_.configure("devices=4");
   expect_verified(spec);
 }

@@ -9,7 +9,6 @@ from typing import Any
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from test_other_users import GPUS
 
 from linkgauge.model.case import Case
 from linkgauge.model.result import Observation, Result
@@ -17,8 +16,10 @@ from linkgauge.run.machine.observe import CASE_TIME, COUNTERS, LINKS, NVLINK_REC
 from linkgauge.run.rank.reading_plan import ODD_SHARE, SHARES, ReadingPlan, Readings
 from linkgauge.stats.other_users import other_users
 from linkgauge.stats.windows import windows_of
+from linkgauge.system import catalog
 from results import result_of
 
+GPUS = catalog.load("hgx-h100-8")
 COSTS = {STATE: 27_000, LINKS: 1_100_000, PCIE: 300_000, COUNTERS: 850_000}
 """In ns, as on two H100."""
 MS = 1_000_000

@@ -111,26 +111,14 @@ class SlowDowns:
         of the load's time was beside) is taken as 1.
         """
         known = [one for one in self._seen if (one.transport, one.copies, one.blocks) == (transport, copies, blocks)]
-        known = [one for one in known if one.pattern == pattern] or known
-        collectives = [one.collective for one in known if one.collective is not None]
-        works = [one.work for one in known if one.work is not None]
-        if not collectives and not works:
-            return None
-        patterns = ", ".join(dict.fromkeys(one.pattern for one in known))
-        return SlowDown(_middle(collectives), _middle(works), f"{patterns} by {transport} beside local_copy by {copies}"
-                        f"{f' of {blocks} blocks' if blocks else ''}")  # fmt: skip
+        words = f"by {transport} beside local_copy by {copies}{f' of {blocks} blocks' if blocks else ''}"
+        return _in_the_middle(known, pattern, words)
 
     def beside_computing(self, pattern: str) -> SlowDown | None:
         """Of a collective by the vendor's library and products of matrices on all of a GPU's multiprocessors, in the
         middle of the run's cases; None where it has none."""
         known = [one for one in self._products if one.transport == "ccl" and not one.blocks]
-        known = [one for one in known if one.pattern == pattern] or known
-        collectives = [one.collective for one in known if one.collective is not None]
-        works = [one.work for one in known if one.work is not None]
-        if not collectives or not works:
-            return None
-        patterns = ", ".join(dict.fromkeys(one.pattern for one in known))
-        return SlowDown(_middle(collectives), _middle(works), f"{patterns} by ccl beside gemm")
+        return _in_the_middle(known, pattern, "by ccl beside gemm", both=True)
 
     def share(self, transport: str) -> Share:
         """Of collectives by `transport` on one device: the median of what was measured of them, else EVEN."""
@@ -140,6 +128,17 @@ class SlowDowns:
         factors = [factor for one in known for factor in (one.measured, one.load) if factor is not None]
         patterns = ", ".join(dict.fromkeys(f"{one.pattern} beside {one.other}" for one in known))
         return Share(_middle(factors), f"{patterns} by {transport}")
+
+
+def _in_the_middle(known: Sequence[_Seen], pattern: str, words: str, *, both: bool = False) -> SlowDown | None:
+    """Return the median of those of a pattern, else of all; None where no side is known, or with `both` not each."""
+    known = [one for one in known if one.pattern == pattern] or known
+    collectives = [one.collective for one in known if one.collective is not None]
+    works = [one.work for one in known if one.work is not None]
+    if not (collectives and works if both else collectives or works):
+        return None
+    patterns = ", ".join(dict.fromkeys(one.pattern for one in known))
+    return SlowDown(_middle(collectives), _middle(works), f"{patterns} {words}")
 
 
 def _middle(factors: list[float]) -> float:

@@ -6,13 +6,11 @@ import operator
 
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS
-from linkgauge.model.transports import THROUGH_HOST
-
-DIRECT = ("copy_engine", "kernel", "ccl")
-"""Transports whose bytes go between devices, and through the host only where a case says so."""
-
+from linkgauge.model.transports import over_host
 
 _OWN = ("copy_engine", "kernel")
+DIRECT = (*_OWN, "ccl")
+"""Transports whose bytes go between devices, and through the host only where a case says so."""
 
 
 def reaches_elsewhere(case: Case) -> bool:
@@ -26,7 +24,7 @@ def leaves_fabric_idle(case: Case) -> bool:
 
     A library may take another path than the one requested: NCCL's kernels of symmetric memory know none.
     """
-    by_host = case.transport in THROUGH_HOST or (case.transport in _OWN and case.path in ("pcie", "host"))
+    by_host = over_host(case.transport, case.path if case.transport in _OWN else "")
     alone = len(set(case.devices)) == 1 or PATTERNS[case.pattern].host_end or by_host
     return alone and not reaches_elsewhere(case)
 

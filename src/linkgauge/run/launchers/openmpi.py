@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from linkgauge.run.launchers.base import Launcher, LaunchRequest, ssh_unless
 from linkgauge.run.launchers.pbsdsh import remote_shell
 
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+"""Open MPI refuses root without these."""
+
 
 class OpenMpi(Launcher):
     """mpiexec of Open MPI 4 (ORTE) and 5 (PRRTE)."""
@@ -80,7 +83,7 @@ class OpenMpi(Launcher):
         if not (remote or chosen or self.may_leave(request.launcher_args) or request.hosts):
             values |= {"OMPI_MCA_plm": "isolated"}  # Open MPI 4 refuses even this node without a remote shell
         if os.geteuid() == 0:
-            values |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            values |= AS_ROOT
             values |= {"PRTE_ALLOW_RUN_AS_ROOT": "1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return values
 

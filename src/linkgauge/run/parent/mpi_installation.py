@@ -18,6 +18,7 @@ from linkgauge.model.shape import flag, last_line, one_of, table, text
 from linkgauge.plan.library_settings import dialect
 from linkgauge.run.launchers import FAMILIES
 from linkgauge.run.launchers.base import Launcher
+from linkgauge.run.launchers.openmpi import AS_ROOT
 
 _PROBE_TIMEOUT_S = 20
 # Asked of the library before MPI_Init, which the standard allows for exactly these calls. ABI by marks of its own:
@@ -85,7 +86,7 @@ def launcher_kind(launcher: Path) -> str:
     for one in FAMILIES:
         if launcher.name in one.programs:
             return one.kind
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    environment = {**os.environ, **AS_ROOT}
     try:
         done = output_of([str(launcher), "--version"], _PROBE_TIMEOUT_S, env=environment)
     except NoAnswerError:

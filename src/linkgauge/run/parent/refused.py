@@ -16,12 +16,12 @@ from linkgauge.errors import UsageError
 from linkgauge.model.shape import each, exact, last_line
 from linkgauge.plan.launches import LaunchSettings
 from linkgauge.run import machine
+from linkgauge.run.launchers.openmpi import AS_ROOT
 from linkgauge.run.machine.environment import package_environment
 from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.wire.evidence import last_words
 
 _PATIENCE_S = 20
-_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 _LISTS = {"UCX_": "ucx_info -cf", "FI_": "fi_info -e", "MPIR_CVAR_": "mpivars", "OMPI_MCA_": "ompi_info --all"}
 """By what a variable begins with, the command that lists its library's."""
 
@@ -63,7 +63,7 @@ def _asked(mpi: MpiInstallation, variables: Mapping[str, str], *words: str) -> t
         done = output_of(
             [sys.executable, "-I", "-S", program, str(mpi.library), *words],
             _PATIENCE_S,
-            env={**package_environment(), **_ROOT, **variables},
+            env={**package_environment(), **AS_ROOT, **variables},
         )
     except NoAnswerError as why:
         return False, f"it {why}"

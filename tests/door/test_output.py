@@ -84,8 +84,7 @@ RUN = ["run", "--dry-run", "--devices", "host:4", "--transport", "staging", "--p
 
 def cases(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
     plan = json.loads(printed(capsys, *RUN, *words))
-    return [{name: case[name] for name in case if name != "estimated_s"}
-            for launch in plan["launches"] for case in launch["cases"]]  # fmt: skip
+    return [without_estimate(case) for launch in plan["launches"] for case in launch["cases"]]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def _target(pipe: Connection, size: int) -> None:
     agent, memory, address = _agent(f"target-{os.getpid()}", size)
     pipe.send((agent.get_agent_metadata(), address))
     while not pipe.poll():
-        agent.get_new_notifs()  # goes on with what arrives
+        agent.get_new_notifs()  # takes what has arrived
     pipe.recv()
     pipe.send(bool((memory == 1).all()))
 

@@ -12,7 +12,7 @@ from linkgauge.findings.uplinks import near_sets
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.system.remembered import remembered
 
-# Where a node has one device, pairs between nodes do not tell which of both it is: then the node is told.
+# Where a node has one device, pairs between nodes do not tell which of both it is: then the node is named.
 _SPECIFIC = {"link": 0, "port": 1, "host": 1, "nic": 2, "trunk": 3, "node": 4, "device": 5, "switch": 6,
              "uplink": 7, "pair": 8}  # fmt: skip
 

@@ -20,7 +20,7 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.finding import Finding
 from linkgauge.findings.read import facts_of
 from linkgauge.judge.baseline import make_baseline
-from linkgauge.judge.check import _beside_light_use, check
+from linkgauge.judge.check import _beside_others, check
 from linkgauge.judge.subjects import Subject
 from linkgauge.model.result import Observation, Result
 from linkgauge.stats.other_users import OtherUsers, Use, other_users
@@ -188,8 +188,11 @@ def test_between_two_bursts_of_a_program_that_stays_nothing_is_judged() -> None:
         beside.add({"nvlink_data_tx_bytes": moved, "nvlink_data_rx_bytes": moved})
     assert len(beside.found().uses) == 2
     before, after = (Look(0, when, processes=("pid 7 (python3)",)) for when in (-SECOND, 1000 * SECOND))
-    (use,) = beside.found(before, after).uses
-    assert (len(use.cases), use.by) == (20, ("pid 7 (python3)",))
+    of_host = (Look(HOST, when, processes=("pid 8 (cc)",)) for when in (-SECOND, 1000 * SECOND))
+    at_peer = (Look(1, when, processes=("pid 7 (python3)",)) for when in (-SECOND, 1000 * SECOND))
+    found = beside.found(before, after, *of_host, *at_peer)
+    (use,) = found.uses
+    assert (len(use.cases), use.by, found.stayed) == (20, ("pid 7 (python3)",), {})
     assert len(beside.found(before, Look(0, 1000 * SECOND)).uses) == 2
 
 
@@ -352,11 +355,17 @@ def test_bursts_that_no_counter_shows_are_told_by_what_they_slow(seed: int) -> N
     assert [one.sentence for one in found[1:] if one.is_alarm] == []
 
 
-def test_a_rate_that_is_too_low_beside_a_light_user_is_unknown() -> None:
-    used = OtherUsers((Use((1,), ("NVLink",), frozenset(), 1, 3, 3, 0.0, math.inf, 5e9, 0.05),), 1)
+@pytest.mark.parametrize(
+    "used",
+    [
+        OtherUsers((Use((1,), ("NVLink",), frozenset(), 1, 3, 3, 0.0, math.inf, 5e9, 0.05),), 1),
+        OtherUsers(stayed={1: ("pid 7 (python3)",)}),
+    ],
+)
+def test_a_rate_that_is_too_low_beside_a_user_of_whom_little_was_seen_is_unknown(used: OtherUsers) -> None:
     subject = Subject("run", Facts([], used=used))
     low = [subject.verdict("fail", "case", "too low", "source", devices=devices) for devices in ((0, 1), (0,))]
-    assert [one.outcome for one in _beside_light_use(subject, low)] == ["unknown", "fail"]
+    assert [one.outcome for one in _beside_others(subject, low)] == ["unknown", "fail"]
 
 
 def test_errors_that_only_looks_outside_the_run_read_are_a_fault() -> None:

@@ -69,8 +69,8 @@ class Use:
 class OtherUsers:
     """All uses by others in a run, of so many measured cases; `began_ns`: when the first of these did.
 
-    `nodes`: by the places of their network cards, from nic_traffic.FIRST down. `stayed`: by device the processes that
-    were there before the run and after it, of which no witness shows use.
+    `nodes`: by the places of their network cards, from nic_traffic.FIRST down. `stayed`: by GPU the processes that
+    were there before the run and after it, of which no witness shows use anywhere.
     """
 
     uses: tuple[Use, ...] = ()
@@ -135,7 +135,11 @@ def other_users(
     began = min((one.start_ns for one in beside), default=0.0)
     uses = tuple(_use(parts, beside, links, looks) for parts in _together(found))
     in_use = {device for use in uses for device in use.devices}
-    rests = {device: processes for device, processes in stays.items() if device not in in_use}
+    named = {who for use in uses for who in use.by}
+    rests = {
+        device: processes for device, processes in stays.items()
+        if device >= 0 and device not in in_use and not named.intersection(processes)
+    }  # fmt: skip
     return OtherUsers(uses, len(measured), began, names, rests)
 
 

@@ -53,27 +53,25 @@ class OnNodes:
         return len(self.found) > 1
 
 
-def look_on_nodes(
-    mpi: MpiInstallation, hosts: Sequence[str], devices: str, launcher_args: Sequence[str] = ()
-) -> list[OnNodes]:
+def look_on_nodes(mpi: MpiInstallation, hosts: Sequence[str], devices: str) -> list[OnNodes]:
     """All checks and facts of those of these nodes that can be looked at, and why others cannot.
 
     EnvironmentLackingError where none can.
     """
     command = [sys.executable, "-m", "linkgauge.doctor.one_node", devices]
-    shell = launcher_for(mpi).node_shell(launcher_args)
+    shell = launcher_for(mpi).node_shell(())
     met = {} if shell is None else first_look.look(shell, hosts, first_look.expected(mpi, os.environ, None))
     silent = {host: "; ".join(one.problems) for host, one in met.items() if one.problems}
     lossy = {host: "; ".join(one.lossy.values()) for host, one in met.items() if one.lossy}
     left = [host for host in hosts if host not in silent]
     shape = table(_SAID, needed=_SAID)
-    words = words_of_ranks(mpi, len(left), command, launcher_args, timeout_s=MOST_S, hosts=left) if left else []
+    words = words_of_ranks(mpi, len(left), command, (), timeout_s=MOST_S, hosts=left) if left else []
     said = shaped(words, shape)
     if isinstance(said, str) and not isinstance(words, str):
         raise EnvironmentLackingError(f"the doctor cannot be started on {len(hosts)} nodes: {said}")
     if isinstance(said, str) or len({one["host"] for one in said}) < len(left):  # which it is, each by itself tells
         each_said = {host: shaped(one, shape) for host, one in
-                     ask_each_alone(mpi, left, command, launcher_args).items()}  # fmt: skip
+                     ask_each_alone(mpi, left, command, ()).items()}  # fmt: skip
         silent |= {host: one for host, one in each_said.items() if isinstance(one, str)}
         said = [one for found in each_said.values() if not isinstance(found, str) for one in found]
     if not said:

@@ -110,10 +110,10 @@ class Runner:
         finally:
             self._reporter.stop()
 
-    def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
+    def skip(self, case: Case, planned: PlannedLaunch, reason: str) -> None:
         """Record a case as skipped."""
         one = Pending.of(planned, [], planned.number)
-        self.statuses.write(one, CaseEntry(case, attempt, 0), "skipped", reason, {})
+        self.statuses.write(one, CaseEntry(case, 0, 0), "skipped", reason, {})
 
     def _enough_rounds(self) -> bool:
         """Whether the rounds so far are enough: then no later one is planned any more."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from linkgauge.doctor.check import CHECKS, FAILING, NOT_CHECKED, OK, WARNING, load
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Network, chosen, wrong_choices
@@ -136,9 +137,7 @@ def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
 
 def joined(name: str, told: Sequence[tuple[str, str, str, str, str]], hosts: set[str]) -> OnNodes:
     """One thing as it was found on nodes: `told` has status, finding, host, cost and fix of each."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for status, finding, host, _, _ in told:
-        alike.setdefault((status, finding), []).append(host)
+    alike = grouped(((status, finding), host) for status, finding, host, _, _ in told)
     if missing := hosts - {host for _, _, host, _, _ in told}:
         alike[OK, "none"] = sorted(missing)
     ordered = sorted(alike.items(), key=lambda item: (-len(item[1]), _GRAVE[item[0][0]]))

@@ -1,18 +1,14 @@
 """What holds on an emulated, lossless cluster: `simulate` beside what was measured, and jobs beside each other.
 
-    python bench/emulated_cluster.py [simulate] [jobs] [launches] [congestion] [slow] [classes]
-        [--rate MBIT] [--out FOLDER] [--seeds 0:20] [--placement linear]
+    python bench/emulated_cluster.py [simulate] [jobs] [classes] [--rate MBIT] [--out FOLDER] [--seeds 0:20]
     (as root, with iproute2)
 
 Each line is a run of linkgauge between namespaces (tests/cluster), MPICH by libfabric's tcp, with the collective's
 algorithm chosen by MPICH's own switch. `simulate`: eight nodes, two a switch, a switch's uplink as narrow as a node's
 link; the library's factor is of the same pattern on two nodes of different switches. That the algorithm was taken is
 told by the bytes that the shapers of a switch's uplink counted. `jobs`: slow-downs beside loads on other nodes.
-`launches`: of a flow on an uplink beside another one, of the same launch, of one of its own, and of another library's.
-`congestion`: SC'24's figure 12 by its artifact's parameters, at this scale (--placement: its placement). `slow`:
-nine nodes on three switches, of which one node's or one switch's link is slow, and four nodes of two links, of which
-one node's second is down. `classes`: two groups of two switches of two nodes, of which nobody tells and whose order is
-drawn, told apart by large messages over uplinks narrower by 2 and by 4, and by latency: these take their time, too.
+`classes`: two groups of two switches of two nodes, of which nobody tells and whose order is drawn, told apart by large
+messages over uplinks narrower by 2 and by 4, and by latency.
 """
 
 from __future__ import annotations
@@ -157,92 +153,6 @@ def jobs(out: Path, rate: float) -> None:
               f"| {kept} |", flush=True)  # fmt: skip
 
 
-def beside_loads(
-    cluster: Cluster, out: Path, hosts: str, ranks: str, own: str, loads: list[str], *more: str
-) -> list[Any]:
-    """What a job loses beside each of some loads, in one run."""
-    from linkgauge.stats.interference import interferences
-
-    pattern, size = own.split()
-    fabric = out.with_suffix(".fabric")
-    fabric.write_text(cluster.layout.fabric_file())
-    words = [*more, "--pattern", pattern, "--size", size, "--ranks", ranks, "--fabric", str(fabric),
-             "--stop-samples", "27", *(word for load in loads for word in ("--background", load))]  # fmt: skip
-    return interferences(run(cluster, out, hosts, words))
-
-
-def told(found: Any) -> str:
-    """A slow-down with its interval."""
-    middle = found.slow_downs[0]
-    between = "" if middle.interval is None else f" ({middle.interval[0]:.2f} to {middle.interval[1]:.2f})"
-    return f"{middle.factor:.2f}{between}, {found.windows} windows"
-
-
-def launches(out: Path, rate: float) -> None:
-    """Print a line a load that is of the measured launch, or of another."""
-    from linkgauge.run.parent.mpi_library import find_all
-
-    layout = Layout(((2, 2),), rate=rate * MBIT, switch_rate=rate * MBIT, lossless=True)
-    flow = "mpi ring_shift 512KiB on=2,3"
-    others = [one.name for one in find_all() if not one.problem and "openmpi" in one.name]
-    loads = [flow, f"{flow} mpi=same", *(f"{flow} mpi={name}" for name in others)]
-    print("| a flow beside another on its uplink | alone | slow-down (95 % interval) |")
-    print("| --- | ---: | ---: |", flush=True)
-    with Cluster(layout) as cluster:
-        for found in beside_loads(cluster, out / "launches", "n0,n2,n1,n3", "2", "ring_shift 512KiB", loads):
-            print(f"| {found.case.background} | {found.alone_ns / 1e6:.0f} ms | {told(found)} |", flush=True)
-
-
-def congestion(out: Path, rate: float, choose: str) -> None:
-    """Print a line a victim and aggressor of SC'24's figure 12, placed one way.
-
-    The artifact's: aggressors of 128 KiB from host memory without end, victims an allreduce and an alltoall of 1 B and
-    of a large size, which is what takes about as long here as 1 GiB and 16 MiB do there.
-    """
-    layout = Layout(((4, 4),), rate=rate * MBIT, switch_rate=2 * rate * MBIT, lossless=True)
-    hosts = ",".join(layout.nodes)
-    memory, bytes_ = "source_memory=pinned target_memory=pinned", ("--datatype", "uint8")
-    loads = [f"mpi alltoall 128KiB {memory}", f"mpi all_to_one 128KiB {memory}"]
-    print(f"| placed {choose} | beside | alone | slow-down (95 % interval) |")
-    print("| --- | --- | ---: | ---: |", flush=True)
-    for own in ("allreduce 1", "allreduce 1MiB", "alltoall 1", "alltoall 256KiB"):
-        with Cluster(layout) as cluster:
-            name = f"congestion-{choose}-{own.replace(' ', '-')}"
-            for found in beside_loads(cluster, out / name, hosts, "50%", own, loads, "--placement", choose, *bytes_):
-                aggressor = found.case.background.text.split()[1]
-                print(f"| {own} | {aggressor} | {found.alone_ns / 1e6:.3g} ms | {told(found)} |", flush=True)
-
-
-def slow_parts(out: Path, rate: float) -> None:
-    """Print a line a planted part, what is told of it, and what of a sound cluster."""
-    from linkgauge.findings.localize import slow_elements
-    from linkgauge.judge.subjects import load_subjects
-
-    sound = Layout(((3, 3, 3),), rate=rate * MBIT, switch_rate=rate * MBIT)
-    railed = Layout(((4,),), rate=rate * MBIT, rails=2, lossless=True)
-    planted: list[tuple[Layout, dict[str, float]]] = [(sound, {}), (railed, {})]
-    planted += [(sound, {name: share}) for share, names in ((0.6, ("n0", "n4", "n8")), (0.5, ("s0", "s1", "s2")))
-                for name in names]  # fmt: skip
-    planted += [(railed, {f"{node}.1": 0.0}) for node in ("n0", "n1", "n2")]
-    print("| slow | told as a fault |")
-    print("| --- | --- |", flush=True)
-    for number, (whole, slow) in enumerate(planted):
-        layout = dataclasses.replace(whole, slow=slow)
-        words = ["--pattern", "unidirectional", "--pairs", "all", "--size", "1MiB"]
-        if whole is railed:  # Open MPI's tcp takes all interfaces
-            words += ["--mpi", "openmpi", "--window", "4", "--stop-samples", "12"]
-        else:
-            fabric = out / "fabric-slow"
-            fabric.write_text(sound.fabric_file())
-            words += ["--stop-samples", "3", "--fabric", str(fabric)]
-        with Cluster(layout) as cluster:
-            run(cluster, out / f"slow-{number}", ",".join(layout.nodes), words)
-        (subject,) = load_subjects([out / f"slow-{number}"])
-        told = [one.sentence for one in slow_elements(subject.facts) if one.severity == "fault"]
-        named = ", ".join(f"{name} at {share:.0%}" for name, share in slow.items()) or "nothing"
-        print(f"| {named} | {' '.join(told) or '-'} |", flush=True)
-
-
 PAIRS = """
 [[case]]
 pattern = "unidirectional"
@@ -312,8 +222,7 @@ def inferred_classes(measured: Any, layout: Layout) -> dict[str, dict[str, Any]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="simulate, jobs, launches, ...")
-    parser.add_argument("--placement", default="linear", help="of congestion: linear, interleaved or random")
+    parser.add_argument("what", nargs="*", default=["simulate", "jobs"], help="of simulate, jobs and classes")
     parser.add_argument("--rate", type=float, default=100, help="of a node's link, Mb/s")
     parser.add_argument("--out", type=Path, default=Path("runs/emulated_cluster"), help="a folder of runs, not in /tmp")
     parser.add_argument("--seeds", default="0:20", help="classes: of the orders drawn, from and to, as 0:20")
@@ -323,12 +232,6 @@ def main() -> None:
         predicted(asked.out, asked.rate)
     if "jobs" in asked.what:
         jobs(asked.out, asked.rate)
-    if "launches" in asked.what:
-        launches(asked.out, asked.rate)
-    if "congestion" in asked.what:
-        congestion(asked.out, asked.rate, asked.placement)
-    if "slow" in asked.what:
-        slow_parts(asked.out, asked.rate)
     if "classes" in asked.what:
         classes(asked.out, asked.rate, range(*map(int, asked.seeds.split(":"))))
 

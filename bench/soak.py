@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from linkgauge.run.machine import processes
+from ranks import ranks_of, status_kib
 
 COLUMNS = (
     "seconds",
@@ -28,17 +28,6 @@ COLUMNS = (
     "rank_files",
     "shared_memory_bytes",
 )
-
-
-def rss_kib(pid: int) -> int:
-    """Resident memory of a process, KiB."""
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1])
-    except OSError:
-        pass
-    return 0
 
 
 def files_of(pid: int) -> int:
@@ -88,14 +77,10 @@ def main() -> None:
         rows = []
         while process.poll() is None:
             time.sleep(asked.every)
-            ranks = [
-                pid
-                for pid in processes.marked(f"{process.pid}.{processes.start_time(process.pid)}.")
-                if "linkgauge.run.rank.worker" in _command_line(pid) and "mpiexec" not in _command_line(pid)
-            ]
+            ranks = ranks_of(process)
             journal = sum(path.stat().st_size for path in (folder / "run/journal").glob("launch-*.lgj"))
-            rows.append((round(time.monotonic() - start, 1), journal, rss_kib(process.pid),
-                         max(map(rss_kib, ranks), default=0), files_of(process.pid),
+            rows.append((round(time.monotonic() - start, 1), journal, status_kib(process.pid, "VmRSS"),
+                         max((status_kib(pid, "VmRSS") for pid in ranks), default=0), files_of(process.pid),
                          max(map(files_of, ranks), default=0), shared_memory_bytes()))  # fmt: skip
         with asked.out.open("w") if asked.out else sys.stdout as file:
             writer = csv.writer(file)
@@ -110,13 +95,6 @@ def main() -> None:
             )
             for index in range(2, len(COLUMNS)):
                 print(f"  {COLUMNS[index]}: {half[0][index]} -> {half[-1][index]}", file=sys.stderr)
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":

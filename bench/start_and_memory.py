@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from linkgauge.model.quantity import parse_size
-from linkgauge.run.machine import processes
 from linkgauge.store.run import load
+from ranks import ranks_of, status_kib
 
 PLAN = """
 [[case]]
@@ -38,26 +38,6 @@ max_time = "60s"
 """
 
 
-def peak_kib(pid: int) -> int:
-    """Peak resident memory of a process, KiB; 0 where it is gone."""
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1])
-    except OSError:
-        pass
-    return 0
-
-
-def is_rank(pid: int) -> bool:
-    """Whether a process is a rank, not its launcher."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return b"linkgauge.run.rank.worker" in words and b"python" in Path(os.fsdecode(words[0])).name.encode()
-
-
 def measure(folder: Path, size: int, devices: str, threads: bool, environment: dict[str, str]) -> tuple[float, int]:
     """Run the plan; seconds to its first sample, and the largest rank's peak in KiB. Raises where no case was ok."""
     (folder / "plan.toml").write_text(PLAN.format(size=size))
@@ -67,11 +47,10 @@ def measure(folder: Path, size: int, devices: str, threads: bool, environment: d
     start_ns = time.monotonic_ns()
     process = subprocess.Popen(command + ["--threads"] * threads, env=environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)  # fmt: skip
-    mark = f"{process.pid}.{processes.start_time(process.pid)}."
     peak = 0
     while process.poll() is None:
         time.sleep(0.02)
-        peak = max([peak, *(peak_kib(pid) for pid in processes.marked(mark) if is_rank(pid))])
+        peak = max([peak, *(status_kib(pid, "VmHWM") for pid in ranks_of(process))])
     run = load(out)
     ok = sum(row.status == "ok" for row in run.rows())
     samples = run.sample_columns(["phase", "start_ns"]).to_pylist()

@@ -112,3 +112,8 @@ def nearest(word: str, known: Collection[str]) -> str:
                 return f" (did you mean '{now}'?)"
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def not_one_of(word: str, known: Collection[str]) -> str:
+    """What follows a word that is none of those known: the nearest of them, and all."""
+    return f"{nearest(word, list(known))}: expected one of {', '.join(known) or 'none'}"

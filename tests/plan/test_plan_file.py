@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from linkgauge.app.planning import parse_env
 from linkgauge.errors import UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.plan.builtin import plan_of
@@ -194,6 +195,16 @@ def test_a_variable_that_a_library_brings_tomorrow_is_allowed_by_its_kind_alone(
         for word in ("PATH", "FILE", "DIRECTORY", "ADDR", "SERVER", "MAIL", "COMMAND", "PLUGIN", "LIBRARY"):
             assert not safe_variable(f"{prefix}NEW_{word}", "x")
             assert not safe_variable(f"{prefix}ENABLE_{word}_SIZE", "x")
+
+
+@pytest.mark.parametrize("value", ["8M", "4 MiB", "large", ""])
+def test_an_amount_that_nccl_would_read_without_its_unit_is_refused(value: str) -> None:
+    """It reads 8M as 8, and dies of SIGFPE with a buffer of 8 bytes."""
+    with pytest.raises(UsageError, match=f"NCCL_BUFFSIZE is '{value}': expected a whole number"):
+        parse_env([f"NCCL_BUFFSIZE=4194304,{value}"])
+    with pytest.raises(UsageError, match="expected a whole number, NCCL reads no unit"):
+        parse_plan(GOOD + f'[[launch]]\nname="x"\nenv={{NCCL_P2P_NVL_CHUNKSIZE=["0x40000", "{value}"]}}', "a.toml", "a")
+    assert parse_env(["NCCL_BUFFSIZE=4194304,0x40000,-2", "UCX_RNDV_THRESH=8K"])
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

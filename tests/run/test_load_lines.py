@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 
 from linkgauge.model.case import Case, Loads
-from linkgauge.run.parent.launch import LaunchEnd
+from linkgauge.run.parent.launch_end import FirstEnd, LaunchEnd, load_to_blame, stuck_load
 from linkgauge.run.parent.load_launches import LoadEnd, with_loads_ends
 from linkgauge.run.wire.heartbeat import COUNT, PHASE, PHASE_NAMES, PID, HeartbeatFile
-from linkgauge.run.wire.kept_samples import FirstEnd, load_to_blame, stuck_load
 from linkgauge.run.wire.load_lines import LOAD, MEASURED, OVER, Lines, LoadLines
 from patience import PATIENCE_S
 from run.test_spec import spec_of

@@ -34,6 +34,7 @@ from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.nodes import Nodes, cores_there, ways_between
 from linkgauge.run.parent.prepare import described_devices, prepare, prepare_from, prepare_on, system_data
 from linkgauge.run.parent.prepared import Prepared, TimeLimit, write_launches
+from linkgauge.run.parent.reporter import Reporter
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.parts import write_parts
 from linkgauge.system.switches import Switches, of_text
@@ -56,14 +57,7 @@ def new_run(request: Request) -> int:
         History.open(execution.history, make=True)  # what is wrong with it is said before measuring
     given = resolve_mpis(request.launch.mpi)
     if shown.dry_run and machine.system is not None:
-        from linkgauge.app.dry_run import Expected, print_plan
-
-        expected = Expected(machine.system)
-        if request.earlier.from_run is not None or machine.devices != AUTO:
-            raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
-        plan = planned(request, given, described_devices(expected.system).kind)
-        print_plan(plan.name, prepare_on(plan, expected.system, given), form=shown.form, expected=expected)
-        return 0
+        return _print_plan_of_system(request, machine.system, given)
     devices = find_devices(machine.devices)
     reporter = reporter_for()
     if devices.hidden:
@@ -83,17 +77,50 @@ def new_run(request: Request) -> int:
         plan = dataclasses.replace(plan, time_limit_ns=None, repeat=rounds)
     prepared = _prepared(request.earlier, plan, devices, given, nodes)
     if shown.dry_run:
-        from linkgauge.app.dry_run import print_plan
+        return _print_plan(plan, prepared, devices, shown.form, detect, limit_ns)
+    _say_what_waits(request, prepared, devices, nodes, reporter)
+    out = execution.out or default_out(plan.name)
+    here = devices if not any(launch.settings.hosts for launch in prepared.launches) else None
+    with taken(allocation, here, out, reporter.note):
+        folder = _new_folder(out, request, plan, prepared, devices, reporter)
+        status = measure(_within_limits(request, plan, prepared, limit_ns, began, reporter), folder, reporter)
+    if status != Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
+        _present(request, prepared, folder, reporter)
+    return status
 
-        for launch in prepared.launches:  # of lists of cores only their form: they may be those of another node
-            cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
-        print_plan(plan.name, prepared, form=shown.form)
-        if detect is not None and shown.form == TABLE:
-            from linkgauge.judge.detecting import planned_words
 
-            for line in planned_words(detect, estimated_s(prepared.launches, prepared.machine), limit_ns):
-                print(line)
-        return 0
+def _print_plan_of_system(request: Request, system: str, given: Sequence[MpiInstallation]) -> int:
+    """Print what a described system would measure, and what is expected of it."""
+    from linkgauge.app.dry_run import Expected, print_plan
+
+    expected = Expected(system)
+    if request.earlier.from_run is not None or request.machine.devices != AUTO:
+        raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
+    plan = planned(request, given, described_devices(expected.system).kind)
+    print_plan(plan.name, prepare_on(plan, expected.system, given), form=request.shown.form, expected=expected)
+    return 0
+
+
+def _print_plan(
+    plan: Plan, prepared: Prepared, devices: DeviceSet, form: str, detect: float | None, limit_ns: int | None
+) -> int:
+    """Print what would be measured here."""
+    from linkgauge.app.dry_run import print_plan
+
+    for launch in prepared.launches:  # of lists of cores only their form: they may be those of another node
+        cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
+    print_plan(plan.name, prepared, form=form)
+    if detect is not None and form == TABLE:
+        from linkgauge.judge.detecting import planned_words
+
+        for line in planned_words(detect, estimated_s(prepared.launches, prepared.machine), limit_ns):
+            print(line)
+    return 0
+
+
+def _say_what_waits(request: Request, prepared: Prepared, devices: DeviceSet, nodes: Nodes, reporter: Reporter) -> None:
+    """Say which nodes of the job are left out, how nodes will reach each other, and which ranks share cores."""
+    allocation = request.allocation
     job = None if allocation.nodes or allocation.hosts or request.launch.threads else hosts_of_job()
     if job is not None and len(job[0]) > 1:
         reporter.note(f"this {job[1]} job has {len(job[0])} nodes: --nodes all measures every device of each")
@@ -102,60 +129,74 @@ def new_run(request: Request) -> int:
         reporter.note(text)
     for bind, words in crowded.items():
         reporter.note(f"warning: --bind '{bind}': {words}: latencies include waits for one (oversubscribed)")
-    out = execution.out or default_out(plan.name)
-    here = devices if not any(launch.settings.hosts for launch in prepared.launches) else None
-    with taken(allocation, here, out, reporter.note):
-        info = run_info(
-            arguments=sys.argv[1:],
-            plan_name=plan.name,
-            asked={
-                "devices": machine.devices,
-                "time_limit": execution.time_limit,
-                "memory_limit": str(plan.memory_limit),
-                "library_choices": plan.library_choices,
-                "every_s": request.rounds.every_s,
-                **({"detect": detect} if detect is not None else {}),
-                **({"class_weights": dict(plan.class_weights)} if plan.class_weights else {}),
-            },
-            devices=devices,
-            mpis=list(prepared.mpis.values()),
-            seed=plan.seed,
-            absent=prepared.machine.absent,
-        )
-        info["system"] = system_data(machine.system, devices)
-        steps = found_steps(prepared.mpis.values(), prepared.without_mpi)
-        info |= {KEY: [step.as_row() for step in steps]} if steps else {}
-        folder = RunFolder.create(out, info)
-        write_launches(folder.path, prepared.launches)
-        if parts := parts_of(plan, prepared.machine):
-            write_parts(folder.path, parts)
-        for step in steps:
-            reporter.note(str(step))
-        said = [devices.hidden] if devices.hidden else []
-        folder.update_info({"warnings": said + warn(machine, devices, prepared, reporter)})
-        limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
-        limited = dataclasses.replace(
-            prepared,
-            max_failures=execution.max_failures,
-            time_limit=limit,
-            every_s=request.rounds.every_s,
-            core_use=execution.core_use,
-        )
-        takes_s = likely_run_s(prepared.launches, prepared.machine)
-        if detect is not None:
-            from linkgauge.judge.detecting import Detecting, planned_words
 
-            round_s = estimated_s(prepared.launches, prepared.machine) / max(plan.repeat, 1)
-            limit_s = None if limit is None else limit.last_end - time.monotonic()
-            limited = dataclasses.replace(limited, rounds=Detecting(detect, reporter.note, limit_s))
-            for line in planned_words(detect, round_s, limit_ns):
-                reporter.note(line)
-        elif takes_s >= _SAID_FROM_S:
-            count = sum(len(launch.cases) for launch in prepared.launches)
-            reporter.note(f"{count} cases in {len(prepared.launches)} launches, about {format_duration(takes_s * 1e9)}")
-        status = measure(limited, folder, reporter)
-    if status == Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
-        return status
+
+def _new_folder(
+    out: Path, request: Request, plan: Plan, prepared: Prepared, devices: DeviceSet, reporter: Reporter
+) -> RunFolder:
+    """Make the run folder with what is known before anything is measured, and say what the doctor warns of."""
+    machine, detect = request.machine, request.rounds.detected()
+    info = run_info(
+        arguments=sys.argv[1:],
+        plan_name=plan.name,
+        asked={
+            "devices": machine.devices,
+            "time_limit": request.execution.time_limit,
+            "memory_limit": str(plan.memory_limit),
+            "library_choices": plan.library_choices,
+            "every_s": request.rounds.every_s,
+            **({"detect": detect} if detect is not None else {}),
+            **({"class_weights": dict(plan.class_weights)} if plan.class_weights else {}),
+        },
+        devices=devices,
+        mpis=list(prepared.mpis.values()),
+        seed=plan.seed,
+        absent=prepared.machine.absent,
+    )
+    info["system"] = system_data(machine.system, devices)
+    steps = found_steps(prepared.mpis.values(), prepared.without_mpi)
+    info |= {KEY: [step.as_row() for step in steps]} if steps else {}
+    folder = RunFolder.create(out, info)
+    write_launches(folder.path, prepared.launches)
+    if parts := parts_of(plan, prepared.machine):
+        write_parts(folder.path, parts)
+    for step in steps:
+        reporter.note(str(step))
+    said = [devices.hidden] if devices.hidden else []
+    folder.update_info({"warnings": said + warn(machine, devices, prepared, reporter)})
+    return folder
+
+
+def _within_limits(
+    request: Request, plan: Plan, prepared: Prepared, limit_ns: int | None, began: float, reporter: Reporter
+) -> Prepared:
+    """What is measured, with the limits of time, failures and rounds; says how long it will take."""
+    limit = None if limit_ns is None else TimeLimit.of(limit_ns / 1e9, began)
+    limited = dataclasses.replace(
+        prepared,
+        max_failures=request.execution.max_failures,
+        time_limit=limit,
+        every_s=request.rounds.every_s,
+        core_use=request.execution.core_use,
+    )
+    takes_s = likely_run_s(prepared.launches, prepared.machine)
+    if (detect := request.rounds.detected()) is not None:
+        from linkgauge.judge.detecting import Detecting, planned_words
+
+        round_s = estimated_s(prepared.launches, prepared.machine) / max(plan.repeat, 1)
+        limit_s = None if limit is None else limit.last_end - time.monotonic()
+        limited = dataclasses.replace(limited, rounds=Detecting(detect, reporter.note, limit_s))
+        for line in planned_words(detect, round_s, limit_ns):
+            reporter.note(line)
+    elif takes_s >= _SAID_FROM_S:
+        count = sum(len(launch.cases) for launch in prepared.launches)
+        reporter.note(f"{count} cases in {len(prepared.launches)} launches, about {format_duration(takes_s * 1e9)}")
+    return limited
+
+
+def _present(request: Request, prepared: Prepared, folder: RunFolder, reporter: Reporter) -> None:
+    """Show a run that has ended, alternate with peers, and add it to a history, as was requested."""
+    execution, shown = request.execution, request.shown
     if shown.summary:
         present(folder.path, reporter, report=shown.report and not execution.peers)
     if execution.peers:
@@ -164,7 +205,7 @@ def new_run(request: Request) -> int:
         mpi = library_of(folder.info, next((one.settings.mpi for one in prepared.launches), ""))
         try:
             measure_alternating(
-                folder.path, execution.peers, mpi=mpi, devices=machine.devices, bind="none", tell=reporter.note
+                folder.path, execution.peers, mpi=mpi, devices=request.machine.devices, bind="none", tell=reporter.note
             )
         finally:
             if shown.report:
@@ -177,7 +218,6 @@ def new_run(request: Request) -> int:
         except LinkgaugeError as error:  # the run is whole all the same
             again = f"linkgauge history {execution.history} {folder.path}"
             reporter.problem(f"not in the history: {error}; '{again}' adds it")
-    return status
 
 
 def _crowded(prepared: Prepared, devices: DeviceSet, nodes: Nodes) -> tuple[dict[str, str], list[str]]:

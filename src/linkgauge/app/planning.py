@@ -20,6 +20,7 @@ from linkgauge.plan.builtin import builtin_plan, plan_of
 from linkgauge.plan.environment import given_variable, split_values
 from linkgauge.plan.jobs import named_jobs
 from linkgauge.plan.model import CaseTable, LaunchTable, Plan, capped, narrowed, side_by_side
+from linkgauge.plan.tuning_variables import refuse_units
 from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.mpi_library import resolve
 
@@ -123,7 +124,10 @@ def parse_env(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
         name, values = given_variable(word, os.environ)
         if name in ("LINKGAUGE_LAUNCH", "TMPDIR", "MPI4PY_LIBMPI"):
             raise UsageError(f"--env '{name}' is set by linkgauge itself: expected another variable")
-        found[name] = unique((*found.get(name, ()), *([os.environ[name]] if values is None else split_values(values))))
+        given = [os.environ[name]] if values is None else split_values(values)
+        for value in given:
+            refuse_units(name, value)
+        found[name] = unique((*found.get(name, ()), *given))
     return found
 
 

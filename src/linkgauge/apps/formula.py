@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 
-from linkgauge.errors import UsageError, nearest
+from linkgauge.errors import UsageError, not_one_of
 
 MOST_CHARACTERS = 400
 LARGEST = 1 << 62  # of any number on the way: what the core's arrays hold
@@ -161,5 +161,4 @@ def _named(known: Names, name: str) -> int:
     try:
         return known[name]
     except KeyError:
-        near = nearest(name, list(known))
-        raise FormulaError(f"unknown name '{name}'{near}: expected one of {', '.join(known)}") from None
+        raise FormulaError(f"unknown name '{name}'{not_one_of(name, known)}") from None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from linkgauge.apps.formula import Formula, FormulaError
 from linkgauge.apps.step_file import StepFile
-from linkgauge.errors import UsageError, nearest
+from linkgauge.errors import UsageError, not_one_of
 
 COMPUTE, COPY, SEND, RECEIVE, WAIT, COLLECTIVE, SYNC, AFTER, LOOP, END = range(10)
 """Kinds of rows, in the order of the core's ProgramKind."""
@@ -86,10 +86,7 @@ def parameters_of(file: StepFile, settings: Mapping[str, int]) -> dict[str, int]
     """The file's parameters with those that are set. UsageError for one that it does not have."""
     for name in settings:
         if name not in file.parameters:
-            raise UsageError(
-                f"{file.name}: no parameter '{name}'{nearest(name, list(file.parameters))}: expected one of "
-                f"{', '.join(file.parameters) or 'none'}"
-            )
+            raise UsageError(f"{file.name}: no parameter '{name}'{not_one_of(name, file.parameters)}")
     return {**file.parameters, **settings}
 
 

@@ -27,6 +27,7 @@ from linkgauge.apps.rows import (
 from linkgauge.apps.step_file import COPIES, Kind, StepFile
 from linkgauge.errors import UsageError
 from linkgauge.model.elements import restated_size
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 
 _MOST_COPY_BYTES = 8 << 20  # programs use their buffers again
@@ -209,9 +210,7 @@ class StepRows:
         asked = step.formulas["group"]
         if self._indices or asked.text not in self._groups:
             of = [self._evaluated(asked, {**names, **self._indices}, "group") for names in self._names]
-            by_color: dict[int, list[int]] = {}
-            for rank, color in enumerate(of):
-                by_color.setdefault(color, []).append(rank)
+            by_color = grouped((color, rank) for rank, color in enumerate(of))
             groups = {color: tuple(ranks) for color, ranks in by_color.items()}
             if self._indices:
                 return groups[of[self._rank]]

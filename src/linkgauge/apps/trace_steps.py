@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from linkgauge.errors import UsageError
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 
 # Collectives' many names, without their separators. The second: what a file's size is: that which each rank puts "in",
@@ -201,9 +202,7 @@ def agree(ranks: Sequence[RankSteps]) -> None:
     shares. One that moves nothing on any rank is left out on all of them, not on some, which others would wait for."""
     of: dict[Group | None, list[tuple[RankSteps, list[Stated]]]] = {}
     for rank in ranks:
-        mine: dict[Group | None, list[Stated]] = {}
-        for one in rank.stated:
-            mine.setdefault(one.group, []).append(one)
+        mine = grouped((one.group, one) for one in rank.stated)
         for group, found in mine.items():
             of.setdefault(group, []).append((rank, found))
     for members in of.values():

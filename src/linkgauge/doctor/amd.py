@@ -11,8 +11,8 @@ from collections import Counter
 
 from linkgauge.doctor.facts import GpuFacts
 from linkgauge.doctor.readers import Readers
+from linkgauge.model.grouped import grouped
 from linkgauge.system.amdsmi import Health
-from linkgauge.system.kfd import KfdNode
 from linkgauge.system.sysfs import generation_of
 
 _PROCESSES = "/sys/class/kfd/kfd/proc"
@@ -24,10 +24,7 @@ _LOW_LEVELS = ("low", "profile_min_sclk", "profile_min_mclk", "profile_standard"
 
 def amd_gpus(readers: Readers) -> list[GpuFacts]:
     """Facts of every AMD GPU of the host, one for each PCI function: partitions (CPX) of a GPU share its own."""
-    nodes: dict[str, list[KfdNode]] = {}
-    for node in readers.kfd()[0]:
-        if node.gpu_id and node.address:
-            nodes.setdefault(node.address, []).append(node)
+    nodes = grouped((node.address, node) for node in readers.kfd()[0] if node.gpu_id and node.address)
     pci, found = readers.pci(), []
     healths = {one.address: one for one in (readers.amd_smi() if nodes else ())}
     for index, (address, parts) in enumerate(sorted(nodes.items())):

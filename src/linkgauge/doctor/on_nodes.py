@@ -14,6 +14,7 @@ from typing import Any
 
 from linkgauge.doctor.check import CHECKS, FAILING, NOT_CHECKED, OK, WARNING, load
 from linkgauge.errors import EnvironmentLackingError
+from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import each, label, mapping, number, one_of, table, text
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.interfaces import FIX, NETWORK_SHAPE, Network, chosen, wrong_choices
@@ -53,27 +54,25 @@ class OnNodes:
         return len(self.found) > 1
 
 
-def look_on_nodes(
-    mpi: MpiInstallation, hosts: Sequence[str], devices: str, launcher_args: Sequence[str] = ()
-) -> list[OnNodes]:
+def look_on_nodes(mpi: MpiInstallation, hosts: Sequence[str], devices: str) -> list[OnNodes]:
     """All checks and facts of those of these nodes that can be looked at, and why others cannot.
 
     EnvironmentLackingError where none can.
     """
     command = [sys.executable, "-m", "linkgauge.doctor.one_node", devices]
-    shell = launcher_for(mpi).node_shell(launcher_args)
+    shell = launcher_for(mpi).node_shell(())
     met = {} if shell is None else first_look.look(shell, hosts, first_look.expected(mpi, os.environ, None))
     silent = {host: "; ".join(one.problems) for host, one in met.items() if one.problems}
     lossy = {host: "; ".join(one.lossy.values()) for host, one in met.items() if one.lossy}
     left = [host for host in hosts if host not in silent]
     shape = table(_SAID, needed=_SAID)
-    words = words_of_ranks(mpi, len(left), command, launcher_args, timeout_s=MOST_S, hosts=left) if left else []
+    words = words_of_ranks(mpi, len(left), command, (), timeout_s=MOST_S, hosts=left) if left else []
     said = shaped(words, shape)
     if isinstance(said, str) and not isinstance(words, str):
         raise EnvironmentLackingError(f"the doctor cannot be started on {len(hosts)} nodes: {said}")
     if isinstance(said, str) or len({one["host"] for one in said}) < len(left):  # which it is, each by itself tells
         each_said = {host: shaped(one, shape) for host, one in
-                     ask_each_alone(mpi, left, command, launcher_args).items()}  # fmt: skip
+                     ask_each_alone(mpi, left, command, ()).items()}  # fmt: skip
         silent |= {host: one for host, one in each_said.items() if isinstance(one, str)}
         said = [one for found in each_said.values() if not isinstance(found, str) for one in found]
     if not said:
@@ -138,9 +137,7 @@ def compared(said: Sequence[Mapping[str, Any]]) -> list[OnNodes]:
 
 def joined(name: str, told: Sequence[tuple[str, str, str, str, str]], hosts: set[str]) -> OnNodes:
     """One thing as it was found on nodes: `told` has status, finding, host, cost and fix of each."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for status, finding, host, _, _ in told:
-        alike.setdefault((status, finding), []).append(host)
+    alike = grouped(((status, finding), host) for status, finding, host, _, _ in told)
     if missing := hosts - {host for _, _, host, _, _ in told}:
         alike[OK, "none"] = sorted(missing)
     ordered = sorted(alike.items(), key=lambda item: (-len(item[1]), _GRAVE[item[0][0]]))

@@ -34,8 +34,9 @@ _FIX = (
 _NEW = "what rose before is not known", "linkgauge doctor --snapshot FILE"
 
 
-def counters_here(root: Path = Path("/")) -> dict[str, Any]:
+def counters_here() -> dict[str, Any]:
     """This node's counters, with when its kernel started."""
+    root = Path("/")
     return {"boot_s": boot_s(root), "uptime_s": uptime_s(root), "counters": error_counters(root)}
 
 

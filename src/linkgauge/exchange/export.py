@@ -14,6 +14,7 @@ from linkgauge.exchange import nccl_form
 from linkgauge.exchange.anonymous_run import pseudonyms_of
 from linkgauge.exchange.other_names import NCCL_PROGRAMS, OSU_PER_BLOCK, OSU_TESTS, OSU_TYPES
 from linkgauge.model.comparing import held_apart, values_of
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.stats.launches import shown_transports
@@ -110,10 +111,7 @@ def _cell(value: object) -> object:
 def _groups(rows: list[Measured], *along: str) -> dict[tuple[Any, ...], list[Measured]]:
     """Group rows by what one table of a peer's output is about: all that tells cases apart, but what is in its rows."""
     names = held_apart(*along)
-    groups: dict[tuple[Any, ...], list[Measured]] = {}
-    for row in rows:
-        groups.setdefault((*values_of(row.case, names), row.library, row.launch, row.repeat), []).append(row)
-    return groups
+    return grouped(((*values_of(row.case, names), row.library, row.launch, row.repeat), row) for row in rows)
 
 
 def _set_apart(rows: list[Measured], first: Measured) -> str:

@@ -23,6 +23,7 @@ from fractions import Fraction
 import numpy as np
 import scipy
 
+from linkgauge.model.grouped import grouped
 from linkgauge.system.graph import Graph
 from linkgauge.system.model import Link, System, is_fabric, rates_of
 from linkgauge.system.remembered import Remembering, remembered
@@ -130,9 +131,7 @@ class Wires(Remembering):
             return len(set(ends)) == len(set(ordinals)) and len({self._parts.get(end, end) for end in ends}) < 2
         graph = self.graph.through(self.routers)
         # What is joined to the same is reached from two of them, or from all: the second shows whether the first is.
-        beside: dict[frozenset[str], list[str]] = {}
-        for start in sorted(wanted):
-            beside.setdefault(frozenset(graph.heads(start)), []).append(start)
+        beside = grouped((frozenset(graph.heads(start)), start) for start in sorted(wanted))
         starts = [start for alike in beside.values() for start in alike[:2]]
         return len(wanted) == len(set(ordinals)) and all(wanted <= graph.hops(start).keys() for start in starts)
 
@@ -270,9 +269,7 @@ def _merge(
         if len(set(refined.values())) == len(set(color.values())):
             break
         color = refined
-    groups: dict[object, list[str]] = {}
-    for name in names:
-        groups.setdefault(color[name], []).append(name)
+    groups = grouped((color[name], name) for name in names)
     merged = {name: _group_name(group) for group in groups.values() for name in group}
     return _merge_twins(arcs, merged, fixed, flags)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from linkgauge.expect.limit import Limit
 from linkgauge.expect.of_case import limits
+from linkgauge.model.grouped import grouped
 from linkgauge.stats.launches import Place, nodes_of
 from linkgauge.system.model import System
 
@@ -41,9 +42,7 @@ def placed(system: System, case: Mapping[str, Any], places: Sequence[Place]) -> 
     """Return how the rules are asked for a case whose ranks were there; places that are not known are one node."""
     if not places:
         return Placed((case,))
-    of_node: dict[str, list[int]] = {}
-    for host, ordinal in places:
-        of_node.setdefault(host, []).append(ordinal)
+    of_node = grouped((host, ordinal) for host, ordinal in places)
     nodes = len(nodes_of(places))
     if nodes == 1:
         return Placed(({**case, "devices": tuple(next(iter(of_node.values())))},))

@@ -29,6 +29,7 @@ from linkgauge.expect.query import hosts_for, memory_of
 from linkgauge.expect.streams import passes_of_cores
 from linkgauge.model.case import Case
 from linkgauge.model.device_words import with_parts_named
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.model.transports import THROUGH_HOST, TRANSPORTS
@@ -146,9 +147,7 @@ def _own_share(
     demands: Sequence[float], classes: Sequence[str], weights: Mapping[str, float], capacity: float
 ) -> float:
     """What the first job has of a part: of its class's share by weight a max-min fair one."""
-    asked: dict[str, list[float]] = {}
-    for name, demand in zip(classes, demands, strict=True):
-        asked.setdefault(name, []).append(demand)
+    asked = grouped((name, demand) for name, demand in zip(classes, demands, strict=True))
     of_classes = _shares([sum(each) for each in asked.values()], [weights.get(name, 1.0) for name in asked], capacity)
     own = asked[classes[0]]
     return float(_shares(own, [1.0] * len(own), float(of_classes[0]))[0])

@@ -14,6 +14,7 @@ import numpy as np
 
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import Measure
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.system.remembered import remembered
 
@@ -35,9 +36,7 @@ def filled(
     second, one direction, None where it is not known. A class is judged by its upper quartile: its slow ones are what
     is looked for.
     """
-    of_class: dict[Hashable, list[int]] = {}
-    for index, label in enumerate(classes):
-        of_class.setdefault(label, []).append(index)
+    of_class = grouped((label, index) for index, label in enumerate(classes))
     full: set[Hashable] = set()
     for label, members in of_class.items():
         level = float(np.quantile([one_way(measures[i]) for i in members], _HEALTHY, method="higher"))

@@ -12,6 +12,7 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.measure import LEAST_EFFECTIVE, FailedCase, Measure, keys, median
 from linkgauge.findings.rule import rule
 from linkgauge.model.device_words import device_words
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import change, percent
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.quantity import format_duration as time_text
@@ -61,9 +62,7 @@ def _risen(facts: Facts) -> Iterable[tuple[str, str, float, tuple[str, ...]]]:
 @rule("ECC, link-replay and other error counters that rose during a case", faults=True, whole=True)
 def errors_rose(facts: Facts) -> Iterable[Finding]:
     """ECC, link-replay and similar counters that rose while a case ran."""
-    rose: dict[tuple[str, str], list[tuple[float, tuple[str, ...]]]] = {}
-    for subject, name, grown, keys_of in _risen(facts):
-        rose.setdefault((subject, name), []).append((grown, keys_of))
+    rose = grouped(((subject, name), (grown, keys_of)) for subject, name, grown, keys_of in _risen(facts))
     links_by_number = any("NVLink" in part for once in facts.info.get(COUNTERS) or () for part in once["after"])
     for (subject, name), grown in _rose_over_the_run(facts):
         if links_by_number and name.startswith("nvlink_"):

@@ -21,6 +21,7 @@ from linkgauge.findings.measure import Measure, keys
 from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
 from linkgauge.findings.timeline import Timeline, timeline
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.model.quantity import percent
 from linkgauge.stats.basics import Floats
@@ -232,9 +233,7 @@ def _gain(line: Timeline, rest: Floats, mine: Bools, inside: Bools, share: float
     scale = line.scale[index]
     by_moment = float(_cost((rest[index] - share * inside[index]) / scale).sum()) + 3 * _PRICE
     always = 0.0
-    tuples: dict[tuple[int, ...], list[int]] = {}
-    for place, turn in enumerate(index.tolist()):
-        tuples.setdefault(line.turns[turn].measure.devices, []).append(place)
+    tuples = grouped((line.turns[turn].measure.devices, place) for place, turn in enumerate(index.tolist()))
     for places in tuples.values():
         own, wide = rest[index[places]], scale[places]
         plain = float(_cost(own / wide).sum())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from linkgauge.findings.facts import Facts
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import format_bytes as size_text
 
 
@@ -13,10 +14,7 @@ def not_measured(facts: Facts, run: str, of: str = "") -> Iterator[str]:
 
     `run`: the run folder; `of`: what names it among several.
     """
-    cut: dict[str, list[int]] = {}
-    for one in facts.failures:
-        if one.out_of_time:
-            cut.setdefault(facts.failed_words(one), []).append(one.size)
+    cut = grouped((facts.failed_words(one), one.size) for one in facts.failures if one.out_of_time)
     if cut:
         named = ", ".join(f"{words} at {', '.join(map(size_text, sorted(set(sizes))))}" for words, sizes in cut.items())
         count = _cases(sum(map(len, cut.values())))

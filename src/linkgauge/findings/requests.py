@@ -10,6 +10,7 @@ from linkgauge.findings.finding import Evidence, Finding
 from linkgauge.findings.measure import Measure, keys
 from linkgauge.findings.naming import case_words
 from linkgauge.findings.rule import rule
+from linkgauge.model.grouped import grouped
 from linkgauge.model.listed import listed
 from linkgauge.stats.requests import RequestVerdict
 
@@ -79,9 +80,7 @@ def _rivals(facts: Facts, request: str, refuted: Sequence[tuple[Measure, Request
 
 def _evidence(refuted: Sequence[tuple[Measure, RequestVerdict]]) -> tuple[Evidence, ...]:
     """Return what was seen, each once with all its cases."""
-    seen: dict[str, list[Measure]] = {}
-    for measure, one in refuted:
-        seen.setdefault(one.evidence, []).append(measure)
+    seen = grouped((one.evidence, measure) for measure, one in refuted)
     found = []
     for said, measures in [*seen.items()][:_SHOWN]:
         cases = keys(measures)

@@ -24,7 +24,7 @@ LARGE = 1 << 20
 
 
 @remembered
-def placed_pairs(facts: Facts, patterns: tuple[str, ...], least_size: int = LARGE, small: bool = False) -> list[Placed]:
+def placed_pairs(facts: Facts, patterns: tuple[str, ...], small: bool = False) -> list[Placed]:
     """Return pair sets inside one node with their ways: each setting's largest size (the smallest for `small`)."""
     wiring = facts.wiring
     if wiring is None:
@@ -32,7 +32,7 @@ def placed_pairs(facts: Facts, patterns: tuple[str, ...], least_size: int = LARG
     chosen: dict[Settings, dict[Pair, Measure]] = {}
     for pairs in facts.pair_sets:
         one = next(iter(pairs.values()))
-        if one.pattern not in patterns or (one.size > 4096 if small else one.size < least_size):
+        if one.pattern not in patterns or (one.size > 4096 if small else one.size < LARGE):
             continue
         held = chosen.get(one.settings)
         size = next(iter(held.values())).size if held else None

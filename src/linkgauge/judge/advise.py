@@ -11,6 +11,7 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import Measure
 from linkgauge.model.case import USUAL
 from linkgauge.model.comparing import MECHANISM, held_apart
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.quantity import change
 from linkgauge.model.quantity import format_bytes as size_text
@@ -100,9 +101,7 @@ def advise(facts: Facts) -> list[Advice]:
     """
     result: list[tuple[tuple[Any, ...], list[Advice]]] = []
     for key, members in _tasks(facts).items():
-        by_size: dict[int, list[Measure]] = {}
-        for measure in members:
-            by_size.setdefault(measure.size, []).append(measure)
+        by_size = grouped((measure.size, measure) for measure in members)
         if len({_mechanism(facts, m) for m in members}) < 2:
             continue
         pooled = {size: _pool(facts, of_size) for size, of_size in by_size.items()}

@@ -12,6 +12,7 @@ import numpy as np
 from linkgauge.judge.left_out import left_out_keys
 from linkgauge.model.case import Case
 from linkgauge.model.device_words import device_words
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes as size_text
 from linkgauge.model.result import HEADLINE, Result
@@ -195,10 +196,7 @@ def pool_members(cases: Sequence[Case], shown: Mapping[str, str], noun: str) -> 
     }
     found: dict[str, dict[str, list[int]]] = {}
     for kind, names_of in kinds.items():
-        members: dict[str, list[int]] = {}
-        for index, case in enumerate(cases):
-            for name in names_of(case):
-                members.setdefault(name, []).append(index)
+        members = grouped((name, index) for index, case in enumerate(cases) for name in names_of(case))
         if members and (kind == "run" or len(members) > 1):
             found[kind] = members
     return found

@@ -14,8 +14,8 @@ from linkgauge.findings.facts import Facts
 from linkgauge.findings.measure import Measure
 from linkgauge.findings.naming import task_words
 from linkgauge.judge.subjects import Subject
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import HOST_COPIES, group_of
-from linkgauge.model.result import Rank
 from linkgauge.stats.distance import stored_switches
 from linkgauge.store.history import History, rows_of
 
@@ -27,9 +27,7 @@ def add(history: History, subject: Subject) -> tuple[list[str], int]:
     """Add a run to a history: the files, one a kind of node, and the number of rows. UsageError where it has none."""
     info = subject.facts.info
     end = _end_of(subject)
-    by_kind: dict[str, list[dict[str, Cell]]] = {}
-    for row in rows_of_run(subject):
-        by_kind.setdefault(str(row.pop("kind")), []).append(row)
+    by_kind = grouped((str(row.pop("kind")), row) for row in rows_of_run(subject))
     if not by_kind:
         raise UsageError(f"{subject.name}: nothing was measured, so there is nothing to add: linkgauge show RUN")
     day = str(info.get("start") or end.isoformat())[:10]
@@ -76,9 +74,7 @@ def lowest(uuids: Iterable[str]) -> str:
 
 
 def _rows(facts: Facts, end_ms: int, run: str) -> Iterator[dict[str, Cell]]:
-    of_host: dict[str, list[Rank]] = {}
-    for device in facts.devices.values():
-        of_host.setdefault(device.host, []).append(device)
+    of_host = grouped((device.host, device) for device in facts.devices.values())
     kinds = {host: kind_of(one.device_name or one.device_kind for one in devices) for host, devices in of_host.items()}
     machines = {host: lowest(one.device_uuid for one in devices) for host, devices in of_host.items()}
     switches = stored_switches(facts.info) if len(of_host) > 1 else None

@@ -19,6 +19,7 @@ from linkgauge.judge.compare_runs import pool_members
 from linkgauge.judge.standing import LEAST_NODES
 from linkgauge.judge.verdicts import Verdict
 from linkgauge.model.case import Case
+from linkgauge.model.grouped import grouped
 from linkgauge.model.quantity import change, format_duration, percent
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.launches import device_noun, shown_transports
@@ -157,10 +158,7 @@ def among_nodes(runs: Sequence[Run], detect: float, level: float = 0.05) -> Shif
     cases: set[Key] = set()
     for at in range(count):
         there = {column: rows[at] for column, rows in enumerate(by_host.values()) if at < len(rows)}
-        times: dict[Key, list[float]] = {}
-        for row in there.values():
-            for key, value in row.items():
-                times.setdefault(key, []).append(value)
+        times = grouped((key, value) for row in there.values() for key, value in row.items())
         usual = {key: middle(values) for key, values in times.items() if len(values) >= LEAST_NODES}
         cases |= usual.keys()
         for column, row in there.items():

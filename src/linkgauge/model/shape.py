@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from linkgauge.errors import UsageError, nearest, one_line
+from linkgauge.errors import UsageError, not_one_of, one_line
 from linkgauge.files import read_file
 
 Shape = Callable[[Any, str], Any]
@@ -207,8 +207,7 @@ def only(known: Mapping[str, Shape], needed: Collection[str] = ()) -> Shape:
         for name in _items(value, at):
             if name[0] not in known:
                 prefix = f"{at}: " if at else ""
-                near = nearest(name[0], list(known))
-                raise MisshapenError(f"{prefix}unknown key '{name[0]}'{near}: expected one of {', '.join(known)}")
+                raise MisshapenError(f"{prefix}unknown key '{name[0]}'{not_one_of(name[0], known)}")
         found: dict[str, Any] = of_known(value, at)
         return found
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.files import write_atomically
+from linkgauge.model.grouped import grouped
 from linkgauge.model.listed import listed
 from linkgauge.model.quantity import format_duration, format_size, percent
 from linkgauge.model.shape import LEAST, MOST_NS, each, mapping, number, only, read_json, text
@@ -329,9 +330,7 @@ def print_rows(rows: Sequence[dict[str, Any]], left_out: Mapping[str, str]) -> N
         )  # fmt: skip
     out = console()
     out.print(table)
-    by_reason: dict[str, list[str]] = {}
-    for key, reason in left_out.items():
-        by_reason.setdefault(reason, []).append(key)
+    by_reason = grouped((reason, key) for key, reason in left_out.items())
     for reason, keys in by_reason.items():
         out.print(f"left out: {listed(keys, 3, '; ')}: {reason}", markup=False, highlight=False, soft_wrap=True)
 

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from linkgauge.errors import UsageError, brief, nearest
+from linkgauge.errors import UsageError, brief, nearest, not_one_of
 from linkgauge.plan.model import Plan
 from linkgauge.plan.papers import FOLDER, PAPERS, paper_plans
 from linkgauge.plan.plan_file import read_plan
@@ -37,7 +37,7 @@ def builtin_plan(name: str) -> Plan:
     ('quick', 1)
     """
     if name not in names():
-        raise UsageError(f"unknown plan '{name}'{nearest(name, names())}: expected one of {', '.join(names())}")
+        raise UsageError(f"unknown plan '{name}'{not_one_of(name, names())}")
     figure = paper_plans().get(name)
     return dataclasses.replace(figure.load() if figure else read_plan(file_of(name)), any_machine=True)
 

@@ -55,10 +55,10 @@ class PlanMachine:
         return self._assumed.operation_s
 
 
-def numa_nodes(what: str, root: Path = Path("/")) -> tuple[int, ...]:
+def numa_nodes(what: str) -> tuple[int, ...]:
     """NUMA nodes that have `what` ("memory" or "cpu"); (0,) where the machine does not say."""
     nodes: list[int] = []
-    for part in kernel_text(root / f"sys/devices/system/node/has_{what}").split(","):
+    for part in kernel_text(f"/sys/devices/system/node/has_{what}").split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match:
             nodes += range(int(match[1]), int(match[2] or match[1]) + 1)
@@ -76,10 +76,10 @@ def slowdown(root: Path = Path("/proc")) -> float:
     return (ran + waited) / ran if ran else 1.0
 
 
-def free_shared_memory(path: Path = Path("/dev/shm")) -> int:
+def free_shared_memory() -> int:
     """Bytes free in the file system that communication libraries put their segments in; 0 where there is none."""
     try:
-        state = os.statvfs(path)
+        state = os.statvfs("/dev/shm")
     except OSError:
         return 0
     return state.f_bavail * state.f_frsize

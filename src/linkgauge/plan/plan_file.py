@@ -54,7 +54,7 @@ from linkgauge.plan.model import (
     Plan,
     side_by_side,
 )
-from linkgauge.plan.tuning_variables import safe_variable
+from linkgauge.plan.tuning_variables import refuse_units, safe_variable
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
 
@@ -86,19 +86,21 @@ def _bind(value: Any, at: str) -> str:
     return text(value, at)
 
 
-def _environment(value: Any, at: str) -> dict[str, tuple[str, ...]]:
+def _environment(given: Any, at: str) -> dict[str, tuple[str, ...]]:
     """Variables with a value or several, which a stranger may set."""
 
     def one(item: Any, at: str) -> str:
         return str(whole(-(1 << 63))(item, at)) if type(item) is int else text(item, at)
 
-    found = {name: tuple(values) for name, values in mapping(one_or_more(one))(value, at).items()}
+    found = {name: tuple(values) for name, values in mapping(one_or_more(one))(given, at).items()}
     for name, texts in found.items():
         if not texts or not all(safe_variable(name, text) for text in texts):
             raise MisshapenError(
                 f"{at} '{name}' is not a tuning variable of a communication library: "
                 f"a plan file may set only those, without paths; give others with --env"
             )
+        for value in texts:
+            refuse_units(name, value)
     return found
 
 

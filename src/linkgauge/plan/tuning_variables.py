@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from linkgauge.errors import UsageError
+
 
 def _words(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
@@ -39,6 +41,7 @@ _SWITCH = _words(
     "MEMCPY NIC NODELAY NOLOCAL P2P PIN PINNED PIPELINE PROGRESS RDMA READ RECLAIM RNDV SDMA SHM SUPPORT SYMMETRIC",
     "THREAD THROTTLE URING VERBOSE WRITE XNACK",
 )
+_NCCL_NUMBER = re.compile(r"NCCL_\w*(BUFFSIZE|CHUNKSIZE|NTHREADS|NCHANNELS|CTAS)")
 _LAST = _AMOUNT | _CHOICE | _OF_THE_MACHINE | _SWITCH
 _ANYWHERE = _words("ALLOW DISABLE DISABLED ENABLE ENABLED FORCE IGNORE NO USE WANT")  # what makes a name a switch's
 _WHOLE = _words(
@@ -73,3 +76,9 @@ def safe_variable(name: str, value: str) -> bool:
     if name in _WHOLE:
         return True
     return _NEVER.isdisjoint(words) and (words[-1] in _LAST or not _ANYWHERE.isdisjoint(words))
+
+
+def refuse_units(name: str, value: str) -> None:
+    """UsageError for an amount of NCCL's that is no number: it reads 8M as 8, and a buffer of 8 bytes crashes it."""
+    if _NCCL_NUMBER.fullmatch(name) and not re.fullmatch(r"\s*[-+]?(0[xX][0-9a-fA-F]+|\d+)\s*", value):
+        raise UsageError(f"{name} is '{value}': expected a whole number, NCCL reads no unit")

@@ -22,7 +22,7 @@ from linkgauge.simulate.fair import Classes, TooManyError, max_min, play
 from linkgauge.simulate.layout import Layout
 from linkgauge.simulate.others import BACKGROUND, DRAWN_NODES, DRAWS, Load, Share
 from linkgauge.simulate.placement import Placement, place
-from linkgauge.simulate.routes import Rule, end_links, fabric_links, shares, time_of
+from linkgauge.simulate.routes import Rule, end_links, fabric_links, refuse_uneven, time_of
 from linkgauge.simulate.stage import Request, Stage
 from linkgauge.simulate.traffic import stages
 
@@ -48,8 +48,7 @@ def beside(
 ) -> Share:
     """A job's goodput alone and beside loads that never end, by a rule that spreads evenly. UsageError."""
     fabric = layout.fabric
-    if not shares(fabric, rule):
-        raise UsageError(f"concurrent jobs by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+    refuse_uneven(fabric, rule)
     made = each_listed(stages(layout, request))
     others = [(other, each_listed(stages(other, wanted)[:1])[0]) for other, wanted in loads]
     payload = request.payload(layout.ranks)
@@ -127,8 +126,7 @@ def background(
     """
     if not 0 < share <= 1 or not 1 <= draws <= 1000:
         raise UsageError("a background of other jobs: expected a share above 0, up to 1, and 1 to 1000 draws")
-    if not shares(fabric, rule):
-        raise UsageError(f"concurrent jobs by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+    refuse_uneven(fabric, rule)
     layout, _ = job_and_loads(fabric, gpus, [], placement, per_node)
     made = stages(layout, request)
     payload = request.payload(layout.ranks)

@@ -17,7 +17,7 @@ from linkgauge.simulate.arrays import Floats, Ints, sums
 from linkgauge.simulate.fabric import Fabric
 from linkgauge.simulate.fair import Classes, TooManyError
 from linkgauge.simulate.layout import Layout
-from linkgauge.simulate.routes import Rule, shares
+from linkgauge.simulate.routes import Rule, refuse_uneven
 from linkgauge.simulate.stage import Stage
 
 MOST_CLASSES = 250_000
@@ -56,8 +56,7 @@ class _Flows:
 
 def crossing(fabric: Fabric, jobs: Sequence[Sharer], rule: Rule) -> Crossing:
     """All jobs' classes. UsageError for rules and kinds of fabric that sharing is not reckoned for; TooManyError."""
-    if not shares(fabric, rule):
-        raise UsageError(f"concurrent jobs by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+    refuse_uneven(fabric, rule)
     if fabric.behind_out or fabric.behind_in:  # shared by ports, which are taken as classes here
         raise TooManyError
     flows, job, rates = [], [], []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from linkgauge.errors import UsageError, nearest
+from linkgauge.errors import UsageError, not_one_of
 from linkgauge.simulate.calibrate import Calibration
 from linkgauge.simulate.described import of_system
 from linkgauge.simulate.placement import Placement
@@ -49,10 +49,7 @@ def known(figure: str) -> str:
     if figure in REFUSED:
         raise UsageError(f"{figure} is not simulated: {REFUSED[figure]}")
     if figure not in FIGURES:
-        raise UsageError(
-            f"no figure '{figure[:40]}' is simulated{nearest(figure, list(FIGURES))}: expected one of "
-            f"{', '.join(FIGURES)}"
-        )
+        raise UsageError(f"no figure '{figure[:40]}' is simulated{not_one_of(figure, FIGURES)}")
     return figure
 
 

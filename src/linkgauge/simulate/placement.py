@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from linkgauge.errors import UsageError, nearest, one_line
+from linkgauge.errors import UsageError, not_one_of, one_line
 from linkgauge.model.taking import BY_SWITCH
 from linkgauge.simulate.arrays import Ints, Mask
 from linkgauge.simulate.fabric import Fabric
@@ -46,9 +46,7 @@ def parse_placement(text: str, seed: int = 0) -> Placement:
     """A placement as people write it; UsageError naming those there are."""
     name, _, detail = text.partition(":")
     if name not in PLACEMENTS:
-        raise UsageError(
-            f"unknown placement '{name[:40]}'{nearest(name, list(PLACEMENTS))}: expected one of {', '.join(PLACEMENTS)}"
-        )
+        raise UsageError(f"unknown placement '{name[:40]}'{not_one_of(name, PLACEMENTS)}")
     if (name in ("groups", "over", "nodes")) != bool(detail):
         says = PLACEMENTS[name]
         raise UsageError(f"placement '{text[:60]}': expected {says if detail == '' else name + ' alone'}")

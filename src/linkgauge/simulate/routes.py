@@ -75,6 +75,12 @@ def shares(fabric: Fabric, rule: Rule) -> bool:
     return fabric.kind != "torus" and rule.name in ("minimal", "third_group", "mixed")
 
 
+def refuse_uneven(fabric: Fabric, rule: Rule) -> None:
+    """UsageError for a rule that does not."""
+    if not shares(fabric, rule):
+        raise UsageError(f"concurrent jobs by rule {rule} on a {fabric.kind}: expected one that spreads evenly")
+
+
 @dataclasses.dataclass(frozen=True)
 class LinkClass:
     """Links that are alike: bytes on each, and what each carries, in bytes per second one way."""

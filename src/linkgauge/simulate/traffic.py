@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from linkgauge.errors import UsageError, nearest
+from linkgauge.errors import UsageError, not_one_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.rank_bytes import pair_bytes
 from linkgauge.simulate.arrays import Ints
@@ -33,10 +33,7 @@ _MOST_PAIRS = 4_000_000  # of which the core lists each
 def stages(layout: Layout, request: Request) -> list[Stage]:
     """The stages of a pattern on a layout; UsageError names the patterns and algorithms that there are."""
     if request.pattern not in TRAFFIC:
-        raise UsageError(
-            f"pattern '{request.pattern[:40]}' is not simulated{nearest(request.pattern, list(TRAFFIC))}: "
-            f"expected one of {', '.join(TRAFFIC)}"
-        )
+        raise UsageError(f"pattern '{request.pattern[:40]}' is not simulated{not_one_of(request.pattern, TRAFFIC)}")
     by_name = TRAFFIC[request.pattern]
     name = request.algorithm or next(iter(by_name))
     if name not in by_name:

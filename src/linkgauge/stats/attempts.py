@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Measured, Result, Row
 
 if TYPE_CHECKING:
@@ -59,7 +60,5 @@ def counted(run: Run) -> Counted:
 
 
 def _repeats(rows: Iterable[Measured]) -> list[list[Measured]]:
-    found: dict[tuple[str, str, int], list[Measured]] = {}
-    for row in rows:
-        found.setdefault((row.case_key, row.launch_key, row.lane), []).append(row)
+    found = grouped(((row.case_key, row.launch_key, row.lane), row) for row in rows)
     return list(found.values())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from linkgauge.model.comparing import held_apart, values_of
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Measured
 from linkgauge.stats.derived import Curve, CurveFigures, Figure, as_curve, curve_figures, fewest_blocks
 
@@ -88,10 +89,7 @@ def _grouped(
     rows: Iterable[Measured], without: tuple[str, ...], *, by_size: bool = False
 ) -> dict[tuple[Any, ...], list[Measured]]:
     names = [name for name in _APART if name not in without] + (["size"] if by_size else [])
-    groups: dict[tuple[Any, ...], list[Measured]] = {}
-    for row in rows:
-        groups.setdefault((*values_of(row.case, names), row.library, row.launch_key), []).append(row)
-    return groups
+    return grouped(((*values_of(row.case, names), row.library, row.launch_key), row) for row in rows)
 
 
 def _curve(rows: list[Measured]) -> Curve:

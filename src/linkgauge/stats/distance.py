@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.comparing import held_apart, values_of
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured, Result, Row
 from linkgauge.stats.launches import Places, nodes_of
@@ -80,8 +81,4 @@ def from_rows(rows: Iterable[Result], places: Places) -> Switches | None:
 
 def by_distance(rows: Sequence[Measured]) -> dict[str, list[Measured]]:
     """Return the rows by their class, those that have one."""
-    found: dict[str, list[Measured]] = {}
-    for row in rows:
-        if row.distance:
-            found.setdefault(row.distance, []).append(row)
-    return found
+    return grouped((row.distance, row) for row in rows if row.distance)

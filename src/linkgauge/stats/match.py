@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Launch, Result
 from linkgauge.stats.attempts import Counted
 from linkgauge.stats.launches import device_noun
@@ -118,10 +119,7 @@ def _with_keys_of(others: Mapping[Key, Repeats], cases: dict[Key, Repeats]) -> d
 
     Where that has the case under several keys that this one lacks, it stays without.
     """
-    open_keys: dict[str, list[Key]] = {}
-    for key in others:
-        if key not in cases:
-            open_keys.setdefault(key[0], []).append(key)
+    open_keys = grouped((key[0], key) for key in others if key not in cases)
     never_started = [key for key, entry in cases.items() if not key[1] and entry.failures and not entry.median_ns]
     found = {key: open_keys[key[0]][0] for key in never_started if len(open_keys.get(key[0], ())) == 1}
     return {found.get(key, key): entry for key, entry in cases.items()}

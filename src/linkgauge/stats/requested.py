@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from linkgauge.model.case import Case
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Identity, Launch, Row
 from linkgauge.run.machine import host_pages, nccl_log
 from linkgauge.run.machine.observe import CASE_TIME, NVLINK_RECEIVED, NVLINK_SENT
@@ -108,9 +109,7 @@ def _of_nvlink(table: Any) -> Any:
 
 def _pages(run: Run) -> dict[Identity, tuple[float | None, dict[int, float]]]:
     """By case what share of its host buffers is on huge pages, and on the NUMA nodes that they requested."""
-    found: dict[Identity, list[tuple[str, float]]] = {}
-    for one in run.observed_of(host_pages.SUBJECT):
-        found.setdefault(one.identity, []).append((one.name, one.value))
+    found = grouped((one.identity, (one.name, one.value)) for one in run.observed_of(host_pages.SUBJECT))
     return {identity: host_pages.shares(values) for identity, values in found.items()}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS, PatternTraits
 from linkgauge.model.result import FIGURES, HEADLINE, Launch, Measured, Result, Row
 from linkgauge.model.transports import NIC_LIBRARIES
@@ -181,9 +182,7 @@ def _made(
     run: Run, rows: Sequence[Row], infos: list[PatternTraits], gathered: _Gathered
 ) -> tuple[pa.Table, tuple[Result, ...]]:
     figures = _figures(rows, infos, gathered) if gathered.owners else {}
-    series_of: dict[int, list[int]] = {}
-    for i, (at, _) in enumerate(gathered.owners):
-        series_of.setdefault(at, []).append(i)
+    series_of = grouped((at, i) for i, (at, _) in enumerate(gathered.owners))
     # Of each result its place in the cases, and among the series or -1.
     order = [(at, i) for at in range(len(rows)) for i in series_of.get(at, [-1])]
     wanted = summary_schema()

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from linkgauge.model.grouped import grouped
 from linkgauge.stats.basics import Floats
 
 _MOST_CAUSES = 3
@@ -122,9 +123,7 @@ def _columns(pairs: Sequence[Pair]) -> dict[tuple[Cause, ...], npt.NDArray[np.bo
             causes.append(Cause("link", (first, second)))
         for cause in causes:
             touched.setdefault(cause, set()).add(at)
-    alike: dict[frozenset[int], list[Cause]] = {}
-    for cause, which in touched.items():
-        alike.setdefault(frozenset(which), []).append(cause)
+    alike = grouped((frozenset(which), cause) for cause, which in touched.items())
     return {
         tuple(sorted(causes, key=repr)): np.isin(np.arange(len(pairs)), list(which)) for which, causes in alike.items()
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import EnvironmentLackingError, one_line
+from linkgauge.model.grouped import grouped
 from linkgauge.store.history import History
 from linkgauge.store.history_form import COLUMNS_SINCE, Part, schema
 
@@ -55,9 +56,7 @@ def database(
 def _define(found: Any, history: History, parts: Sequence[Part]) -> None:
     """Define the table `results`: a view of the files, and of those of which not all rows count what does."""
     pieces = []
-    groups: dict[tuple[object, ...], list[Part]] = {}
-    for one in parts:
-        groups.setdefault((one.month, one.days, one.left_out), []).append(one)
+    groups = grouped(((one.month, one.days, one.left_out), one) for one in parts)
     for at, (some, conditions) in enumerate((some, _conditions(some[0])) for some in groups.values()):
         source = f"files_{at}"
         if history.local:

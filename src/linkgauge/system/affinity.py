@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from linkgauge.model.grouped import grouped
 from linkgauge.system.model import System
 
 
@@ -32,8 +33,6 @@ def one_a_nic(system: System) -> tuple[int, ...]:
 
 def words(near: Mapping[int, tuple[str, ...]]) -> str:
     """Which card each device is near to, in words, devices of the same cards together."""
-    alike: dict[tuple[str, ...], list[int]] = {}
-    for ordinal, cards in near.items():
-        alike.setdefault(cards, []).append(ordinal)
+    alike = grouped((cards, ordinal) for ordinal, cards in near.items())
     return "; ".join(f"device{'s' if len(of) > 1 else ''} {', '.join(map(str, of))}: {', '.join(cards)}"
                      for cards, of in alike.items())  # fmt: skip

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Literal
 
+from linkgauge.model.grouped import grouped
 from linkgauge.system.model import Figure, Node, System, is_fabric
 
 Scope = Literal["device", "fabric", "host", "node", "all"]
@@ -185,9 +186,7 @@ class Classes:
 
     def devices(self, scope: Scope = "all") -> tuple[tuple[int, ...], ...]:
         """Return the ordinals of all devices, those of one class together, in order."""
-        found: dict[tuple[str, ...], list[int]] = {}
-        for ordinal, name in sorted(self._names.items()):
-            found.setdefault(self.key([name], scope), []).append(ordinal)
+        found = grouped((self.key([name], scope), ordinal) for ordinal, name in sorted(self._names.items()))
         return tuple(tuple(members) for members in found.values())
 
     def pairs(self, scope: Scope = "fabric") -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -254,7 +253,4 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
 
 
 def _groups(cells: Sequence[int]) -> dict[int, list[int]]:
-    groups: dict[int, list[int]] = {}
-    for vertex, cell in enumerate(cells):
-        groups.setdefault(cell, []).append(vertex)
-    return groups
+    return grouped((cell, vertex) for vertex, cell in enumerate(cells))

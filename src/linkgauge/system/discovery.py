@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from linkgauge.errors import UsageError
+from linkgauge.model.grouped import grouped
 from linkgauge.system import amdsmi, ancestors, dmi, hwloc, nvml, sysfs
 from linkgauge.system.draft import Draft, FoundDevice, figure
 from linkgauge.system.fabric import add_nvlinks, add_xgmi
@@ -257,9 +258,7 @@ def of_devices(kind: str, infos: Sequence[Mapping[str, Any]], folder: Path | Non
     if kind == "host":
         return discover(folder, host_devices=len(infos), hosts_only=True)
     system = discover(folder)
-    by_address: dict[str | None, list[Node]] = {}
-    for device in system.devices:
-        by_address.setdefault(device.identity.get("pci"), []).append(device)
+    by_address = grouped((device.identity.get("pci"), device) for device in system.devices)
     found: list[tuple[Node, Mapping[str, Any]]] = []
     for ordinal, info in enumerate(infos):
         address = str(info.get("pci_address") or "")

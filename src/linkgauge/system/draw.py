@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from linkgauge.errors import one_line
+from linkgauge.model.grouped import grouped
 from linkgauge.system.graph import Graph
 from linkgauge.system.model import FABRIC_KINDS, Link, Node, System, rates_of
 from linkgauge.system.units import show_rate
@@ -180,9 +181,7 @@ def matrix(system: System, unit: str = "GB/s") -> list[list[str]]:
     devices that pass traffic on in hardware), or `host` (none of these: by way of the host).
     """
     devices = system.devices
-    by_pair: dict[frozenset[str], list[Link]] = {}
-    for link in system.links:
-        by_pair.setdefault(frozenset((link.a, link.b)), []).append(link)
+    by_pair = grouped((frozenset((link.a, link.b)), link) for link in system.links)
     ports = {
         d.name: sum(
             link.rate(d.name) or 0.0

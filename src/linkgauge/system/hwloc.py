@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,12 +23,12 @@ _MOST_NODES = 1 << 12
 _LONGEST_SET = _MOST_NODES // 32 * 11  # characters: "0x00000001," is of 32 nodes
 
 
-def xml_file(folder: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+def xml_file(folder: Path | None) -> Path | None:
     """Return the topology file of a recorded machine (`hwloc.xml`), or the one that the environment names for this."""
     if folder is not None:
         file = folder / "hwloc.xml"
         return file if file.is_file() else None
-    named = environment.get(VARIABLE)
+    named = os.environ.get(VARIABLE)
     return Path(named) if named else None
 
 

@@ -64,16 +64,15 @@ def visible(vendor: str, environment: Mapping[str, str], gpus: Sequence[KnownGpu
     return _of_cuda(environment, gpus) if vendor == "nvidia" else _of_hip(environment, gpus)
 
 
-def here(root: Path = Path("/")) -> dict[str, list[KnownGpu]]:
+def here() -> dict[str, list[KnownGpu]]:
     """The GPUs that the drivers of this machine show, hidden ones too, by vendor, each in its driver's order."""
-    found = {"nvidia": _nvidia() if root == Path("/") else [], "amd": of_kfd(kfd.read(root)[0])}
+    found = {"nvidia": _nvidia(), "amd": of_kfd(kfd.read(Path("/"))[0])}
     return {vendor: gpus for vendor, gpus in found.items() if gpus}
 
 
-def hidden_here(environment: Mapping[str, str] | None = None) -> list[str]:
+def hidden_here() -> list[str]:
     """What the environment hides of this machine's GPUs, a sentence for each vendor."""
-    environment = os.environ if environment is None else environment
-    found = (visible(vendor, environment, gpus).words for vendor, gpus in here().items())
+    found = (visible(vendor, os.environ, gpus).words for vendor, gpus in here().items())
     return [words for words in found if words]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from linkgauge.errors import UsageError, nearest
+from linkgauge.errors import UsageError, nearest, not_one_of
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import is_older
 from linkgauge.model.shape import (
@@ -178,8 +178,7 @@ def libraries() -> Mapping[str, Library]:
 def library(name: str) -> Library:
     """A library's part; UsageError naming those there are."""
     if name not in libraries():
-        known = names()
-        raise UsageError(f"no settings of '{name}'{nearest(name, known)}: expected one of {', '.join(known)}")
+        raise UsageError(f"no settings of '{name}'{not_one_of(name, names())}")
     return libraries()[name]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from linkgauge.model.comparing import MECHANISM, held_apart, values_of
 from linkgauge.model.device_words import numbers_text, pairs_text
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS, USUAL_MEMORY
 from linkgauge.model.result import Measured
 from linkgauge.view.alike import ALL_PAIRS, Devices, Kinds, apart, together
@@ -147,10 +148,7 @@ def answers(results: Results, limits: Limits) -> list[TaskAnswer]:
     the ping-pong where there is one. Applications have a table of their own.
     """
     kinds = results.kinds
-    groups: dict[tuple[Any, ...], list[Measured]] = {}
-    for row in results.rows:
-        if not PATTERNS[row.pattern].scripted:
-            groups.setdefault(_task(row, kinds), []).append(row)
+    groups = grouped((_task(row, kinds), row) for row in results.rows if not PATTERNS[row.pattern].scripted)
     order = {name: place for place, name in enumerate(PATTERNS)}
 
     def place(rows: list[Measured]) -> tuple[Any, ...]:

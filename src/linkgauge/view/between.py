@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from linkgauge.model.device_words import numbers_text
+from linkgauge.model.grouped import grouped
 from linkgauge.model.result import Measured
 from linkgauge.stats.crossing import NETWORK, SHARED_MEMORY, Crossing
 from linkgauge.stats.distance import by_distance
@@ -24,9 +25,7 @@ def places_line(kinds: Kinds) -> str:
     """Return which of the numbers that tables have for devices are on which node; empty where all are on one."""
     if len(kinds.hosts) < 2:
         return ""
-    of_host: dict[str, list[int]] = {}
-    for number, rank in kinds.devices.items():
-        of_host.setdefault(rank.host, []).append(number)
+    of_host = grouped((rank.host, number) for number, rank in kinds.devices.items())
     words = [f"{numbers_text(numbers)} on {host}" for host, numbers in list(of_host.items())[: 2 * _SHOWN]]
     more = f" and {len(of_host) - len(words)} nodes more" if len(of_host) > len(words) else ""
     return f"{kinds.noun}s are {', '.join(words)}{more}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linkgauge.errors import Exit
+from linkgauge.model.grouped import grouped
 from linkgauge.plan.papers import Claim, Figure
 from linkgauge.view.paper_choice import fits
 from linkgauge.view.paper_points import PUBLISHED, Drawing, Point
@@ -104,9 +105,7 @@ def _expected(claim: Claim) -> str:
 def _ratios(claim: Claim, drawing: Drawing, chosen: Sequence[Point]) -> list[float]:
     """Return a claim's ratios; none where what is divided by was not measured, or is not positive."""
     if claim.how == "range":
-        panels: dict[str, list[float]] = {}
-        for point in chosen:
-            panels.setdefault(point.panel, []).append(float(point.value or 0.0))
+        panels = grouped((point.panel, float(point.value or 0.0)) for point in chosen)
         return [max(all_) / min(all_) for all_ in panels.values() if len(all_) > 1 and min(all_) > 0]
     if claim.published:
         stated = {
@@ -150,9 +149,7 @@ def _at(points: Sequence[Point], at: tuple[str, ...]) -> list[Point]:
     if not at:
         return list(points)
     if at in (("first",), ("last",)):
-        ends: dict[tuple[str, str], list[Point]] = {}
-        for point in points:
-            ends.setdefault((point.panel, point.series), []).append(point)
+        ends = grouped(((point.panel, point.series), point) for point in points)
         pick = min if at == ("first",) else max
         return [pick(all_, key=_number) for all_ in ends.values()]
     return [one for one in points if one.place in at]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from linkgauge.findings.filled import FILLED_SHARE
 from linkgauge.findings.wiring import Way, Wiring
 from linkgauge.model.comparing import MECHANISM, held_apart, values_of
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.result import Measured
 from linkgauge.model.transports import over_host
@@ -127,9 +128,7 @@ class FullPairs:
     @functools.cached_property
     def classes(self) -> list[PairClass]:
         """The classes of alike pairs, the fastest first."""
-        groups: dict[Any, list[Pair]] = {}
-        for pair in sorted(self.rows):
-            groups.setdefault(self._kinds.key(self.rows[pair]), []).append(pair)
+        groups = grouped((self._kinds.key(self.rows[pair]), pair) for pair in sorted(self.rows))
         found = []
         for pairs in groups.values():
             rates = [self.rows[pair].goodput for pair in pairs]

@@ -100,8 +100,7 @@ def report_html(run: Run, unit: str = "GB/s", findings: Sequence[Finding] | None
     report_charts.shares(page, results, limits, unit)
     report_charts.spread(page, results)
     _requests(page, results)
-    _chosen(page, results)
-    _moved(page, results)
+    _of_libraries(page, results)
     _cases(page, results, unit)
     _skipped(page, results)
     _machine(page, run)
@@ -211,24 +210,20 @@ def _uses(page: Page, run: Run) -> None:
     page.note("As 'linkgauge advise' says, which adds intervals and settings to export.")
 
 
-def _chosen(page: Page, results: Results) -> None:
-    rows = [[results.title(first), *known] for first, task in results.panels
-            for known in chosen_ranges(results, task)]  # fmt: skip
-    if rows:
-        page.heading(2, "What the library chose", "chosen")
-        with page.folded(f"algorithms, protocols and kernels of {count_text(len(rows), 'range')} of sizes"):
-            page.static_table([("task", True), ("library", True), ("sizes", True), ("choice", True)], rows)
-            page.note("As its log says of the same cases, done once more in a launch whose times do not count.")
-
-
-def _moved(page: Page, results: Results) -> None:
-    rows = [[results.title(first), *known] for first, task in results.panels
-            for known in moved_ranges(results, task)]  # fmt: skip
-    if rows:
-        page.heading(2, "Which way bytes moved", "moved")
-        with page.folded(f"bytes that NVLinks counted in {count_text(len(rows), 'range')} of sizes"):
-            page.static_table([("task", True), ("library", True), ("sizes", True), ("NVLink", True)], rows)
-            page.note("Payload is what must go between the GPUs. Protocols with flags move up to twice as much.")
+def _of_libraries(page: Page, results: Results) -> None:
+    """Add what libraries chose, and which way their bytes moved, each by ranges of sizes."""
+    for ranges_of, title, anchor, what, column, note in (
+        (chosen_ranges, "What the library chose", "chosen", "algorithms, protocols and kernels of", "choice",
+         "As its log says of the same cases, done once more in a launch whose times do not count."),
+        (moved_ranges, "Which way bytes moved", "moved", "bytes that NVLinks counted in", "NVLink",
+         "Payload is what must go between the GPUs. Protocols with flags move up to twice as much."),
+    ):  # fmt: skip
+        rows = [[results.title(first), *known] for first, task in results.panels for known in ranges_of(results, task)]
+        if rows:
+            page.heading(2, title, anchor)
+            with page.folded(f"{what} {count_text(len(rows), 'range')} of sizes"):
+                page.static_table([("task", True), ("library", True), ("sizes", True), (column, True)], rows)
+                page.note(note)
 
 
 def _requests(page: Page, results: Results) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.text import Text
 
 from linkgauge.model.device_words import numbers_text
-from linkgauge.view.alike import Devices, together
+from linkgauge.model.grouped import grouped
+from linkgauge.view.alike import together
 from linkgauge.view.answer import Best, TaskAnswer, short_where
 from linkgauge.view.screen import Table
 from linkgauge.view.units import percents, range_text, rate_text, time_text
@@ -66,9 +67,7 @@ def task_words(task: TaskAnswer, unit: str) -> TaskWords:
 def apart_lines(tasks: Sequence[TaskAnswer], unit: str) -> Iterator[str]:
     """Yield a line for each task in which one differs from the rest: `...: 0-3 185 GB/s`."""
     for task in tasks:
-        by_devices: dict[Devices, list[str]] = {}
-        for devices, value in task.fastest.apart:
-            by_devices.setdefault(devices, []).append(time_text(value))
+        by_devices = grouped((devices, time_text(value)) for devices, value in task.fastest.apart)
         for devices, value in task.widest.apart if task.widest is not None else ():
             by_devices.setdefault(devices, []).append(f"{rate_text(value * task.peak_factor, unit)} {unit}")
         found = [

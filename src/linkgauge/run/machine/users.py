@@ -83,6 +83,6 @@ def is_here(pid: int, root: Path = PROC) -> bool:
     return sees_itself() and (in_host_namespace() or holds_gpu(pid, root))
 
 
-def described_by_driver(pid: int, root: Path = PROC) -> str:
+def described_by_driver(pid: int) -> str:
     """Name a process by the number that a GPU's driver gives it."""
-    return described(pid) if is_here(pid, root) else f"a process outside this container (PID {pid} there)"
+    return described(pid) if is_here(pid) else f"a process outside this container (PID {pid} there)"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from linkgauge import interrupts
 from linkgauge.run.launchers import job_is_over
-from linkgauge.run.parent.launch import Launch, LaunchEnd
+from linkgauge.run.parent.launch import Launch
+from linkgauge.run.parent.launch_end import LaunchEnd
 from linkgauge.run.parent.prepared import TimeLimit
 
 if TYPE_CHECKING:

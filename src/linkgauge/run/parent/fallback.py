@@ -104,6 +104,10 @@ class Fallback:
         self._steps: list[Step] = []  # of the launch in hand
         self._others: list[MpiInstallation] | None = None
 
+    def mpi_of(self, settings: LaunchSettings) -> MpiInstallation | None:
+        """The installation that a launch is started with; None for threads."""
+        return None if settings.threads else self.mpis[settings.mpi]
+
     def taken(self, settings: LaunchSettings) -> str:
         """What a planned launch goes on with: the name of its own library, of another one, or THREADS."""
         return settings.mpi if settings.threads or settings.mpi_requested else end_of(self._taken, settings.mpi)

@@ -25,14 +25,14 @@ from linkgauge.run.launchers.base import LaunchRequest, library_environment
 from linkgauge.run.machine import processes
 from linkgauge.run.machine.environment import package_environment, worker_environment
 from linkgauge.run.machine.private_folder import LaunchFolders, PrivateFolders
+from linkgauge.run.parent.launch_end import FirstEnd, LaunchEnd, stuck_load
 from linkgauge.run.parent.mpi_installation import MpiInstallation
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.watch import LaunchWatch, Trouble
 from linkgauge.run.wire import evidence, token
 from linkgauge.run.wire.heartbeat import COUNT, PID, HeartbeatFile
-from linkgauge.run.wire.kept_samples import FirstEnd, stuck_load
 from linkgauge.run.wire.node_beats import NodeBeats, place_of
-from linkgauge.run.wire.spec import CaseEntry, WorkerSpec, rank_list
+from linkgauge.run.wire.spec import WorkerSpec, rank_list
 from linkgauge.store.journal import Record
 
 # A look takes a quarter of a millisecond of a core (where ranks have them all, from a rank), some looks ten times that.
@@ -43,37 +43,6 @@ _STUCK_LOOK_S = 0.5
 _LEFT_PATIENCE_S = 12.0  # of ranks on other nodes: a reporter that lives is back by then
 _MOST_NAMED = 8
 _GUARD = Path(__file__).with_name("guard.py")
-
-
-@dataclasses.dataclass
-class LaunchEnd:
-    """How a launch ended.
-
-    `status` is empty where the ranks ended of their own accord (`ended`: done, stopped, fatal) or were aborted. Else it
-    is the status of `blamed`, the case in hand, with reason and evidence; None where they ended between two cases or,
-    with `started` false, never came together.
-    """
-
-    started: bool
-    ended: str = ""
-    status: str = ""
-    blamed: CaseEntry | None = None
-    reason: str = ""
-    evidence: dict[str, Any] = dataclasses.field(default_factory=dict)
-    rank: int | None = None  # whose node's failure it is, where that is sure
-    cannot_record: str = ""  # the journal could not be written: why
-
-    @property
-    def start_problem(self) -> str:
-        """Why it could not be run, with its last words."""
-        said = self.last_words
-        reason = self.reason or "no case was begun"
-        return reason + (f"; its last words: {said}" if said and said not in reason else "")
-
-    @property
-    def last_words(self) -> str:
-        """Empty where a rank could say why, which is the reason then: what is printed after it is of others' end."""
-        return "" if self.evidence.get("notes") else evidence.last_words(self.evidence.get("output") or [])
 
 
 class Launch:

@@ -196,6 +196,6 @@ def exit_status(runner: Runner) -> int:
     failed = sum(runner.statuses.counts.get(status, 0) for status in FAILED)
     if runner.last_start_problem and not runner.launches_started:
         raise EnvironmentLackingError(f"nothing could be measured: {runner.last_start_problem}")
-    if failed or runner.lost_nodes:
+    if failed or runner.nodes.any_lost:
         return Exit.SOME_FAILED
     return Exit.DONE if runner.statuses.counts.get("ok") else Exit.NOTHING

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from linkgauge.errors import LinkgaugeError
+from linkgauge.model.grouped import grouped
 from linkgauge.model.shape import as_it_is, each, label, mapping, parsed_by, table, text, whole
 from linkgauge.owner import node_name
 from linkgauge.plan.machine import free_shared_memory, numa_nodes
@@ -91,9 +92,7 @@ def said_shape(value: Any, at: str) -> Any:
 def nodes_of(said: Sequence[Mapping[str, Any]], ranks: int) -> tuple[Node, ...] | str:
     """The nodes that ranks told of, none where all are on this one; or why they are not known."""
     looks = {one["node"]: one for one in said if "devices" in one}
-    of_node: dict[str, list[int]] = {}
-    for one in sorted(said, key=lambda one: one["rank"]):
-        of_node.setdefault(one["node"], []).append(one["rank"])
+    of_node = grouped((one["node"], one["rank"]) for one in sorted(said, key=lambda one: one["rank"]))
     if sorted(rank for of in of_node.values() for rank in of) != list(range(ranks)):
         return "not all ranks said where they are"
     if of_node.keys() != looks.keys():

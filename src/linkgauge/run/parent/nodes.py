@@ -19,6 +19,7 @@ from typing import Any
 
 from linkgauge.children import NoAnswerError, output_of
 from linkgauge.errors import EnvironmentLackingError, UsageError
+from linkgauge.model.grouped import grouped
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.binding import cores_by_rank
@@ -250,9 +251,7 @@ def ask_each_alone(
 
 def differences(nodes: Sequence[Node]) -> list[str]:
     """What sets the nodes apart, in one sentence, what most of them have first; nothing where all are alike."""
-    alike: dict[str, list[str]] = {}
-    for node in nodes:
-        alike.setdefault(node.words(), []).append(node.host)
+    alike = grouped((node.words(), node.host) for node in nodes)
     if len(alike) < 2:
         return []
     kinds = sorted(alike.items(), key=lambda item: -len(item[1]))
@@ -277,10 +276,7 @@ def ways_between(
     for name, choice in choices.items():
         words = ", ".join(known.get(one, one) for one in choice.names) or "nothing that is known"
         said.append(f"between nodes {name} will use {words}: {choice.why}")
-    near: dict[str, list[str]] = {}
-    for node in nodes:
-        if node.near_nics:
-            near.setdefault(affinity.words(node.near_nics), []).append(node.host)
+    near = grouped((affinity.words(node.near_nics), node.host) for node in nodes if node.near_nics)
     for cards, hosts in near.items():
         said.append(f"network cards near to devices{'' if len(near) == 1 else ' of ' + ', '.join(hosts)}: {cards}")
     wrong = [(name, one) for name, choice in choices.items() for one in wrong_choices(choice, networks)]

@@ -20,16 +20,16 @@ from linkgauge.model.transports import shown_names
 from linkgauge.plan.launches import PlannedLaunch
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.machine.private_folder import PrivateFolders
-from linkgauge.run.parent import lossy_pairs
 from linkgauge.run.parent.ending import Ending
 from linkgauge.run.parent.fallback import Fallback, info_after
-from linkgauge.run.parent.launch import Launch, LaunchEnd
+from linkgauge.run.parent.launch import Launch
+from linkgauge.run.parent.launch_end import LaunchEnd, load_to_blame, told_as_the_loads
 from linkgauge.run.parent.launch_spec import Known, spec_of
 from linkgauge.run.parent.library_choice import log_environment
 from linkgauge.run.parent.load_launches import LoadLaunches, settings_of_load
 from linkgauge.run.parent.mpi_installation import MpiInstallation
-from linkgauge.run.parent.node import Node
 from linkgauge.run.parent.nodes import Nodes, nodes_info
+from linkgauge.run.parent.nodes_in_use import NodesInUse
 from linkgauge.run.parent.prepared import WORKER, Pending, Prepared, write_launches
 from linkgauge.run.parent.records import Records
 from linkgauge.run.parent.refused import refusal
@@ -38,15 +38,8 @@ from linkgauge.run.parent.statuses import Statuses
 from linkgauge.run.parent.time_left import TimeLeft
 from linkgauge.run.parent.turns import cases_left, take_turns, use_time
 from linkgauge.run.parent.watch import LaunchWatch
-from linkgauge.run.wire.kept_samples import forget, load_to_blame, told_as_the_loads
-from linkgauge.run.wire.spec import (
-    ENDED_BY_TIME,
-    NODE_LEFT_OUT,
-    PAIR_LEFT_OUT,
-    CaseEntry,
-    WorkerSpec,
-    is_oversubscribed,
-)
+from linkgauge.run.wire.kept_samples import forget
+from linkgauge.run.wire.spec import ENDED_BY_TIME, CaseEntry, WorkerSpec, is_oversubscribed
 from linkgauge.run.wire.token import new_token
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.journal import Record
@@ -68,7 +61,7 @@ class Runner:
         self._devices = prepared.devices
         self._machine = prepared.machine
         self._fallback = Fallback(prepared.mpis, prepared.taken, prepared.started)
-        self._nodes = prepared.nodes or Nodes(prepared.devices, reporter.note, prepared.worker[: -len(WORKER)])
+        nodes = prepared.nodes or Nodes(prepared.devices, reporter.note, prepared.worker[: -len(WORKER)])
         self._folders = folders
         self._reporter = reporter
         self.ending = Ending(prepared.time_limit, reporter.problem)
@@ -83,11 +76,9 @@ class Runner:
         self.launches_started = 0
         self.last_start_problem = ""
         self.records = Records(prepared, folder.info, self.statuses, reporter, self._time_left)
-
-    @property
-    def lost_nodes(self) -> bool:
-        """Whether the run went on without some of its nodes, or without the cases of some two of them."""
-        return bool(self._nodes.gone or self._nodes.lossy)
+        self.nodes = NodesInUse(
+            nodes, self._fallback, folder, folders, self.statuses, self._pending, self.ending, self._relaunch
+        )
 
     @property
     def left(self) -> int:
@@ -106,7 +97,7 @@ class Runner:
         self._reporter.start(state)
         try:
             with self.ending.heeded():
-                self._leave_out_gone()
+                self.nodes.leave_out_gone()
                 if limit is None or self._prepared.rounds is not None:
                     self.ending.turn_ends = 0.0 if limit is None else limit.last_end
                     take_turns(
@@ -119,10 +110,10 @@ class Runner:
         finally:
             self._reporter.stop()
 
-    def skip(self, case: Case, planned: PlannedLaunch, reason: str, attempt: int = 0) -> None:
+    def skip(self, case: Case, planned: PlannedLaunch, reason: str) -> None:
         """Record a case as skipped."""
         one = Pending.of(planned, [], planned.number)
-        self.statuses.write(one, CaseEntry(case, attempt, 0), "skipped", reason, {})
+        self.statuses.write(one, CaseEntry(case, 0, 0), "skipped", reason, {})
 
     def _enough_rounds(self) -> bool:
         """Whether the rounds so far are enough: then no later one is planned any more."""
@@ -150,24 +141,24 @@ class Runner:
             if end.ended == ENDED_BY_TIME:
                 return
             if end.started and end.status and not self.ending.ended_with(end):
-                lost = self._find_lost(one)
+                lost = self.nodes.find_lost(one)
                 self._blame(one, end, lost=lost)
                 if lost:
-                    self._leave_out_gone()
+                    self.nodes.leave_out_gone()
             elif not end.started:
                 if self.ending.is_due() or self.ending.without_its_job():
                     if not self.ending.signaled:
                         self._reporter.note(f"the ranks of launch {one.number} had not met when the time was up")
                     return
                 self.last_start_problem = end.start_problem
-                if self._find_lost(one):
-                    self._leave_out_gone()
+                if self.nodes.find_lost(one):
+                    self.nodes.leave_out_gone()
                     self._relaunch(one)
                     continue
                 first = first or end
                 start_failures += 1
                 settings = one.planned.settings
-                launcher = launcher_for(None if settings.threads else self._fallback.mpis[settings.mpi])
+                launcher = launcher_for(self._fallback.mpi_of(settings))
                 chance = launcher.failed_by_chance(end.evidence.get("output", ()))
                 # One whose ranks were waited for in vain is not waited for again.
                 in_vain = end.status == "hung" and not chance
@@ -184,40 +175,6 @@ class Runner:
             self.statuses.leave_out(one)
             if one.entries:
                 self._relaunch(one)
-
-    def _find_lost(self, one: Pending) -> bool:
-        """Whether nodes of a launch do not answer, where the run is to go on without them."""
-        settings = one.planned.settings
-        if not settings.hosts or self.ending.is_due():
-            return False
-        mpi = self._fallback.mpis[settings.mpi]
-        return self._nodes.lose_silent(mpi, settings.hosts, settings.launcher_args, self._folders)
-
-    def _leave_out_gone(self) -> None:
-        """Skip what needs a node that is gone, or two that lose packets between them.
-
-        A resumed run may have again what it went on without before.
-        """
-        before = self._folder.info.get("nodes_left_out", {})
-        asked = {host for one in self._pending for host in one.planned.settings.hosts}
-        gone = {host: why for host, why in before.items() if host not in asked} | self._nodes.gone
-        if gone != before:
-            self._folder.update_info({"nodes_left_out": gone})
-        for one in self._pending:
-            left_out = one.leave_out(self._nodes.gone)
-            for entry, host in left_out:
-                reason = f"node {host} does not answer: {self._nodes.gone[host]}"
-                self.statuses.write(one, entry, "skipped", reason, {NODE_LEFT_OUT: host})
-            if left_out and not one.launched:  # what is skipped is of no launch, which would have fewer ranks
-                self._relaunch(one)
-        lossy = self._nodes.lossy
-        lossy_pairs.note(self._folder, lossy, asked)
-
-        def skip(one: Pending, entry: CaseEntry, pair: frozenset[str]) -> None:
-            self.statuses.write(one, entry, "skipped", lossy[pair], {PAIR_LEFT_OUT: sorted(pair)})
-
-        for one in lossy_pairs.part(self._pending, lossy, skip):  # what is skipped is of no launch here either
-            self._relaunch(one)
 
     def _settle(self, one: Pending) -> None:
         """Plan a launch for what the run goes on with in place of its library."""
@@ -244,10 +201,9 @@ class Runner:
     def _refusal(self, one: Pending) -> str:
         """Why the library of a launch does not start, where that is what was requested of it; else empty."""
         settings = one.planned.settings
-        if settings.threads:
-            return ""
+        mpi = self._fallback.mpi_of(settings)
         algorithms = {entry.case.algorithm for entry in one.entries.values()} - {""}
-        return refusal(self._fallback.mpis[settings.mpi], settings, algorithms)
+        return "" if mpi is None else refusal(mpi, settings, algorithms)
 
     def _give_up(self, one: Pending, end: LaunchEnd, refused: str) -> None:
         """Fail the cases of a launch that cannot start; where nothing else is left to start, its end says why."""
@@ -303,7 +259,7 @@ class Runner:
             return None
         for load in loads:  # nodes are looked at now, not while the case waits
             settings, _ = settings_of_load(one.planned.settings, load, self._fallback.mpis, self._machine)
-            self._nodes_of(Pending.of(dataclasses.replace(one.planned, settings=settings), [], 0))
+            self.nodes.of(Pending.of(dataclasses.replace(one.planned, settings=settings), [], 0))
 
         def make(
             number: int, load: LoadCase, told: dict[str, Any], lines: dict[str, Any], waits: Callable[[], bool]
@@ -320,7 +276,7 @@ class Runner:
             return Launch(spec, mpi, env, settings, self._prepared, self._folders, folders, waits), journal
 
         try:
-            hosts = one.planned.settings.hosts or [node.host for node in self._nodes_of(one)]
+            hosts = one.planned.settings.hosts or [node.host for node in self.nodes.of(one)]
             return LoadLaunches(hosts, self._machine, make, self._token)
         except OSError as error:
             raise EnvironmentLackingError(f"no port for the launches of background loads: {error.strerror}") from None
@@ -337,7 +293,7 @@ class Runner:
             if self.ending.is_due():
                 return
             one = Pending.of(planned, entries, self._next_number)
-            one.leave_out(self._nodes.gone)
+            one.leave_out(self.nodes.gone)
             self._next_number += 1
             spec, mpi, env, folders = self._prepare(one)
             journal = Path(spec.journal).with_name(f"choices-{one.number:05d}.lgj")
@@ -359,31 +315,20 @@ class Runner:
             problem = f"; it ended early: {end.start_problem}" if end.status or not end.started else ""
             self._reporter.note(f"what NCCL chose is known of {told} measured cases{problem}")
 
-    def _nodes_of(self, one: Pending) -> tuple[Node, ...]:
-        while True:
-            settings = one.planned.settings
-            mpi = None if settings.threads else self._fallback.mpis[settings.mpi]
-            try:
-                return self._nodes.of(mpi, settings.ranks, settings.launcher_args, settings.hosts, self._folders)
-            except EnvironmentLackingError:
-                if not self._find_lost(one):
-                    raise
-                self._leave_out_gone()
-
     def _prepare(
         self, one: Pending, *, of_run: bool = True
     ) -> tuple[WorkerSpec, MpiInstallation | None, dict[str, str], Any]:
         """What a launch is started with; `of_run`: its nodes are the run's."""
-        nodes = self._nodes_of(one)
+        nodes = self.nodes.of(one)
         settings = one.planned.settings
         folders = self._folders.launch(one.number)
-        mpi = self._fallback.mpis[settings.mpi] if not settings.threads else None
+        mpi = self._fallback.mpi_of(settings)
         if nodes and of_run:
             count = len(self._devices.ordinals)
             self.statuses.hosts |= {settings.devices[node.ranks[0]] // count: node.host for node in nodes}
-            switches = self._nodes.switches(nodes)
-            self._folder.update_info(nodes_info(self._folder.info, nodes, switches, whole=not self.lost_nodes))
-        state = Known(nodes, self.lost_nodes, self.statuses.failures, self.records.measured.get(settings, set()),
+            switches = self.nodes.switches(nodes)
+            self._folder.update_info(nodes_info(self._folder.info, nodes, switches, whole=not self.nodes.any_lost))
+        state = Known(nodes, self.nodes.any_lost, self.statuses.failures, self.records.measured.get(settings, set()),
                       self.records.curves_of(one), self.ending.turn_ends, self._token)  # fmt: skip
         spec = spec_of(one, self._prepared, mpi, self._folder, folders, state)
         return spec, mpi, {**dict(settings.env), **dict(settings.derived_env)}, folders
@@ -402,7 +347,7 @@ class Runner:
 
     def _blame(self, one: Pending, end: LaunchEnd, *, lost: bool = False) -> None:
         """Give the case in hand its status. One that has no rank on a node that was `lost` is measured again."""
-        if lost and end.blamed is not None and not one.needs(end.blamed, self._nodes.gone):
+        if lost and end.blamed is not None and not one.needs(end.blamed, self.nodes.gone):
             return
         if end.blamed is None:
             if one.entries and not self.ending.is_due():

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from linkgauge.run.parent.launch import LaunchEnd
+from linkgauge.run.parent.launch_end import LaunchEnd
 from linkgauge.run.parent.prepared import Pending
 from linkgauge.run.parent.reporter import Reporter
 from linkgauge.run.parent.time_left import TimeLeft

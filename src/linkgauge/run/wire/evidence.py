@@ -60,7 +60,7 @@ def last_words(lines: Sequence[str]) -> str:
     return next(iter(telling or spoken[-1:]), "")[:200]
 
 
-def last_lines(path: Path, count: int = MAX_LINES) -> list[str]:
+def last_lines(path: Path) -> list[str]:
     """The last lines of a file, control characters taken out; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
@@ -70,7 +70,7 @@ def last_lines(path: Path, count: int = MAX_LINES) -> list[str]:
     except OSError:
         return []
     clean = (re.sub(r"[^\x20-\x7e\u00a0-\uffff\t]", "", line)[:500] for line in text.splitlines())
-    return [line for line in clean if line.strip()][-count:]
+    return [line for line in clean if line.strip()][-MAX_LINES:]
 
 
 def notes(folder: Path) -> list[dict[str, Any]]:

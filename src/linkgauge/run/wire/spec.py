@@ -17,6 +17,7 @@ from typing import Any
 from linkgauge.errors import UsageError
 from linkgauge.model.case import CORE_NAMES, NAMING_DEVICES, Case
 from linkgauge.model.elements import restated_size
+from linkgauge.model.grouped import grouped
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.curves import Point, Step
@@ -196,10 +197,7 @@ def job_ranks(case: Case, rank_devices: tuple[int, ...]) -> list[list[int]]:
 
 @functools.lru_cache(maxsize=1)  # a launch has one
 def _ranks_of_devices(rank_devices: tuple[int, ...]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for rank, device in enumerate(rank_devices):
-        found.setdefault(device, []).append(rank)
-    return found
+    return grouped((device, rank) for rank, device in enumerate(rank_devices))
 
 
 def case_seed(seed: int, case: Case) -> int:

@@ -22,7 +22,7 @@ from linkgauge.findings.known import TOLERANCE
 from linkgauge.model.patterns import PATTERNS, lanes_of
 from linkgauge.model.quantity import parse_size
 from linkgauge.system.model import FULL_SIZE, lowest_healthy, most_particular, spread_of
-from thorough import most
+from thorough import most, thorough
 
 ROOT = Path(__file__).parents[2]
 SLOWER = 0.85
@@ -50,6 +50,7 @@ def name_of(table: Any) -> str:
     return "-".join(words) + nodes
 
 
+@thorough("shares change with the published values alone, of which each is held below")
 def test_the_shares_of_the_systems_are_those_of_the_published_values() -> None:
     assert [str(path) for path in tool.changed()] == [], "run python tools/accepted_shares.py"
 
@@ -99,6 +100,7 @@ def test_no_limit_is_below_a_published_value(table: Any) -> None:
             assert table.goodput(value) <= lanes * (one.value_bytes_per_s or 0.0), (size, value, one)
 
 
+@thorough("each of them is held against its own system below")
 def test_what_others_published_of_one_class_agrees() -> None:
     """Else one who measured something else, or an ill machine, would lower what is asked of all."""
     seen: dict[tuple[object, ...], list[float]] = {}

@@ -53,6 +53,7 @@ def test_a_slow_port_of_a_rack_of_72_is_found() -> None:
     assert planted.right(found[0]), found[0].sentence
 
 
+@thorough("what beats with the timer is among the causes above, and single cases are below")
 @pytest.mark.parametrize(
     ("delay_ns", "whole", "severity"), [(8e3, True, "note"), (8e3, False, "note"), (120e3, True, "loss")]
 )

@@ -41,6 +41,7 @@ def measured(cwd: Path, *words: str) -> Run:
     return load(cwd / "run")
 
 
+@thorough("tests/mpi measures every pattern by it")
 @of_each
 @pytest.mark.parametrize(
     "threads", [False, pytest.param(True, marks=thorough("tests/core has every pattern in threads"))]

@@ -20,7 +20,7 @@ EXTRACTS = sorted(CORPUS.glob("*.xz"))
 NAMED = re.compile(rb"GPU-[0-9a-f]{8}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|/(home|root|tmp|usr|opt|work)/|\.so\.\d")
 
 
-MORE = ("default-2", "default-3", "default-4", "default-5", "quick-2", "quick-busy")
+MORE = ("x4-default-1", "default-2", "default-3", "default-4", "default-5", "quick-2", "quick-busy")
 LIKE_ANOTHER = thorough("a run of the same plan on the same kind of machine is here")
 
 

@@ -39,7 +39,10 @@ Disturbed = tuple[Subject, tuple[int, ...], str]
 """A run, the devices that were used, and a word of the evidence."""
 
 
-@pytest.fixture(scope="module", params=[("copies", (0, 1), "NVLink"), ("computes", (1,), "power")])
+@pytest.fixture(
+    scope="module",
+    params=most([("copies", (0, 1), "NVLink"), ("computes", (1,), "power")], [("copies", (0, 1), "NVLink")]),
+)
 def disturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Disturbed:
     name, devices, word = request.param
     run = rebuild(STORED / f"h100x2-another-{name}.xz", tmp_path_factory.mktemp("disturbed") / name)

@@ -24,7 +24,7 @@ ALLOWED = math.ceil(0.05 * len(SEEDS))  # 5 of 100; of a sample of four or of tw
 pytestmark = pytest.mark.timeout(3600)  # a hundred variants take minutes, on a busy machine many
 
 
-@pytest.mark.parametrize("name", causes.CAUSES)
+@pytest.mark.parametrize("name", most([*causes.CAUSES], [*causes.CAUSES][1::2]))
 def test_the_right_finding_comes_first(name: str) -> None:
     wrong = []
     for seed in SEEDS:

@@ -171,6 +171,7 @@ def test_settings_of_a_cases_own_are_taken_or_refused(mpi: MpiInstallation, run_
     assert {rank["status"] for rank in refused[-1]["ranks"]} == {"ok"}
 
 
+@CORE_HAS_ALL
 def test_windows_variants_and_cadences(mpi: MpiInstallation, run_cases: RunCases) -> None:
     cases = []
     for pattern in PAIRS:
@@ -229,6 +230,7 @@ def test_sizes_beyond_32_bits(mpi: MpiInstallation, run_cases: RunCases, transpo
     expect_verified(cases, run_cases(mpi, 2, cases))
 
 
+@CORE_HAS_ALL
 def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: RunCases) -> None:
     patterns: tuple[str, ...] = PAIRS + OTHERS + COLLECTIVES
     if mpi != installations()[0]:  # which starts the ranks, and no more

@@ -176,7 +176,7 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
     [pytest.param("corrupt", "final_check", 3, "disturbed", marks=thorough("it is killed too")),
-     ("throw", "check", 2, "failed"),
+     pytest.param("throw", "check", 2, "failed", marks=thorough("tests/faults has a rank that throws")),
      ("kill", "final_check", 3, "disturbed"),
      pytest.param("corrupt", "final_check", 0, "corrupt", marks=thorough("tests/faults has the measured job's")),
      pytest.param("hang", "final_check", 3, "disturbed", marks=thorough("loads of another launch hang too")),

@@ -109,8 +109,9 @@ def test_threads_loads_and_applications_take_such_memory_too(tmp_path: Path) -> 
         pytest.param(
             PAIR.replace("copy_engine", "staging"), "cuda", "devices=2", "skipped",
             "handles = fabric is of copy_engine and kernel, not of staging", marks=REFUSED_ALIKE),
-        ('[[case]]\ntransport = "copy_engine"\npattern = "host_to_device"\nhandles = "fabric"\nsize = "8"\n'
-         'source_memory = "pinned"\n', "cuda", "devices=2", "ok", ""),
+        pytest.param(
+            '[[case]]\ntransport = "copy_engine"\npattern = "host_to_device"\nhandles = "fabric"\nsize = "8"\n'
+            'source_memory = "pinned"\n', "cuda", "devices=2", "ok", "", marks=CORE_SHARES),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_said_with_the_call_and_why(

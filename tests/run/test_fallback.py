@@ -292,6 +292,7 @@ def mpich(good: MpiInstallation) -> MpiInstallation:
     return good
 
 
+@thorough("a launch that fails later is a failed case in test_runner.py too")
 def test_a_library_that_refuses_what_was_requested_is_not_replaced(
     run_plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     mpich: MpiInstallation,

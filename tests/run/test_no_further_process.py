@@ -58,7 +58,9 @@ ALIKE = thorough("another command that reads a run ends alike")
         pytest.param(["query", "run", "select 1"], marks=ALIKE),
         ["run", "--devices", "host:2", "--threads", "--transport", "staging", "--pattern", "pingpong", "--size", "8",
          "--out", "new"],
-        ["run", "--devices", "host:2", "--transport", "staging", "--pattern", "pingpong", "--size", "8"],
+        pytest.param(
+            ["run", "--devices", "host:2", "--transport", "staging", "--pattern", "pingpong", "--size", "8"],
+            marks=thorough("a run of threads ends alike")),
     ],
 )  # fmt: skip
 def test_it_is_one_line_that_says_so(command: list[str], folder: Path) -> None:

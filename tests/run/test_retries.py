@@ -68,6 +68,7 @@ def test_a_case_whose_library_cannot_start_stays_failed_when_another_librarys_is
     assert len(facts_of(run).failures) == 2
 
 
+@thorough("which attempts count is in stats/test_attempts.py")
 def test_a_case_whose_retry_cannot_start_is_listed_once_as_what_the_retry_was(
     run_plan: Any, good: MpiInstallation, broken: MpiInstallation
 ) -> None:

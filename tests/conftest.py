@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 import program
-from thorough import most
+from thorough import by_one_reason, most
 
 # A NIXL that lies nowhere where one is looked for: the folder of its libnixl_capi.so.
 if nixl := os.environ.get("LINKGAUGE_TEST_NIXL"):
@@ -68,6 +68,11 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes are not in a test's name: packed ones hold the second in which they were packed, and workers that collect
     in two seconds collect unlike names."""
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.own_markers[:] = by_one_reason(item.own_markers)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE_S
+
 MEASURE = """
 <script>
 window.setTimeout(() => {
@@ -93,7 +95,7 @@ def dumped(path: Path, tmp_path: Path, width: int = 1400) -> tuple[str, str]:
         "--dump-dom",
         f"{path.as_uri()}#all",
     ]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=240, check=True)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
 
 

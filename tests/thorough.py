@@ -18,6 +18,7 @@ import pytest
 Kind = TypeVar("Kind")
 ASKED = "all" if os.environ.get("LINKGAUGE_APPROVE") else os.environ.get("LINKGAUGE_TESTS", "")
 ALL = ASKED == "all"
+LEFT_OUT = "only './lg test --all' runs it: "  # tools/run_tests.py counts these
 _TESTS = Path(__file__).parent
 
 
@@ -35,7 +36,16 @@ def _in_callers_share(part: str = "") -> bool:
 
 def thorough(why: str) -> pytest.MarkDecorator:
     """Marks a test that `./lg test` leaves out, with the reason why the tests that stay notice what it would."""
-    return pytest.mark.skipif(not _in_callers_share(why), reason=f"only './lg test --all' runs it: {why}")
+    return pytest.mark.skipif(not _in_callers_share(why), reason=LEFT_OUT + why)
+
+
+def by_one_reason(marks: list[pytest.Mark]) -> list[pytest.Mark]:
+    """Marks of a test without its second reason and further ones: it runs in the share of its first.
+
+    With two it would run where their shares meet, which no turn of CI need be.
+    """
+    others = {id(one) for one in [one for one in marks if str(one.kwargs.get("reason")).startswith(LEFT_OUT)][1:]}
+    return [one for one in marks if id(one) not in others]
 
 
 def most(everything: Kind, some: Kind) -> Kind:

@@ -19,6 +19,7 @@ from linkgauge.apps.rows import COMPUTE, COPY
 from linkgauge.apps.step_file import StepFile, step_file_of
 from linkgauge.errors import UsageError
 from linkgauge.model.worded import App
+from thorough import most
 
 RING = '{ receive = "(rank - 1) % ranks", bytes = 8 }, { send = "(rank + 1) % ranks", bytes = 8 }, { wait = true }'
 
@@ -85,7 +86,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("what", most([*BAD], [one for one in BAD if not one.startswith("10^12")]))
 def test_one_line_and_status_2(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     body, expected = BAD[what]
     path = tmp_path / "mine.toml"

@@ -16,6 +16,7 @@ from linkgauge.stats.step_times import RankSteps
 from linkgauge.view.predicted import Prediction
 from linkgauge.view.predicted_table import print_predictions
 from synthetic import make_case, make_run
+from thorough import thorough
 
 CURVES = """
 [[case]]
@@ -214,6 +215,7 @@ stop_samples = 30
 BOTH = 'step = [ { work = 1048576, queue = "q" }, { collective = "allreduce", bytes = 65536 }, { sync = "q" } ]\n'
 
 
+@thorough("what is said of an overlap that was not measured is tested here")
 @pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 def test_overlap_costs_what_the_run_has_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "both.toml").write_text('description = "a kernel beside a collective"\n' + BOTH)

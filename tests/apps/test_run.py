@@ -24,7 +24,7 @@ SOME = "llh,hit,csm,pipeline,fsdp,kv_cache,halo_stencil"
 
 
 def run(folder: Path, *words: str) -> tuple[Any, str]:
-    done = linkgauge("run", "--out", "run", *FEW, *words, cwd=folder, timeout_s=590)
+    done = linkgauge("run", "--out", "run", *FEW, *words, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return load(folder / "run"), done.stdout
 
@@ -145,6 +145,7 @@ step = [
 """
 
 
+@thorough("collectives and messages are checked when a file is read")
 def test_messages_go_on_while_their_sender_is_at_a_collective(tmp_path: Path) -> None:
     (tmp_path / "pending.toml").write_text(PENDING)
     words = ("--app", "./pending.toml", "--transport", "mpi,copy_engine,kernel", "--devices", "host:2")

@@ -20,12 +20,12 @@ from cluster.cluster import Cluster, why_not
 from cluster.inside import KEPT
 from cluster.layout import MBIT, Layout
 from cluster.slurm import Slurm, slurm_why_not
+from installed_mpi import installed
 from linkgauge.errors import Exit
 from linkgauge.findings import rules
 from linkgauge.findings.read import facts_of
 from linkgauge.judge.check import check
 from linkgauge.judge.subjects import Subject
-from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.stats.attempts import counted
 from linkgauge.stats.crossing import Crossing, crossings, must_cross
 from linkgauge.stats.launches import Places
@@ -62,7 +62,7 @@ def measured(cluster: Cluster, name: str, *words: str, environment: dict[str, st
 
 def library(family: str) -> str:
     """The name of an installed MPI library; a skip where there is none."""
-    found = [one.name for one in find_all() if one.vendor == family and not one.problem]
+    found = [one.name for one in installed() if one.vendor == family and not one.problem]
     return found[0] if found else pytest.skip(f"no {family} here")
 
 
@@ -200,6 +200,7 @@ def best(cluster: Cluster, name: str, *words: str) -> float:
     return share
 
 
+@thorough("one pair between nodes is measured by the same code as on one")
 def test_one_pair_reaches_the_link_and_no_more_by_mpich(cluster: Cluster) -> None:
     # TCP's payload is 0.957 of the wire, and a shaper that was idle lets a burst of 25 kB through at once. Of a quiet
     # machine it is 0.8 or more (docs/results/nodes.md).
@@ -258,6 +259,7 @@ def test_hosts_that_are_one_node_or_none_end_the_run_before_it_begins(cluster: C
     assert not (cluster.folder / "none").exists()
 
 
+@thorough("run/test_hosts.py has the command that asks for an allocation")
 @pytest.mark.skipif(bool(slurm_why_not()), reason=slurm_why_not() or "there is one")
 @pytest.mark.parametrize(
     "launcher",
@@ -524,6 +526,7 @@ def command_lines() -> set[str]:
     return found
 
 
+@thorough("run/test_secrets.py has values of --env")
 @pytest.mark.parametrize("family", most(["mpich", "openmpi"], ["openmpi"]))
 def test_values_of_env_reach_other_nodes_and_stand_in_no_command_line(family: str, cluster: Cluster) -> None:
     out, word = cluster.folder / f"env-{family}", "hunter2-abcdefgh"

@@ -57,6 +57,7 @@ def test_intervals_cover_the_true_shift_under_heavy_tails() -> None:
         assert covered / 600 >= 0.925  # 95 % less three standard errors of 600 draws
 
 
+@thorough("its intervals are tested in tests/stats")
 def test_the_bootstrap_covers_spread_between_and_within_repeats() -> None:
     rng = np.random.default_rng(41)
     covered = 0

@@ -14,6 +14,8 @@ from linkgauge.store.run import Run
 from synthetic import Noise, make_case, make_run
 from thorough import thorough
 
+SHIFTS = thorough("the command below names a shift of the same rounds")
+
 CASES = [make_case("copy_engine", "unidirectional", 1 << 26, pair) for pair in ((0, 1), (1, 0), (2, 3))]
 ROUNDS = 130
 
@@ -28,6 +30,7 @@ def run_of(path: Path, seed: int, factor: float = 1.0, host: str = "n0", rounds:
     )  # fmt: skip
 
 
+@SHIFTS
 def test_a_side_that_is_slower_is_called_and_one_that_is_not_is_not(tmp_path: Path) -> None:
     a, b, c = (linkgauge.load(run_of(tmp_path / str(k), k, 1.006 if k == 2 else 1.0)) for k in range(3))
     found = between_runs([a], [c], 0.005)
@@ -38,6 +41,7 @@ def test_a_side_that_is_slower_is_called_and_one_that_is_not_is_not(tmp_path: Pa
     assert "To see 0.50 % with 95 %" in " ".join(found.power)
 
 
+@SHIFTS
 def test_the_slow_node_alone_fails(tmp_path: Path) -> None:
     runs = [linkgauge.load(run_of(tmp_path / str(k), k, 1.006 if k == 3 else 1.0, f"n{k}")) for k in range(5)]
     found = among_nodes(runs, 0.005)

@@ -13,6 +13,7 @@ import pytest
 from linkgauge.app import cli, show
 from linkgauge.app.completion import SHELLS
 from linkgauge.view.figures import FIGURES
+from thorough import most
 
 
 def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -60,23 +61,23 @@ BY_SHELL = {
 }
 
 
+TYPED = [
+    ("linkgauge che", ["check"]),
+    ("linkgauge run --swap", ["--swap-roles"]),
+    ("linkgauge run --transport nc", ["nccl"]),
+    ("linkgauge run --transport copy_engine,mp", ["copy_engine,mpi"]),
+    ("linkgauge run --pattern allr", ["allreduce"]),
+    ("linkgauge expect --pattern allr", ["allreduce"]),
+    ("linkgauge simulate lum", ["lumi-g"]),
+    ("linkgauge run --plan qui", ["quick"]),
+    ("linkgauge list plans -o c", ["csv"]),
+    ("linkgauge show run", ["runs/old", "runs/new"]),
+    ("linkgauge compare runs/old runs/n", ["runs/new"]),
+]
+
+
 @pytest.mark.parametrize("shell", [*BY_SHELL])
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("linkgauge che", ["check"]),
-        ("linkgauge run --swap", ["--swap-roles"]),
-        ("linkgauge run --transport nc", ["nccl"]),
-        ("linkgauge run --transport copy_engine,mp", ["copy_engine,mpi"]),
-        ("linkgauge run --pattern allr", ["allreduce"]),
-        ("linkgauge expect --pattern allr", ["allreduce"]),
-        ("linkgauge simulate lum", ["lumi-g"]),
-        ("linkgauge run --plan qui", ["quick"]),
-        ("linkgauge list plans -o c", ["csv"]),
-        ("linkgauge show run", ["runs/old", "runs/new"]),
-        ("linkgauge compare runs/old runs/n", ["runs/new"]),
-    ],
-)
+@pytest.mark.parametrize(("typed", "offered"), most(TYPED, TYPED[::3]))
 def test_a_shell_completes(shell: str, typed: str, offered: list[str], tmp_path: Path) -> None:
     program = shutil.which(shell)
     if program is None:

@@ -17,6 +17,7 @@ import click
 import pytest
 from _site import pages
 
+from door.syntax import nodes
 from linkgauge.app import cli
 
 ROOT = Path(__file__).parents[2]
@@ -66,12 +67,14 @@ COMMAND = re.compile(r"(?<![\w./-])(?<!from )(?<!import )linkgauge ([^`\n]*)")
 _SHELL_GOES_ON = re.compile(r"\s(?:[|;&>#<]|2>|\\$)")
 _SENTENCE_GOES_ON = re.compile(r"\s\s|[,;:)](?:\s|$)|\.(?:\s|$)")
 
+_NAMES = {one.name for one in cli.COMMANDS}
+
 
 def literals(path: Path) -> Iterator[tuple[int, str]]:
     """The texts of a Python file with their lines, of a text with values between `{` and `}` VALUE for each."""
-    tree = ast.parse(path.read_text())
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    tree = nodes(path)
+    inside = {id(part) for node in tree if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in tree:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
             yield node.lineno, node.value
         elif isinstance(node, ast.JoinedStr):
@@ -128,7 +131,6 @@ def flags_of(command: click.Command) -> set[str]:
 
 def named_commands(text: str) -> Iterator[tuple[list[str], bool]]:
     """The words of our commands in a text, and whether they are quoted, so that they end where the quotes do."""
-    names = {one.name for one in cli.COMMANDS}
     for match in COMMAND.finditer(text):
         mark = text[match.start() - 1 : match.start()]
         quoted = mark != "" and mark in "'`\""
@@ -138,7 +140,7 @@ def named_commands(text: str) -> Iterator[tuple[list[str], bool]]:
             words = shlex.split(line)
         except ValueError:
             words = line.split()
-        if words and words[0] not in ("VALUE", "COMMAND") and (quoted or words[0] in names):
+        if words and words[0] not in ("VALUE", "COMMAND") and (quoted or words[0] in _NAMES):
             yield ["VALUE" if word == "..." else _bare(word) for word in words], quoted
 
 

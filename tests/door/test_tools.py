@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from patience import PATIENCE_S
-from thorough import in_share, thorough
+from thorough import by_one_reason, in_share, thorough
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
@@ -164,13 +164,19 @@ def test_a_pages_commands_run_in_order_and_a_broken_one_is_found(tmp_path: Path)
 
 def test_shares_of_the_tests_that_take_long_are_each_file_once() -> None:
     files = [str(path) for path in TOOLS.parent.glob("tests/**/test_*.py")]
-    shares = [{file for file in files if in_share(file, f"{share}/5")} for share in range(5)]
+    shares = [{file for file in files if in_share(file, f"{share}/10")} for share in range(10)]
     assert sum(map(len, shares)) == len(set().union(*shares)) == len(files)
-    assert all(len(share) > len(files) / 10 for share in shares)
+    assert all(len(share) > len(files) / 20 for share in shares)
     assert all(in_share(file, "all") and not in_share(file, "") for file in files)
-    parts = {why: [share for share in range(5) if in_share(files[0], f"{share}/5", why)] for why in "abcdefgh"}
+    parts = {why: [share for share in range(10) if in_share(files[0], f"{share}/10", why)] for why in "abcdefgh"}
     assert all(len(share) == 1 for share in parts.values())
     assert len({share[0] for share in parts.values()}) > 1
+
+
+def test_a_test_of_two_reasons_runs_in_the_share_of_its_first() -> None:
+    own = [pytest.mark.usefixtures("one").mark, thorough("b").mark, pytest.mark.skipif(True, reason="no GPU").mark]
+    assert by_one_reason([*own, thorough("c").mark, thorough("b").mark]) == own
+    assert by_one_reason(own) == own
 
 
 BUSY = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
@@ -213,6 +219,7 @@ def test_every_folder_of_tests_has_a_budget_and_no_other() -> None:
     assert set(test_times.budgets((TOOLS.parent / "CONTRIBUTING.md").read_text())) == folders | {"core"}
 
 
+@thorough("no other test or step needs tools/mutate.py")
 def test_planted_faults_change_what_they_say_and_are_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 import oracle
 from linkgauge.expect import limits
 from linkgauge.system import from_toml
-from thorough import most
+from thorough import most, thorough
 
 Ways = list[tuple[float, Counter[oracle.Arc]]]
 
 
+@thorough("systems of known seeds are held against the same oracle")
 def test_systems_of_fresh_seeds() -> None:
     first = random.SystemRandom().randrange(10**9)
     wrong, looked = oracle.tried(first, most(24, 8), 0.5)

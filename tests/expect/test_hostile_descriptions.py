@@ -18,6 +18,9 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.expect import limits
 from patience import PATIENCE_S
+from thorough import thorough
+
+MANY = thorough("each kind of them is in the tests beside")
 
 MOST_TIMES = 20  # what it may take of processor time, over what a name that is none takes to be refused
 MOST_BYTES = 500 << 20
@@ -192,6 +195,7 @@ def test_what_expands_to_too_much_is_refused_before_it_is_expanded(tmp_path: Pat
     assert words in line
 
 
+@MANY
 def test_json_of_many_things_that_are_nothing(tmp_path: Path) -> None:
     file = tmp_path / "machine.json"
     for text, words in (("[],", "notes has 1333334"), ("0,", "notes has 2000001"), ('{"a":0},', "notes[0] is dict")):
@@ -210,6 +214,7 @@ def test_as_many_links_as_are_read_take_little() -> None:
     assert time.process_time() - began < MOST_TIMES * usual_seconds()
 
 
+@thorough("what opens files of strangers has tests of its own")
 def test_a_pipe_is_no_description(tmp_path: Path) -> None:
     pipe = tmp_path / "machine.toml"
     os.mkfifo(pipe)
@@ -228,6 +233,7 @@ def test_files_that_are_none(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert "is no regular file" in refused(capsys, "topology", "/dev/zero")
 
 
+@thorough("tests of system/ write and read each description")
 def test_dumped_systems_are_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is refused as written twice is in no description of ours, nor in what discovery finds here."""
     for name in ("--here", *systems.names()):
@@ -340,6 +346,7 @@ def bad_descriptions() -> list[str]:
     return texts
 
 
+@MANY
 def test_two_hundred_bad_descriptions_and_options(tmp_path: Path) -> None:
     """One process reads them all, so that its largest memory bounds each one's."""
     assert systems.from_toml(FULL).nodes

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from linkgauge.expect.sharing import USUAL_SHARE, _shares, engines_in_common, fair_share, taken
 from linkgauge.model.case import Case, LoadCase, Loads
 from linkgauge.system import catalog
+from thorough import most
 
 M = 256 << 20
 
@@ -128,7 +129,7 @@ def filled(demands: list[float], capacity: float) -> np.ndarray:
     return got
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=most(30, 6))
 @given(st.lists(st.floats(0.01, 2.0), min_size=1, max_size=5), st.floats(0.2, 4.0))
 def test_shares_are_as_by_filling(demands: list[float], capacity: float) -> None:
     np.testing.assert_allclose(

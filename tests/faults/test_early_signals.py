@@ -22,7 +22,7 @@ from faults.leftovers import left_behind, new_shared_memory, shared_memory
 from linkgauge.interrupts import ENDING
 from patience import PATIENCE_S
 from synthetic import make_run
-from thorough import most
+from thorough import most, thorough
 
 DELAYS_MS = (0, 5, 20, 50, 100, 200, 300)
 RUN = ("run", "--devices", "host:2", "--pattern", "pingpong,allreduce", "--size", "8:64KiB:x2", "--out", "run")
@@ -124,6 +124,7 @@ def test_nothing_is_imported_before_the_first_lines() -> None:
     assert set(done.stdout.split()) - {"contextlib", "collections.abc"} == own
 
 
+@thorough("a signal before and after the first lines is below")
 def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     """`nohup linkgauge run`: the terminal goes, the run does not."""
     process = program(
@@ -138,6 +139,7 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     assert process.returncode == 0, said
 
 
+@thorough("run/test_interrupts.py has signals that end a run")
 def test_a_run_whose_terminal_goes_away_writes_its_end(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     child, terminal = pty.fork()

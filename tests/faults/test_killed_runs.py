@@ -152,7 +152,9 @@ def test_a_killed_and_resumed_run_completes_what_an_undisturbed_one_does(
     assert new_shared_memory(before) == set()
 
 
-@pytest.mark.parametrize("which", ["launcher", "rank"])
+@pytest.mark.parametrize(
+    "which", [pytest.param("launcher", marks=thorough("a rank that stays keeps its launcher")), "rank"]
+)
 def test_what_is_stopped_does_not_stay_when_the_parent_is_killed(tmp_path: Path, which: str) -> None:
     """A stopped launcher does not hear that its parent has died, and a launcher may wait for a stopped rank."""
     before = shared_memory()

@@ -59,6 +59,7 @@ def short_of(
     return status, short, shown
 
 
+@thorough("tests of findings name planted slow pairs")
 def test_a_slow_pair_is_named_and_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, short, shown = short_of(tmp_path / "pair", [[1, 2]], "host device 1 - host device 2", capsys)
     assert (status, short) == (1, ["host device 1 - host device 2"]), shown

@@ -16,6 +16,7 @@ from linkgauge.exchange.bar_files import MACHINES, read_bars
 from linkgauge.judge.bars import judge_bar, judge_bars
 from linkgauge.model.bar import GOODPUT, PORT, Bar
 from linkgauge.system import catalog
+from thorough import thorough
 
 FOUND = Path(__file__).parents[2] / "docs" / "results" / "data" / "bars.csv"
 
@@ -187,6 +188,7 @@ def test_the_command_ends_by_what_does_not_fit(
     assert len(json.loads(capsys.readouterr().out)) == 1
 
 
+@thorough("bars change with their table alone")
 def test_sixty_bars_were_found_and_each_impossible_one_has_its_rule() -> None:
     judged = judge_bars(read_bars(FOUND))
     assert len(judged) >= 60

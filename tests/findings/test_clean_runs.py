@@ -20,7 +20,7 @@ EXTRACTS = sorted(CORPUS.glob("*.xz"))
 NAMED = re.compile(rb"GPU-[0-9a-f]{8}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d|/(home|root|tmp|usr|opt|work)/|\.so\.\d")
 
 
-MORE = ("default-2", "default-3", "default-4", "default-5", "quick-2", "quick-busy")
+MORE = ("x4-default-1", "default-2", "default-3", "default-4", "default-5", "quick-2", "quick-busy")
 LIKE_ANOTHER = thorough("a run of the same plan on the same kind of machine is here")
 
 
@@ -48,6 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return load(make_run(tmp_path_factory.mktemp("made") / "run"))
 
 
+@thorough("extracts change with the corpus alone")
 def test_an_extract_is_the_run_that_it_was_made_of(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "extract.xz"
     path.write_bytes(make_extract(run, {"machine": "made up"}, kept=30))
@@ -62,6 +63,7 @@ def test_an_extract_is_the_run_that_it_was_made_of(tmp_path: Path, run: Run) -> 
         assert measure.time_ns == pytest.approx(old[key].time_ns, rel=0.05)
 
 
+@thorough("an extract changes with the corpus alone")
 def test_every_sample_of_an_extract_was_taken_then(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "extract.xz"
     path.write_bytes(make_extract(run, {}, kept=12))

@@ -24,6 +24,7 @@ from linkgauge.view import reproduce
 from linkgauge.view.paper_points import drawings
 from linkgauge.view.paper_rows import ESTIMATORS
 from synthetic import Noise, link_model, make_case, make_run, pair_cases, usual_cases
+from thorough import thorough
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
 SYSTEM = {"system": json.loads(to_json(catalog.load("hgx-h200-4")))}
@@ -105,6 +106,7 @@ def pair_of_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, 
     return made("a", 1), made("b", 2), made("c", 3, {(0, 2): 0.95, (2, 0): 0.95})
 
 
+@thorough("how often two runs differ by chance is tested in tests/stats")
 def test_a_run_and_its_repetition_are_seldom_different(
     pair_of_runs: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ from linkgauge.store.history import History, rows_of
 from linkgauge.view.fleet_drift import print_fleet
 from patience import PATIENCE_S
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
+from thorough import thorough
 
 NODES, DAYS, CHANGED = 5, 8, 4
 QUIET = Noise(0.01, 0.0, 0.002)
@@ -66,6 +67,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, object]:
     return status, json.loads(capsys.readouterr().out)
 
 
+@thorough("history and outliers have tests of their own")
 def test_a_slow_link_is_the_outlier_before_and_after_compaction(fleet: str, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
         status, found = said(capsys, "fleet", fleet)

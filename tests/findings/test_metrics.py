@@ -15,6 +15,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.app.metrics import metrics_of, server_for
 from linkgauge.errors import UsageError
 from linkgauge.judge.metrics import FAMILIES
+from patience import PATIENCE_S
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,11 +98,11 @@ def test_it_is_served_on_loopback_unless_told(runs: tuple[Path, Path]) -> None:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S) as answer:
                 assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
                 assert read(answer.read().decode())
             with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60)
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE_S)
         finally:
             server.shutdown()
             thread.join()
@@ -124,7 +125,9 @@ def test_a_scrape_reads_runs_again_only_when_they_changed(
         thread.start()
 
         def scraped() -> bytes:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/metrics", timeout=60) as answer:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{server.server_address[1]}/metrics", timeout=PATIENCE_S
+            ) as answer:
                 return bytes(answer.read())
 
         try:

@@ -124,6 +124,7 @@ def largest_spread(runs: Sequence[Sequence[Measure]]) -> dict[tuple[str, str], f
     return most
 
 
+@thorough("the stored spread changes with the corpus alone")
 @pytest.mark.parametrize(
     "names",
     [

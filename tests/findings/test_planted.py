@@ -24,7 +24,7 @@ ALLOWED = math.ceil(0.05 * len(SEEDS))  # 5 of 100; of a sample of four or of tw
 pytestmark = pytest.mark.timeout(3600)  # a hundred variants take minutes, on a busy machine many
 
 
-@pytest.mark.parametrize("name", causes.CAUSES)
+@pytest.mark.parametrize("name", most([*causes.CAUSES], [*causes.CAUSES][1::2]))
 def test_the_right_finding_comes_first(name: str) -> None:
     wrong = []
     for seed in SEEDS:
@@ -53,6 +53,7 @@ def test_a_slow_port_of_a_rack_of_72_is_found() -> None:
     assert planted.right(found[0]), found[0].sentence
 
 
+@thorough("what beats with the timer is among the causes above, and single cases are below")
 @pytest.mark.parametrize(
     ("delay_ns", "whole", "severity"), [(8e3, True, "note"), (8e3, False, "note"), (120e3, True, "loss")]
 )

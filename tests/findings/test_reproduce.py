@@ -28,7 +28,7 @@ from linkgauge.view.paper_screen import print_reproduced
 from linkgauge.view.reproduce import effects
 from linkgauge.view.results import Results
 from synthetic import Noise, make_case, make_run, pair_cases
-from thorough import most
+from thorough import most, thorough
 
 SYSTEM = "p100-dgx-1"
 DRAWN = [figure for figure in figures() if not figure.against]
@@ -424,6 +424,7 @@ def test_links_of_shortest_paths_are_those_of_schieffers_figure_6a(tmp_path: Pat
     assert {hops.shown(float(value or 0)) for value in links.values()} == {"1", "2"}
 
 
+@thorough("other figures are drawn from runs here")
 def test_applications_are_normalized_to_the_baseline_on_as_many_devices(tmp_path: Path) -> None:
     figure = reproduce.chosen("tartan:32")[0]
     planned = prepare_on(figure.load(), systems.load(SYSTEM), [])

@@ -257,7 +257,7 @@ main()
 
 @pytest.mark.parametrize(
     ("factor", "status", "condition"),
-    [(0.2, Exit.FAIL, "True"),
+    [pytest.param(0.2, Exit.FAIL, "True", marks=thorough("the conditions of each verdict are tested without a look")),
      pytest.param(5.0, Exit.DONE, "False", marks=thorough("the conditions of each verdict are tested without a look"))],
 )  # fmt: skip
 def test_a_job_measures_its_node_and_sets_its_condition(

@@ -16,6 +16,7 @@ from linkgauge.run.machine.nvml_reader import _FIELDS
 from linkgauge.run.machine.observe import CASE_TIME, COUNTERS, LINKS, PCIE, STATE, THROTTLE_REASONS
 from linkgauge.run.rank.reading_plan import ReadingPlan
 from linkgauge.stats.attempts import counted
+from thorough import thorough
 
 PART_OF = {field.name: field.part for field in _FIELDS} | {THROTTLE_REASONS: STATE}
 COSTS = {STATE: 27_000, LINKS: 1_100_000, PCIE: 300_000, COUNTERS: 850_000}
@@ -54,7 +55,13 @@ def thinned(known: Mapping[Identity, Row], observations: Iterable[Observation]) 
     return kept, plan.total_ns / plan.lasts_ns
 
 
-@pytest.mark.parametrize(("name", "devices"), [("copies", (0, 1)), ("computes", (1,))])
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [
+        pytest.param("copies", (0, 1), marks=thorough("the same readings tell one that computes")),
+        ("computes", (1,)),
+    ],
+)
 def test_a_disturbed_run_is_judged_as_before(name: str, devices: tuple[int, ...], tmp_path: Path) -> None:
     run = rebuild(STORED / f"h100x2-another-{name}.xz", tmp_path / name)
     known = {row.identity: row for row in counted(run).rows}

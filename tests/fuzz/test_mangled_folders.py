@@ -11,12 +11,13 @@ import pytest
 from fuzz.targets import read_everything
 from linkgauge.errors import LinkgaugeError
 from synthetic import make_case, make_run
+from thorough import thorough
 
 CASES = [make_case(t, p, 4096) for t in ("mpi", "ccl") for p in ("pingpong", "bidirectional", "allreduce")]
 ROUNDS = 120
 
 
-@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("compact", [False, pytest.param(True, marks=thorough("journals are mangled too"))])
 def test_mangled_run_folders(tmp_path: Path, compact: bool) -> None:
     source = make_run(tmp_path / "source", cases=CASES, samples=12, compact=compact)
     files = sorted(path.relative_to(source) for path in source.rglob("*") if path.is_file())

@@ -17,22 +17,25 @@ from typing import Any
 
 import pytest
 
+from installed_mpi import installed
 from linkgauge.run.launchers import launcher_for
 from linkgauge.run.launchers.base import LaunchRequest, library_environment
 from linkgauge.run.machine.environment import package_environment, worker_environment
 from linkgauge.run.machine.private_folder import PrivateFolders
 from linkgauge.run.parent.mpi_installation import MpiInstallation
-from linkgauge.run.parent.mpi_library import find_all, resolve
+from linkgauge.run.parent.mpi_library import resolve
 from patience import PATIENCE_S
 from thorough import thorough
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
+# What a library's ABI changes shows here; other tests are of one library in every run, and of the rest by turns.
+BY_EACH = ("test_every_pattern_is_right",)
 
 
 @functools.cache
 def installations() -> tuple[MpiInstallation, ...]:
     """Usable installations, each library once."""
-    found = [one for one in find_all() if not one.problem]
+    found = [one for one in installed() if not one.problem]
     found += [resolve(prefix) for prefix in os.environ.get("LINKGAUGE_TEST_MPI", "").split(os.pathsep) if prefix]
     return tuple({one.library.resolve(): one for one in found}.values())
 
@@ -40,12 +43,15 @@ def installations() -> tuple[MpiInstallation, ...]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "mpi" in metafunc.fixturenames:
         found = installations()
+        by_each = metafunc.function.__name__ in BY_EACH
         chosen, kinds = [], set()
         for one in found:
             kind = one.name.split("-")[0]
             marks = [thorough("another release of this library is tested")] if kind in kinds else []
             if kind == "intel" and kinds:
                 marks = [thorough("it has MPICH's ABI, and tests/faults has it each time")]
+            elif kinds - {kind} and not by_each:
+                marks = [thorough("every pattern is tried by this library too, and this test by another")]
             kinds.add(kind)
             chosen.append(pytest.param(one, id=f"{one.name}-{one.source.strip('-')}", marks=marks))
         metafunc.parametrize("mpi", chosen)

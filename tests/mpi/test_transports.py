@@ -16,8 +16,13 @@ from mpi.conftest import installations
 from planted_faults import HAVE_FAULTS, NO_FAULTS
 from thorough import most, thorough
 
+CORE_HAS_ALL = thorough("tests/core has each of them, and the patterns above are by MPI")
+
 MPI_OF_THREE = pytest.param("mpi", 3, marks=thorough("of four ranks collectives and halos are below"))
-STAGING_OF_THREE = pytest.param("staging", 3, marks=thorough("of two ranks it is here, and of three mpi is"))
+STAGING = [pytest.param("staging", ranks, marks=thorough("tests/core has it in threads and between processes"))
+           for ranks in (2, 3)]  # fmt: skip
+OTHER_NICS = [pytest.param(name, 2, marks=thorough("ucx is here, and tests/core has every pattern by each"))
+              for name in ("ofi", "nixl")]  # fmt: skip
 NICS_OF_THREE = [pytest.param(name, 3, marks=thorough("of two ranks it is here, and of three in threads"))
                  for name in NIC_LIBRARIES]  # fmt: skip
 RunCases = Callable[..., list[dict[str, Any]]]
@@ -72,7 +77,7 @@ def expect_verified(cases: list[dict[str, Any]], results: list[dict[str, Any]]) 
 
 @pytest.mark.parametrize(
     ("transport", "ranks"),
-    [("mpi", 2), MPI_OF_THREE, ("staging", 2), STAGING_OF_THREE, ("ucx", 2), ("ofi", 2), ("nixl", 2), *NICS_OF_THREE],
+    [("mpi", 2), MPI_OF_THREE, *STAGING, ("ucx", 2), *OTHER_NICS, *NICS_OF_THREE],
 )
 def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, transport: str, ranks: int) -> None:
     patterns = (PAIRS if ranks == 2 else ()) + OTHERS + COLLECTIVES
@@ -92,6 +97,7 @@ def test_every_pattern_is_right(mpi: MpiInstallation, run_cases: RunCases, trans
     expect_verified(cases, run_cases(mpi, ranks, cases))
 
 
+@CORE_HAS_ALL
 def test_distributions_and_forms_of_collectives(mpi: MpiInstallation, run_cases: RunCases) -> None:
     """A traffic matrix, a grid's neighbors, and collectives that do not block or are of a graph."""
     cases = [case(transport, "alltoallv", 4, 4096, distribution=distribution, variant=variant)
@@ -165,6 +171,7 @@ def test_settings_of_a_cases_own_are_taken_or_refused(mpi: MpiInstallation, run_
     assert {rank["status"] for rank in refused[-1]["ranks"]} == {"ok"}
 
 
+@CORE_HAS_ALL
 def test_windows_variants_and_cadences(mpi: MpiInstallation, run_cases: RunCases) -> None:
     cases = []
     for pattern in PAIRS:
@@ -182,6 +189,7 @@ def test_windows_variants_and_cadences(mpi: MpiInstallation, run_cases: RunCases
     expect_verified(cases, run_cases(mpi, 2, cases))
 
 
+@CORE_HAS_ALL
 def test_every_datatype_and_op_of_mpi(mpi: MpiInstallation, run_cases: RunCases) -> None:
     cases = [
         case(transport, pattern, 2, 16 * 101, datatype=datatype, op=op)
@@ -222,6 +230,7 @@ def test_sizes_beyond_32_bits(mpi: MpiInstallation, run_cases: RunCases, transpo
     expect_verified(cases, run_cases(mpi, 2, cases))
 
 
+@CORE_HAS_ALL
 def test_other_transports_between_processes(mpi: MpiInstallation, run_cases: RunCases) -> None:
     patterns: tuple[str, ...] = PAIRS + OTHERS + COLLECTIVES
     if mpi != installations()[0]:  # which starts the ranks, and no more

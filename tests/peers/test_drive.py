@@ -29,6 +29,7 @@ from linkgauge.plan.plan_file import parse_plan
 from linkgauge.run.parent import guard, mpi_library
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.mpi_installation import MpiInstallation
+from thorough import most
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -373,7 +374,10 @@ def nvbandwidth_table(name: str) -> tuple[str, float]:
     return "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)\n" + row.format(40), several * size / 40
 
 
-@pytest.mark.parametrize("name", [test.name for test in peer_tests("nvbandwidth")])
+NVBANDWIDTH = [test.name for test in peer_tests("nvbandwidth")]
+
+
+@pytest.mark.parametrize("name", most(NVBANDWIDTH, NVBANDWIDTH[::4]))
 def test_every_test_of_nvbandwidth_is_read_as_our_case_of_it(name: str, tmp_path: Path) -> None:
     text, expected_ns = nvbandwidth_table(name)
     python_program(tmp_path, "nvbandwidth", f"print({f'Running {name}.'!r})", f"print({text!r})")

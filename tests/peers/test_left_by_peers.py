@@ -14,13 +14,13 @@ import pytest
 
 from executables import python_program
 from faults.leftovers import left_behind, new_shared_memory, shared_memory
+from installed_mpi import installed
 from linkgauge.app.cli import run_command
 from linkgauge.peers import drive
 from linkgauge.peers.drive import Outcome
-from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.store.hold import Hold
 from patience import PATIENCE_S
-from thorough import most
+from thorough import most, thorough
 
 STUBBORN = """import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -34,9 +34,10 @@ time.sleep(600)
 
 
 def libraries() -> list[str]:
-    return [one.name for one in find_all() if not one.problem] or ["none"]
+    return [one.name for one in installed() if not one.problem] or ["none"]
 
 
+@thorough("run/test_interrupts.py has ranks that outlive a killed parent")
 @pytest.mark.parametrize("mpi", most(libraries(), libraries()[:1]))
 def test_a_peers_programs_that_ignore_signals_end_with_a_killed_parent(tmp_path: Path, mpi: str) -> None:
     if mpi == "none":

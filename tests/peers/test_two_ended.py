@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from executables import python_program
+from installed_mpi import installed
 from linkgauge.errors import EnvironmentLackingError
 from linkgauge.peers import two_ended
 from linkgauge.peers.catalog import TWO_ENDED, peer_tests
@@ -19,7 +20,6 @@ from linkgauge.peers.theirs import launches_of, measure_peer
 from linkgauge.run.parent import mpi_library
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.mpi_installation import MpiInstallation
-from linkgauge.run.parent.mpi_library import find_all
 from thorough import thorough
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -153,11 +153,11 @@ if words[-2] == "-p":  # the server, which is late
 else:
     with started.open("a") as told:
         print(os.getpid(), file=told)
-    with socket.create_connection((words[-1], port), timeout=5) as connection:
+    with socket.create_connection((words[-1], port)) as connection:
         connection.send(b"x")
     print("Final:  1280  6.0  40.0  46.0  1.0  1.0  1  1")
 """
-MPI = next((one for one in find_all() if not one.problem), None)
+MPI = next((one for one in installed() if not one.problem), None)
 
 
 @thorough("the real program is measured below where it is here")

@@ -58,7 +58,7 @@ def _on_no_hosts(settings: LaunchTable | LaunchSettings) -> dict[str, object]:
     return plain
 
 
-@pytest.mark.parametrize("name", most([*MACHINES], ["host-4", "cuda-4"]))
+@pytest.mark.parametrize("name", most([*MACHINES], ["cuda-4"]))
 def test_what_the_built_in_plans_come_to_is_as_approved(name: str) -> None:
     lines = []
     for plan in map(builtin_plan, names()):
@@ -69,7 +69,7 @@ def test_what_the_built_in_plans_come_to_is_as_approved(name: str) -> None:
     approve(Path(__file__).parent / "approved" / f"built-in-plans.{name}.txt", "".join(lines))
 
 
-@pytest.mark.parametrize("kind", most(["cuda", "hip", "host"], ["cuda", "host"]))
+@pytest.mark.parametrize("kind", most(["cuda", "hip", "host"], ["cuda"]))
 @pytest.mark.parametrize("devices", most([1, 2, 3], [1, 3]))
 def test_on_few_devices_built_in_plans_skip_what_needs_more(kind: str, devices: int) -> None:
     few = PlanMachine(kind, devices, 64 * GIB, 64 * GIB, 8 * GIB, 16)

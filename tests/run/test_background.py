@@ -16,7 +16,7 @@ import pytest
 
 import program
 from faults.leftovers import left_behind
-from linkgauge.run.parent.mpi_library import find_all
+from installed_mpi import installed
 from linkgauge.run.parent.prepared import read_launches, unsafe_settings
 from linkgauge.run.rank import worker
 from linkgauge.stats.interference import interferences
@@ -26,6 +26,8 @@ from linkgauge.view.results import Results
 from planted_faults import HAVE_FAULTS, NO_FAULTS
 from run.test_spec import spec_of
 from thorough import most, thorough
+
+LOADS_ALIKE = thorough("loads of the same launch are planned, measured and reported alike")
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 TESTS = Path(__file__).parents[1]
@@ -71,6 +73,7 @@ def test_every_transport_goes_on_beside_another(tmp_path: Path, threads: bool) -
     assert lines.count(" alone, ") == lines.count(" beside: ") == len(transports)
 
 
+@LOADS_ALIKE
 def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_samples_are_drawn(
     tmp_path: Path,
 ) -> None:
@@ -95,6 +98,7 @@ def test_jobs_of_two_service_classes_go_on_side_by_side_and_only_the_cases_own_s
     assert drawn.series.size - drawn.cut == 40 - drawn.row.warmup_cut > 0
 
 
+@LOADS_ALIKE
 def test_streams_of_host_memory_go_on_beside_a_copy_and_their_rates_are_known(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
     loads = [f"kernel host_stream 1MiB on=1 variant={work} cpu_cores={core}" for work in ("copy", "triad", "read")]
@@ -171,7 +175,8 @@ def faulted(folder: Path, loads: list[str], fault: dict[str, Any]) -> tuple[Any,
 
 @pytest.mark.parametrize(
     ("kind", "phase", "rank", "status"),
-    [("corrupt", "final_check", 3, "disturbed"), ("throw", "check", 2, "failed"),
+    [pytest.param("corrupt", "final_check", 3, "disturbed", marks=thorough("it is killed too")),
+     pytest.param("throw", "check", 2, "failed", marks=thorough("tests/faults has a rank that throws")),
      ("kill", "final_check", 3, "disturbed"),
      pytest.param("corrupt", "final_check", 0, "corrupt", marks=thorough("tests/faults has the measured job's")),
      pytest.param("hang", "final_check", 3, "disturbed", marks=thorough("loads of another launch hang too")),
@@ -204,6 +209,7 @@ def test_what_a_load_does_wrong_is_told_as_the_loads(
     assert left_behind(folder) == []
 
 
+@thorough("what loads of another launch may do wrong is reported as of loads in the same launch")
 @pytest.mark.parametrize(
     ("kind", "phase", "status", "said"),
     [("hang", "final_check", "disturbed", "heartbeat"),
@@ -232,9 +238,10 @@ def test_what_a_load_of_another_launch_does_wrong_costs_its_case_alone(
     assert left_behind(tmp_path) == []
 
 
+@LOADS_ALIKE
 @pytest.mark.parametrize("threads", [False, pytest.param(True, marks=thorough("processes meet the same load"))])
 def test_a_load_may_be_a_launch_of_its_own_of_another_library(tmp_path: Path, threads: bool) -> None:
-    names = [one.name for one in find_all() if not one.problem]
+    names = [one.name for one in installed() if not one.problem]
     other = "same" if len(names) == 1 else names[1]
     if threads and other == "same":
         pytest.skip("a launch of threads names no MPI library, and one alone is here")

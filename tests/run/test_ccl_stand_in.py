@@ -16,6 +16,10 @@ from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
 
+OF_THE_PLAN = thorough("plans and logs of such launches are tested without one")
+
+CORE_HAS_IT = thorough("tests/core runs it on the same stand-in")
+
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(
@@ -80,6 +84,7 @@ step = [
 MESSAGES = 'description = "x"\nstep = [ { send = "1 - rank", bytes = 64 }, { receive = "1 - rank", bytes = 64 } ]\n'
 
 
+@CORE_HAS_IT
 @pytest.mark.parametrize("how", [["--threads"], pytest.param([], marks=thorough("threads meet the same graph"))])
 def test_an_application_is_one_graph(tmp_path: Path, how: list[str]) -> None:
     (tmp_path / "steps.toml").write_text(STEPS)
@@ -114,6 +119,7 @@ concurrent_pairs = true
 """
 
 
+@CORE_HAS_IT
 def test_groups_have_a_communicator_each_side_by_side(tmp_path: Path) -> None:
     status, cases = run(tmp_path, GROUPS, "--threads", LINKGAUGE_STAND_IN="devices=4")
     assert status == 0
@@ -138,6 +144,7 @@ path = ["default", "host"]
 """
 
 
+@thorough("what a log says was chosen is observed below, and a launch that cannot tell costs nothing")
 def test_what_the_library_chose_is_asked_in_launches_that_are_not_part_of_the_run(tmp_path: Path) -> None:
     cadences = most(["isolated", "streaming"], ["isolated"])
     repeats = most(2, 1)
@@ -161,6 +168,7 @@ def test_what_the_library_chose_is_asked_in_launches_that_are_not_part_of_the_ru
     assert "What the library chose" in (tmp_path / "run" / "report.html").read_text()
 
 
+@OF_THE_PLAN
 def test_a_launch_that_cannot_tell_what_was_chosen_costs_no_measured_case(tmp_path: Path) -> None:
     """The stand-in dies where a log is asked for: what was measured stays as it is, and the run says so."""
     (tmp_path / "plan.toml").write_text(ONE)
@@ -172,6 +180,7 @@ def test_a_launch_that_cannot_tell_what_was_chosen_costs_no_measured_case(tmp_pa
     assert "what NCCL chose is known of 0 measured cases; it ended early" in done.stderr
 
 
+@OF_THE_PLAN
 def test_paths_are_launches_whose_environment_is_stored(tmp_path: Path) -> None:
     status, cases = run(tmp_path, ONE + 'path = ["default", "host"]\n', "--threads", "--env", "NCCL_SHM_DISABLE=1")
     assert status == 0
@@ -277,6 +286,7 @@ size = ["8", "48KiB"]
 """
 
 
+@CORE_HAS_IT
 def test_our_kernels_reduce_over_the_librarys_pointers(tmp_path: Path) -> None:
     status, cases = run(tmp_path, OWN_KERNELS, "--threads", nccl="nccl3")
     assert {(pattern, case) for pattern, case, _ in cases} == {("allreduce", "ok")}
@@ -314,6 +324,7 @@ ranks_per_device = 2
 """
 
 
+@CORE_HAS_IT
 @pytest.mark.parametrize("words", [pytest.param(("--threads",), marks=PROCESSES_DO), ()])
 def test_ranks_that_share_a_device_are_measured_or_the_reason(tmp_path: Path, words: tuple[str, ...]) -> None:
     status, _ = run(tmp_path, SHARED, *words, LINKGAUGE_STAND_IN="devices=2")
@@ -337,13 +348,16 @@ def test_a_failed_call_is_one_cases_and_the_run_goes_on(tmp_path: Path) -> None:
     assert status == 4
 
 
-@pytest.mark.parametrize(("nccl", "part"), [("nccl2", "it lacks ncclSend, ncclRecv"), ("", "libnccl.so.2")])
+@pytest.mark.parametrize(
+    ("nccl", "part"), most([("nccl2", "it lacks ncclSend, ncclRecv"), ("", "libnccl.so.2")], [("", "libnccl.so.2")])
+)
 def test_a_library_of_no_use_is_a_reason(tmp_path: Path, nccl: str, part: str) -> None:
     _, cases = run(tmp_path, ONE, "--threads", nccl=nccl)
     assert {status for _, status, _ in cases} == {"skipped"}
     assert all(part in reason for _, _, reason in cases)
 
 
+@thorough("a library of no use is a reason in every run")
 @pytest.mark.parametrize(("nccl", "version"), most([("nccl0", "2.28.9"), ("nccl1", "2.18.5")], [("nccl0", "2.28.9")]))
 def test_the_library_in_use_is_listed(tmp_path: Path, nccl: str, version: str) -> None:
     done = linkgauge("list", "transports", "--devices", "cuda", "--json", cwd=tmp_path, nccl=nccl)
@@ -357,6 +371,7 @@ def test_the_library_in_use_is_listed(tmp_path: Path, nccl: str, version: str) -
     assert "too old" in rows["ccl"]["reason"]
 
 
+@CORE_HAS_IT
 def test_flags_and_chases_between_devices_are_measured(tmp_path: Path) -> None:
     plan = (
         '[[case]]\ntransport = "kernel"\npattern = "flag_pingpong"\npairs = "all"\ndevices = [[0, 1]]\n'

@@ -16,6 +16,8 @@ from linkgauge.view.results import Results, is_pair
 from program import linkgauge
 from thorough import thorough
 
+PAIRS_ALIKE = thorough("every pair is measured beside the others below")
+
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built (LINKGAUGE_IN_PLACE)"
 )
@@ -49,6 +51,7 @@ def measured(tmp_path: Path, plan: str, threads: bool, *flags: str) -> tuple[Run
     return run, rows
 
 
+@PAIRS_ALIKE
 def test_the_message_rate_of_halves_is_measured_and_shown(tmp_path: Path) -> None:
     plan = PLAN.replace('["pingpong", "unidirectional", "bidirectional"]', '"pairs_unidirectional"').replace(
         '"ordered"', '"halves"'
@@ -116,6 +119,7 @@ warmup = 1
 """
 
 
+@PAIRS_ALIKE
 @pytest.mark.parametrize("threads", BOTH)
 def test_groups_are_measured_beside_each_other_each_as_a_case_of_its_own(tmp_path: Path, threads: bool) -> None:
     run, rows = measured(tmp_path, GROUPS, threads)

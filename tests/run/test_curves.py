@@ -18,6 +18,9 @@ from linkgauge.model.result import Row
 from linkgauge.run.parent.prepare import known_curves, resumed_pending
 from linkgauge.run.parent.prepared import read_launches
 from linkgauge.store.run import load
+from thorough import thorough
+
+CURVES_ALIKE = thorough("which sizes a curve leaves out is tested of its rule and of one run")
 
 PLAN = """
 repeat = {repeat}
@@ -74,6 +77,7 @@ def test_sizes_beyond_a_full_curve_are_left_out_and_pairs_are_measured_where_it_
     assert evidence[32 * MIB]["curve"]["id"] == evidence[256 * MIB]["left_out"]["curve"]
 
 
+@CURVES_ALIKE
 @pytest.mark.usefixtures("link")
 def test_a_repeat_measures_the_sizes_of_the_first_and_so_does_what_goes_on_after_a_crash(
     run_plan: Any, tmp_path: Path
@@ -88,6 +92,7 @@ def test_a_repeat_measures_the_sizes_of_the_first_and_so_does_what_goes_on_after
     assert first[2] == second[2] == {FULL_AT: 5}
 
 
+@CURVES_ALIKE
 @pytest.mark.usefixtures("link")
 def test_a_case_at_a_full_curve_that_crashes_is_told_with_its_size_and_not_measured_again(
     run_plan: Any, tmp_path: Path
@@ -103,6 +108,7 @@ def test_a_case_at_a_full_curve_that_crashes_is_told_with_its_size_and_not_measu
     assert [(entry.attempt, entry.case.devices) for one in again for entry in one.entries.values()] == [(1, (2, 1))]
 
 
+@thorough("which sizes are left out of a curve that was begun is tested of its rule")
 @pytest.mark.usefixtures("link")
 def test_what_is_resumed_goes_by_what_was_measured(run_plan: Any) -> None:
     run = run_plan(PLAN.format(repeat=1), devices=3)
@@ -126,6 +132,7 @@ def test_what_is_resumed_goes_by_what_was_measured(run_plan: Any) -> None:
     assert all(entry.step is not None and curves.full_size(entry.step.curve) == FULL_AT for entry in left)
 
 
+@CURVES_ALIKE
 @pytest.mark.usefixtures("link")
 def test_what_one_run_left_out_is_not_missed_in_it(
     run_plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

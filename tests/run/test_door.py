@@ -110,7 +110,7 @@ import os, resource, socket, struct, sys
 from linkgauge.run.wire.load_lines import LOAD, MEASURED, LoadLines
 from linkgauge.run.wire.door import say_hello
 lines = LoadLines([], "token")
-calls = lambda: socket.create_connection(("127.0.0.1", lines.place["port"]), timeout=60)
+calls = lambda: socket.create_connection(("127.0.0.1", lines.place["port"]), timeout=600)
 came, come = os.pipe()
 full, fill = os.pipe()
 if os.fork() == 0:  # with descriptors of its own

@@ -22,6 +22,8 @@ from run.on_a_node import namespaces_may_be_made
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
 
+CORE_SHARES = thorough("tests/core shares such handles on the same stand-in")
+
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(not (STAND_INS / "libcuda.so.1").exists(), reason="no stand-in GPUs: build the C++ tests"),
@@ -53,6 +55,7 @@ def rows_of(cwd: Path, plan: str, *words: str, devices: str = "cuda", settings: 
     return list(load(cwd / "run").rows())
 
 
+@CORE_SHARES
 def test_every_pattern_between_processes_is_verified_without_an_ipc_handle(tmp_path: Path) -> None:
     plan = (
         f'[[case]]\ntransport = ["copy_engine", "kernel"]\npattern = {json.dumps(BETWEEN_RANKS)}\nsize = "48KiB"\n'
@@ -96,15 +99,19 @@ def test_threads_loads_and_applications_take_such_memory_too(tmp_path: Path) -> 
             PAIR, "cuda", "devices=2;fail=cuMemCreate:1:800", "skipped",
             "cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC failed with CUDA_ERROR_NOT_PERMITTED (800)",
             marks=REFUSED_ALIKE),
-        (PAIR, "cuda", "devices=2;fail=cuMemImportFromShareableHandle:1:800", "skipped",
-         "cuMemImportFromShareableHandle of CU_MEM_HANDLE_TYPE_FABRIC failed with CUDA_ERROR_NOT_PERMITTED (800)"),
+        pytest.param(
+            PAIR, "cuda", "devices=2;fail=cuMemImportFromShareableHandle:1:800", "skipped",
+            "cuMemImportFromShareableHandle of CU_MEM_HANDLE_TYPE_FABRIC failed with CUDA_ERROR_NOT_PERMITTED (800)",
+            marks=REFUSED_ALIKE),
         pytest.param(PAIR, "cuda", "devices=2;fail=cuMemExportToShareableHandle:1:1", "skipped",
                      "cuMemExportToShareableHandle", marks=REFUSED_ALIKE),
-        (PAIR, "host:2", "", "skipped", "host devices have no fabric handles"),
-        (PAIR.replace("copy_engine", "staging"), "cuda", "devices=2", "skipped",
-         "handles = fabric is of copy_engine and kernel, not of staging"),
-        ('[[case]]\ntransport = "copy_engine"\npattern = "host_to_device"\nhandles = "fabric"\nsize = "8"\n'
-         'source_memory = "pinned"\n', "cuda", "devices=2", "ok", ""),
+        pytest.param(PAIR, "host:2", "", "skipped", "host devices have no fabric handles", marks=REFUSED_ALIKE),
+        pytest.param(
+            PAIR.replace("copy_engine", "staging"), "cuda", "devices=2", "skipped",
+            "handles = fabric is of copy_engine and kernel, not of staging", marks=REFUSED_ALIKE),
+        pytest.param(
+            '[[case]]\ntransport = "copy_engine"\npattern = "host_to_device"\nhandles = "fabric"\nsize = "8"\n'
+            'source_memory = "pinned"\n', "cuda", "devices=2", "ok", "", marks=CORE_SHARES),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_said_with_the_call_and_why(
@@ -115,6 +122,7 @@ def test_what_is_refused_is_said_with_the_call_and_why(
     assert all(part in row.reason for row in rows), [row.reason for row in rows]
 
 
+@CORE_SHARES
 @pytest.mark.skipif(not namespaces_may_be_made(), reason="no namespaces may be made here")
 @pytest.mark.parametrize(("handles", "status"), most([("fabric", "ok"), ("ipc", "skipped")], [("fabric", "ok")]))
 def test_between_nodes_they_reach_where_other_handles_do_not(tmp_path: Path, handles: str, status: str) -> None:

@@ -21,6 +21,7 @@ from linkgauge.run.wire.failures import Failures, least_nodes
 from linkgauge.run.wire.spec import CaseEntry
 from linkgauge.store.journal import JournalWriter, read_journal
 from run.conftest import machine_of
+from thorough import most
 
 LIMIT = 3
 SIZES = (8, 4096, 1 << 20, 4 << 20)
@@ -95,7 +96,7 @@ def test_a_node_that_is_lost_in_the_middle_costs_twice_the_limit(seed: int) -> N
     assert sum(status == "hung" for status in found.values()) <= 3 * LIMIT
 
 
-@pytest.mark.parametrize("nodes", [2, 4, 8, 40])
+@pytest.mark.parametrize("nodes", most([2, 4, 8, 40], [2, 4, 8]))
 def test_a_transport_that_works_nowhere_costs_few_failures(nodes: int) -> None:
     found = measured(cases_of(nodes, 1), lambda _: True)
     assert sum(status == "hung" for status in found.values()) <= 2 * LIMIT**2 + 1

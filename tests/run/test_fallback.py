@@ -30,6 +30,7 @@ from linkgauge.run.parent.prepared import TimeLimit
 from linkgauge.run.parent.refused import refusal
 from linkgauge.store.run import load
 from run.conftest import SMALL_PLAN, devices_of, machine_of
+from thorough import thorough
 
 NO_CORE = importlib.util.find_spec("linkgauge._core") is None
 
@@ -148,6 +149,7 @@ def test_a_library_that_was_asked_for_is_not_replaced(
     assert {row.status for row in load(tmp_path / "run").rows()} == {"failed"}
 
 
+@thorough("a launch that fails later is a failed case in test_runner.py too")
 def test_a_library_that_has_started_is_not_replaced_later(
     run_plan: Any, monkeypatch: pytest.MonkeyPatch, good: MpiInstallation
 ) -> None:
@@ -249,6 +251,7 @@ def linkgauge(folder: Path, *words: str, **environment: str) -> tuple[int, str]:
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
+@thorough("a launcher that cannot start is met above, and a run is resumed in test_end_to_end.py")
 @pytest.mark.skipif(NO_CORE, reason="the core is not built")
 def test_a_real_launcher_that_cannot_start_and_what_a_resumed_run_goes_on_with(
     tmp_path: Path, good: MpiInstallation
@@ -289,6 +292,7 @@ def mpich(good: MpiInstallation) -> MpiInstallation:
     return good
 
 
+@thorough("a launch that fails later is a failed case in test_runner.py too")
 def test_a_library_that_refuses_what_was_requested_is_not_replaced(
     run_plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     mpich: MpiInstallation,

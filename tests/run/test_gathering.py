@@ -84,7 +84,7 @@ def launch(nodes: list[int], body: Callable[[int, Ranks], Any]) -> tuple[list[An
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(90)
+        thread.join(PATIENCE_S)
     assert not any(thread.is_alive() for thread in threads)
     return results, wire
 
@@ -325,6 +325,7 @@ class _nothing:  # noqa: N801 - a context manager
 STREAMED = {"LINKGAUGE_TEST_WINDOW": "3000"}
 
 
+@thorough("verdicts reach every rank below, with samples that stay behind")
 @pytest.mark.parametrize("threads", most([True, False], [False]))
 def test_a_run_whose_samples_stay_behind_is_as_any_other(
     run_plan: Any, monkeypatch: pytest.MonkeyPatch, threads: bool
@@ -363,7 +364,12 @@ def test_a_rank_that_is_lost_while_its_samples_are_fetched_costs_its_case_only(
     assert run.status == 4
 
 
-@pytest.mark.parametrize("kind", ["failed", "corrupt", "skipped"])
+VERDICTS_ALIKE = thorough("another verdict reaches them in the same way")
+
+
+@pytest.mark.parametrize(
+    "kind", ["failed", *(pytest.param(one, marks=VERDICTS_ALIKE) for one in ("corrupt", "skipped"))]
+)
 def test_a_verdict_reaches_every_rank_where_samples_stay_behind(
     run_plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from installed_mpi import installed
 from linkgauge.run.parent.mpi_installation import MpiInstallation
-from linkgauge.run.parent.mpi_library import find_all
 from linkgauge.store.run import load
 from program import linkgauge
+from thorough import thorough
 
 STAND_INS = Path(os.environ.get("LINKGAUGE_TEST_STAND_INS", Path(__file__).parents[2] / "build" / "tests" / "stand_in"))
 COMPILER = shutil.which("cc") or shutil.which("gcc")
@@ -48,7 +49,7 @@ target_memory = ["device", "pinned"]
 
 @pytest.fixture
 def open_mpi() -> MpiInstallation:
-    found = [one for one in find_all() if one.abi == "openmpi" and one.launcher and not one.problem]
+    found = [one for one in installed() if one.abi == "openmpi" and one.launcher and not one.problem]
     if not found:
         pytest.skip("no Open MPI here")
     return found[0]
@@ -86,6 +87,7 @@ def run(cwd: Path, prefix: Path, plan: str) -> tuple[int, str]:
     return done.returncode, done.stderr + done.stdout
 
 
+@thorough("mpi and staging are measured on host devices, and a library that dies is below")
 def test_device_memory_goes_through_the_library_with_one_rank_a_device_and_two(
     tmp_path: Path, open_mpi: MpiInstallation
 ) -> None:
@@ -109,6 +111,7 @@ def test_device_memory_goes_through_the_library_with_one_rank_a_device_and_two(
     assert kinds == {(source, target) for source in ("device", "pageable") for target in ("device", "pinned")}
 
 
+@thorough("a library that dies costs its cases alone in test_runner.py too")
 def test_a_library_that_dies_of_a_device_pointer_costs_its_cases_alone(
     tmp_path: Path, open_mpi: MpiInstallation
 ) -> None:

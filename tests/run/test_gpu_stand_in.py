@@ -24,6 +24,9 @@ from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
 
+CORE_MOVES_IT = thorough("tests/core moves it on the same stand-ins")
+FAILS_ALIKE = thorough("another call that fails is reported alike")
+
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
     pytest.mark.skipif(
@@ -34,6 +37,9 @@ HIP = pytest.param("hip", marks=thorough("both runtimes meet the same code, and 
 THREADS = pytest.param(True, marks=thorough("processes meet the same code, and others here are of threads"))
 PROCESSES = pytest.param(False, marks=thorough("threads meet the same code, and others here are of processes"))
 CUDA_PROCESSES = pytest.param("cuda", False, marks=thorough("others here are of CUDA and processes"))
+HIP_PROCESSES = pytest.param(
+    "hip", False, marks=thorough("CUDA and threads meet the same code, and other tests are of processes")
+)
 HIP_THREADS = pytest.param("hip", True, marks=thorough("processes of HIP, and threads of CUDA, meet the same code"))
 CASES = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--warmup", "1", "--no-report",
          "--plan", "plan.toml")  # fmt: skip
@@ -69,7 +75,7 @@ def run_pairs(
     return status, [(case.transport, case.pattern, how, reason) for case, how, reason in cases]
 
 
-@pytest.mark.parametrize(("devices", "threads"), [("cuda", True), ("hip", False), CUDA_PROCESSES, HIP_THREADS])
+@pytest.mark.parametrize(("devices", "threads"), [("cuda", True), HIP_PROCESSES, CUDA_PROCESSES, HIP_THREADS])
 def test_gpus_are_measured_and_verified(tmp_path: Path, devices: str, threads: bool) -> None:
     status, cases = run_pairs(tmp_path, *(["--threads"] if threads else []), devices=devices)
     assert status == 0
@@ -86,6 +92,7 @@ def test_gpus_are_measured_and_verified(tmp_path: Path, devices: str, threads: b
     assert all(status in ("ok", "skipped") for _, _, status, _ in cases)
 
 
+@FAILS_ALIKE
 def test_a_refused_handle_fails_its_cases_and_the_run_goes_on(tmp_path: Path) -> None:
     status, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="fail=cuIpcOpenMemHandle_v2:1:201")
     bad = [case for case in cases if case[2] in ("failed", "skipped") and "cuIpcOpenMemHandle_v2" in case[3]]
@@ -95,6 +102,7 @@ def test_a_refused_handle_fails_its_cases_and_the_run_goes_on(tmp_path: Path) ->
     assert status in (0, 4)
 
 
+@FAILS_ALIKE
 def test_memory_that_is_not_there_is_named(tmp_path: Path) -> None:
     _, cases = run_pairs(tmp_path, LINKGAUGE_STAND_IN="fail=cuMemAlloc_v2:5:2;fail=cuMemAlloc_v2:6:2")
     said = [reason for _, _, status, reason in cases if status in ("failed", "skipped")]
@@ -123,6 +131,7 @@ def test_refused_peer_access_skips_with_the_reason(tmp_path: Path, threads: bool
     assert any(case[1] == "host_to_device" and case[2] == "ok" for case in cases)
 
 
+@thorough("a compiler that does not fit is named by the same lines")
 def test_without_a_compiler_the_reason_is_that(tmp_path: Path) -> None:
     # A driver so old that no compiler of this machine can serve it.
     _, cases = run_pairs(tmp_path, "--threads", LINKGAUGE_STAND_IN="driver=11040", compiler=False)
@@ -172,6 +181,7 @@ def test_a_kernel_that_is_wrong_only_in_its_last_iteration_is_corrupt(tmp_path: 
     assert row.verified is False
 
 
+@thorough("a hidden device is a plain error below, and run/test_hidden_gpus.py has what the program says")
 def test_a_device_that_a_launch_hides_fails_its_cases_and_the_next_launch_is_measured(tmp_path: Path) -> None:
     plan = PAIRS.replace(
         '"unidirectional", "allgather", "host_to_device", "pointer_chase"', '"unidirectional", "allgather"'
@@ -215,6 +225,7 @@ FEW_ROUTED = ROUTED.replace('["pingpong", "unidirectional", "bidirectional"]', '
 )
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 @pytest.mark.parametrize("threads", [False, THREADS])
 def test_copies_through_a_third_device_are_measured_and_verified(tmp_path: Path, devices: str, threads: bool) -> None:
@@ -231,6 +242,7 @@ def test_copies_through_a_third_device_are_measured_and_verified(tmp_path: Path,
     }
 
 
+@FAILS_ALIKE
 def test_a_leg_that_fails_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
     # The third copy between devices is of a first leg or a second, in either rank's process.
     _, cases = run_pairs(
@@ -254,6 +266,7 @@ devices = [0]
 """
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_managed_memory_is_measured_in_every_use(tmp_path: Path, devices: str) -> None:
     status, cases = run_plan(tmp_path, MANAGED, "--threads", devices=devices)
@@ -267,6 +280,7 @@ def test_managed_memory_is_measured_in_every_use(tmp_path: Path, devices: str) -
         assert (how == "ok") == ((case.pattern, case.source_memory, case.target_memory) in ways), reason
 
 
+@FAILS_ALIKE
 def test_managed_memory_that_the_device_cannot_have_is_skipped_with_the_reason(tmp_path: Path) -> None:
     _, cases = run_plan(tmp_path, MANAGED.replace('"kernel", ', ""), "--threads", LINKGAUGE_STAND_IN="concurrent=0")
     into = ("managed", "device", "host_to_device")
@@ -280,6 +294,7 @@ def test_managed_memory_that_the_device_cannot_have_is_skipped_with_the_reason(t
     assert all(how == "skipped" and "no concurrent managed access" in reason for how, reason in uses.values())
 
 
+@thorough("what memory a case needs is tested in tests/plan")
 def test_managed_memory_beyond_what_is_free_is_skipped_before_it_is_allocated(tmp_path: Path) -> None:
     plan = """
 [[case]]
@@ -315,6 +330,7 @@ placement = "both"
 """
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_stream_copy_reaches_peers_and_the_host_on_several_devices_at_once(tmp_path: Path, devices: str) -> None:
     status, cases = run_plan(tmp_path, STREAMS, "--threads", devices=devices, LINKGAUGE_STAND_IN="devices=4")
@@ -343,6 +359,7 @@ def test_a_refused_prefetch_fails_its_cases_and_the_run_goes_on(tmp_path: Path) 
     assert any(how == "ok" for _, how, _ in cases)
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_pairs_of_gpus_are_measured_side_by_side(tmp_path: Path, threads: bool) -> None:
     plan = """
@@ -396,6 +413,7 @@ LARGER_ALLREDUCES = ALLREDUCES.replace('"16"', '"200KiB"').replace('["isolated",
 
 
 # More ranks than cores, whose kernels wait for each other, take long: the C++ tests have them.
+@CORE_MOVES_IT
 @pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_direct_allreduces_meet_on_the_device(tmp_path: Path, threads: bool) -> None:
     (tmp_path / "plan.toml").write_text(ALLREDUCES + RESIDENT_ALLREDUCES + (LARGER_ALLREDUCES if threads else ""))
@@ -448,6 +466,7 @@ pairs = "diagonal"
 """
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 @pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Path, devices: str, threads: bool) -> None:
@@ -485,6 +504,7 @@ def test_the_host_and_all_devices_at_once_and_both_ways_inside_one(tmp_path: Pat
     assert sums["goodput_bytes_per_s"] == pytest.approx(2 * (64 << 10) / sums["median_ns"] * 1e9)
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_one_flow_is_timed_while_others_go_on_beside_it(tmp_path: Path, devices: str) -> None:
     plan = """
@@ -518,6 +538,7 @@ batch = 3
             assert one["goodput_bytes_per_s"] == pytest.approx((64 << 10) / one["median_ns"] * 1e9)
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_words_repeated_both_ways_count_all_that_is_moved(tmp_path: Path, devices: str) -> None:
     plan = """
@@ -542,6 +563,7 @@ clock = "event"
         assert (row.verified, row.bytes_total) == (True, 2 * row.case.ranks * (64 << 10))
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("count", [4, 8])
 def test_a_striped_message_takes_all_devices_and_one_of_two_has_none(tmp_path: Path, count: int) -> None:
     plan = """
@@ -564,6 +586,7 @@ max_time = "200ms"
     }
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("devices", ["cuda", HIP])
 def test_every_multiprocessor_chases_in_turn(tmp_path: Path, devices: str) -> None:
     plan = """
@@ -597,6 +620,7 @@ def test_every_test_of_nvbandwidth_has_a_case_of_ours(tmp_path: Path, monkeypatc
     assert set(figures) == {row.key for row in rows}
 
 
+@CORE_MOVES_IT
 @pytest.mark.parametrize("threads", [PROCESSES, True])
 def test_a_stream_of_host_memory_goes_on_beside_a_gpus_copies(tmp_path: Path, threads: bool) -> None:
     """On a rank of its own, which leaves the device alone: in processes too, and where kernels reach no such memory."""

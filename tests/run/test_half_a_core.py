@@ -15,6 +15,7 @@ from linkgauge.run.rank import worker
 from linkgauge.store.run import load
 from linkgauge.system.allowance import Allowance, Limit
 from real_cgroup import half_a_core, run_in
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 RUN = ("run", "--out", "run", "--devices", "host:2", "--threads", "--transport", "kernel", "--pattern", "pingpong",
@@ -22,6 +23,7 @@ RUN = ("run", "--out", "run", "--devices", "host:2", "--threads", "--transport",
        "--no-report")  # fmt: skip
 
 
+@thorough("quotas are read in tests of doctor, and waits by them are below")
 def test_doctor_and_run_say_it_and_the_run_keeps_it(tmp_path: Path) -> None:
     with half_a_core() as group:
         program = (sys.executable, "-m", "linkgauge")

@@ -11,6 +11,7 @@ import pytest
 
 from linkgauge.errors import Exit
 from stand_ins import STAND_INS, linkgauge_over
+from thorough import thorough
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
@@ -63,6 +64,7 @@ def test_a_device_beyond_the_visible_ones_says_why(tmp_path: Path) -> None:
     assert line.endswith("no cuda device 1: expected 0 to 0; 1 of 2 GPUs is hidden by CUDA_VISIBLE_DEVICES=1")
 
 
+@thorough("what the doctor says of hidden GPUs is tested of its rule")
 def test_the_doctor_and_the_topology_say_so_first(tmp_path: Path) -> None:
     for words in (("doctor",), ("topology", "--here")):
         done = over_two(*words, cwd=tmp_path, CUDA_VISIBLE_DEVICES="1", **NO_HIP)

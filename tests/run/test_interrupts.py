@@ -154,7 +154,7 @@ def said(tmp: Path) -> str:
     [
         (signal.SIGTERM, "interrupted by SIGTERM"),
         pytest.param(signal.SIGINT, "interrupted", marks=thorough("ends as by SIGTERM")),
-        (signal.SIGHUP, "interrupted by SIGHUP"),
+        pytest.param(signal.SIGHUP, "interrupted by SIGHUP", marks=thorough("ends as by SIGTERM")),
     ],
 )
 def test_a_signal_in_a_long_case_waits_for_no_end_of_it_and_one_line_says_what_is_kept(
@@ -200,6 +200,7 @@ def end_its_ranks(process: subprocess.Popen[str]) -> None:
                 os.kill(pid, signal.SIGTERM)
 
 
+@thorough("a run is resumed in the test above, and crashes are told apart in tests of statuses")
 def test_a_job_that_is_ended_as_a_whole_blames_no_case(tmp_path: Path) -> None:
     path = tmp_path / "run"
     process = parent(path, tmp_path, sample_s=IN_HAND_S)
@@ -242,6 +243,7 @@ def test_two_signals_end_at_once(tmp_path: Path) -> None:
 OTHER_RECORDS = thorough("a case's record is damaged in every run of the tests")
 
 
+@thorough("store/test_journal.py has damaged bytes")
 @pytest.mark.parametrize(
     ("journal", "kind"),
     [
@@ -312,6 +314,7 @@ def test_runs_killed_at_random_moments_and_resumed_measure_what_an_undisturbed_o
     assert list((tmp_path / f"linkgauge-{os.getuid()}").rglob("*")) == []
 
 
+@thorough("run/test_time_limit.py has what is left out and when a run ends")
 def test_a_time_limit_ends_the_run_with_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "run"
     process = parent(path, tmp_path, "3.0")

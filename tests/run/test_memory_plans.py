@@ -9,6 +9,7 @@ import pytest
 
 import program
 from linkgauge.store.run import load
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 FEW = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run",
@@ -21,6 +22,7 @@ def linkgauge(cwd: Path, *words: str) -> str:
     return done.stdout
 
 
+@thorough("the plan is expanded in tests/plan")
 def test_the_memory_plan_runs_on_host_devices(tmp_path: Path) -> None:
     linkgauge(tmp_path, "run", "--devices", "host:2", "--plan", "memory", "--size", "1MiB", *FEW)
     rows = list(load(tmp_path / "run").rows())

@@ -21,7 +21,8 @@ built = importlib.util.find_spec("linkgauge._core") is not None
 absent = absent_transports("host")
 of_each = pytest.mark.parametrize(
     "transport",
-    [pytest.param(name, marks=pytest.mark.skipif(not built or name in absent, reason="no core, or no such library"))
+    [pytest.param(name, marks=[pytest.mark.skipif(not built or name in absent, reason="no core, or no such library"),
+                               *([thorough("ofi is here")] if name == "ucx" else [])])
      for name, one in NIC_LIBRARIES.items() if one.with_mpi],  # nixl has tests of its own
 )  # fmt: skip
 PLAN = """
@@ -41,6 +42,7 @@ def measured(cwd: Path, *words: str) -> Run:
     return load(cwd / "run")
 
 
+@thorough("tests/mpi measures every pattern by it")
 @of_each
 @pytest.mark.parametrize(
     "threads", [False, pytest.param(True, marks=thorough("tests/core has every pattern in threads"))]

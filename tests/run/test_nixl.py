@@ -13,6 +13,7 @@ from linkgauge.run.machine import transports
 from linkgauge.run.machine.transports import absent_transports, version_of_nixl
 from linkgauge.store.run import load
 from program import linkgauge
+from thorough import thorough
 
 needs_nixl = pytest.mark.skipif(
     importlib.util.find_spec("linkgauge._core") is None or "nixl" in absent_transports("host"),
@@ -42,6 +43,7 @@ collectives = "mpi"
 QUICK = ("--stop-rule", "count", "--stop-samples", "5", "--max-time", "20s", "--no-report", "--out", "run")
 
 
+@thorough("tests/mpi measures every pattern by it")
 @needs_nixl
 def test_it_runs_by_name_and_says_what_it_took(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(PLAN)

@@ -15,6 +15,7 @@ import pytest
 
 from patience import PATIENCE_S
 from synthetic import make_case, make_run
+from thorough import thorough
 
 # Root's processes are not counted. The files of this Python may be root's own.
 _CAPABILITIES = "+dac_override,+dac_read_search"
@@ -46,15 +47,20 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
+ALIKE = thorough("another command that reads a run ends alike")
+
+
 @pytest.mark.parametrize(
     "command",
     [
-        ["show", "run"],
+        pytest.param(["show", "run"], marks=ALIKE),
         ["report", "run"],
-        ["query", "run", "select 1"],
+        pytest.param(["query", "run", "select 1"], marks=ALIKE),
         ["run", "--devices", "host:2", "--threads", "--transport", "staging", "--pattern", "pingpong", "--size", "8",
          "--out", "new"],
-        ["run", "--devices", "host:2", "--transport", "staging", "--pattern", "pingpong", "--size", "8"],
+        pytest.param(
+            ["run", "--devices", "host:2", "--transport", "staging", "--pattern", "pingpong", "--size", "8"],
+            marks=thorough("a run of threads ends alike")),
     ],
 )  # fmt: skip
 def test_it_is_one_line_that_says_so(command: list[str], folder: Path) -> None:

@@ -24,6 +24,9 @@ from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
 from thorough import most, thorough
 
+OTHER_CASES = thorough("its calls are those of the patterns above")
+ONE_PE = thorough("a call that fails is reported in the tests beside")
+
 FILE = STAND_INS / "nvshmem" / "libnvshmem_host.so.3"
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built"),
@@ -120,6 +123,7 @@ def test_latency_from_inside_kernels_is_measured_beside_that_of_our_flag(tmp_pat
     assert all(chosen(row)["ways"] == "a peer's memory" for row in rows if row.case.transport == "nvshmem")
 
 
+@OTHER_CASES
 def test_a_word_that_is_not_the_rounds_is_found(tmp_path: Path) -> None:
     plan = '[[case]]\ntransport = "nvshmem"\nvariant = "device+p"\npattern = "flag_pingpong"\npairs = "first"\n'
     (row,) = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=2;fail=lg_nvshmem_pingpong:1:98")
@@ -133,6 +137,7 @@ def collectives(more: str = "", pattern: str = "allreduce", variants: list[str] 
             f'size = "48KiB"\n{more}\n')  # fmt: skip
 
 
+@OTHER_CASES
 def test_every_collective_of_its_own_is_verified_by_the_host_and_by_a_kernel(tmp_path: Path) -> None:
     """Of all PEs of the launch, and in place where NVSHMEM has that; alltoall brings a rank's own block too."""
     plan = "".join(collectives(f"in_place = {json.dumps(one)}", name) for name in OF_ITS_OWN
@@ -149,6 +154,7 @@ def test_every_collective_of_its_own_is_verified_by_the_host_and_by_a_kernel(tmp
         ("collective", None), ("device+collective", "1 x 512")}  # fmt: skip
 
 
+@OTHER_CASES
 def test_collectives_reduce_every_datatype_that_nvshmem_has_by_every_operation(tmp_path: Path) -> None:
     listed = json.dumps([*DATATYPES, "float8_e4m3"])
     plan = collectives(f'datatype = {listed}\nop = ["sum", "prod", "min", "max"]')
@@ -185,6 +191,7 @@ def test_collectives_of_some_of_a_launchs_ranks_are_by_teams_and_others_are_refu
     assert measured == {(*one, variant) for one in wanted for variant in COLLECTIVE_VARIANTS}
 
 
+@OTHER_CASES
 def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_path: Path) -> None:
     plan = collectives("devices = [[0, 1]]", "barrier", ["device+collective"])
     (row,) = rows_of(tmp_path, plan, samples=FEWEST, LINKGAUGE_STAND_IN="devices=2")
@@ -193,6 +200,7 @@ def test_the_time_of_a_barrier_between_running_kernels_is_of_one_of_many(tmp_pat
     assert iterations == {1000}
 
 
+@thorough("wrong bytes and failing calls of a pair are reported alike")
 @pytest.mark.parametrize(
     ("more", "pattern", "variables", "status", "part"),
     [
@@ -219,6 +227,7 @@ def test_what_fails_of_collectives_is_said(
     assert all(part in row.reason for row in rows), [row.reason for row in rows]
 
 
+@thorough("what a variant cannot be is said above")
 def test_what_collectives_cannot_be_is_said(tmp_path: Path) -> None:
     refused = {
         ("allgather", "in_place = true"): "fcollect and reducescatter have no in-place form",
@@ -235,6 +244,7 @@ def test_what_collectives_cannot_be_is_said(tmp_path: Path) -> None:
         assert refused[row.case.pattern, more] in row.reason, row.reason
 
 
+@OTHER_CASES
 def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) -> None:
     plan = collectives('size = ["256KiB", "512KiB"]', "reduce_scatter").replace('size = "48KiB"\n', "")
     found = {(row.case.size_requested, str(row.status)): row.reason
@@ -246,6 +256,7 @@ def test_a_reduce_scatter_is_as_large_as_nvshmem_has_room_for(tmp_path: Path) ->
     assert {str(row.status) for row in rows} == {"ok"}
 
 
+@ONE_PE
 @pytest.mark.parametrize("pe", ["1", pytest.param("2", marks=thorough("the other PE's is reported alike"))])
 def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path: Path, pe: str) -> None:
     """The second call of one PE fails, while the other's waits on its stream for it. (What fails so ends a launch.)"""
@@ -259,6 +270,7 @@ def test_a_collective_that_one_pe_cannot_queue_leaves_no_other_waiting(tmp_path:
     assert (found["int32"].status, found["int32"].reason) == ("ok", "")
 
 
+@ONE_PE
 def test_a_team_that_nvshmem_does_not_make_fails_the_case_that_wants_it(tmp_path: Path) -> None:
     plan = collectives("devices = [[0, 1]]", variants=["collective"]) + collectives(variants=["collective"])
     rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN="devices=3;fail=nvshmem_team_split_strided:1:7")
@@ -267,6 +279,7 @@ def test_a_team_that_nvshmem_does_not_make_fails_the_case_that_wants_it(tmp_path
     assert found[0, 1, 2].status == "ok"
 
 
+@OTHER_CASES
 def test_a_window_of_messages_is_one_kernels_and_its_grid_is_stored(tmp_path: Path) -> None:
     plan = '[[case]]\ntransport = "nvshmem"\nvariant = "{}"\npattern = "unidirectional"\nsize = "{}"\nwindow = {}\n'
     plan += 'devices = [[0, 1]]\npairs = "first"\n{}\n'
@@ -282,6 +295,7 @@ def test_a_window_of_messages_is_one_kernels_and_its_grid_is_stored(tmp_path: Pa
 FOUND_ALIKE = thorough("each of the files is looked for by the same lines")
 
 
+@thorough("the list of transports names what would bring it, below")
 @pytest.mark.parametrize(
     ("lacking", "part"),
     [
@@ -306,6 +320,7 @@ def test_what_kernels_are_made_with_is_named_where_it_is_missing(tmp_path: Path,
     assert (str(row.status), part in row.reason) == ("skipped", True), (row.reason, done.stderr)
 
 
+@OTHER_CASES
 def test_kernels_are_linked_once_and_kept(tmp_path: Path) -> None:
     variables = {"LINKGAUGE_STAND_IN": "devices=2", "LINKGAUGE_STAND_IN_NVRTC_TRACE": str(tmp_path / "trace")}
     for _ in range(2):
@@ -316,6 +331,7 @@ def test_kernels_are_linked_once_and_kept(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("run-*")} == {f"run-{compilations}-0", f"run-{compilations}-1"}
 
 
+@OTHER_CASES
 def test_applications_bring_their_collectives_from_elsewhere(tmp_path: Path) -> None:
     apps = ("kv_cache descriptors=8 page=4096 batch=4", "halo_stencil n=16")  # the second has a collective
     carried = [("nvshmem", ""), ("nvshmem", "kernel"), ("kernel", "nvshmem")]
@@ -347,9 +363,11 @@ SHARED = {"LINKGAUGE_STAND_IN_NVSHMEM_TURNS": "1"}
               ('source_memory = "pinned"', "NVSHMEM's memory is the devices'"),
               ('path = "direct"', "--env NVSHMEM_REMOTE_TRANSPORT=..."),
               ("blocks = 8", "nvshmem's blocks are those of --variant device")]),
-        (SHARED, [('variant = "collective"', "not for unidirectional"),
-                  ('variant = "signal"', "leave --variant signal out, or start MPS"),
-                  ('variant = "device+warp"', "leave --variant device+warp out, or start MPS")]),
+        pytest.param(
+            SHARED, [('variant = "collective"', "not for unidirectional"),
+                     ('variant = "signal"', "leave --variant signal out, or start MPS"),
+                     ('variant = "device+warp"', "leave --variant device+warp out, or start MPS")],
+            marks=thorough("another reason is said in the same way")),
     ],
     ids=["alone", "shared"],
 )  # fmt: skip
@@ -371,22 +389,28 @@ def test_what_cannot_be_is_said(tmp_path: Path, variables: dict[str, str], refus
 @pytest.mark.parametrize(
     ("more", "words", "variables", "status", "part"),
     [
-        ('variant = "device"', (), {"LINKGAUGE_STAND_IN_NVJITLINK_FAILS": "1"}, "failed",
-         "nvJitLinkComplete failed with nvJitLink error (6): error: Undefined reference to 'nvshmem_quiet'"),
+        pytest.param(
+            'variant = "device"', (), {"LINKGAUGE_STAND_IN_NVJITLINK_FAILS": "1"}, "failed",
+            "nvJitLinkComplete failed with nvJitLink error (6): error: Undefined reference to 'nvshmem_quiet'",
+            marks=FAILS_ALIKE),
         pytest.param(
             'variant = "device"', (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_cumodule_init:1:7"}, "failed",
             "nvshmemx_cumodule_init failed with NVSHMEM status (7)", marks=FAILS_ALIKE),
         ('variant = "device"', (), {"LINKGAUGE_STAND_IN": "devices=2;fail=lg_nvshmem_put:1:98"}, "corrupt",
          "wrong bytes"),
         ("", ("--threads",), {}, "skipped", "nvshmem needs processes, one a rank; leave out --threads"),
-        ("", (), {"LINKGAUGE_STAND_IN_NVSHMEM_VERSION": "3.8.0,3.3.24"}, "skipped", "all ranks must load one version"),
+        pytest.param(
+            "", (), {"LINKGAUGE_STAND_IN_NVSHMEM_VERSION": "3.8.0,3.3.24"}, "skipped",
+            "all ranks must load one version", marks=FAILS_ALIKE),
         pytest.param(
             "", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_get_uniqueid:1:7"}, "failed",
             "nvshmemx_get_uniqueid failed with NVSHMEM status (7)", marks=FAILS_ALIKE),
-        ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_hostlib_init_attr:1:7"}, "failed",
-         "nvshmemx_hostlib_init_attr failed with NVSHMEM status (7)"),
-        ("", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmem_malloc:1:1"}, "failed",
-         "nvshmem_malloc gave none of 24576 bytes on device 0"),
+        pytest.param(
+            "", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_hostlib_init_attr:1:7"}, "failed",
+            "nvshmemx_hostlib_init_attr failed with NVSHMEM status (7)", marks=FAILS_ALIKE),
+        pytest.param(
+            "", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmem_malloc:1:1"}, "failed",
+            "nvshmem_malloc gave none of 24576 bytes on device 0", marks=FAILS_ALIKE),
         pytest.param(
             "", (), {"LINKGAUGE_STAND_IN": "devices=2;fail=nvshmemx_putmem_on_stream:1:98"}, "corrupt", "1 wrong bytes",
             marks=thorough("a kernel's wrong bytes are found alike")),
@@ -424,6 +448,7 @@ def test_it_is_a_load_beside_another_job_in_a_launch_of_its_own(tmp_path: Path) 
     assert [*told.values()] == [ASKED_ENV] * len(VARIANTS_OF_A_LOAD)
 
 
+@thorough("puts to a peer are above")
 def test_a_peer_that_is_reached_by_a_remote_transport_is_told_apart_and_no_event_times_its_puts(tmp_path: Path) -> None:
     plan = f'{PAIR}variant = ["put", "signal"]\nclock = ["host", "event"]\n'
     rows = rows_of(tmp_path, plan, LINKGAUGE_STAND_IN_NVSHMEM_FAR="1")

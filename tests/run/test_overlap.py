@@ -15,11 +15,13 @@ from linkgauge.stats.interference import interferences
 from linkgauge.store.run import load
 from linkgauge.system import catalog
 from run.test_background import linkgauge, phases
+from thorough import thorough
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 QUICK = ("--stop-rule", "count", "--stop-samples", "8", "--max-time", "20s", "--no-report", "--out", "run")
 
 
+@thorough("which cases the plan has is in tests/plan, and what cannot be below")
 def test_the_plan_measures_each_mechanism_beside_computation_and_computation_beside_it(tmp_path: Path) -> None:
     done = linkgauge(tmp_path, "run", "--plan", "overlap", "--devices", "host:2", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -47,11 +49,20 @@ def test_it_is_measured_where_it_is_named_takes_no_link_and_three_matrices() -> 
     assert memory_need(case).device_bytes >= 3 << 20
 
 
+SAID_ALIKE = thorough("another is said in the same way")
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("--transport", "copy_engine", "--size", "64KiB"), "gemm is a kernel's; its transport is kernel"),
-        (("--transport", "kernel", "--size", "8KiB"), "a matrix of gemm takes 16384 bytes or more"),
+        pytest.param(
+            ("--transport", "copy_engine", "--size", "64KiB"),
+            "gemm is a kernel's; its transport is kernel",
+            marks=SAID_ALIKE,
+        ),
+        pytest.param(
+            ("--transport", "kernel", "--size", "8KiB"), "a matrix of gemm takes 16384 bytes or more", marks=SAID_ALIKE
+        ),
         (("--transport", "kernel", "--size", "64KiB", "--source-memory", "pinned"), "leave the memory kinds out"),
     ],
 )

@@ -18,6 +18,7 @@ from linkgauge.run.machine import private_folder
 from linkgauge.run.machine.private_folder import PrivateFolders, clean_leftovers
 from linkgauge.run.rank import node_survivor
 from patience import PATIENCE_S
+from thorough import thorough
 
 BUSY = """
 import sys, time
@@ -131,6 +132,7 @@ def test_what_a_process_left_in_the_making_goes_later(tmp_path: Path, monkeypatc
     assert folders.temporary.is_dir()
 
 
+@thorough("a private folder of one run is tested here")
 def test_runs_that_start_and_end_beside_each_other_keep_theirs(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", BUSY, str(tmp_path)]

@@ -23,6 +23,7 @@ from linkgauge.stats.attempts import counted
 from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from run.conftest import FAKE_WORKER, devices_of, machine_of
+from thorough import thorough
 
 PLAN = '[[case]]\ntransport = "mpi"\npattern = "pingpong"\nsize = ["8", "4KiB"]\npairs = "first"\n'
 
@@ -53,6 +54,7 @@ def retry(path: Path, mpis: Sequence[MpiInstallation], *statuses: str) -> int:
         return error.exit_status
 
 
+@thorough("a retry that cannot start is below")
 def test_a_case_whose_library_cannot_start_stays_failed_when_another_librarys_is_measured_again(
     run_plan: Any, good: MpiInstallation, broken: MpiInstallation
 ) -> None:
@@ -66,6 +68,7 @@ def test_a_case_whose_library_cannot_start_stays_failed_when_another_librarys_is
     assert len(facts_of(run).failures) == 2
 
 
+@thorough("which attempts count is in stats/test_attempts.py")
 def test_a_case_whose_retry_cannot_start_is_listed_once_as_what_the_retry_was(
     run_plan: Any, good: MpiInstallation, broken: MpiInstallation
 ) -> None:

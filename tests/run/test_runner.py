@@ -20,6 +20,8 @@ from linkgauge.run.parent.prepared import TimeLimit
 from linkgauge.store.run import load
 from thorough import thorough
 
+OF_RULES = thorough("tests beside have the rule by which it goes")
+
 OTHER_MPIS = [path for path in ("/usr/bin/mpirun.openmpi", "/usr/bin/mpirun.mpich") if os.path.exists(path)]
 
 
@@ -51,10 +53,15 @@ def test_every_case_of_a_plan_gets_its_status(run_plan: Any, threads: bool, tmp_
         ("sigstop", "hung", {}),
         pytest.param("hang", "hung", {}, marks=thorough("a rank that is stopped is hung too")),
         pytest.param("exit", "crashed", {"exit_status": 3}, marks=thorough("with noise another status is told of")),
-        ("early", "crashed", {}),
-        ("noise", "crashed", {"exit_status": 9}),
+        pytest.param("early", "crashed", {}, marks=thorough("a rank that is killed ends early")),
+        pytest.param(
+            "noise",
+            "crashed",
+            {"exit_status": 9},
+            marks=thorough("other output of a launch is read in the tests beside"),
+        ),
         pytest.param("chatter", "crashed", {}, marks=thorough("with noise more is printed too")),
-        ("raise", "crashed", {}),
+        pytest.param("raise", "crashed", {}, marks=thorough("a rank that is killed crashes alike")),
         ("launcher", "crashed", {}),
         *(pytest.param(one, one, {}, marks=VERDICTS) for one in ("corrupt", "skipped")),
         ("failed", "failed", {}),
@@ -94,6 +101,7 @@ def test_a_fault_costs_its_case_only(
     assert left_behind(tmp_path) == []
 
 
+@OF_RULES
 def test_ranks_that_end_between_two_cases_are_told_of_and_cost_none(
     run_plan: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +137,7 @@ def test_a_launch_that_cannot_start_says_nothing_of_the_next(run_plan: Any, thre
     assert left_behind(tmp_path) == []
 
 
+@OF_RULES
 @pytest.mark.parametrize("bad_starts", [4, pytest.param(7, marks=thorough("the same, to its end"))])
 def test_a_start_that_slurm_failed_by_chance_is_tried_until_it_is_no_chance(
     run_plan: Any, bad_starts: int, tmp_path: Path
@@ -157,6 +166,7 @@ exec {mpi.launcher} "$@"
     assert left_behind(tmp_path) == []
 
 
+@thorough("a case of each status is in the tests beside")
 def test_a_run_of_which_no_case_was_measured_is_no_success(run_plan: Any, capsys: pytest.CaptureFixture[str]) -> None:
     over = TimeLimit.of(0.001, time.monotonic() - 60)
     assert run_plan(limit=over, threads=True, name="late").status == 6

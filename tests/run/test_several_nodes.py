@@ -23,6 +23,9 @@ from linkgauge.store.folder import RunFolder
 from linkgauge.store.run import load
 from run.conftest import devices_of, machine_of
 from run.on_a_node import namespaces_may_be_made
+from thorough import thorough
+
+SEVERAL = thorough("run/test_node_beats.py has ranks of several nodes, tests/core their clocks")
 
 NODES = 3
 SHIFT_S = 1000
@@ -76,6 +79,7 @@ def true_offset_ns(rank: int) -> float:
     return rank * SHIFT_S * 1e9
 
 
+@SEVERAL
 def test_the_ranks_are_on_several_nodes(across: Any) -> None:
     (launch,) = across.launches.to_pylist()
     assert [rank["host"] for rank in launch["ranks"]] == [f"node{number}" for number in range(NODES)]
@@ -88,6 +92,7 @@ def test_the_ranks_are_on_several_nodes(across: Any) -> None:
     assert all(row.verified for row in across.rows())
 
 
+@SEVERAL
 def test_the_offset_of_each_clock_is_stored_and_true_within_its_uncertainty(across: Any) -> None:
     for row in across.rows():
         first = min(row.case.devices)  # the node that the others are compared with
@@ -105,6 +110,7 @@ def test_the_offset_of_each_clock_is_stored_and_true_within_its_uncertainty(acro
             assert (uncertainty > 0) == (row.case.devices[rank] != first)
 
 
+@SEVERAL
 def test_one_deadline_holds_on_all_nodes_and_none_starts_before_it(across: Any) -> None:
     held = facts_of(across)
     for row in across.rows():
@@ -125,6 +131,7 @@ def test_one_deadline_holds_on_all_nodes_and_none_starts_before_it(across: Any) 
             assert np.abs(instant - instants[0]).max() <= max(before[rank, "before"][1], within)
 
 
+@SEVERAL
 def test_stragglers_can_be_told_of_such_a_run(across: Any) -> None:
     held = facts_of(across)
     assert len(held.hosts) == NODES

@@ -16,6 +16,7 @@ import pytest
 
 from linkgauge.store.run import load
 from stand_ins import STAND_INS, linkgauge_over
+from thorough import thorough
 
 INSTALLED = os.environ.get("LINKGAUGE_TEST_SYCL", "")
 needs_stand_in = pytest.mark.skipif(not (STAND_INS / "sycl").exists(), reason="no stand-in: build the C++ tests")
@@ -78,6 +79,7 @@ def test_one_device_copies_and_what_needs_kernels_is_skipped(sycl: str, tmp_path
     assert info["infos"][0]["attributes"].keys() >= {"platform", "platform_version", "driver_version", "vendor"}
 
 
+@thorough("tests/core reaches devices of SYCL from threads")
 @needs_stand_in
 def test_two_devices_in_threads_reach_each_other(tmp_path: Path) -> None:
     status, reasons = ran(tmp_path, TWO_RANKS, str(STAND_INS / "sycl"), "--devices", "sycl", "--threads")
@@ -85,6 +87,7 @@ def test_two_devices_in_threads_reach_each_other(tmp_path: Path) -> None:
     assert all(not why or transport == "mpi" for (transport, *_), why in reasons.items())
 
 
+@thorough("other tests here are of such devices in threads")
 @pytest.mark.parametrize("sycl", FOLDERS)
 def test_processes_stage_and_mpi_takes_host_usm(sycl: str, tmp_path: Path) -> None:
     ranks = ("--ranks-per-device", "2") if sycl == INSTALLED else ()
@@ -99,6 +102,7 @@ def test_processes_stage_and_mpi_takes_host_usm(sycl: str, tmp_path: Path) -> No
             assert not reason
 
 
+@thorough("another runtime's failed call is reported alike")
 @needs_stand_in
 def test_a_failed_call_costs_its_case_and_is_named(tmp_path: Path) -> None:
     status, reasons = ran(tmp_path, ONE_DEVICE, str(STAND_INS / "sycl"), "--devices", "sycl:0", "--threads",

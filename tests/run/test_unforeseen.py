@@ -15,6 +15,7 @@ from linkgauge.app import cli, presenting
 from linkgauge.run.parent.reporter import Reporter
 from patience import PATIENCE_S
 from synthetic import make_case, make_run
+from thorough import thorough
 
 
 def root(error: Exception) -> click.Command:
@@ -58,6 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("reported") / "run", cases=[make_case("mpi", "pingpong", 8)], samples=20)
 
 
+@thorough("what ends that process is below, and reports are tested without it")
 def test_the_report_is_made_by_a_process_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     presenting.present(folder, Reporter(), report=True)
     assert capsys.readouterr().out.endswith(f"run folder: {folder}\nreport: {folder}/report.html\n")
@@ -88,6 +90,7 @@ def test_whatever_ends_that_process_the_run_says_why_there_is_no_report(
     assert f"'linkgauge report {folder}'" in said.err
 
 
+@thorough("other commands end in one line where memory does not suffice")
 def test_a_report_for_which_memory_does_not_suffice_ends_in_one_line(folder: Path, tmp_path: Path) -> None:
     """The chart library reserves gigabytes of address space and ends by a trap where it cannot have them."""
 

@@ -24,7 +24,7 @@ from linkgauge.simulate.routes import Rule, end_links, fabric_links, time_of
 from linkgauge.simulate.stage import Request
 from linkgauge.simulate.study import one_more
 from simulate.small_fabrics import drawn, jobs_of
-from thorough import most
+from thorough import most, thorough
 
 
 def asked_of(seed: int) -> tuple[Fabric, Demand, float, Any]:
@@ -127,6 +127,7 @@ def test_two_packed_groups_are_relieved_by_third_ones() -> None:
     assert best.reached == pytest.approx(best.goodput, rel=5e-3)
 
 
+@thorough("placements of few groups are solved below")
 def test_random_placements_of_many_groups_are_solved() -> None:
     made = fabrics.dragonfly(
         groups=24, nodes_per_group=16, gpus=4, ports=4, port_rate=25e9, switches=8, block_nodes=8, homes=4,

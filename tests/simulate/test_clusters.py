@@ -70,9 +70,9 @@ def least(system: System, pattern: str, nodes: int, **case: Any) -> float:
     return min(one.value_bytes_per_s or 0.0 for one in found if one.kind == "upper bound" and one.without is None)
 
 
-@pytest.mark.parametrize("first", range(0, most(48, 6), 6))
+@pytest.mark.parametrize("first", range(0, most(48, 1), most(6, 1)))
 def test_bounds_and_times_hold_on_drawn_clusters(first: int) -> None:
-    for seed in range(first, first + 6):
+    for seed in range(first, first + most(6, 1)):
         found = tried(seed)
         assert found.broken == []
         assert found.apart < 0.005, seed

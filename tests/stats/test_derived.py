@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkgauge.stats.derived import Curve, CurveFigures, Figure, as_curve, curve_figures, fewest_blocks
+from thorough import most
 
 Floats = npt.NDArray[np.float64]
 
@@ -116,7 +117,7 @@ def test_points_come_in_any_order_and_the_faster_of_a_size_counts() -> None:
 
 
 @pytest.mark.parametrize("figure", ["half", "flat_up_to", "saturation"])
-@pytest.mark.parametrize(("sigma", "step"), [(0.012, 2), (0.012, 1), (0.004, 3)])
+@pytest.mark.parametrize(("sigma", "step"), most([(0.012, 2), (0.012, 1), (0.004, 3)], [(0.004, 3)]))
 def test_the_interval_covers_the_truth_nearly_as_often_as_it_says(figure: str, sigma: float, step: int) -> None:
     """Medians drawn with the very spread that their intervals state: nominal 95 %, of 150 curves at least 85 %."""
     sizes = 2.0 ** np.arange(3, 30, step)

@@ -10,6 +10,7 @@ import pytest
 from linkgauge.stats.basics import Floats
 from linkgauge.stats.compare import false_discovery_rates
 from linkgauge.stats.prediction import LEAST_CASES, Prediction, predict
+from thorough import most
 
 CASES, RUNS = 200, 5
 
@@ -45,7 +46,7 @@ def too_slow_as_a_whole(found: Prediction) -> bool:
     return found.level > max(found.level_limit, np.log(1.01))
 
 
-@pytest.mark.parametrize(("level", "between"), [(0.0, 0.0), (0.1, 0.0), (0.0, 0.03), (0.1, 0.03)])
+@pytest.mark.parametrize(("level", "between"), most([(0.0, 0.0), (0.1, 0.0), (0.0, 0.03), (0.1, 0.03)], [(0.1, 0.03)]))
 def test_few_clean_runs_are_called_slow(level: float, between: float) -> None:
     called = 0
     for seed in range(20):

@@ -115,7 +115,7 @@ def in_progress(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(path, cases=CASES, samples=6, repeats=2, skipped=SKIPPED, observations=OBSERVED, compact=False)
 
 
-@pytest.mark.parametrize("format_1", [False, True])
+@pytest.mark.parametrize("format_1", [False, pytest.param(True, marks=thorough("the same steps of an older format"))])
 def test_a_compaction_may_be_killed_before_each_of_its_steps(in_progress: Path, tmp_path: Path, format_1: bool) -> None:
     source = FORMAT_1 if format_1 else in_progress
     whole = content(source)

@@ -14,6 +14,7 @@ from linkgauge.errors import UsageError
 from linkgauge.exchange.imported import ImportedLog
 from linkgauge.exchange.importers import Hints
 from store.test_log_text import HINTS, SAMPLES, read
+from thorough import most
 
 NUMBER = re.compile(r"(?<![\w.:-])\d+(?:\.\d+)?(?![\w.:])")
 DAMAGE = ("{0}x", "{0}.{0}", "1_{0}", "nan", "inf", "-{0}", "0x{0}", "{0},5", "{0}e", "{0}...", "*****", "\uff11{0}",
@@ -35,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("logs")
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=most(600, 120), deadline=None)
 @given(name=st.sampled_from(sorted(SAMPLES)), place=st.integers(0, 10_000), damage=st.sampled_from(DAMAGE))
 def test_a_damaged_number_is_no_other_number(folder: Path, name: str, place: int, damage: str) -> None:
     text, hints = "\n".join(SAMPLES[name]), HINTS.get(name, Hints())

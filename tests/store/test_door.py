@@ -180,6 +180,7 @@ def test_json_that_cannot_be_is_one_line(text: str) -> None:
             parsed(text, shape, "it", RunFolderError)
 
 
+@thorough("counts above a bound are in the tests beside")
 def test_rows_that_are_packed_into_nothing_are_not_unpacked(folder: Path) -> None:
     """10^8 rows that are alike take a few kB in Parquet, and 6 GB of memory."""
     file = folder / "samples" / "launch-00000.parquet"

@@ -65,7 +65,7 @@ def holds(folder: Path, kind: tuple[str, str]) -> tuple[subprocess.Popen[str], s
     return process, said or process.communicate(timeout=PATIENCE_S)[1].splitlines()[-1]
 
 
-@pytest.mark.parametrize("kind", most(FILE_SYSTEMS, FILE_SYSTEMS[::4]), ids=" ".join)
+@pytest.mark.parametrize("kind", most(FILE_SYSTEMS, FILE_SYSTEMS[:1]), ids=" ".join)
 def test_of_two_processes_one_holds_a_folder_and_a_dead_ones_is_free(folder: Path, kind: tuple[str, str]) -> None:
     empty = sorted(path.name for path in folder.iterdir())
     first, said = holds(folder, kind)
@@ -82,7 +82,7 @@ def test_of_two_processes_one_holds_a_folder_and_a_dead_ones_is_free(folder: Pat
     assert sorted(path.name for path in folder.iterdir()) == empty
 
 
-@pytest.mark.parametrize("kinds", [("all", "read"), ("read", "all")], ids=" ".join)
+@pytest.mark.parametrize("kinds", most([("all", "read"), ("read", "all")], [("all", "read")]), ids=" ".join)
 def test_a_mount_with_locks_and_one_without_see_each_other(folder: Path, kinds: tuple[str, str]) -> None:
     """As two machines may have mounted one file system."""
     first, said = holds(folder, (kinds[0], "ENOSYS"))

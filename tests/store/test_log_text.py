@@ -16,6 +16,7 @@ from linkgauge.exchange.imported import ImportedLog
 from linkgauge.exchange.importers import Hints, read_log
 from linkgauge.model.log_text import log_text
 from store.nccl_logs import nccl_log
+from thorough import most
 
 LOGS = Path(__file__).parent / "logs"
 HINTS = {
@@ -108,7 +109,7 @@ AROUND = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=most(400, 60), deadline=None)
 @given(name=st.sampled_from(sorted(SAMPLES)), around=AROUND)
 def test_whatever_is_put_around_its_lines_a_log_reads_alike(folder: Path, name: str, around: dict[str, Any]) -> None:
     assert results(read(folder, changed(name, around), HINTS.get(name, Hints()))) == plain(folder, name)

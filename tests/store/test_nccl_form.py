@@ -23,6 +23,7 @@ from linkgauge.model.patterns import PATTERNS
 from linkgauge.stats.summary import summarize
 from linkgauge.store.run import Run
 from synthetic import Noise, make_case, make_run
+from thorough import most
 
 TOLD = ("pattern", "transport", "ranks", "size", "in_place", "datatype", "op", "root")
 
@@ -78,7 +79,7 @@ def collectives(draw: st.DrawFn) -> Case:
     return make_case(transport, pattern, size, range(ranks), **settings)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=most(12, 3), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(collectives(), min_size=1, max_size=8, unique_by=lambda case: case.case_key), st.integers(0, 99))
 def test_any_collectives_come_back_whole(
     tmp_path_factory: pytest.TempPathFactory, cases: list[Case], seed: int

@@ -24,6 +24,7 @@ from linkgauge.store.history import History, rows_of
 from linkgauge.store.history_sql import database
 from patience import PATIENCE_S
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
+from thorough import thorough
 
 KIND, DAY = "4x-GPU", "2026-01-02"
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
@@ -95,6 +96,7 @@ for at in range(int(sys.argv[4])):
 """
 
 
+@thorough("test_history.py has writers beside each other")
 def test_writers_at_once_one_of_them_killed_lose_nothing_that_was_added(address: str) -> None:
     tests = Path(__file__).parents[1]
     History.open(address, make=True)
@@ -158,6 +160,7 @@ def test_the_commands_add_compare_and_compact(address: str, tmp_path: Path, caps
     assert run_command(["query", address, "SELECT count(*) AS n FROM results", "--json"]) == 0
 
 
+@thorough("a history that cannot be read is a line in test_history.py")
 def test_what_cannot_be_reached_is_a_line(store: int, capsys: pytest.CaptureFixture[str]) -> None:
     reach = f"?endpoint_override=127.0.0.1:{store}&scheme=http"
     for name in (f"s3://no-such-bucket/fleet{reach}", "s3://", f"s3://{reach}", "ftp://host/fleet"):

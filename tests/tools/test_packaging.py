@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from thorough import thorough
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -102,6 +104,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / packed.name.removesuffix(".tar.gz")
 
 
+@thorough("./lg dist checks what it makes")
 def test_the_sdist_holds_what_is_built_and_no_more(sdist: Path) -> None:
     files = {str(path.relative_to(sdist)) for path in sdist.rglob("*") if path.is_file()}
     tops = {name.partition("/")[0] for name in files}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.parent.mpi_library import find_all
+from installed_mpi import installed
 from thorough import most, thorough
 
 VARIABLE, VALUE = "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "16384"
-MPICH = next((one for one in find_all() if one.vendor == "mpich" and not one.problem and one.version >= "5"), None)
+MPICH = next((one for one in installed() if one.vendor == "mpich" and not one.problem and one.version >= "5"), None)
 
 
 @pytest.fixture(scope="module")

@@ -86,6 +86,7 @@ A, B = (("LINKGAUGE_TEST_LINK", "2000,8"),), (("LINKGAUGE_TEST_LINK", "700,8"),)
 ORDER: list[tuple[Config, bool]] = [((), False), (A, False), ((), True), (A, False), (B, True), ((), True), (B, False)]
 
 
+@thorough("the record of a search is read again in tests of its own")
 def test_a_search_that_was_killed_goes_on_and_measures_nothing_twice(wanted: Wanted, tmp_path: Path) -> None:
     path = tmp_path / "search"
     first = bench_in(path, wanted)
@@ -158,6 +159,7 @@ def test_a_setting_is_the_environment_of_its_launch_beside_what_was_asked_for(wa
     ]
 
 
+@thorough("the search has what confirms on made-up times")
 def test_a_launch_that_confirms_checks_more_and_is_known_again(wanted: Wanted, tmp_path: Path) -> None:
     checking = dataclasses.replace(wanted, checks=500)
     path = tmp_path / "search"
@@ -262,6 +264,7 @@ def test_a_value_that_did_not_hold_in_its_launch_does_not_count(
         assert outcome.bad == bad
 
 
+@thorough("what shares a launch is in the test beside")
 def test_what_it_does_not_take_while_it_runs_has_a_launch_of_its_own(wanted: Wanted, tmp_path: Path) -> None:
     bench = bench_in(tmp_path / "search", wanted, in_launch=TAKEN)
     refused = (("UCX_TEST_LAUNCH_SIZE", "1"),)

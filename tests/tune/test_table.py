@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from installed_mpi import installed
 from linkgauge.app import cli
 from linkgauge.errors import UsageError
 from linkgauge.model.worded import LibrarySettings
@@ -18,7 +19,7 @@ from linkgauge.run.machine.mpi_t import displayed, taken
 from linkgauge.run.machine.transports import absent_transports
 from linkgauge.run.parent.devices import DeviceSet
 from linkgauge.run.parent.mpi_installation import MpiInstallation
-from linkgauge.run.parent.mpi_library import find_all, resolve
+from linkgauge.run.parent.mpi_library import resolve
 from linkgauge.tune.in_launch import InLaunch
 from linkgauge.tune.known import (
     Known,
@@ -30,9 +31,9 @@ from linkgauge.tune.known import (
     hsa_file,
 )
 from linkgauge.tune.table import SEEN, Setting, libraries, library, read_library
-from thorough import most
+from thorough import most, thorough
 
-USABLE = {one.vendor: one for one in reversed(find_all()) if not one.problem}
+USABLE = {one.vendor: one for one in reversed(installed()) if not one.problem}
 
 
 def test_every_value_is_legal_once_and_not_the_default() -> None:
@@ -129,7 +130,7 @@ def _mpi(vendor: str) -> MpiInstallation:
     return USABLE[vendor]
 
 
-@pytest.mark.parametrize("vendor", ["mpich", "openmpi"])
+@pytest.mark.parametrize("vendor", [pytest.param("mpich", marks=thorough("as Open MPI")), "openmpi"])
 def test_an_mpi_library_tells_which_settings_it_reads(vendor: str) -> None:
     mpi, own = _mpi(vendor), library(vendor)
     foreign = Setting("MPIR_CVAR_NO_SUCH_THING", vendor, "names", ("1",), "Nothing.")
@@ -164,6 +165,7 @@ def test_a_library_file_is_looked_through_for_whole_names(tmp_path: Path) -> Non
     assert peer.refused[""] == "NCCL_NCHANNELS_PER_PEER is RCCL's; NCCL 2.28 does not read it"
 
 
+@thorough("which settings a library reads is tested of its names")
 @pytest.mark.parametrize("mpi", most([*USABLE.values()], [*USABLE.values()][:1]), ids=lambda mpi: mpi.name)
 def test_ucx_and_libfabric_tell_which_settings_they_read(mpi: MpiInstallation) -> None:
     for transport, table, name, value, told in (

@@ -24,7 +24,7 @@ from linkgauge.view.between import card_lines, distance_lines, places_line
 from linkgauge.view.results import Results
 from results import launches_of, result_of
 from synthetic import Noise, make_case, make_run
-from thorough import most
+from thorough import most, thorough
 
 LAYOUT = Layout(((2, 2), (2, 2)))
 RATES = {"switch": 12e9, "group": 6e9, "other group": 3e9}
@@ -98,6 +98,7 @@ def test_on_one_node_nothing_is_said(tmp_path: Path) -> None:
     assert results.crossings == {}
 
 
+@thorough("a matrix of few nodes is drawn by the same lines")
 @pytest.mark.parametrize("stored", most([True, False], [True]))
 def test_a_matrix_of_many_nodes_is_of_their_switches_and_shows_the_worst(stored: bool, tmp_path: Path) -> None:
     pytest.importorskip("altair")

@@ -24,6 +24,7 @@ from linkgauge.view.paper_points import drawings
 from linkgauge.view.picture_facts import facts_of, png_with, svg_with
 from linkgauge.view.reproduce import chosen, pictures
 from synthetic import make_case, make_run
+from thorough import thorough
 
 ROOT = Path(__file__).parents[2]
 BUILD = {"version": "0.1.0", "commit": "0123456789abcdef" * 2 + "01234567", "dirty": True}
@@ -97,6 +98,7 @@ def test_citation_cff_has_the_program_and_the_papers_as_the_plans_have_them() ->
         assert re.findall(r'doi: "(.*)"', part) == ([one.doi] if one.doi else [])
 
 
+@thorough("what is cited is tested as text")
 def test_pictures_say_version_commit_date_run_and_machine(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     run = load(folder)
@@ -119,6 +121,7 @@ def test_pictures_say_version_commit_date_run_and_machine(folder: Path, tmp_path
             assert all(value in svg.partition("</metadata>")[0] for value in facts.values())
 
 
+@thorough("what is cited is tested as text, and charts are drawn in other tests")
 def test_a_picture_for_a_column_is_3_3_inches_wide_with_its_caption_beside(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     run = load(folder)

@@ -19,6 +19,7 @@ from linkgauge.view.figures import FIGURES, Selection, default_figure, draw
 from linkgauge.view.limits import Limits
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run, pair_cases
+from thorough import thorough
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -83,7 +84,7 @@ def test_a_figure_of_several_charts_is_no_slide(known_machine: Results) -> None:
         charts.sixteen_by_nine({"hconcat": []}, "goodput")
 
 
-@pytest.mark.timeout(280)
+@thorough("other figures are laid out by the same lines")
 def test_no_text_of_a_slide_lies_on_another(known_machine: Results, tmp_path: Path) -> None:
     import vl_convert
 

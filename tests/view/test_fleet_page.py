@@ -15,6 +15,9 @@ from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.model.case import Case
 from linkgauge.view import fleet_page
 from synthetic import Noise, link_model, make_run, usual_cases
+from thorough import thorough
+
+IN_A_BROWSER = thorough("a report is drawn by a browser in every run")
 
 HOSTILE = "<script>alert(1)</script>"
 NODES, DAYS = 6, 3
@@ -130,8 +133,8 @@ def test_a_host_is_shown_without_its_domain_where_that_is_enough(hosts: list[str
     assert list(fleet_page.short_names(hosts).values()) == shown
 
 
-@pytest.mark.timeout(280)
-@pytest.mark.parametrize("width", [500, 1280])
+@IN_A_BROWSER
+@pytest.mark.parametrize("width", [500, pytest.param(1280, marks=thorough("a narrow page is harder to read"))])
 def test_every_name_of_the_page_can_be_read(tmp_path: Path, width: int) -> None:
     """Twelve tasks and long names, as real clusters have them."""
     cases = usual_cases(

@@ -28,6 +28,7 @@ from linkgauge.view.paper_page import all_figures
 from linkgauge.view.paper_points import drawings
 from linkgauge.view.reproduce import chosen
 from synthetic import make_case, make_run
+from thorough import thorough
 
 SIZES = (8, 1 << 20, 1 << 30)
 TIMES = {"staging": 20.0, "copy_engine": 2.0, "ccl": 2.2, "mpi": 2.0}
@@ -135,6 +136,7 @@ def test_the_exit_status_is_by_the_verdicts() -> None:
     assert status_of([unknown]) == Exit.UNKNOWN
 
 
+@thorough("a figure's claims are judged one by one here")
 def test_all_figures_of_a_run_are_judged_and_on_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A run of two figures: each has its own cases, a figure without any says so, and the page is whole."""
     pytest.importorskip("vl_convert")

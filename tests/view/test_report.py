@@ -21,7 +21,9 @@ from linkgauge.view import charts
 from linkgauge.view.report import report_html, write_report
 from linkgauge.view.results import Results
 from synthetic import make_case, make_run
-from thorough import most
+from thorough import most, thorough
+
+IN_A_BROWSER = thorough("every text of a report is measured in a browser below")
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -154,12 +156,14 @@ def check_page(path: Path, tmp_path: Path) -> str:
     return page
 
 
+@IN_A_BROWSER
 def test_a_browser_draws_every_chart_without_an_error(report: Path, tmp_path: Path, rich: Results) -> None:
     page = check_page(report, tmp_path)
     assert page.count("<svg") >= 15
     assert f"{len(rich.rows)} rows" in page
 
 
+@IN_A_BROWSER
 def test_a_hostile_run_runs_no_script_in_a_browser(hostile: Path, tmp_path: Path) -> None:
     check_page(hostile, tmp_path)
 
@@ -195,6 +199,7 @@ setTimeout(() => {
 </script>"""
 
 
+@thorough("names of the report are tested as text")
 def test_tables_sort_filter_and_copy_in_a_browser(report: Path, tmp_path: Path, rich: Results) -> None:
     page = tmp_path / "used.html"
     body, _, end = report.read_text(encoding="utf-8").rpartition("</body>")
@@ -236,7 +241,6 @@ def test_what_measures_a_picture_finds_what_is_wrong_with_it(tmp_path: Path) -> 
     assert [len(found[name]) for name in ("crossed", "wide", "outside")] == [1, 1, 1]
 
 
-@pytest.mark.timeout(280)
 @pytest.mark.parametrize("width", most([500, 1280], [500]))
 def test_every_text_of_the_report_can_be_read(known_report: Path, tmp_path: Path, width: int) -> None:
     """No text lies on another, leaves its picture or its box; one limit a chart, and no line through its name."""

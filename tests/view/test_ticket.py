@@ -11,7 +11,7 @@ from linkgauge.app.cli import run_command
 from linkgauge.app.demo import copy_stored
 from node_run import node_run
 from synthetic import make_case, make_run
-from thorough import most
+from thorough import most, thorough
 
 _COUNTER = {"rank": 0, "subject": "device 1", "name": "pcie_replay_errors", "unit": ""}
 
@@ -43,6 +43,7 @@ def test_what_a_run_folder_holds_is_no_markup_of_the_ticket(tmp_path: Path, caps
     assert "\\<script>x\\</script> \\| \\`a\\` \\*\\*b\\*\\*" in capsys.readouterr().out
 
 
+@thorough("the stored run is read by other tests")
 def test_the_demo_is_a_run_like_any_other_and_overwrites_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,9 @@ def nominal(
     pattern: str,
     ranks: int,
     size: int,
+    algorithm: str = "",
     nodes: int = 1,
+    pair: tuple[int, int] = (0, 1),
 ) -> tuple[str, float, str] | None:
     """The kind of link, the rate in B/s, and which limit it is, in words; None where the description sets none.
 
@@ -25,7 +27,7 @@ def nominal(
     """
     traits = PATTERNS[pattern]
     if nodes > 1:
-        between = lowest(system, transport, pattern, ranks, size, nodes)
+        between = lowest(system, transport, pattern, ranks, size, nodes, algorithm)
         if between is None or between.value_bytes_per_s is None:
             return None
         return system.links[0].kind, between.value_bytes_per_s, f"{between.rule}: {between.basis}"
@@ -39,19 +41,21 @@ def nominal(
             return None
         return kinds[0], wiring.host_rates[0], "the device's link towards the host"
     if traits.pair:
-        way = wiring.way(0, 1, over_host(transport, "")) if len(system.devices) > 1 else None
+        way = wiring.way(*pair, over_host(transport, "")) if len(system.devices) > 1 else None
         if way is None or way.rate is None:
             return None
         return wiring.bounding_kind(way), way.rate * traits.ways, "the links from one device to the other"
-    least = lowest(system, transport, pattern, ranks, size)
+    least = lowest(system, transport, pattern, ranks, size, algorithm=algorithm)
     if least is None or least.value_bytes_per_s is None:
         return None
     return system.links[0].kind if ranks > 1 else "memory", least.value_bytes_per_s, f"{least.rule}, {least.basis}"
 
 
-def lowest(system: System, transport: str, pattern: str, ranks: int, size: int, nodes: int = 1) -> Limit | None:
+def lowest(
+    system: System, transport: str, pattern: str, ranks: int, size: int, nodes: int = 1, algorithm: str = ""
+) -> Limit | None:
     """The lowest upper bound of the first `ranks` devices of each of so many nodes; None where no rule gives one."""
     case = {"pattern": pattern, "transport": transport, "devices": range(ranks), "size": size, "nodes": nodes}
-    found = limits(system, case)
+    found = limits(system, {**case, "algorithm": algorithm})
     bounds = [one for one in found if one.kind == "upper bound" and one.value_bytes_per_s]
     return min(bounds, key=lambda one: one.value_bytes_per_s or 0.0, default=None)

@@ -22,6 +22,7 @@ LEAST_PAIRS = 7
 allowed for."""
 _RESERVE = 0.3  # of the budget, for confirming
 _MOST_RESERVE = 0.6
+_WITH_GUARDS = 1.4  # times as long as another takes a launch that confirms, for its guard cases
 _TO_CONFIRM = 40  # launches' time: 20 launches, of which guard cases and checks make each take twice as long
 _SHARED = 0.2  # of a launch, what a measurement takes that shares one with others
 _ROUND = 4  # settings beside one default
@@ -124,7 +125,7 @@ class Search:
         return self._least_to_confirm() <= self.record.left() <= self._reserve() and bool(self.candidates())
 
     def _least_to_confirm(self) -> float:
-        return 2 * LEAST_PAIRS * self.record.launch_share()
+        return 2 * LEAST_PAIRS * _WITH_GUARDS * self.record.launch_share()
 
     def _times(self) -> int:
         """How many measurements make one, for the noise that they have and what the budget allows."""

@@ -281,3 +281,11 @@ def test_a_short_search_takes_settings_in_their_order_and_few_launches_of_the_de
     assert names == {*["SHARED", *"CDEFGHIJKLMN"][: len(names)]}
     assert bench.asked[:4] == [()] * 4
     assert bench.asked.count(()) <= 4 + len(bench.asked) / 4
+
+
+def test_a_short_search_repeats_what_gains_in_shared_launches_before_it_launches_one_setting_each() -> None:
+    gains: Config = (("SHARED", "2"),)
+    bench = Short(20, gains)
+    assert tune(SEVERAL, bench).unconfirmed == gains
+    alone = next(place for place, config in enumerate(bench.asked) if config and not bench.shares(config))
+    assert bench.asked[:alone].count(gains) == 2

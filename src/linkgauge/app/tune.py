@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from linkgauge.tune.wanted import Wanted
 
 
-_CCL_CI_WIDTH = 0.005
-
-
 @dataclasses.dataclass(frozen=True)
 class Search:
     """How settings are searched for."""
@@ -188,8 +185,7 @@ def _wanted(request: Request, guards: Sequence[str], devices: DeviceSet, given: 
         raise UsageError(
             f"a search is of one kind of launch, here are {len(launches)}: give one --mpi and no --env lists"
         )
-    typed = bool({*request.dimensions} & {"ci_width", "stop_rule"})
-    settings, cases = launches[0].settings, _sampled(launches[0].cases, typed)
+    settings, cases = launches[0].settings, launches[0].cases
     if settings.threads and any(case.transport == "mpi" for case in cases):
         raise UsageError("a search of an MPI library's settings needs processes, and here are threads only: give --mpi")
     found = {case.case_key: case for case in cases}
@@ -197,19 +193,9 @@ def _wanted(request: Request, guards: Sequence[str], devices: DeviceSet, given: 
     for dimensions in _guards(request.dimensions, guards, cases):
         for launch in prepared_for(dimensions).launches:
             if launch.settings == settings:
-                kept |= {case.case_key: case for case in _sampled(launch.cases, typed) if case.case_key not in found}
+                kept |= {case.case_key: case for case in launch.cases if case.case_key not in found}
     log = any(case.transport == "ccl" for case in cases) and not {name for name, _ in settings.env} & {*LOG_VARIABLES}
     return Wanted(dataclasses.replace(prepared, variables_read=log), settings, cases, tuple(kept.values()), CHECKS)
-
-
-def _sampled(cases: Sequence[Case], typed: bool) -> Sequence[Case]:
-    """With more samples than a run takes where each setting has a communicator of its own, if none are `typed`.
-
-    On two H100 a communicator takes 0.55 s and 400 samples of 1 MiB 0.01 s; 30 samples of it scattered by 4 %.
-    """
-    return [case if typed or case.transport != "ccl" or case.stop.rule != "interval" else
-            dataclasses.replace(case, stop=dataclasses.replace(case.stop, relative_half_width=_CCL_CI_WIDTH))
-            for case in cases]  # fmt: skip
 
 
 def _guards(typed: Texts, guards: Sequence[str], cases: Sequence[Case]) -> list[Texts]:

@@ -162,9 +162,15 @@ class Search:
         singles = {factor.name: [merged((), {factor.name: value}) for value in factor.spread(spread)]
                    for factor in alone}  # fmt: skip
         everything = list(itertools.chain.from_iterable(singles.values()))
-        if not self._is_short():  # in an order of its own, what disturbs for a while is in all values of one variable
+        if self._is_short():
+            # Once more what seems to gain, before launches of one setting each take the rest of the time.
+            shared = [config for config in everything if self.record.shares(config)]
+            self._ask(shared)
+            self._ask([one for one in shared if self.record.count(one) and self._change(one) < -LEAST_GAIN])
+        else:  # in the table's order, what disturbs for a while would be in all values of one variable
+            shared = []
             self._random.shuffle(everything)
-        self._ask(everything)
+        self._ask([config for config in everything if config not in shared])
         # Once more what may be something: the better half, and what stands out to either side.
         tried = [config for config in everything if self.record.count(config)]
         tried.sort(key=self._change)

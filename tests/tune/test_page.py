@@ -181,3 +181,16 @@ def test_the_screen_of_a_search_is_as_approved() -> None:
     assert found.best is not None
     text = page(with_proof(found, choice), choice, "mpi allreduce of 4 MiB on 2 ranks")
     approve(Path(__file__).parents[1] / "findings" / "screens" / "tune.txt", plain_text(text))
+
+
+def test_what_was_left_out_has_a_line_for_each_reason() -> None:
+    off = "your environment has NCCL_NVLS_ENABLE=0"
+    refused = {"NCCL_ALGO=NVLS": off, "NCCL_NVLS_NCHANNELS=1": off, "NCCL_NVLS_NCHANNELS=2": off,
+               "NCCL_NVLS_ENABLE=1": "your environment switches it off by NCCL_NVLS_ENABLE=0",
+               "NCCL_X": "NCCL 2.28 does not read it"}  # fmt: skip
+    text = page(found_with({"8 B": 300}), Choice(CHOICE.known, refused), "this")
+    assert text.rpartition("Not tried:\n")[2].splitlines() == [
+        f"  NCCL_ALGO=NVLS NCCL_NVLS_NCHANNELS=1,2: {off}",
+        "  NCCL_NVLS_ENABLE=1: your environment switches it off by NCCL_NVLS_ENABLE=0",
+        "  NCCL 2.28 does not read it",
+    ]

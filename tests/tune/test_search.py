@@ -228,3 +228,64 @@ def test_what_shares_a_launch_is_measured_first_and_the_default_too() -> None:
     assert {*bench.foreseen[0]} == {()}
     screened = [name for config in bench.foreseen[1] for name, _ in config]
     assert screened == ["SHARED"] * 3 + ["ALONE"] * 3, "a short budget ends in launches of one setting"
+
+
+class Short(Partly):
+    """A bench of so many launches, where those of SHARED cost a fifth; the default's launches are counted."""
+
+    def __init__(self, launches: int, faster: Config = (("A", "none"),)) -> None:
+        super().__init__()
+        self.faster, self.most, self.spent = {*faster}, launches, 0.0
+        self.asked: list[Config] = []
+
+    def measure(self, config: Config, *, confirms: bool) -> Outcome | None:
+        took = 0.2 if self.foreseen and not confirms and self.shares(config) else 1.0
+        if self.spent + took > self.most:
+            return None
+        self.spent += took
+        self.asked.append(config)
+        return super().measure(config, confirms=confirms)
+
+    def launch_share(self) -> float:
+        return 1 / self.most if self.spent else 0.0
+
+    def left(self) -> float:
+        return 1 - self.spent / self.most
+
+
+SEVERAL = [Factor(name, ("1", "2", "3")) for name in ("SHARED", *"CDEFGHIJKLMN")]
+
+
+@pytest.mark.parametrize("launches", [20, 40])  # of which confirming takes 14: of the first all but nothing is left
+def test_a_search_that_finds_nothing_spends_all_it_was_given(launches: int) -> None:
+    bench = Short(launches)
+    found = tune(SEVERAL, bench)
+    assert found.unfinished
+    assert bench.left() < 1 / launches
+    assert not found.unconfirmed
+
+
+def test_what_cannot_be_confirmed_in_so_short_a_time_is_named_all_the_same() -> None:
+    bench = Short(20, (("D", "2"),))
+    found = tune(SEVERAL, bench)
+    assert found.best is None
+    assert found.unconfirmed == (("D", "2"),)
+    longer = Short(40, (("D", "2"),))
+    assert tune(SEVERAL, longer).best is not None
+
+
+def test_a_short_search_takes_settings_in_their_order_and_few_launches_of_the_default() -> None:
+    bench = Short(20)
+    tune(SEVERAL, bench)
+    names = {name for config in bench.asked for name, _ in config}
+    assert names == {*["SHARED", *"CDEFGHIJKLMN"][: len(names)]}
+    assert bench.asked[:4] == [()] * 4
+    assert bench.asked.count(()) <= 4 + len(bench.asked) / 4
+
+
+def test_a_short_search_repeats_what_gains_in_shared_launches_before_it_launches_one_setting_each() -> None:
+    gains: Config = (("SHARED", "2"),)
+    bench = Short(20, gains)
+    assert tune(SEVERAL, bench).unconfirmed == gains
+    alone = next(place for place, config in enumerate(bench.asked) if config and not bench.shares(config))
+    assert bench.asked[:alone].count(gains) == 2

@@ -4,8 +4,8 @@
 // Everything is queued on one stream of this rank's device; post() returns when the library has queued it, or, in the
 // variant graph, when a graph that holds what the library queued once has been. Sends return
 // on the sender when its buffer is free, so where the sender keeps the time a flag in shared memory says that the
-// receiver has all bytes. One communicator for each set of devices, kept from case to case; a case with settings of its
-// own has one of its own, made by these and given up when it has been measured. Variant device calls none of the
+// receiver has all bytes. One communicator for each set of devices, kept from case to case; cases with settings of
+// their own have one that is made by these, and given up when a case has others. Variant device calls none of the
 // library's operations: it takes the library's memory alone.
 #include <algorithm>
 #include <cstdlib>

@@ -15,7 +15,7 @@ namespace linkgauge {
 class CclCommunicator : NotCopied {
  public:
   // Collective. The one of these ranks, made where they have none that is whole and then kept from case to case; where
-  // the case's settings, if it has any, say something of a communicator, one of its own.
+  // the case's settings, if it has any, say something of a communicator, one of these, kept while cases have the same.
   static std::shared_ptr<CclCommunicator> of(const ccl::Library& library, const RankContext& context,
                                              const ccl::Configuration* settings = nullptr);
   CclCommunicator(const ccl::Library& library, const RankContext& context, const ccl::Configuration* own);

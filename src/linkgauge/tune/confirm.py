@@ -19,13 +19,11 @@ from linkgauge.stats.compare import Shift
 from linkgauge.stats.paired import p_of_less, paired_shift
 from linkgauge.tune.factor import Factor, heeded
 from linkgauge.tune.record import DEFAULT, Bench, Config, Outcome, Record, SpentError, merged
-from linkgauge.tune.search import LEAST_GAIN, Search
+from linkgauge.tune.search import LEAST_GAIN, LEAST_PAIRS, Search
 
 LOOKS = 2
 LEVEL = 0.05 / LOOKS
 MOST_PAIRS = 15
-LEAST_PAIRS = 7
-"""Fewer cannot be sure enough of a sign: 2^-7 is below LEVEL, and one odd pair is allowed for."""
 _CONTRIBUTION_PAIRS = 6  # further ones, in which each variable is left out in turn
 ALLOWED = 0.01
 """By so much other cases may become slower."""

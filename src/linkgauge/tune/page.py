@@ -74,10 +74,11 @@ def sentence(found: Found, subject: str, preset: Mapping[str, str] | None = None
     """The answer in a sentence, and a further one where the budget ended the search."""
     than = "your environment" if preset else "the default"
     more = ""
-    if found.unfinished and found.record.known():
+    if found.unfinished and found.record.known() and (found.best or not found.unconfirmed):
         more = " The search is unfinished: a longer --time-limit tries more."
     elif found.unconfirmed:
-        more = f" There was no time to confirm {shown(found.unconfirmed)}: give a longer --time-limit."
+        seems = change(math.expm1(found.record.effect(found.unconfirmed).change), 1)
+        more = f" There was no time to confirm {shown(found.unconfirmed)} ({seems}): give a longer --time-limit."
     return _answer(found, subject, than) + more
 
 
@@ -191,8 +192,22 @@ def _tried(found: Found, choice: Choice) -> list[str]:
         lines.append(f"Not tried; {why}:")
         lines += [f"  {name}={','.join(values)}" for name, values in found.untried.items()]
     if choice.refused:
-        lines.append("Not tried:")
-        lines += [f"  {what}: {why}" if "=" in what else f"  {why}" for what, why in choice.refused.items()]
+        lines += ["Not tried:", *_refused(choice.refused)]
+    return lines
+
+
+def _refused(refused: Mapping[str, str]) -> list[str]:
+    """A line for each reason, with all values that it is of; a reason of a whole setting names that itself."""
+    values: dict[str, dict[str, list[str]]] = {}
+    for what, why in refused.items():
+        name, is_value, value = what.partition("=")
+        of = values.setdefault(why, {})
+        if is_value:
+            of.setdefault(name, []).append(value)
+    lines = []
+    for why, names in values.items():
+        which = " ".join(f"{name}={','.join(some)}" for name, some in names.items())
+        lines.append(f"  {which}: {why}" if which else f"  {why}")
     return lines
 
 

@@ -17,13 +17,18 @@ from linkgauge.tune.record import DEFAULT, TELLING, Bench, Config, Record, Spent
 
 LEAST_GAIN = 0.01
 """A gain below this is none: not looked for, not recommended."""
+LEAST_PAIRS = 7
+"""Fresh pairs that confirm: fewer cannot be sure enough of a sign: 2^-7 is below what is needed, and one odd pair is
+allowed for."""
 _RESERVE = 0.3  # of the budget, for confirming
 _MOST_RESERVE = 0.6
+_WITH_GUARDS = 1.4  # times as long as another takes a launch that confirms, for its guard cases
 _TO_CONFIRM = 40  # launches' time: 20 launches, of which guard cases and checks make each take twice as long
 _SHARED = 0.2  # of a launch, what a measurement takes that shares one with others
 _ROUND = 4  # settings beside one default
 _FIRST = 4  # launches of the default
 _FIRST_ALONE = 2  # of them alone, where it may share one: what a launch takes
+_SHORT = 0.02  # of the budget, a launch of a search that takes the table's order: those first that matter most often
 _STEADY = 0.03  # noise of a measurement up to which one is enough
 _AIMED = 0.02  # else so many together that their median scatters by about this
 _MOST_TIMES = 8
@@ -110,10 +115,17 @@ class Search:
                 order += [(config, turn > 0) for config in part]
         self.record.foresee([config for config, _ in order])
         for config, joins in order:
-            if self.record.left() <= self._reserve() and not self.record.at_hand(config):
+            if self._is_time_to_confirm() and not self.record.at_hand(config):
                 raise SpentError
             if config == DEFAULT or self.record.allowed(config):
                 self.record.launch(config, joins=joins)
+
+    def _is_time_to_confirm(self) -> bool:
+        """Whether something was found that the rest of the budget can confirm: else the search may have all of it."""
+        return self._least_to_confirm() <= self.record.left() <= self._reserve() and bool(self.candidates())
+
+    def _least_to_confirm(self) -> float:
+        return 2 * LEAST_PAIRS * _WITH_GUARDS * self.record.launch_share()
 
     def _times(self) -> int:
         """How many measurements make one, for the noise that they have and what the budget allows."""
@@ -124,16 +136,23 @@ class Search:
         return max(1, min(round((noise / _AIMED) ** 2), _MOST_TIMES, int(min(affordable, _MOST_TIMES))))
 
     def _begin(self) -> None:
-        """Some launches of the default, for what noise there is; more where it seems to be much."""
+        """Some launches of the default, for what noise there is; more where it seems to be much, and time allows."""
         shares = self.record.shares(DEFAULT)
         alone = _FIRST_ALONE if shares else _FIRST
-        together = TELLING + 1 - alone if shares else 0  # a launch takes seconds, one more in a shared one a fraction
-        for place in range(alone + together):
-            if place == alone:
-                self.record.foresee([DEFAULT] * together)
+        for _ in range(alone):
             self.record.launch(DEFAULT)
-        while self.record.noise() > _STEADY and not self.record.single_noise():
+        short = self._is_short()  # then all are measured once, whatever the noise
+        if shares:  # a launch takes seconds, one more in a shared one a fraction
+            together = (_FIRST if short else TELLING + 1) - alone
+            self.record.foresee([DEFAULT] * together)
+            for _ in range(together):
+                self.record.launch(DEFAULT)
+        while not short and self.record.noise() > _STEADY and not self.record.single_noise():
             self.record.launch(DEFAULT)
+
+    def _is_short(self) -> bool:
+        """Whether the budget is of so few launches that it may end in the screening."""
+        return self.record.launch_share() > _SHORT
 
     # --- one variable at a time ---------------------------------------------------------------------------------------
 
@@ -143,8 +162,15 @@ class Search:
         singles = {factor.name: [merged((), {factor.name: value}) for value in factor.spread(spread)]
                    for factor in alone}  # fmt: skip
         everything = list(itertools.chain.from_iterable(singles.values()))
-        self._random.shuffle(everything)
-        self._ask(everything)
+        if self._is_short():
+            # Once more what seems to gain, before launches of one setting each take the rest of the time.
+            shared = [config for config in everything if self.record.shares(config)]
+            self._ask(shared)
+            self._ask([one for one in shared if self.record.count(one) and self._change(one) < -LEAST_GAIN])
+        else:  # in the table's order, what disturbs for a while would be in all values of one variable
+            shared = []
+            self._random.shuffle(everything)
+        self._ask([config for config in everything if config not in shared])
         # Once more what may be something: the better half, and what stands out to either side.
         tried = [config for config in everything if self.record.count(config)]
         tried.sort(key=self._change)
@@ -167,10 +193,12 @@ class Search:
 
     def _launches_affordable(self) -> float:
         spent, done = 1 - self.record.left(), len(self.record.launched)
-        return (self.record.left() - self._reserve()) * done / spent if spent > 0 and done else float("inf")
+        return max(0.0, self.record.left() - self._reserve()) * done / spent if spent > 0 and done else float("inf")
 
     def _reserve(self) -> float:
-        """The share of the budget that confirming may need, as long as launches have taken so far."""
+        """The share of the budget that confirming may need, as long as launches have taken so far; 0: more than all."""
+        if self._least_to_confirm() > _MOST_RESERVE:
+            return 0.0
         return max(_RESERVE, min(_MOST_RESERVE, _TO_CONFIRM * self.record.launch_share()))
 
     def _active(self, singles: dict[str, list[Config]]) -> tuple[str, ...]:

@@ -105,8 +105,9 @@ class Setting:
 
         `multicast`: whether the GPUs take part in NVLink multicast, as far as is known.
         """
+        off = (self.name, environment.get(self.name, ""))
         return {
-            value: why
+            value: f"your environment switches it off by {'='.join(off)}" if off in one.off_by else why
             for one in self.conditions
             if (why := one.unmet(patterns, nodes, environment, multicast))
             for value in one.values or self.values

@@ -322,10 +322,14 @@ TEST_F(Ccl, ACaseWithSettingsHasACommunicatorOfItsOwn) {
   spec.mechanism.settings = "NCCL_MAX_CTAS=4 NCCL_CGA_CLUSTER_SIZE=default";
   expect_verified(spec);
   EXPECT_EQ(nccl_.text("stand_in_configuration"), "cluster -1 blocks -2147483648..4 net none version 22800");
-  EXPECT_EQ(nccl_.calls("ncclCommInitRankConfig"), 4);
-  EXPECT_EQ(nccl_.count("stand_in_communicators"), 2);  // those that are kept, of the first case
+  spec.mechanism.buffer = "symmetric";
+  expect_verified(spec);
+  EXPECT_EQ(nccl_.calls("ncclCommInitRankConfig"), 4) << "cases in a row with one setting share it";
+  EXPECT_EQ(nccl_.count("stand_in_communicators"), 4);
+  spec.mechanism.buffer.clear();
   spec.mechanism.settings.clear();
   expect_verified(spec);
+  EXPECT_EQ(nccl_.count("stand_in_communicators"), 2);  // those that are kept, of the first case
   EXPECT_EQ(nccl_.calls("ncclGetUniqueId"), 3);
 }
 
@@ -365,7 +369,7 @@ TEST_F(Ccl, ACtaPolicyIsAVariantWithACommunicatorOfItsOwn) {
   }
   spec.mechanism.buffer = "";
   EXPECT_NE(message_of<Unsupported>(spec, kOlderNccl).find("NCCL 2.28 or newer is needed"), std::string::npos);
-  EXPECT_EQ(nccl_.count("stand_in_communicators"), 0);
+  EXPECT_EQ(nccl_.count("stand_in_communicators"), 2) << "that of the last settings is kept";
 }
 
 TEST_F(Ccl, AHighPriorityIsThatOfItsStream) {

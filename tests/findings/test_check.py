@@ -326,6 +326,34 @@ def test_exit_statuses_by_what_was_judged() -> None:
     assert Checked.of([]).exit_status == 3
 
 
+def test_a_further_run_makes_no_verdict_better(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = str(run(tmp_path / "known", 300, info=SYSTEM, host="good"))
+    alone = {
+        name: verdicts(capsys, ["check", name, "--no-findings"])[0]
+        for name in (known, str(folder / "r0"), str(folder / "slow"))
+    }
+    assert set(alone.values()) >= {1, 3}
+    for name, status in alone.items():
+        for other in alone.keys() - {name}:
+            worst = min((status, alone[other]), key=[1, 3, 0].index)
+            got, said = verdicts(capsys, ["check", name, other, "--no-findings"])
+            assert got == worst, (name, other, said["notes"])
+
+
+def test_four_runs_of_one_slow_machine_are_no_fleet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = {(0, 2): 0.8, (2, 0): 0.8}
+    ill = [str(run(tmp_path / f"ill{index}", 400 + index, slow)) for index in range(4)]
+    assert verdicts(capsys, ["check", ill[0], "--no-findings"])[0] == 1
+    assert verdicts(capsys, ["check", *ill, "--no-findings"])[0] == 1
+    fine = [str(run(tmp_path / f"fine{index}", 500 + index)) for index in range(4)]
+    assert verdicts(capsys, ["check", fine[0], "--no-findings"])[0] == 3
+    assert verdicts(capsys, ["check", *fine, "--no-findings"])[0] == 3
+
+
 HOSTILE = '<script>alert(1)</script>\x1b[31m"\n} evil{'
 
 

@@ -27,6 +27,8 @@ from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import members_text, scope_of_case, stands_out
 from linkgauge.stats.basics import robust_scale
 
+SIBLINGS = "its siblings"
+"""The source of verdicts by them."""
 LEAST_SIZE = 1 << 18
 """Below it what is measured is the start of a copy, not the way that it goes."""
 _LEAST_MEMBERS = 3  # of two it cannot be told which is slow
@@ -195,18 +197,19 @@ def check_siblings(subject: Subject) -> list[Verdict]:
     """Return a verdict for each class, or for what stands out of it."""
     verdicts = []
     for one in class_standings(subject.facts):
-        source = "its siblings"
         if not one.slow:
             reason = f"alike within {percent(one.spread, 1)} over {_cases(one.cases)}"
-            verdicts.append(subject.verdict("pass", one.name, reason, source))
+            verdicts.append(subject.verdict("pass", one.name, reason, SIBLINGS))
         for slow in one.slow:
             devices = tuple(sorted({device for s in slow.members for device in s.devices}))
             count = len(slow.members[0].excesses)
             reason = f"its cases take {change(slow.share)} against those of {one.name} ({_cases(count)} each)"
             shortfall = slow.share / (1 + slow.share)
             verdicts.append(
-                subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall, check=one.name)
-            )
+                subject.verdict(
+                    "fail", slow.name, reason, SIBLINGS, devices=devices, shortfall=shortfall, check=one.name
+                )
+            )  # fmt: skip
     return verdicts
 
 

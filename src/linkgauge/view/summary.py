@@ -53,6 +53,7 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
         text = f"No GPU here: these are CPU memory copies, for trying out. {text}"
     cut = sum(row.out_of_time for row in look.results.others)
     wrong = sum(row.status != "skipped" for row in look.results.others) - cut
+    cut += look.results.run.info.get("left") or 0  # as the reasons below count them, and `check` does
     if wrong and not any(finding.severity == "fault" for finding in findings or ()):  # a fault names them
         text += f" {count_text(wrong, 'case')} failed."
     if cut:

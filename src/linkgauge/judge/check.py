@@ -247,9 +247,7 @@ def _by_itself(subject: Subject, tolerance: float) -> tuple[list[Verdict], list[
     return verdicts, [judged, *([_ALIKE] if alike else [])], 0
 
 
-def _judge(
-    against: str, tolerance: float, margin: float | None, by_ordinal: bool, other: Subject | None
-) -> Judge:
+def _judge(against: str, tolerance: float, margin: float | None, by_ordinal: bool, other: Subject | None) -> Judge:
     path = Path(against)
     if other is not None:
         return lambda subject: _by_run(subject, other, margin, by_ordinal)

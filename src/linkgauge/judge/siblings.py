@@ -15,10 +15,11 @@ import numpy as np
 from linkgauge.findings.collectives import LEAST_OF_LIMIT, shares_of_limits
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.filled import filled
+from linkgauge.findings.known import wrong_system
 from linkgauge.findings.measure import Measure, rate_text
 from linkgauge.findings.naming import case_words, task_words
 from linkgauge.judge.subjects import Subject
-from linkgauge.judge.verdicts import Verdict
+from linkgauge.judge.verdicts import Outcome, Verdict
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
@@ -258,11 +259,16 @@ def check_limits(subject: Subject) -> list[Verdict]:
         reason = (
             f"{one.label} reaches {percent(share)} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
         )
+        wrong = wrong_system(facts, share / (1 + one.half_width))
         verdicts.append(
-            subject.verdict("fail" if short else "pass", name, reason, "its limits", devices=one.devices,
-                            shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
+            subject.verdict(_outcome(short, wrong), name, "; ".join(filter(None, (reason, wrong))), "its limits",
+                            devices=one.devices, shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
         )  # fmt: skip
     return verdicts
+
+
+def _outcome(short: bool, wrong: str) -> Outcome:
+    return "fail" if short else "unknown" if wrong else "pass"
 
 
 def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Verdict]:
@@ -279,11 +285,13 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
         allowed = f"{percent(share)} of {rate_text(limit)}, what the links allow ({bound.rule})"
         reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required{bus_words(measure, LEAST_OF_LIMIT * limit)}"
+        wrong = wrong_system(subject.facts, share / (1 + measure.half_width))
+        reason = "; ".join(filter(None, (reason, wrong)))
         verdicts.append(
             subject.verdict(
-                "fail" if short else "pass", case_words(measure), reason, "its limits", measure,
+                _outcome(short, wrong), case_words(measure), reason, "its limits", measure,
                 measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
-                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0, weak=not short,
+                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0, weak=not short and not wrong,
             )
         )  # fmt: skip
     return verdicts

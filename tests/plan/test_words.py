@@ -57,6 +57,14 @@ def test_what_another_transport_knows_is_skipped_with_the_reason(capsys: pytest.
     assert "vector_copy/push pingpong" in said
 
 
+def test_cases_of_the_same_words_say_in_what_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--transport", "copy_engine", "--pattern", "unidirectional", "--window", "1,8", "--ranks", "2"]
+    assert run_command([*DRY, *asked]) == 0
+    said = [line.split(None, 1)[1] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert any("window=8" in line for line in said)
+    assert len(said) == len(set(said))
+
+
 def test_the_variants_of_patterns_are_the_cores() -> None:
     sources = "".join(path.read_text() for path in OPERATIONS.glob("*.[ch]*"))
     for one in PATTERNS.values():

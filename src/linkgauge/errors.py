@@ -102,14 +102,18 @@ _RENAMED = FORMER_PATTERNS | {
 }  # fmt: skip
 
 
+def renamed(word: str, known: Collection[str]) -> str:
+    """What a word is called since 0.2.0, where that is known here; else empty."""
+    now = _RENAMED.get(word.strip("-").replace("-", "_"), "")
+    return next((one for one in (now, f"--{now.replace('_', '-')}") if now and one in known), "")
+
+
 def nearest(word: str, known: Collection[str]) -> str:
     """` (did you mean 'x'?)` where a known word is close, else nothing."""
     import difflib
 
-    if (renamed := _RENAMED.get(word.strip("-").replace("-", "_"))) is not None:
-        for now in (renamed, f"--{renamed.replace('_', '-')}"):
-            if now in known:
-                return f" (did you mean '{now}'?)"
+    if now := renamed(word, known):
+        return f" (did you mean '{now}'?)"
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f" (did you mean '{close[0]}'?)" if close else ""
 

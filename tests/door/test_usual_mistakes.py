@@ -22,6 +22,7 @@ from linkgauge.store.folder import RunFolder
 
 MADE = "'linkgauge run' printed"
 MISTAKES = [
+    ("another command's option", "show runs/x --notes", ["no option '--notes' here", "it is of linkgauge findings"]),
     ("a wrong option", "run --quik", ["no option '--quik'", "did you mean '--quick'?", "linkgauge run --help"]),
     ("a wrong command", "rn", ["no command 'rn'", "did you mean 'run'?"]),
     ("a missing folder", "show nowhere", ["nowhere: no such run folder", MADE]),

@@ -163,3 +163,23 @@ def test_what_is_measured_above_a_bound_is_said_to_be_wrong() -> None:
     assert measured_words(90e9, [bound], "GB/s") == "90 GB/s, 90.0 % of the bound max_flow"
     assert "measurement is wrong" in measured_words(101e9, [bound], "GB/s")
     assert measured_words(5e9, [], "GB/s") == "5 GB/s"
+
+
+def test_copies_through_other_devices_are_expected_as_run_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    def rules(*arguments: str) -> dict[tuple[int, ...], set[str]]:
+        groups = json.loads(output(capsys, "expect", "v100-dgx-1", "--pattern", "unidirectional", "--json", *arguments))
+        return {tuple(one["case"]["devices"]): {limit["rule"] for limit in one["limits"]} for one in groups}
+
+    assert all("striped" in found for found in rules("--variant", "striped").values())
+    via = rules("--via", "2")
+    assert (0, 2) not in via
+    assert all("relay" in found for found in via.values())
+    assert "relay_pipelined" in rules("--via", "2", "--variant", "pipelined")[0, 1]
+    for arguments, said in (
+        (["--via", "0"], "an end of the copy"),
+        (["--via", "9"], "--via: no device 9: expected 0 to 7"),
+        (["--variant", "strip"], "did you mean 'striped'?"),
+        (["--variant", "striped", "--pattern", "allreduce"], "allreduce is not routed"),
+        (["--via", "2", "--transport", "mpi"], "mpi chooses its own way"),
+    ):
+        assert said in error(capsys, "expect", "v100-dgx-1", *arguments)

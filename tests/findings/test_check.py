@@ -20,6 +20,7 @@ from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.case import Case
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
+from node_run import node_run
 from synthetic import Noise, link_model, make_run, pair_cases, usual_cases
 
 QUIET = Noise(sigma=0.01, launch_sigma=0.002)
@@ -244,6 +245,22 @@ spread_at_most = 0.2
 """
 
 
+def test_rates_above_a_systems_limits_are_no_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(node_run(tmp_path / "run", "hgx-h100-8"))
+    status, said = verdicts(capsys, ["check", path, "--system", "hgx-a100-8", "--no-findings"])
+    assert status == 3
+    above = [one for one in said["verdicts"] if "above the limit of hgx-a100-8: the wrong system?" in one["reason"]]
+    assert above
+    assert {one["outcome"] for one in above} == {"unknown"}
+    for command, words in (("show", "Not judged: rates are above the limits"), ("findings", "Not judged: rates are")):
+        assert run_command([command, path, "--system", "hgx-a100-8"]) == 0
+        shown = capsys.readouterr().out
+        assert words in shown
+        assert "No problems" not in shown
+        assert run_command([command, path]) == 0
+        assert "rates are above" not in capsys.readouterr().out
+
+
 def test_a_users_rules_hold_or_fall_short(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
@@ -324,6 +341,32 @@ def test_exit_statuses_by_what_was_judged() -> None:
     assert Checked.of([holds, short, cannot]).exit_status == 1
     assert Checked.of([holds, cannot]).exit_status == 3
     assert Checked.of([]).exit_status == 3
+
+
+def test_a_further_run_makes_no_verdict_better(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = str(run(tmp_path / "known", 300, info=SYSTEM, host="good"))
+    alone = {
+        name: verdicts(capsys, ["check", name, "--no-findings"])[0]
+        for name in (known, str(folder / "r0"), str(folder / "slow"))
+    }
+    assert set(alone.values()) >= {1, 3}
+    for name, status in alone.items():
+        for other in alone.keys() - {name}:
+            worst = min((status, alone[other]), key=[1, 3, 0].index)
+            got, said = verdicts(capsys, ["check", name, other, "--no-findings"])
+            assert got == worst, (name, other, said["notes"])
+
+
+def test_four_runs_of_one_slow_machine_are_no_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = {(0, 2): 0.8, (2, 0): 0.8}
+    ill = [str(run(tmp_path / f"ill{index}", 400 + index, slow)) for index in range(4)]
+    assert verdicts(capsys, ["check", ill[0], "--no-findings"])[0] == 1
+    assert verdicts(capsys, ["check", *ill, "--no-findings"])[0] == 1
+    fine = [str(run(tmp_path / f"fine{index}", 500 + index)) for index in range(4)]
+    assert verdicts(capsys, ["check", fine[0], "--no-findings"])[0] == 3
+    assert verdicts(capsys, ["check", *fine, "--no-findings"])[0] == 3
 
 
 HOSTILE = '<script>alert(1)</script>\x1b[31m"\n} evil{'

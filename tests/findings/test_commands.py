@@ -236,7 +236,9 @@ def test_runs_without_a_case_alike_are_not_compared(tmp_path: Path, capsys: pyte
         make_run(tmp_path / key, cases=[case], samples=20, launches=({"launch_key": key},)) for key in ("aaaa", "bbbb")
     ]
     assert run_command(["compare", *map(str, runs)]) == 3
-    assert "1 case of both runs not compared" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "UNKNOWN: the runs share no case: measure both by one plan" in said
+    assert "1 case of both runs not compared" in said
 
 
 def test_advice_needs_something_to_choose_between(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,6 +75,19 @@ def test_what_the_stop_rules_time_ended_was_not_measured(tmp_path: Path, capsys:
     assert "Not measured: 1 case took longer than --max-time allows" in capsys.readouterr().out
 
 
+def test_cases_that_the_runs_time_left_are_counted_on_the_first_line_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = {PAIRS[0].case_key: ("timeout", "only 3 samples")}
+    path = run_of(tmp_path / "left", lambda _: 390.0, statuses=cut)
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps(info | {"left": 40}))
+    assert run_command(["show", str(path)]) == 0
+    assert "41 cases not measured: out of time." in capsys.readouterr().out
+    assert run_command(["check", str(path)]) == 0
+    assert "Not measured: 40 planned cases" in capsys.readouterr().out
+
+
 def test_nothing_measured_is_unknown_and_a_failure_stays_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
@@ -286,4 +287,9 @@ def test_a_fleets_table_has_so_many_rows(capsys: pytest.CaptureFixture[str]) -> 
     print_fleet(Console(width=120), far, 2)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:-1]] == ["n0", "n1"]
-    assert "12 outliers more (--limit, --json)" in lines[-1]
+    assert "and 12 rows more, 12 outliers of them (--limit, --json)" in lines[-1]
+    even = [dataclasses.replace(one, share=0.0, score=0.0) for one in far]
+    print_fleet(Console(width=120), even, 12)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines[2:-1]) == 12
+    assert "and 2 rows more, 0 outliers of them" in lines[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -290,7 +291,9 @@ def test_a_look_that_had_no_turn_is_unknown(
     monkeypatch.setattr(command, "_TURN", 0.0)
     with one_look.one_look(0.0, print):
         assert run_command(["health", "--devices", "host:2", "--budget", "5s"]) == Exit.UNKNOWN
-    assert capsys.readouterr().out == "UNKNOWN: another look on this machine took half of the budget\n"
+    said = capsys.readouterr().out
+    assert said.startswith(f"UNKNOWN: pid {os.getpid()} (")
+    assert said.endswith(") had the turn for half of the budget\n")
 
 
 def test_a_line_is_short_whatever_it_states() -> None:

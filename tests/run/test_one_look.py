@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from linkgauge.run.parent.one_look import one_look
+from linkgauge.run.parent.one_look import holder, one_look
 from patience import PATIENCE_S
 
 
@@ -33,7 +33,10 @@ def test_a_second_look_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
     first.close()
     thread.join(PATIENCE_S)
     assert got == [True]
-    assert said == ["another look runs on this machine: waiting at most 99 s"]
+    (line,) = said
+    assert line.startswith(f"pid {os.getpid()} (")
+    assert line.endswith(f") holds {place}: waiting at most 99 s")
+    assert holder(place) == "another look"  # nobody
 
 
 def test_a_look_that_waited_too_long_is_not_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from linkgauge.stats.interference import LEAST_WINDOWS, Stretches, load_rate, slow_down
+from linkgauge.stats.interference import LEAST_WINDOWS, LoadRate, SlowDown, Stretches, load_rate, slow_down
 
 WINDOWS = [0, 1, 3, 7, 12, 17, 22, 27, 32, 38, 45, 54, 64, 76, 91]
 
@@ -38,6 +38,13 @@ def test_a_planted_factor_is_found(factor: float, drift: float) -> None:
         held += found.interval[0] <= factor <= found.interval[1]
         assert found.factor == pytest.approx(factor, rel=0.06)
     assert held >= 90  # of a nominal 95
+
+
+def test_what_cannot_be_true_is_not_known() -> None:
+    assert SlowDown(0.5, 1.06, (0.9, 1.7)).known
+    assert not SlowDown(0.5, 1.06, (0.025, 29.0)).known
+    assert LoadRate(1, 108.0, 100.0).kept == 1.08
+    assert LoadRate(1, 4626.0, 100.0).kept is None
 
 
 def test_few_windows_give_no_interval() -> None:

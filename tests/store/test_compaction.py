@@ -171,7 +171,8 @@ def test_a_file_of_a_launch_is_never_written_again(in_progress: Path, tmp_path: 
     lost = tmp_path / "lost"
     shutil.copytree(path, lost)
     (lost / "samples" / "launch-00000.parquet").unlink()
-    with pytest.raises(RunFolderError, match=r"samples/launch-00000\.parquet is missing or not of this run"):
+    fix = "copy the whole folder again"
+    with pytest.raises(RunFolderError, match=rf"samples/launch-00000\.parquet is missing or not of this run.*{fix}"):
         _ = linkgauge.load(lost).samples
     (path / "journal" / "launch-00001.lgj").write_bytes(later)
     folder.compact(finish=True)

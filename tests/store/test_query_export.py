@@ -120,6 +120,11 @@ def test_a_query_that_is_not_utf8_is_named(run: Run) -> None:
         query(run, "SELECT '\udc80'")
 
 
+def test_a_misspelled_column_is_named_with_those_there_are(run: Run) -> None:
+    with pytest.raises(UsageError, match=r'"patterns" not found.*"pattern".*tables are cases'):
+        query(run, "SELECT patterns FROM cases")
+
+
 def test_a_query_leaves_no_file_where_it_runs(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(queries, "MOST_MEMORY", "32MiB")

@@ -17,8 +17,8 @@ from node_run import LARGE, node_cases, node_run
 from synthetic import make_case, make_run, pair_cases
 
 FAULT = SimpleNamespace(severity="fault", sentence="Link 0 to 3 is slow (GPU-1. a). Behind a switch nothing is seen.")
-LOSS = SimpleNamespace(severity="loss", sentence="A loss.")
-NOTE = SimpleNamespace(severity="note", sentence="A note.")
+LOSS = SimpleNamespace(severity="loss", sentence="A loss.", rule="slow", effect=0.1)
+NOTE = SimpleNamespace(severity="note", sentence="A note.", rule="noisy", effect=0.0)
 
 
 def said(path: Path, findings: Any = ()) -> str:
@@ -111,3 +111,5 @@ def test_the_worst_is_told_first_and_once() -> None:
     assert verdict([NOTE, LOSS, FAULT, FAULT]) == "Fault: Link 0 to 3 is slow (GPU-1. a) (2 more)"
     assert verdict([LOSS, NOTE]) == "Performance loss: A loss"
     assert verdict([NOTE]) == "No problems found"
+    above = SimpleNamespace(severity="note", sentence="Above.", rule="above_bound", effect=0.8)
+    assert verdict([above]) == "Not judged: rates are above the limits of the system: is it the right one?"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from linkgauge.errors import Exit, brief, nearest
+from linkgauge.errors import Exit, brief, nearest, renamed
+from linkgauge.model.listed import listed
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -97,6 +98,19 @@ class Option(_Completed, click.Option):
         return extra
 
 
+def _having(ctx: click.Context, option: str) -> list[str]:
+    """The commands that have an option. All are imported, which takes half a second, for an error alone."""
+    root = ctx.find_root().command
+    found: list[str] = []
+    if not isinstance(root, click.Group):
+        return found
+    for name in root.list_commands(ctx):
+        command = root.get_command(ctx, name)
+        if command is not None and any(option in (*each.opts, *each.secondary_opts) for each in command.params):
+            found.append(name)
+    return found
+
+
 class Grouped(click.Command):
     """What our commands and groups have in common: grouped options, exit statuses, the nearest option's name."""
 
@@ -106,9 +120,12 @@ class Grouped(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             known = [name for each in self.get_params(ctx) for name in (*each.opts, *each.secondary_opts)]
-            raise click.UsageError(
-                f"no option '{brief(error.option_name)}'{nearest(error.option_name, known)}", error.ctx or ctx
-            ) from None
+            # What another command has is no misspelled option of this one.
+            word = error.option_name
+            begun = any(one.startswith(word) or word.startswith(one) for one in known if one.startswith("--"))
+            having = [] if begun or renamed(word, known) else _having(ctx, word)
+            instead = f" here: it is of linkgauge {listed(having, 3)}" if having else nearest(word, known)
+            raise click.UsageError(f"no option '{brief(word)}'{instead}", error.ctx or ctx) from None
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise

@@ -35,6 +35,20 @@ def _taken(words: dict[str, Any]) -> Texts:
     return {name: texts for name, one in DIMENSIONS.items() if (texts := words.pop(one.key, ()))}
 
 
+def some_dimensions(*names: str) -> Any:
+    """A field of the options of some dimensions, each given once: what was typed of each."""
+
+    def made(_name: str, _kind: str, panel: str) -> list[Option]:
+        options = (DIMENSIONS[name] for name in names)
+        return [Option([one.flag], metavar=one.values.metavar, panel=panel, choices=one.values.choices,
+                       help=one.help) for one in options]  # fmt: skip
+
+    def taken(words: dict[str, Any]) -> Mapping[str, str]:
+        return {name: text for name in names if (text := words.pop(DIMENSIONS[name].key, None)) is not None}
+
+    return several(made, taken, default_factory=dict)
+
+
 def dimension_texts() -> Any:
     """A field of an option for each dimension, which may be repeated: what was typed of each."""
     return several(_made, _taken, default_factory=dict)

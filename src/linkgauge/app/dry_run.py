@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +108,14 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
             f"{count_text(len(launch.cases), 'case')}"
         )
         curves = curve_lines(launch)
+        apart = _apart(launch.cases, lambda case: case_text(case, called, noun))
         for case in launch.cases:
             step = launch.steps.get(case.case_key)
             if step is not None and step.until is not None and step.curve in curves:
                 print(f"  {curves.pop(step.curve)}")
             stated = case.size_requested in (case.size, FULL)
             restated = "" if stated else f" (restated as {format_bytes(case.size)})"
-            print(f"  {case.case_key}  {case_text(case, called, noun)}{restated}")
+            print(f"  {case.case_key}  {case_text(case, called, noun)}{restated}{apart.get(case.case_key, '')}")
             if expected is not None and (allowed := expected.text(case)):
                 print(f"      {allowed}")
     for reason, count in skips_of(launches).items():
@@ -128,6 +129,20 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
         f"in all: {count_text(len(cases), 'case')} in {started}, about "
         f"{format_duration(takes_s * 1e9)}, at most {format_bytes(memory)} of memory at once"
     )
+
+
+def _apart(cases: Sequence[Case], text: Callable[[Case], str]) -> dict[str, str]:
+    """By case key, of cases whose words are the same, the dimensions that they differ in: ` (window=64)`."""
+    alike: dict[str, list[Case]] = {}
+    for case in cases:
+        alike.setdefault(text(case), []).append(case)
+    found = {}
+    for same in (cases for cases in alike.values() if len(cases) > 1):
+        each = [case.dimensions() for case in same]
+        names = [name for name in each[0] if any(one[name] != each[0][name] for one in each)]
+        for case, own in zip(same, each, strict=True):
+            found[case.case_key] = f" ({', '.join(f'{name}={own[name]}' for name in names)})"
+    return found
 
 
 def _case_rows(launches: Any) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from linkgauge.app.command_line import COMMON, argument, command
+from linkgauge.app.dimension_options import some_dimensions
 from linkgauge.app.limits_shown import plain, print_fits, print_limits, print_rules, print_schedules
 from linkgauge.app.options import distribution_of_blocks, root_rank, switch, takes, unit_of_rates, value
 from linkgauge.app.output import TABLE, form_of_output, print_data
@@ -20,10 +21,13 @@ from linkgauge.app.progress import Stages
 from linkgauge.app.verbosity import verbosity_options
 from linkgauge.errors import UsageError
 from linkgauge.expect.limit import Limit
-from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME
-from linkgauge.model.patterns import PATTERNS, lanes_of
+from linkgauge.model.case import DIMENSIONS, ONLY_BY_NAME, Case
+from linkgauge.model.patterns import PATTERNS, STRIPED, lanes_of
 from linkgauge.model.quantity import parse_size
 from linkgauge.model.transports import TRANSPORTS
+from linkgauge.plan.model import CaseTable
+from linkgauge.plan.why_not import why_not_routed
+from linkgauge.plan.words import check_words
 from linkgauge.system import System, catalog
 from linkgauge.system.units import rate_units, show_rate
 
@@ -55,6 +59,9 @@ class Question:
     transport: str = value("NAME", "Transport; without it, the links alone.", "")
     size: str = value("SIZE", "Size, such as 64MiB; limits of memory depend on it.", "")
     distribution: str = distribution_of_blocks()
+    mechanism: Mapping[str, str] = some_dimensions(
+        "variant", "via", "path", "algorithm", "source_memory", "target_memory"
+    )
     nodes: int = value(
         "", "Number of nodes of this kind, joined by its network.", 1, type=click.IntRange(min=1), panel=_SYSTEM
     )
@@ -67,7 +74,9 @@ class Question:
 
     def of_case(self) -> bool:
         """Whether it names what a run's own cases have."""
-        return self.pattern != Question.pattern or any((self.devices, self.transport, self.size, self.distribution))
+        return self.pattern != Question.pattern or any(
+            (self.devices, self.transport, self.size, self.distribution, self.mechanism)
+        )
 
 
 @command(
@@ -100,8 +109,8 @@ def expect_command(asked: Question, system: str | None) -> None:
     if system is not None and is_run:
         if asked.of_case() or asked.schedule:
             raise UsageError(
-                "a run has its own cases: --pattern, --devices, --transport, --size, --distribution and --schedule go "
-                "with a system"
+                "a run has its own cases: --pattern, --devices, --transport, --size, --distribution, --variant, --via "
+                "and what else is a case's, and --schedule go with a system"
             )
         with Stages("expect") as stages:
             groups, notes, shown, noun = _of_run(Path(system), asked.system_name, stages)
@@ -207,11 +216,16 @@ def _cases(system: System, asked: Question) -> list[dict[str, Any]]:
     named = ordinals(asked.devices, len(system.devices))
     (distribution, *_) = DIMENSIONS["distribution"].from_text(asked.distribution or "default")
     base: dict[str, Any] = {"transport": asked.transport or None, "nodes": asked.nodes, "root": asked.root,
-                            "distribution": distribution}  # fmt: skip
+                            "distribution": distribution, **_mechanism(asked)}  # fmt: skip
+    if base.get("via", -1) >= len(system.devices):
+        raise UsageError(f"--via: no device {base['via']}: expected 0 to {len(system.devices) - 1}")
+    routed = base.get("via", -1) >= 0 or base.get("variant") == STRIPED
     usual = [
         name for name, info in PATTERNS.items()
         if name not in ONLY_BY_NAME and not (info.collective and info.latency_only)  # no figure bounds these
     ]  # fmt: skip
+    if routed:
+        usual = [name for name in usual if PATTERNS[name].routed]
     names = usual if asked.pattern == "all" else [name.strip() for name in asked.pattern.split(",")]
     if asked.transport and asked.transport not in TRANSPORTS:
         raise UsageError(f"unknown transport {asked.transport!r}: expected one of {', '.join(TRANSPORTS)}")
@@ -234,7 +248,33 @@ def _cases(system: System, asked: Question) -> list[dict[str, Any]]:
         else:
             sets = [devices]
         cases.extend({**base, "pattern": name, "devices": chosen} for chosen in sets)
-    return cases
+    return _routed(cases) if routed else cases
+
+
+def _mechanism(asked: Question) -> dict[str, Any]:
+    """The values of the options that say how the bytes move. UsageError for more than one, or an unknown word."""
+    values = {name: DIMENSIONS[name].from_text(text) for name, text in asked.mechanism.items()}
+    for name, found in values.items():
+        if len(found) != 1:
+            raise UsageError(f"{DIMENSIONS[name].flag} {asked.mechanism[name]}: expected one value")
+    named = tuple(name for name in asked.pattern.split(",") if name in PATTERNS)
+    transports = (asked.transport,) if asked.transport in TRANSPORTS else tuple(TRANSPORTS)
+    of = {"transport": transports, "pattern": named or tuple(PATTERNS)}
+    check_words(CaseTable({**values, **of}, chosen=frozenset(values)))
+    return {name: one for name, (one,) in values.items()}
+
+
+def _routed(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The cases whose copies can go through the device that they name. UsageError where none can, with the reason."""
+    reasons = {}
+    for place, case in enumerate(cases):
+        size = case.get("size") or 1
+        asked = Case(case["transport"] or "copy_engine", case["pattern"], size, size, tuple(case["devices"]),
+                     variant=case.get("variant", ""), via=case.get("via", -1))  # fmt: skip
+        reasons[place] = why_not_routed(asked, PATTERNS[case["pattern"]])
+    if all(reasons.values()):
+        raise UsageError(next(iter(reasons.values()), "no pattern is routed"))
+    return [case for place, case in enumerate(cases) if not reasons[place]]
 
 
 def _pairs(devices: Sequence[int], stated: bool) -> list[tuple[int, ...]]:

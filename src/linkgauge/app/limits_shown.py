@@ -35,6 +35,8 @@ def print_limits(
 
     shown = [named.get(case["transport"], str(case["transport"]))] if case.get("transport") else []
     shown.append(f"on {device_words(case['devices'], noun)}")
+    shown += [f"by {case['variant']}"] if case.get("variant") else []
+    shown += [f"via {noun} {case['via']}"] if case.get("via", -1) >= 0 else []
     if int(case.get("nodes") or 1) > 1:
         shown.append(f"of each of {case['nodes']} nodes")
     if "over_nodes" in case:

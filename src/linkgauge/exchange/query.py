@@ -66,7 +66,8 @@ def query(of: Run | History, sql: str, limited: bool = True) -> pa.Table:
         what = f"{MOST_S:.0f} s" if isinstance(error, duckdb.InterruptException) else f"{MOST_MEMORY} of memory"
         raise UsageError(f"SQL: it takes more than {what}: ask for less, or give --no-limit") from None
     except duckdb.Error as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        first, *more = str(error).strip().splitlines() or [type(error).__name__]
+        first += "".join(f" {line}" for line in more if line.startswith(("Candidate", "Did you mean")))
         raise UsageError(f"SQL: {first}; tables are {', '.join(names)}") from None
 
 

@@ -253,8 +253,18 @@ def _told(kind: Likeness, link: str, low: list[_Low], judged: int, severity: Sev
 
 # --- more than can be ------------------------------------------------------------------------------------------------
 
+IMPOSSIBLE = 1.1
+"""Share of a limit that neither rounding nor noise explains: the description is another machine's."""
 _ABOVE = 0.03
 """A description's rate is a nominal one, rounded; what is above it by more is no rounding."""
+
+
+def wrong_system(facts: Facts, share: float, system: System | None = None) -> str:
+    """Say that a share of a limit cannot be, and of which system; empty where it can."""
+    of = system or facts.system
+    if share <= IMPOSSIBLE or of is None:
+        return ""
+    return f"above the limit of {of.name}: the wrong system?"
 
 
 @rule("goodput above a bound: the system's description or the measurement is wrong")

@@ -24,7 +24,7 @@ from linkgauge.judge.requirements import (
     finding_verdict,
     read_rules,
 )
-from linkgauge.judge.siblings import CORES_SLOWER, check_collectives, check_limits, check_siblings
+from linkgauge.judge.siblings import CORES_SLOWER, SIBLINGS, check_collectives, check_limits, check_siblings
 from linkgauge.judge.standing import LEAST_NODES, Standing
 from linkgauge.judge.subjects import Subject, load_subjects
 from linkgauge.judge.verdicts import Checked, Verdict
@@ -85,7 +85,7 @@ def check(
     verdicts: list[Verdict] = []
     notes: list[str] = []
     unrequired = 0
-    judge = _judge(against, tolerance, margin, len(subjects) >= LEAST_NODES, by_ordinal, other)
+    judge = _judge(against, tolerance, margin, by_ordinal, other)
     judged = [dataclasses.replace(subject, facts=subject.facts.undisturbed) for subject in subjects]
     for subject, whole in zip(judged, subjects, strict=True):
         notes += _of_logs(whole)
@@ -97,21 +97,35 @@ def check(
         if subject.facts.lost:
             why = f"lost since the run folder is damaged: 'linkgauge run --resume {subject.name}' measures them again"
             verdicts.append(subject.verdict("unknown", f"{subject.facts.lost} cases", why, "the run folder"))
+    several = len(subjects) > 1
     places = standings(judged)
     if not against and len(subjects) >= LEAST_NODES:
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
-        notes.append(f"{how}.")
-    verdicts += check_fleet(places)
+        notes.insert(0, f"{how}.")
+    of_fleet = check_fleet(places)
+    named = {(one.run, frozenset(one.devices)) for one in of_fleet if one.outcome == "fail"}
+    verdicts = [v for v in verdicts if v.source != SIBLINGS or (v.run, frozenset(v.devices)) not in named]
+    # Four runs of one machine may all be slow alike.
+    of_machines = len({subject.machine for subject in subjects}) >= LEAST_NODES
+    verdicts += [dataclasses.replace(one, weak=one.outcome == "pass" and not of_machines) for one in of_fleet]
+    without_any = {subject.name for subject in subjects} - {one.run for one in verdicts}
+    verdicts += [
+        subject.verdict("unknown", "the run as a whole", "no case of it has a requirement", "the run's own cases")
+        for subject in subjects if several and subject.name in without_any
+    ]  # fmt: skip
     verdicts += of_rounds[0]
     notes += of_rounds[1]
     if words := checked_words(sum((subject.facts.checked for subject in subjects), Counter())):
         notes.append(f"{words.capitalize()}; --verify N checks N more of each case.")
     findings = tuple(finding for each in found.values() for finding in each)
-    several = len(subjects) > 1
     left = [
         line for one in subjects for line in not_measured(one.facts, one.name, f" of {one.name}" if several else "")
     ]
-    return CheckResult(Checked.of(verdicts, unrequired, list(dict.fromkeys(notes)), left), findings, tuple(places))
+    checked = Checked.of(verdicts, unrequired, list(dict.fromkeys(notes)), left)
+    if several and checked.weak_runs:
+        alone = f"By siblings or limits alone, and so UNKNOWN: {listed(checked.weak_runs, 5)}."
+        checked = dataclasses.replace(checked, notes=(alone, *checked.notes))
+    return CheckResult(checked, findings, tuple(places))
 
 
 def _of_logs(subject: Subject) -> list[str]:
@@ -206,7 +220,7 @@ def _faults(subject: Subject, found: Sequence[Finding]) -> list[Verdict]:
     ]
 
 
-def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Verdict], list[str], int]:
+def _by_itself(subject: Subject, tolerance: float) -> tuple[list[Verdict], list[str], int]:
     """Judge a run by what is known of that kind of machine, else by its own siblings and limits, and say which."""
     kind = subject.facts.likeness
     why = "no described system is like this machine, by devices and links"
@@ -215,7 +229,7 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
         if held_against(subject.facts, kind.system, tolerance)[0]:
             verdicts, notes, without = check_system(subject, kind.system, tolerance)
             said = f"Judged by what is known of {name}: {percent(1 - tolerance)} of the shares measured there"
-            rest, words = _where_no_share_is(subject, verdicts) if not fleet else ([], "")
+            rest, words = _where_no_share_is(subject, verdicts)
             return [*verdicts, *rest], [f"{said}{words}.", *notes], without
         why = f"of {name} no share is known" + (" at the sizes of this run" if kind.system.accepted else "")
     cluster = subject.facts.system
@@ -226,10 +240,7 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
             said = f"Judged by what is known of {cluster.name}: {percent(1 - tolerance)} of the shares measured there."
             return verdicts, [said, *notes], without
         why = f"of {cluster.name} no share over several nodes is known" + " of these cases" * bool(cluster.accepted)
-    verdicts = failed_verdicts(subject, "its own cases")
-    if fleet:
-        return verdicts, [], 0
-    verdicts += _by_siblings_and_limits(subject)
+    verdicts = [*failed_verdicts(subject, "its own cases"), *_by_siblings_and_limits(subject)]
     judged = f"Judged by its own siblings and limits: {why}."
     if subject.facts.unjudged:
         judged = f"Judged by its own siblings alone: {subject.facts.unjudged}."
@@ -240,14 +251,12 @@ def _by_itself(subject: Subject, tolerance: float, fleet: bool) -> tuple[list[Ve
     return verdicts, [judged, *([_ALIKE] if alike else [])], 0
 
 
-def _judge(
-    against: str, tolerance: float, margin: float | None, fleet: bool, by_ordinal: bool, other: Subject | None
-) -> Judge:
+def _judge(against: str, tolerance: float, margin: float | None, by_ordinal: bool, other: Subject | None) -> Judge:
     path = Path(against)
     if other is not None:
         return lambda subject: _by_run(subject, other, margin, by_ordinal)
     if not against:
-        return lambda subject: _by_itself(subject, tolerance, fleet)
+        return lambda subject: _by_itself(subject, tolerance)
     if path.is_dir():
         (run,) = load_subjects([path])
         return lambda subject: _by_run(subject, run, margin, by_ordinal)

@@ -156,7 +156,7 @@ def _ranked(
         host = subject.host or subject.name
         identity = subject.facts.identity_of(devices[0]).strip(" ()") if kind == "device" else ""
         words = f"{device_words(devices, subject.facts.noun)} of {host}" if devices else host
-        result.append(Standing(kind, words, identity, subject.name, math.expm1(value), value / scale, count))
+        result.append(Standing(kind, words, identity, subject.name, math.expm1(value), value / scale, count, devices))
     return result
 
 
@@ -169,6 +169,6 @@ def check_fleet(found: Sequence[Standing]) -> list[Verdict]:
         reason = f"its cases take {change(one.share, 1)} against its siblings' ({how})"
         verdicts.append(
             Verdict("fail" if one.outlier else "pass", f"{one.name}{identity}", reason, "the fleet", one.run,
-                    shortfall=max(0.0, one.share / (1 + one.share)) if one.outlier else 0.0)
+                    devices=one.devices, shortfall=max(0.0, one.share / (1 + one.share)) if one.outlier else 0.0)
         )  # fmt: skip
     return verdicts

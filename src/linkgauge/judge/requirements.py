@@ -10,7 +10,7 @@ from typing import Any
 
 from linkgauge.errors import UsageError
 from linkgauge.findings.finding import Finding
-from linkgauge.findings.known import TOLERANCE, held_against
+from linkgauge.findings.known import TOLERANCE, held_against, wrong_system
 from linkgauge.findings.measure import DIMENSIONS, Measure, rate_text
 from linkgauge.findings.naming import case_words, task_words
 from linkgauge.findings.rules import ANY, told_by
@@ -48,8 +48,8 @@ def check_system(
     """
     if not system.accepted:
         raise UsageError(
-            f"system '{system.name}' states no accepted shares ([[accepted]]): judge against a baseline, or a "
-            f"file of rules"
+            f"system '{system.name}' states no accepted shares ([[accepted]]): judge against a baseline, a file of "
+            f"rules, or its limits alone (--system {system.name})"
         )
     taken = []
     if subject.facts.system is None:
@@ -79,6 +79,8 @@ def check_system(
         ):
             outcome = "unknown"
             reason += f"; the path reached {rate_text(most)} at {format_bytes(best.size)}: measure again"
+        if wrong := wrong_system(subject.facts, one.goodput / (1 + measure.half_width) / one.nominal, system):
+            outcome, reason = "unknown", f"{reason}; {wrong}"
         verdicts.append(
             subject.verdict(
                 outcome, case_words(measure), reason, one.entry.share.source, measure,

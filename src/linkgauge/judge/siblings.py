@@ -15,10 +15,11 @@ import numpy as np
 from linkgauge.findings.collectives import LEAST_OF_LIMIT, shares_of_limits
 from linkgauge.findings.facts import Facts
 from linkgauge.findings.filled import filled
+from linkgauge.findings.known import wrong_system
 from linkgauge.findings.measure import Measure, rate_text
 from linkgauge.findings.naming import case_words, task_words
 from linkgauge.judge.subjects import Subject
-from linkgauge.judge.verdicts import Verdict
+from linkgauge.judge.verdicts import Outcome, Verdict
 from linkgauge.model.device_words import device_words
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import change, percent
@@ -27,6 +28,8 @@ from linkgauge.model.transports import over_host
 from linkgauge.stats.alike import members_text, scope_of_case, stands_out
 from linkgauge.stats.basics import robust_scale
 
+SIBLINGS = "its siblings"
+"""The source of verdicts by them."""
 LEAST_SIZE = 1 << 18
 """Below it what is measured is the start of a copy, not the way that it goes."""
 _LEAST_MEMBERS = 3  # of two it cannot be told which is slow
@@ -195,18 +198,19 @@ def check_siblings(subject: Subject) -> list[Verdict]:
     """Return a verdict for each class, or for what stands out of it."""
     verdicts = []
     for one in class_standings(subject.facts):
-        source = "its siblings"
         if not one.slow:
             reason = f"alike within {percent(one.spread, 1)} over {_cases(one.cases)}"
-            verdicts.append(subject.verdict("pass", one.name, reason, source))
+            verdicts.append(subject.verdict("pass", one.name, reason, SIBLINGS))
         for slow in one.slow:
             devices = tuple(sorted({device for s in slow.members for device in s.devices}))
             count = len(slow.members[0].excesses)
             reason = f"its cases take {change(slow.share)} against those of {one.name} ({_cases(count)} each)"
             shortfall = slow.share / (1 + slow.share)
             verdicts.append(
-                subject.verdict("fail", slow.name, reason, source, devices=devices, shortfall=shortfall, check=one.name)
-            )
+                subject.verdict(
+                    "fail", slow.name, reason, SIBLINGS, devices=devices, shortfall=shortfall, check=one.name
+                )
+            )  # fmt: skip
     return verdicts
 
 
@@ -255,11 +259,16 @@ def check_limits(subject: Subject) -> list[Verdict]:
         reason = (
             f"{one.label} reaches {percent(share)} of {rate_text(bound)}, what the links allow, at {size_text(size)}"
         )
+        wrong = wrong_system(facts, share / (1 + one.half_width))
         verdicts.append(
-            subject.verdict("fail" if short else "pass", name, reason, "its limits", devices=one.devices,
-                            shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
+            subject.verdict(_outcome(short, wrong), name, "; ".join(filter(None, (reason, wrong))), "its limits",
+                            devices=one.devices, shortfall=1 - share / LEAST_OF_BOUND if short else 0.0)
         )  # fmt: skip
     return verdicts
+
+
+def _outcome(short: bool, wrong: str) -> Outcome:
+    return "fail" if short else "unknown" if wrong else "pass"
 
 
 def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Verdict]:
@@ -276,11 +285,13 @@ def check_collectives(subject: Subject, judged: Container[str] = ()) -> list[Ver
         short = share / max(1e-9, 1 - measure.half_width) < LEAST_OF_LIMIT
         allowed = f"{percent(share)} of {rate_text(limit)}, what the links allow ({bound.rule})"
         reason = f"{allowed}; {percent(LEAST_OF_LIMIT)} is required{bus_words(measure, LEAST_OF_LIMIT * limit)}"
+        wrong = wrong_system(subject.facts, share / (1 + measure.half_width))
+        reason = "; ".join(filter(None, (reason, wrong)))
         verdicts.append(
             subject.verdict(
-                "fail" if short else "pass", case_words(measure), reason, "its limits", measure,
+                _outcome(short, wrong), case_words(measure), reason, "its limits", measure,
                 measured=measure.goodput, required=LEAST_OF_LIMIT * limit, unit="B/s", task=task_words(measure),
-                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0, weak=not short,
+                shortfall=1 - share / LEAST_OF_LIMIT if short else 0.0, weak=not short and not wrong,
             )
         )  # fmt: skip
     return verdicts

@@ -24,6 +24,7 @@ class Standing:
     share: float
     score: float
     cases: int
+    devices: tuple[int, ...] = ()  # of a device or pair
 
     @property
     def outlier(self) -> bool:

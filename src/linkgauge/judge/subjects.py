@@ -31,6 +31,11 @@ class Subject:
         return ", ".join(self.facts.hosts)
 
     @property
+    def machine(self) -> str:
+        """What distinguishes machines of one name too: the lowest UUID of its devices, else its hosts."""
+        return min(self.uuids.values(), default=self.host)
+
+    @property
     def uuids(self) -> dict[int, str]:
         """UUIDs by device, where they are known."""
         return {number: device.device_uuid for number, device in self.facts.devices.items() if device.device_uuid}

@@ -90,9 +90,13 @@ class Checked:
 
     @property
     def exit_status(self) -> int:
-        """1 if something falls short; 3 if something, or everything, could not be judged; else 0."""
+        """1 if something falls short; 3 if something, or all of one run, could not be judged; else 0."""
         if self.count("fail"):
             return Exit.FAIL
-        if self.count("unknown") or all(verdict.weak for verdict in self.verdicts):
-            return Exit.UNKNOWN
-        return Exit.DONE
+        return Exit.UNKNOWN if self.count("unknown") or not self.verdicts or self.weak_runs else Exit.DONE
+
+    @property
+    def weak_runs(self) -> tuple[str, ...]:
+        """The runs of which nothing but passes that say too little is known: what others show is no PASS of these."""
+        strong = {one.run for one in self.verdicts if not one.weak}
+        return tuple(dict.fromkeys(one.run for one in self.verdicts if one.run not in strong))

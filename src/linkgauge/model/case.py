@@ -200,7 +200,7 @@ class Case:
     batch: int = field(default=20, metadata=row(
         Part.TIMING, Says.HOW, "Number of operations in one streaming or gated sample.", count(1, 1 << 20), load=True))
     root: int = field(default=0, metadata=row(
-        Part.TRAFFIC, Says.WHAT, "Root rank of rooted patterns.", count(0, expected="a rank")))
+        Part.TRAFFIC, Says.WHAT, "Root rank of rooted patterns.", count(0, expected="a rank, from 0 on")))
     datatype: str = field(default="float32", metadata=row(
         Part.TRAFFIC, Says.WHAT, "Element type of reductions.", one_of(ELEMENT_BYTES)))
     op: str = field(default="sum", metadata=row(
@@ -229,7 +229,7 @@ class Case:
     blocks: int = field(default=0, metadata=row(
         Part.OPTIONS, Says.HOW, "Number of thread blocks of kernel and nvshmem; 0 is automatic.", count(0, 1 << 20)))
     via: int = field(default=-1, metadata=row(
-        Part.OPTIONS, Says.HOW, "Device that routed copies go through; -1 is none.", DEVICE_OR_NONE))
+        Part.OPTIONS, Says.HOW, "Third device that copy_engine and kernel copy through; -1 is none.", DEVICE_OR_NONE))
     managed: str = field(default="", metadata=row(
         Part.PLACES, Says.HOW, "Managed memory: the advice to the driver, and what moves its pages.",
         one_of(MANAGED_USES, blank="default"), later=True, core=""))

@@ -59,6 +59,7 @@ class PatternTraits:
     computes: bool = False  # moves nothing: what communication is measured beside
     by_cores: bool = False  # done by the host's cores, which leaves its device alone
     spread_of: str = ""  # the pattern that it is where the distribution is even
+    variants: tuple[str, ...] = ()  # its own, beside those of the transport
     own_memory: bool = False  # its bytes stay in memories that each rank reaches by itself: no rank sends to another
     # n -> algbw / goodput, algbw being nccl-tests' size over t; None where nccl-tests has no such collective.
     algorithm_factor: Callable[[int], Fraction] | None = None
@@ -293,7 +294,7 @@ _TABLE = (
         _whole, _one, _whole, _whole, collective=True, latency_only=True),
     PatternTraits(
         "application", "the steps of an application, as a step file has them", "-", "slowest",
-        _whole, _one, _whole, _whole, collective=True, latency_only=True, scripted=True),
+        _whole, _one, _whole, _whole, collective=True, latency_only=True, scripted=True, variants=("graph",)),
     PatternTraits(
         "host_to_device", "from host memory into each device, at once", "per device", "slowest",
         _each, _one, _whole, _each, host_end="source", host_ways=("into",)),
@@ -304,14 +305,16 @@ _TABLE = (
         "host_device_bidirectional", "between host memory and each device, both ways at once",
         "per device, each way", "slowest",
         lambda m, n, w, d="": Fraction(2 * n * m), _one, _whole, lambda m, n, w, d="": Fraction(2 * n * m),
-        host_end="source", host_ways=("out", "into")),
+        host_end="source", host_ways=("out", "into"), variants=("repeated",)),
     # One flow, the first rank's, while others of twice the size keep on beside it (nvbandwidth's bidirectional, all).
     PatternTraits(
         "host_to_device_contended", "from host memory into the first device while other copies run",
-        "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="source", alone="host_to_device"),
+        "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="source", alone="host_to_device",
+        variants=("both_ways",)),
     PatternTraits(
         "device_to_host_contended", "from the first device into host memory while other copies run",
-        "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="target", alone="device_to_host"),
+        "of the flow that is timed", "lanes", _whole, _one, _whole, _whole, host_end="target", alone="device_to_host",
+        variants=("both_ways",)),
     PatternTraits(
         "local_copy", "a copy inside the device's own memory", "bytes copied", "lanes",
         _whole, _one, _whole, _whole, ranks="1", own_memory=True),
@@ -321,14 +324,15 @@ _TABLE = (
     PatternTraits(
         "host_stream", "a copy, or reads or writes alone, by the host's cores", "bytes copied, read or written",
         "lanes",
-        _whole, _one, _whole, _whole, ranks="first", own_memory=True, by_cores=True),
+        _whole, _one, _whole, _whole, ranks="first", own_memory=True, by_cores=True,
+        variants=("copy", "read", "write", "triad")),
     # Alone through its own or pinned memory; of two the first walks through memory of the second.
     PatternTraits(
         "pointer_chase", "loads of which each one waits for the one before", "bytes walked", "lanes",
-        _whole, _one, _whole, _whole, ranks="1 or 2", latency_only=True),
+        _whole, _one, _whole, _whole, ranks="1 or 2", latency_only=True, variants=("in_turn",)),
     PatternTraits(
         "flag_pingpong", "a flag that two kernels write for each other alternately", "-", "starter",
-        _whole, _one, _whole, _whole, ranks="2", latency_only=True, half_round_trip=True),
+        _whole, _one, _whole, _whole, ranks="2", latency_only=True, half_round_trip=True, variants=("relaxed",)),
     PatternTraits(
         "empty_op", "an empty operation: what the measurement itself takes", "-", "lanes",
         _whole, _one, _whole, _whole, ranks="1", latency_only=True),

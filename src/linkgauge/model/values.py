@@ -109,8 +109,9 @@ def one_of_or_all(
     return Values(parse, f"all or one of {told}", tuple(choices), metavar="NAMES")
 
 
-def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "a whole number") -> Values:
+def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "") -> Values:
     """A whole number; `expected` says of what."""
+    limit = f"of at least {minimum}" if maximum == 2**31 - 1 else f"from {minimum} to {maximum}"
 
     def parse(item: Any) -> tuple[Value, ...]:
         number = item
@@ -120,11 +121,10 @@ def count(minimum: int, maximum: int = 2**31 - 1, expected: str = "a whole numbe
             except ValueError:
                 number = None
         if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
-            limit = f"of at least {minimum}" if maximum == 2**31 - 1 else f"from {minimum} to {maximum}"
-            raise WrongValueError(f"wrong value {shown(item)}: expected a whole number {limit}")
+            raise WrongValueError(f"wrong value {shown(item)}: expected {expected or f'a whole number {limit}'}")
         return (number,)
 
-    return Values(parse, expected, metavar="NUMBER")
+    return Values(parse, expected or "a whole number", metavar="NUMBER")
 
 
 _FLAG_WORDS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
@@ -267,7 +267,7 @@ _DISTRIBUTION_EXPECTED = (
 )
 DISTRIBUTION = Values(_distribution, _DISTRIBUTION_EXPECTED, splits=False)
 DEVICE = Values(_device, "own, others or a device", metavar="own|others|NUMBER")
-DEVICE_OR_NONE = count(-1, expected="a device")
+DEVICE_OR_NONE = count(-1, expected="a device's number, as 2, or -1 for none")
 _CORES_EXPECTED = "cores such as 0-3,8"
 
 

@@ -34,6 +34,7 @@ from linkgauge.plan.machine import PlanMachine, rank_devices
 from linkgauge.plan.memory import over_limit
 from linkgauge.plan.model import CaseTable, Plan, of_kind
 from linkgauge.plan.why_not import why_not_here
+from linkgauge.plan.words import check_words
 
 # Of a run in all its launches: days of measuring. With some retried, such a folder is still read in 2 GB.
 MOST_CASES = 200_000
@@ -89,8 +90,10 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
         count = math.prod(len(table.values[name]) for name in names)
         if count > _MOST_MADE:
             raise UsageError(f"{table.where}: stands for {count} combinations: expected at most {_MOST_MADE}")
-        if _absent_device(table, machine) and not plan.any_machine:
-            raise UsageError(f"{table.where}: {_absent_device(table, machine)}")
+        where, lacking = _absent_device(table, machine)
+        if lacking and not plan.any_machine:
+            raise UsageError(f"{where}: {lacking}")
+        check_words(table)
         _check_pairs(table, machine)
         # "all transports" means those that are here; one that is named is skipped with its reason.
         everything = table.where_present or set(table.values["transport"]) == set(EVERY_TRANSPORT)
@@ -104,14 +107,15 @@ def expand(plan: Plan, machine: PlanMachine) -> list[PlannedCase]:
     return list(planned.values())
 
 
-def _absent_device(table: CaseTable, machine: PlanMachine) -> str:
-    """Which device that a table names is not here; empty where all are."""
-    named = [value for name in NAMING_DEVICES for value in table.values.get(name, ())]
-    for device in (*itertools.chain.from_iterable(table.devices), *named):
+def _absent_device(table: CaseTable, machine: PlanMachine) -> tuple[str, str]:
+    """Where a table names a device that is not here, and which; empty where all are."""
+    named = [(name, value) for name in NAMING_DEVICES for value in table.values.get(name, ())]
+    subsets = (("devices", device) for device in itertools.chain.from_iterable(table.devices))
+    for name, device in (*subsets, *named):
         if isinstance(device, int) and device >= machine.device_count:
             used = f"{machine.device_count} {machine.kind} device{' is' if machine.device_count == 1 else 's are'} used"
-            return f"no device {device}: expected 0 to {machine.device_count - 1} ({used})"
-    return ""
+            return table.where_of(name), f"no device {device}: expected 0 to {machine.device_count - 1} ({used})"
+    return "", ""
 
 
 def _check_pairs(table: CaseTable, machine: PlanMachine) -> None:
@@ -142,7 +146,7 @@ def _cases_of(
     all_ranks = rank_devices(machine.places, per_device)
     most = min([len(subset) * per_device * machine.nodes for subset in table.devices] or [len(all_ranks)])
     ranks = _ranks_of(values.get("ranks"), most)
-    lacking = _absent_device(table, machine)
+    _, lacking = _absent_device(table, machine)
     if ranks is not None and ranks > most:
         if any(isinstance(other, int) and other <= most for other in table.values["ranks"]):
             return  # of 1, 2, 4, 8 those that are here
@@ -151,7 +155,7 @@ def _cases_of(
             "--ranks-per-device and --devices"
         )
         if not plan.any_machine:
-            raise UsageError(f"{table.where}: {lacking}")
+            raise UsageError(f"{table.where_of('ranks')}: {lacking}")
         ranks = None
     for devices in device_sets(pattern, table, ranks, all_ranks, machine, plan.seed):
         # Host memory is no other device's: a chase through it is each device's own.
@@ -179,7 +183,8 @@ def _cases_of(
                 case = dataclasses.replace(case, size_requested=FULL)
             if pattern.rooted and case.root >= max(case.group_ranks, 1):
                 raise UsageError(
-                    f"{table.where}: root {case.root} of {case.group_ranks} ranks: expected 0 to {case.group_ranks - 1}"
+                    f"{table.where_of('root')}: root {case.root} of {case.group_ranks} ranks: expected 0 to "
+                    f"{case.group_ranks - 1}"
                 )
             reason = reason or why_not_here(case, pattern, table, machine)
             no_room = over_limit(case, machine, plan.memory_limit)

@@ -27,6 +27,8 @@ _NO_CCL_PATH = {
 _CCL_MESSAGES = "send_recv"
 _CCL_MESSAGE_PATTERNS = ("alltoall", "gather", "scatter")
 _CCL_ALGORITHMS = ("ring", "tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
+CCL_ALGORITHMS = (*_CCL_ALGORITHMS, _CCL_MESSAGES)
+"""What `algorithm` may be with ccl, before the protocol."""
 
 # How each dialect's libraries are told which way device buffers go inside a node.
 _MPI_PATHS: dict[str, dict[str, Settings]] = {
@@ -40,6 +42,8 @@ _MPI_PATHS: dict[str, dict[str, Settings]] = {
     },
     "intel": {"direct": (("I_MPI_OFFLOAD_IPC", "1"),), "host": (("I_MPI_OFFLOAD_IPC", "0"),)},
 }
+PATHS = tuple(dict.fromkeys((*_CCL_PATHS, *_NO_CCL_PATH, *(path for one in _MPI_PATHS.values() for path in one))))
+"""Every word that `path` may be."""
 # NVSHMEM binds all its memory to NVLink multicast when it begins, which few cases use. Where it finds NCCL it makes a
 # communicator of it for every team, and its collectives on streams are NCCL's.
 _NVSHMEM: Settings = (("NVSHMEM_DISABLE_NVLS", "1"), ("NVSHMEM_DISABLE_NCCL", "1"))
@@ -96,8 +100,8 @@ def dialect(vendor: str, abi: str) -> str:
 def library_settings(case: Case, dialect: str) -> tuple[Settings, str]:
     """The environment that follows from the case's path and algorithm, and the reason where none is known.
 
-    `dialect` is the MPI library's, which decides how it is told. An unknown word is a reason to skip, not an error:
-    another machine's library may know it.
+    `dialect` is the MPI library's, which decides how it is told. A word that this library does not know is a reason to
+    skip, not an error: another machine's may. One that none knows is refused before (plan/words.py).
     """
     if not case.path and not case.algorithm:
         return (), ""
@@ -186,7 +190,7 @@ def _ccl(case: Case) -> tuple[Settings, str]:
     elif case.algorithm and not TRANSPORTS["ccl"].by_our_kernels(case.variant):
         name, _, protocol = case.algorithm.partition("+")
         if name.lower() not in _CCL_ALGORITHMS:
-            known = ", ".join((*_CCL_ALGORITHMS, _CCL_MESSAGES))
+            known = ", ".join(CCL_ALGORITHMS)
             return (), f"the collective library knows no algorithm '{name}': expected one of {known}"
         settings += (("NCCL_ALGO", name),)
         if protocol:

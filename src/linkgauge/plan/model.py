@@ -49,6 +49,11 @@ class CaseTable:
     on: str = "all"  # kind of devices that it is measured on
     where: str = "the plan"  # for messages: file and table
     part: str = ""  # of plans that are measured as one: the name of that which the table is of
+    chosen: frozenset[str] = frozenset()  # dimensions whose values are the command line's
+
+    def where_of(self, name: str) -> str:
+        """Where the values of a dimension stand, for messages: the option, or file and table."""
+        return f"--{name.replace('_', '-')}" if name in self.chosen else self.where
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,13 +119,15 @@ def narrowed(plan: Plan, chosen: Mapping[str, tuple[Value, ...]], *, replace: bo
             until = None if "size" in chosen else table.until
             fits = table.fit_size and not {"size", "window"} & chosen.keys()
             quiet = table.where_present and "transport" not in chosen
-            kept.append(dataclasses.replace(table, values=values, until=until, fit_size=fits, where_present=quiet))
+            kept.append(dataclasses.replace(
+                table, values=values, until=until, fit_size=fits, where_present=quiet, chosen=frozenset(chosen)
+            ))  # fmt: skip
     present = {pattern for table in kept for pattern in table.values["pattern"]}
     missing = [pattern for pattern in chosen.get("pattern", ()) if kept and pattern not in present]
     if replace and (not kept or missing):
         first = plan.cases[0]
         extra = {**first.values, **chosen, **({"pattern": tuple(missing)} if kept else {})}
-        kept.append(CaseTable(values=extra, pairs="first", where="the command line"))
+        kept.append(CaseTable(values=extra, pairs="first", where="the command line", chosen=frozenset(chosen)))
     return dataclasses.replace(plan, cases=tuple(kept))
 
 

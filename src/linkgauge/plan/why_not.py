@@ -10,6 +10,7 @@ from linkgauge.model.transports import TRANSPORTS
 from linkgauge.plan.machine import PlanMachine
 from linkgauge.plan.model import CaseTable
 from linkgauge.plan.pairs import BETWEEN_NODES
+from linkgauge.plan.words import why_unknown
 
 
 def _nowhere(case: Case, machine: PlanMachine) -> str:
@@ -40,6 +41,7 @@ def why_not_here(case: Case, pattern: PatternTraits, table: CaseTable, machine: 
         or _meaningless(case, pattern)
         or _out_of_reach(case, table, machine)
         or _nowhere(case, machine)
+        or why_unknown(case)
     )
 
 
@@ -59,7 +61,7 @@ def _meaningless(case: Case, pattern: PatternTraits) -> str:
     if case.in_place and not pattern.collective:
         return f"{pattern.name} has no in-place form"
     if case.routed:
-        reason = _not_routed(case, pattern)
+        reason = why_not_routed(case, pattern)
         if reason:
             return reason
     if (
@@ -71,7 +73,7 @@ def _meaningless(case: Case, pattern: PatternTraits) -> str:
     return ""
 
 
-def _not_routed(case: Case, pattern: PatternTraits) -> str:
+def why_not_routed(case: Case, pattern: PatternTraits) -> str:
     """Why a case's copies cannot go through the device that it names; empty where they can."""
     if not TRANSPORTS[case.transport].one_sided:
         through = " and ".join(having(TRANSPORTS, "one_sided"))

@@ -32,6 +32,10 @@ LEAST_SAMPLES = 3
 """Of a window: neighboring ones are joined until each has as many."""
 LEAST_UNDER_WAY = 0.2
 """Share of a load's stretches beside that the measured job must have been under way, for what the load keeps."""
+MOST_KEPT = 1.1
+"""No load is faster beside another job: above it its rate alone was disturbed."""
+MOST_APART = 2.0
+"""Ends of an interval that lie farther apart say nothing of the slow-down."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +45,11 @@ class SlowDown:
     quantile: float
     factor: float
     interval: tuple[float, float] | None
+
+    @property
+    def known(self) -> bool:
+        """Whether the windows agree on it, where it has an interval."""
+        return self.interval is None or self.interval[1] <= MOST_APART * self.interval[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +62,9 @@ class LoadRate:
 
     @property
     def kept(self) -> float | None:
-        """Share of its rate alone that it keeps beside the measured job."""
-        return self.alone_ns / self.beside_ns if self.alone_ns and self.beside_ns else None
+        """Share of its rate alone that it keeps beside the measured job; None where that is not known."""
+        kept = self.alone_ns / self.beside_ns if self.alone_ns and self.beside_ns else None
+        return None if kept is None or kept > MOST_KEPT else kept
 
 
 @dataclasses.dataclass(frozen=True)

@@ -203,7 +203,8 @@ def read_journal(
                 _, version, _, header_bytes, payload_bytes = PREFIX.unpack_from(head)
                 if version != JOURNAL_VERSION:
                     raise RunFolderError(
-                        f"{path}: journal of version {version}, this Linkgauge reads {JOURNAL_VERSION}"
+                        f"{path}: journal of version {version}, this Linkgauge reads {JOURNAL_VERSION}: read it by the "
+                        "Linkgauge that measured it, or measure anew"
                     )
                 rest = header_bytes + payload_bytes + CRC.size
                 if size - offset - HEAD_BYTES < rest:

@@ -224,7 +224,10 @@ class Run:
         if lost := sorted(said - covered):
             file = f"{name}/launch-{lost[0]:05d}.parquet" if name in schema.BY_LAUNCH else f"{name}.parquet"
             words = f"launch{'es' if len(lost) > 1 else ''} {', '.join(map(str, lost[:5]))}"
-            raise RunFolderError(f"{self.path}: {file} is missing or not of this run: no {name} of {words}")
+            raise RunFolderError(
+                f"{self.path}: {file} is missing or not of this run: no {name} of {words}, without which there are no "
+                "figures: copy the whole folder again from where it was measured"
+            )
 
 
 _AS_STORED = tuple(

@@ -224,7 +224,9 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     except _READ_ERRORS as error:
         if why := why_nothing_starts(error):
             raise EnvironmentLackingError(f"{path}: cannot be read: {why}") from None
-        raise RunFolderError(f"{path}: truncated or damaged: {_first_line(error)}") from None
+        raise RunFolderError(
+            f"{path}: truncated or damaged ({_first_line(error)}): copy it again from where it was measured"
+        ) from None
 
 
 def _check_columns(path: Path, file: pq.ParquetFile, wanted: pa.Schema, name: str) -> None:

@@ -50,10 +50,10 @@ def interference_rows(results: Results) -> tuple[list[str], list[list[str]]]:
                 titles[one.identity],
                 time_text(one.alone_ns),
                 time_text(one.beside_ns),
-                _factor(middle.factor),
+                _factor(middle.factor) if middle.known else "unknown",
                 _interval(middle) or f"{one.windows} of {LEAST_WINDOWS} windows",
-                _factor(one.of_means),
-                *(_factor(at[q].factor) if q in at else "-" for q in tails),
+                _factor(one.of_means) if middle.known else "-",
+                *(_factor(at[q].factor) if q in at and middle.known else "-" for q in tails),
                 ", ".join(kept) or "-",
                 *([fair[one.identity] or "not known"] if any(fair.values()) else []),
             ]
@@ -72,7 +72,8 @@ def interference_lines(results: Results) -> list[RenderableType]:
     lines = [Text("with background load: time over time alone, alternated", style="bold")]
     for case, alone, beside, factor, interval, *others in rows:
         rest = ", ".join(f"{name} {value}" for name, value in zip(columns[5:], others, strict=True) if value != "-")
-        lines += [Text(case), Text(f"  {alone} alone, {beside} beside: {factor} ({interval}); {rest}")]
+        figures = f"{alone} alone, {beside} beside: {factor} ({interval})"
+        lines += [Text(case), Text("  " + "; ".join(filter(None, (figures, rest))))]
     return [Group(*lines)]
 
 

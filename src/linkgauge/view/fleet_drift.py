@@ -27,8 +27,7 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
     words = ", ".join(count_text(count, word) for count, word in counts)
     out.print(Text(f"The fleet: {words}.", style="bold"))
     table = table_of("", "kind", "slower", "deviations", "cases", "run", "identity")
-    shown = standings[: min(limit, max(outliers, 10))]
-    for one in shown:
+    for one in standings[:limit]:
         style = _OUTLIER if one.outlier else ""
         table.add_row(
             text_of(one.name, style),
@@ -40,8 +39,12 @@ def print_fleet(out: Console, standings: Sequence[Standing], limit: int) -> None
             text_of(one.identity),
         )
     out.print(table)
-    if outliers > len(shown):
-        out.print(Text(f"and {count_text(outliers - len(shown), 'outlier')} more (--limit, --json)", style="dim"))
+    _print_left_out(out, len(standings) - limit, "row", f", {count_text(max(outliers - limit, 0), 'outlier')} of them")
+
+
+def _print_left_out(out: Console, count: int, what: str, of_them: str = "") -> None:
+    if count > 0:
+        out.print(Text(f"and {count_text(count, what)} more{of_them} (--limit, --json)", style="dim"))
 
 
 def print_drift(out: Console, found: Drift, limit: int) -> None:
@@ -57,9 +60,11 @@ def print_drift(out: Console, found: Drift, limit: int) -> None:
                 out.print(text_of(f"  changed then: {changed}"))
         else:
             out.print(text_of("  nothing that the history holds changed then"))
+    _print_left_out(out, len(found.shifts) - limit, "shift")
     table = Table(box=None, pad_edge=False)
     for name in ("run ended", "against usual", "cases"):
         table.add_column(name)
-    for end, share, cases in found.runs[-min(limit, 10) :]:
+    for end, share, cases in found.runs[-limit:]:
         table.add_row(Text(end), change(share, 1), str(cases))
     out.print(table)
+    _print_left_out(out, len(found.runs) - limit, "earlier run")

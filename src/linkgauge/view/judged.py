@@ -68,6 +68,14 @@ def advice_of(run: Run) -> Sequence[Advice]:
         return ()
 
 
+def misfit(findings: Sequence[Finding]) -> str:
+    """Say of a run's findings that its system's limits are not this machine's; empty where they may be."""
+    from linkgauge.findings.known import IMPOSSIBLE
+
+    far = any(one.rule == "above_bound" and one.effect > IMPOSSIBLE - 1 for one in findings)
+    return "rates are above the limits of the system: is it the right one?" if far else ""
+
+
 def by_kind(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Return the findings of one rule and severity together, each kind where its first stood."""
     kinds: dict[tuple[str, str], list[Finding]] = {}

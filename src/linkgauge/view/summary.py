@@ -19,7 +19,7 @@ from linkgauge.view.between import (
     places_line,
 )
 from linkgauge.view.by_turns import interference_lines, rounds_parts
-from linkgauge.view.judged import findings_of, limits_known
+from linkgauge.view.judged import findings_of, limits_known, misfit
 from linkgauge.view.node_words import LINK_WORDS
 from linkgauge.view.reached import FullPairs, percent_up
 from linkgauge.view.requests import request_lines
@@ -53,13 +53,15 @@ def sentence(look: FirstLook, findings: Sequence[Finding] | None, unit: str = "G
         text = f"No GPU here: these are CPU memory copies, for trying out. {text}"
     cut = sum(row.out_of_time for row in look.results.others)
     wrong = sum(row.status != "skipped" for row in look.results.others) - cut
+    cut += look.results.run.info.get("left") or 0  # as the reasons below count them, and `check` does
     if wrong and not any(finding.severity == "fault" for finding in findings or ()):  # a fault names them
         text += f" {count_text(wrong, 'case')} failed."
     if cut:
         text += f" {count_text(cut, 'case')} not measured: out of time."
     differs = wrong > 0 or any(_DIFFERS in part for part in figures)
     if findings is not None and (figures or any(finding.severity != "note" for finding in findings)):
-        text += f" {verdict(findings, differs, limits_known(look.results.run))}."
+        said = verdict(findings, differs, limits_known(look.results.run))
+        text += f" {said}" + "." * (not said.endswith("?"))
     return text
 
 
@@ -75,6 +77,8 @@ def verdict(findings: Sequence[Finding], differs: bool = False, limits_known: bo
             more = f" ({others} more)" if others else ""
             first = re.split(r"(?<=\.)\s+(?=[A-Z])", found[0].sentence)[0]
             return f"{words}: {first.rstrip('.')}{more}"
+    if wrong := misfit(findings):
+        return f"Not judged: {wrong}"
     if not limits_known and not differs:
         return "Not judged: no limit of this machine's links is known"
     return "No other problems found" if differs else "No problems found"

@@ -22,7 +22,7 @@ from linkgauge.model.quantity import format_duration as time_text
 from linkgauge.stats.alike import members_text
 from linkgauge.stats.compare import LEAST_REPEATS, Comparison
 from linkgauge.view.fleet_drift import print_fleet
-from linkgauge.view.judged import by_kind
+from linkgauge.view.judged import by_kind, misfit
 from linkgauge.view.screen import print_hanging, table_of, text_of
 from linkgauge.view.units import count_text
 
@@ -90,7 +90,12 @@ def told_in_sum(findings: Sequence[Finding], hidden: str = "", unjudged: str = "
     if unjudged:
         told = ", ".join(texts.values()) or "No finding"
         return f"{told}{notes}. No rate was compared with a limit: {unjudged}."
+    if wrong := misfit(findings):
+        return f"{', '.join(texts.values()) or 'No finding'}{notes}. Not judged: {wrong}"
     return f"{', '.join(texts.values()) or 'No problems found'}{notes}."
+
+
+_NOTHING_SHARED = "measure both by one plan, on the same devices, with the same MPI library and environment"
 
 
 def print_comparison(out: Console, found: RunComparison, names: tuple[str, str], limit: int) -> None:
@@ -101,7 +106,10 @@ def print_comparison(out: Console, found: RunComparison, names: tuple[str, str],
     if found.few:
         out.print(text_of(_too_few(found)))
     counts = ", ".join(f"{found.count(v)} {v}" for v in ("worse", "better", "same", "cannot tell"))
-    out.print(text_of(f"{len(found.cases)} cases: {counts}."))
+    if found.cases or found.failed:
+        out.print(text_of(f"{len(found.cases)} cases: {counts}."))
+    else:
+        out.print(text_of(f"UNKNOWN: the runs share no case: {_NOTHING_SHARED}."))
     if found.only_first or found.only_second:
         out.print(
             text_of(f"Without a partner: {found.only_first} of the first run, {found.only_second} of the second.")

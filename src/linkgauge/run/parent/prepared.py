@@ -241,7 +241,7 @@ def read_launches(folder: Path) -> tuple[PlannedLaunch, ...]:
     """The launches of a stored plan. RunFolderError where the file is missing or is not what a run writes."""
     path = folder / PLAN_FILE
     if not os.path.lexists(path):
-        raise RunFolderError(f"{folder}: has no {PLAN_FILE}: nothing to resume")
+        raise RunFolderError(f"{folder}: has no {PLAN_FILE}: nothing to resume; measure anew")
     document = read_json(path, _MOST_BYTES, "the plan of a run", _STORED, RunFolderError, links=False)
     launches = tuple(_stored_launch(plain) for plain in document["launches"])
     if sum(len(launch.cases) + len(launch.later) for launch in launches) > MOST_CASES:

@@ -23,7 +23,7 @@ def case_text(case: Case, shown: Mapping[str, str] | None = None, noun: str = "d
 
     `shown`: what screens call transports, where that is not their name; `noun` what they call a device.
     """
-    devices = f"on {device_words(case.devices, noun)}"
+    devices = f"on {device_words(case.devices, noun)}" + (f" via {noun} {case.via}" if case.via >= 0 else "")
     transport = (shown or {}).get(case.transport, case.transport) + (f"/{case.variant}" if case.variant else "")
     if PATTERNS[case.pattern].scripted:
         collectives = f" collectives={case.collectives}" if case.collectives else ""

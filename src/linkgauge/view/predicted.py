@@ -15,8 +15,9 @@ from linkgauge.expect.application import WAITING, Predicted, predict
 from linkgauge.expect.coverage import Interval, Misses, gain, misses_of
 from linkgauge.expect.curves import Curves
 from linkgauge.expect.mechanism import Mechanism, mechanism_of
+from linkgauge.expect.new_pages import NEW_PAGES, NewPages, has_temporary_memory
 from linkgauge.expect.slow_downs import FREE, IN_TURNS, Costs, Share, SlowDowns
-from linkgauge.expect.sureness import Ends
+from linkgauge.expect.sureness import WIDE, Ends
 from linkgauge.expect.under_way import OverlapTime
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.worded import App
@@ -198,6 +199,11 @@ def predictions(
                 between = None
                 if misses is not None and answer is not None and answer.time_ns:
                     between = misses.interval(label, count, by, answer)
+                    if has_temporary_memory(program := _program(app, count, what_if), by):
+                        longest = predict(program, NewPages(curves), by, slow=slow).time_ns
+                        between = dataclasses.replace(between, high_ns=max(between.high_ns, longest))
+                        if longest > (1 + WIDE) * answer.time_ns:
+                            doubts = {"collective": f"{NEW_PAGES}: up to {time_text(longest)}", **doubts}
                 one = Prediction(label, count, by, answer, reason, ns, ranks_told, doubts, between)
                 if answer is not None and one.shared_ns and not answer.share.of:
                     other, _ = predicted(app, count, curves, by, cluster, slow, FREE, what_if=what_if)

@@ -24,6 +24,8 @@ from linkgauge.expect.coverage import (
     gain,
 )
 from linkgauge.expect.mechanism import Mechanism
+from linkgauge.expect.slow_downs import SlowDown
+from linkgauge.expect.under_way import OverlapTime
 
 STORED = Path(__file__).parent.parent.parent / "docs" / "results" / "data"
 MPI, STAGING = Mechanism("mpi", "mpi"), Mechanism("staging", "staging")
@@ -134,6 +136,29 @@ def test_a_gain_leaves_at_least_what_is_computed(factor: float) -> None:
         low, high = gain(before, after, factor)
         assert low - 0.5 <= before.time_ns - after.time_ns <= high + 0.5  # rounding
         assert high <= before.time_ns - 40.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("hidden", "ends"), [((0.0, 0.0), (-10, -10)), ((30.0, 10.0), (-10, 10)), ((10.0, 30.0), (-30, -10))]
+)
+def test_what_is_hidden_may_cost_computing_as_much(hidden: tuple[float, float], ends: tuple[float, float]) -> None:
+    """Buckets of a DDP step on two H100 were predicted to cost up to 0.96 ms, and saved 0.35."""
+    before, after = (
+        Predicted(
+            (time,), ({"compute": 80.0, "collective": time - 80.0},), (OverlapTime(collective=time - 80.0 + more),)
+        )
+        for time, more in zip((100.0, 110.0), hidden, strict=True)
+    )
+    assert gain(before, after, 1.0) == pytest.approx(ends)
+
+
+def test_a_measured_slow_down_is_in_the_time_already() -> None:
+    of = (SlowDown(1.2, 1.1, "measured"),)
+    before, after = (
+        Predicted((ns,), ({"compute": 80.0, "collective": ns - 80.0},), (OverlapTime(collective=more, by=of),))
+        for ns, more in ((100.0, 60.0), (110.0, 20.0))
+    )
+    assert gain(before, after, 1.0) == gain(*(Predicted(one.ranks_ns, one.kinds_ns) for one in (before, after)), 1.0)
 
 
 def test_the_ratio_of_two_predictions_is_as_sure_as_one() -> None:

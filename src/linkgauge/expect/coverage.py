@@ -111,8 +111,9 @@ def gain(as_it_is: Predicted, changed: Predicted, factor: float) -> tuple[float,
     """Between what a change saves of the time as it is predicted, in ns, for predictions within `factor`.
 
     What takes as long with the change as without has no part in it, nor what is computed. Of the kinds of steps that
-    change, the error common to both predictions cancels: the ratio of both errors lies within `factor` too. Both 0: the
-    predicted time is the same.
+    change, the error common to both predictions cancels: the ratio of both errors lies within `factor` too. What a
+    collective hides behind computing is taken to cost computing between nothing and as much. Both 0: the predicted time
+    is the same.
     """
     mine, other = _moving(as_it_is), _moving(changed)
     same = max(_SAME_NS, _SAME * as_it_is.time_ns)
@@ -121,7 +122,9 @@ def gain(as_it_is: Predicted, changed: Predicted, factor: float) -> tuple[float,
     saved = as_it_is.time_ns - changed.time_ns
     if abs(saved) < same:
         return 0.0, 0.0
-    return saved - max(after * (factor - 1), before * (1 - 1 / factor)), saved + after * (1 - 1 / factor)
+    no_longer_hidden = _hidden(as_it_is) - _hidden(changed)
+    low = saved - max(after * (factor - 1), before * (1 - 1 / factor)) + min(no_longer_hidden, 0.0)
+    return low, saved + after * (1 - 1 / factor) + max(no_longer_hidden, 0.0)
 
 
 def misses_of(
@@ -151,6 +154,15 @@ def factor_of(measured_ns: float, of: Predicted) -> float:
 def _longest(of: Predicted) -> dict[str, float]:
     """Times by kind of step of the rank that takes longest, in ns."""
     return of.kinds_ns[max(range(len(of.ranks_ns)), key=of.ranks_ns.__getitem__)]
+
+
+def _hidden(of: Predicted) -> float:
+    """How long collectives go on behind computing of the rank that takes longest, without a measured slow-down, ns."""
+    rank = max(range(len(of.ranks_ns)), key=of.ranks_ns.__getitem__)
+    if not of.overlaps or of.overlaps[rank].by:
+        return 0.0
+    hidden = of.overlaps[rank].collective - of.kinds_ns[rank].get("collective", 0.0)
+    return min(max(hidden, 0.0), of.kinds_ns[rank].get("compute", 0.0))
 
 
 def _computing(of: Predicted) -> float:

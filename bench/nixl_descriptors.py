@@ -88,7 +88,7 @@ def own(count: int, page: int) -> dict[str, float]:
 
 def ours(count: int, page: int) -> dict[str, float]:
     """The same by Linkgauge: a message of a step file, on the rank that sends it, until its buffer is free."""
-    from linkgauge.run.machine.observe import STEPS
+    from linkgauge.run.rank.case_rows import STEPS
     from linkgauge.store.run import load
 
     with tempfile.TemporaryDirectory() as folder:

@@ -97,14 +97,14 @@ class Misses:
         return Within(usual, f"what held on other {devices}: the run measured fewer than {FEWEST} other applications, "
                       "of which 'linkgauge run --plan applications' has 26")  # fmt: skip
 
-    def interval(self, app: str, ranks: int, by: Mechanism, of: Predicted) -> Interval:
-        """Of a prediction."""
+    def interval(self, app: str, ranks: int, by: Mechanism, of: Predicted, may_save_ns: float = 0.0) -> Interval:
+        """Of a prediction. `may_save_ns`: how much less than stated its computing may be, besides."""
         within = self.within(app, ranks, by)
         fixed = _computing(of)
         moving = of.time_ns - fixed
         aside = fixed * (COMPUTING_ON_HOST if self._on_host else COMPUTING_ON_GPU)
-        low, high = fixed - aside + moving / within.factor, fixed + aside + moving * within.factor
-        return Interval(low, high, within)
+        least = max(fixed - aside - may_save_ns, 0.0)
+        return Interval(least + moving / within.factor, fixed + aside + moving * within.factor, within)
 
 
 def gain(as_it_is: Predicted, changed: Predicted, factor: float) -> tuple[float, float]:

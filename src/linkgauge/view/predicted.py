@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from linkgauge.apps import catalog
 from linkgauge.apps.buckets import in_buckets
 from linkgauge.apps.program import Program
+from linkgauge.apps.traces import LEAST_OF_WAIT, host_wait_ns
 from linkgauge.errors import UsageError
 from linkgauge.expect.application import WAITING, Predicted, predict
 from linkgauge.expect.coverage import Interval, Misses, gain, misses_of
@@ -198,8 +199,10 @@ def predictions(
                     doubts = ends.doubts(functools.partial(predict, program, mechanism=by, slow=slow), answer)
                 between = None
                 if misses is not None and answer is not None and answer.time_ns:
-                    between = misses.interval(label, count, by, answer)
-                    if has_temporary_memory(program := _program(app, count, what_if), by):
+                    program = _program(app, count, what_if)
+                    may_save_ns = (1 - LEAST_OF_WAIT) * host_wait_ns(program.file.description)
+                    between = misses.interval(label, count, by, answer, may_save_ns)
+                    if has_temporary_memory(program, by):
                         longest = predict(program, NewPages(curves), by, slow=slow).time_ns
                         between = dataclasses.replace(between, high_ns=max(between.high_ns, longest))
                         if longest > (1 + WIDE) * answer.time_ns:

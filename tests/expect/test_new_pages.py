@@ -24,13 +24,13 @@ def row(pattern: str, size: int, ns: float, transport: str) -> dict[str, Any]:
             "source_memory": "device", "target_memory": "device", "median_ns": ns}  # fmt: skip
 
 
-def predicted(step: str, transport: str = "mpi", *, on_host: bool = True) -> Prediction:
+def predicted(step: str, transport: str = "mpi", *, on_host: bool = True, description: str = "x") -> Prediction:
     """Of a step, where predictions were within a factor of 1.5."""
     rows = [row(pattern, size, size * (NEW_NS if size >= LARGEST else KEPT_NS), transport)
             for pattern in ("reduce", "allgather") for size in SIZES]  # fmt: skip
     misses = Misses((Miss(f"app{number}", 2, Mechanism(transport, transport), 1.5) for number in range(20)),
                     on_host=on_host)  # fmt: skip
-    app = App.of_text('mine {"description": "x", "step": [' + step + "]}")
+    app = App.of_text(f'mine {{"description": "{description}", "step": [{step}]}}')
     (found,) = predictions([app], CurvesOfRun(measured_of(rows)), None, [2], [transport], "", misses=misses,
                            on_host=on_host)  # fmt: skip
     return found
@@ -67,6 +67,14 @@ def test_others_keep_their_interval(step: str, transport: str, on_host: bool) ->
     assert found.predicted is not None
     assert between(found) == pytest.approx((found.predicted.time_ns / 1.5, found.predicted.time_ns * 1.5))
     assert not found.doubts
+
+
+@pytest.mark.parametrize(("size", "doubted"), [(1024, True), (64 << 20, False)])
+def test_a_program_that_ends_at_once_is_mostly_first_calls(size: int, doubted: bool) -> None:
+    step = f'{{"collective": "allgather", "bytes": {size}}}'
+    trace = predicted(step, description="traces.otf2: a trace of OTF2")
+    assert ("start" in trace.doubts) == doubted
+    assert "start" not in predicted(step).doubts  # one iteration of many
 
 
 def test_as_its_largest_is_no_shorter_and_the_same_below() -> None:

@@ -169,6 +169,11 @@ def host_decides(description: str) -> str:
     return f"{found}{words.replace('(see --host-time)', _HOST_TIME)}"  # as step files of before say
 
 
+def is_whole_program(description: str) -> bool:
+    """Whether a converted step file has a program from its start to its end, as an OTF2 trace does."""
+    return ": a trace of OTF2" in description
+
+
 def host_wait_ns(description: str) -> float:
     """How long the computing of a converted step file waits for launches, as they were under the profiler, ns."""
     found = _KEPT.search(description)

@@ -5,6 +5,7 @@
 For each variant it starts another user, runs the default plan, and prints a line of JSON: the variant, whether an other
 user was named and how, the faults and losses that were reported, the exit status of `check`, and the seconds it took.
 The other user is ended after each run. Each round draws GPUs, direction, size, share and pauses anew, by its number.
+A run is judged while the next one's other user starts, so that a round takes 2 s and the time limit.
 Needs CUDA's driver and two NVIDIA GPUs, and about a minute a variant. PyTorch is used for `compute` where it is
 installed, else Linkgauge's own matrix products.
 
@@ -37,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve()
-WARMS_UP_S = 3.0
+SECOND_STARTS_S = 3.0  # a second Linkgauge says nothing when it begins to measure
 PROGRAM = (sys.executable, "-m", "linkgauge")
 
 
@@ -105,14 +106,23 @@ class Cuda:
         return copy
 
 
+def at_work() -> None:
+    """Say that the other user works now."""
+    print("at work", flush=True)
+
+
 def always(work: Callable[[], None]) -> None:
     """Work without a pause."""
+    work()
+    at_work()
     while True:
         work()
 
 
 def by_turns(work: Callable[[], None], works_s: float, period_s: float) -> None:
     """Work for a part of each period."""
+    work()
+    at_work()
     while True:
         began = time.monotonic()
         while time.monotonic() < began + works_s:
@@ -129,10 +139,13 @@ def compute(drawn: Drawn) -> None:
         again_and_again("--devices", device, "--transport", "kernel", "--pattern", "gemm", "--size", "64MiB",
                         "--stop-rule", "duration", "--max-time", "60s")  # fmt: skip
     a = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
-    while True:
+
+    def multiply() -> None:
         for _ in range(50):
             a @ a
         torch.cuda.synchronize(drawn.gpu)
+
+    always(multiply)
 
 
 def host_memory(drawn: Drawn) -> None:
@@ -142,16 +155,19 @@ def host_memory(drawn: Drawn) -> None:
             block = bytearray(256 << 20)
             while True:
                 bytes(block)
+    at_work()
     threading.Event().wait()
 
 
 def again_and_again(*words: str) -> None:
     """Run a second Linkgauge without end, which does not heed the first one's hold on the GPUs."""
     number = 0
+    threading.Timer(SECOND_STARTS_S, at_work).start()
     while True:
         out = Path(os.environ["DISTURBER_OUT"]) / f"second-{os.getpid()}-{number}"
         environment = {**os.environ, "LINKGAUGE_DEVICE_HOLDS": f"disturber-{os.getpid()}"}
-        subprocess.run([*PROGRAM, "run", "--no-report", "-q", "--out", str(out), *words], env=environment, check=False)
+        subprocess.run([*PROGRAM, "run", "--no-report", "-q", "--out", str(out), *words], stdout=subprocess.DEVNULL,
+                       env=environment, check=False)  # fmt: skip
         number += 1
 
 
@@ -183,22 +199,24 @@ def disturb(variant: str, number: int) -> None:
 
 
 @contextlib.contextmanager
-def disturbed(variant: str, number: int, out: Path) -> Iterator[None]:
-    """Have another user beside what is done meanwhile."""
+def disturbed(variant: str, number: int, out: Path, while_it_starts: Callable[[], None]) -> Iterator[None]:
+    """Have another user beside what is done within."""
     if VARIANTS[variant] is None:
+        while_it_starts()
         yield
         return
     other = subprocess.Popen(
         [sys.executable, str(HERE), "--disturb", variant, "--number", str(number)],
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         env={**os.environ, "DISTURBER_OUT": str(out)},
         start_new_session=True,
     )
     try:
-        time.sleep(WARMS_UP_S)
-        if other.poll() is not None:
-            sys.exit(f"the other user of variant {variant} ended with {other.returncode}")
+        while_it_starts()
+        assert other.stdout is not None
+        if not other.stdout.readline():
+            sys.exit(f"the other user of variant {variant} ended with {other.wait()}")
         yield
     finally:
         assert other.stdin is not None
@@ -212,28 +230,31 @@ def said(*words: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout or b"null")
 
 
-def measured(variant: str, number: int, out: Path, time_limit: str) -> dict[str, Any]:
-    """Run the default plan beside another user, and return what is said of it."""
+def measured(variant: str, number: int, out: Path, time_limit: str,
+             while_it_starts: Callable[[], None]) -> Callable[[], dict[str, Any]]:  # fmt: skip
+    """Run the default plan beside another user, and return what tells how the run is judged."""
     run = out / f"{variant}-{number}"
-    began = time.monotonic()
-    with disturbed(variant, number, out):
+    with disturbed(variant, number, out, while_it_starts):
         limit = ["--time-limit", time_limit] if time_limit else []
+        began = time.monotonic()
         done = subprocess.run([*PROGRAM, "run", "--no-report", "-q", "--out", str(run), *limit],
                               stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+        took_s = round(time.monotonic() - began, 1)
+    return lambda: {"variant": variant, "round": number, **judged(run), "run": done.returncode, "seconds": took_s}
+
+
+def judged(run: Path) -> dict[str, Any]:
+    """What is said of a run: the other user, who is accused, and the exit status of `check`."""
     _, findings = said("findings", str(run))
     status, _ = said("check", str(run))
     told = [one for one in findings if one["rule"] == "other_processes"]
     return {
-        "variant": variant,
-        "round": number,
         "named": bool(told),
         "disturbed": any(one["severity"] == "disturbed" for one in told),
         "told": [one["sentence"] for one in told],
         "evidence": [item["text"] for one in told for item in one["evidence"]],
         "accused": sorted({one["rule"] for one in findings if one["severity"] in ("fault", "loss")}),
         "check": status,
-        "run": done.returncode,
-        "seconds": round(time.monotonic() - began, 1),
     }
 
 
@@ -253,12 +274,19 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown variant '{unknown[0]}': expected some of {', '.join(VARIANTS)}")
     asked.out.mkdir(parents=True, exist_ok=True)
-    for number in range(asked.first, asked.first + asked.rounds):
-        for variant in asked.variants or VARIANTS:
-            line = json.dumps(measured(variant, number, asked.out, asked.time_limit))
+    last: list[Callable[[], dict[str, Any]]] = []
+
+    def judge_the_last() -> None:
+        while last:
+            line = json.dumps(last.pop()())
             print(line, flush=True)
             with (asked.out / "found.jsonl").open("a") as file:
                 file.write(line + "\n")
+
+    for number in range(asked.first, asked.first + asked.rounds):
+        for variant in asked.variants or VARIANTS:
+            last.append(measured(variant, number, asked.out, asked.time_limit, judge_the_last))
+    judge_the_last()
 
 
 if __name__ == "__main__":

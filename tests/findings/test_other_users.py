@@ -193,6 +193,20 @@ def test_between_two_bursts_of_a_program_that_stays_nothing_is_judged() -> None:
     assert len(beside.found(before, Look(0, 1000 * SECOND)).uses) == 2
 
 
+def test_a_program_that_rests_on_a_device_is_named_and_disturbs_nothing() -> None:
+    beside = Beside()
+    for _ in range(20):
+        beside.add({"nvlink_data_tx_bytes": 0.0, "nvlink_data_rx_bytes": 0.0})
+    rests, other = ("pid 7 (python3)",), ("pid 8 (python3)",)
+    before, after = Look(0, -SECOND, processes=rests + other), Look(0, 1000 * SECOND, processes=rests)
+    found = beside.found(before, after, Look(1, -SECOND, processes=other), Look(1, 1000 * SECOND))
+    assert (found.uses, found.disturbed, found.stayed) == ((), frozenset(), {0: rests})
+    facts = Facts([], used=found)
+    (note,) = rules.apply(facts, ["other_processes"])
+    assert (note.severity, note.devices) == ("note", (0,))
+    assert note.sentence == "pid 7 (python3) had device 0 open before the run and after it; no use was seen meanwhile."
+
+
 def test_pcie_counters_that_wrap_are_read_as_they_count() -> None:
     beside = Beside(lasts_s=0.05)
     beside.add({"pcie_tx_bytes": 0.15e9 - 2**32, "pcie_rx_bytes": 0.0})

@@ -43,6 +43,20 @@ def other_processes(facts: Facts) -> Iterable[Finding]:
             0.0,
             tuple(device for device in use.devices if device >= 0),
         )
+    for processes in dict.fromkeys(facts.used.stayed.values()):
+        devices = tuple(device for device, here in facts.used.stayed.items() if here == processes)
+        whom = listed([facts.name_of(device) for device in devices], _MOST)
+        yield Finding(
+            "other_processes",
+            "note",
+            whom,
+            f"{listed(processes, _MOST)} had {whom} open before the run and after it; no use was seen meanwhile.",
+            (),
+            0.95,
+            "Nothing, if that program rests. Else wait until it is gone.",
+            0.0,
+            devices,
+        )
 
 
 def _names(facts: Facts, devices: Sequence[int]) -> list[str]:

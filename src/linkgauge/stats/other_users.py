@@ -69,13 +69,15 @@ class Use:
 class OtherUsers:
     """All uses by others in a run, of so many measured cases; `began_ns`: when the first of these did.
 
-    `nodes`: by the places of their network cards, from nic_traffic.FIRST down.
+    `nodes`: by the places of their network cards, from nic_traffic.FIRST down. `stayed`: by device the processes that
+    were there before the run and after it, of which no witness shows use.
     """
 
     uses: tuple[Use, ...] = ()
     measured: int = 0
     began_ns: float = 0.0
     nodes: tuple[str, ...] = ()
+    stayed: Mapping[int, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def disturbed(self) -> frozenset[Identity]:
@@ -131,8 +133,10 @@ def other_users(
     ]
     measured = {row.identity for row in known.values() if row.status == "ok"}
     began = min((one.start_ns for one in beside), default=0.0)
-    return OtherUsers(tuple(_use(parts, beside, links, looks) for parts in _together(found)), len(measured), began,
-                      names)  # fmt: skip
+    uses = tuple(_use(parts, beside, links, looks) for parts in _together(found))
+    in_use = {device for use in uses for device in use.devices}
+    rests = {device: processes for device, processes in stays.items() if device not in in_use}
+    return OtherUsers(uses, len(measured), began, names, rests)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,13 +154,14 @@ class _Part:
         return [one for one in self.seen if one.hit]
 
 
-def _staying(looks: Sequence[Look]) -> set[int]:
-    """Return the devices on which one program of others was seen before the first launch and after the last."""
-    found = set()
-    for device in {look.device for look in looks}:
+def _staying(looks: Sequence[Look]) -> dict[int, tuple[str, ...]]:
+    """Return by device the programs of others that were seen before the first launch and after the last."""
+    found = {}
+    for device in sorted({look.device for look in looks}):
         seen = sorted((look for look in looks if look.device == device), key=lambda look: look.when_ns)
-        if len(seen) > 1 and {*seen[0].processes} & {*seen[-1].processes}:
-            found.add(device)
+        both = tuple(one for one in dict.fromkeys(seen[0].processes) if one in seen[-1].processes)
+        if len(seen) > 1 and both:
+            found[device] = both
     return found
 
 

@@ -4,7 +4,8 @@
 
 Two processes on this host, each with one agent and its backend UCX, write host memory. A transfer is prepared once and
 posted again and again: `post` is the call that posts it, `transfer` from that call until it is done. Descriptors beside
-each other are not merged, and no agent has a thread of its own, as Linkgauge's have none. Prints a line a shape:
+each other are not merged, and no agent has a thread of its own, as Linkgauge's have none. Memory of both is on pages
+of 4 KiB: numpy takes huge ones by itself, of which one call copies 1 MiB in half the time. Prints a line a shape:
 medians of all rounds, and the median of the rounds' ratios.
 """
 
@@ -88,7 +89,7 @@ def own(count: int, page: int) -> dict[str, float]:
 
 def ours(count: int, page: int) -> dict[str, float]:
     """The same by Linkgauge: a message of a step file, on the rank that sends it, until its buffer is free."""
-    from linkgauge.run.machine.observe import STEPS
+    from linkgauge.run.rank.case_rows import STEPS
     from linkgauge.store.run import load
 
     with tempfile.TemporaryDirectory() as folder:
@@ -111,6 +112,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
+    os.environ["NUMPY_MADVISE_HUGEPAGE"] = "0"
     for shape in asked.shape:
         count, page = map(int, shape.split("x"))
         rounds = [(own(count, page), ours(count, page)) for _ in range(asked.rounds)]

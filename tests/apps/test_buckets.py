@@ -117,6 +117,15 @@ def ready(program: Program) -> list[tuple[int, int, bool]]:
     return found
 
 
+def test_more_buckets_than_can_be_followed_are_refused_with_what_can() -> None:
+    """800 MB in buckets of a byte took minutes. What is advised is within the bound."""
+    loop = {"repeat": 200, "step": [{"compute": 10}, reduction(1 << 16)]}
+    with pytest.raises(UsageError, match=r"838,860,800 buckets of 1 B: expected at most 10,000; give --bucket 83887 "):
+        in_buckets(made(loop, {"wait": True}), 1)
+    changed = in_buckets(made(loop, {"wait": True}), 83887)
+    assert 9_990 < changed.ranks[0].rows[:, 0].tolist().count(COLLECTIVE) <= 10_000
+
+
 def test_a_program_that_begins_nothing_has_no_buckets() -> None:
     with pytest.raises(UsageError, match="mine: begins no allreduce"):
         in_buckets(made({"collective": "allreduce", "bytes": UNIT}), 4)

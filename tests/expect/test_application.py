@@ -498,6 +498,19 @@ def test_buffers_copied_in_turn_are_a_copy_as_large_as_all_of_them() -> None:
     assert again == pytest.approx(16 * (HALF + 65536 / 2))
 
 
+def test_what_else_an_iteration_goes_through_is_no_longer_in_the_cache() -> None:
+    """A cache of 64 KiB again. The buffers of messages and collectives have it between two turns of a copy."""
+    cached = [row("host_to_device", size, HALF + size / 2 * (1 if size <= 65536 else 4), 1, transport="copy_engine")
+              for size in SIZES]  # fmt: skip
+    others = [row("allreduce", size, 5000.0) for size in SIZES]
+    by = CurvesOfRun(measured_of(cached + others))
+    copy = '{ copy = "host_to_device", bytes = 65536, when = "rank == 0" },'
+    small = predicted(copy + '{ collective = "allreduce", bytes = 64 }', by=by).kinds_ns[0]
+    large = predicted(copy + '{ collective = "allreduce", bytes = 983040 }', by=by).kinds_ns[0]
+    assert small["host_to_device"] < 1.1 * (HALF + 65536 / 2)
+    assert large["host_to_device"] == pytest.approx(65536 / (1 << 20) * (HALF + (1 << 20) / 2 * 4))
+
+
 def test_copies_by_kernel_take_their_curve() -> None:
     rows = [row("host_to_device", size, HALF / 5 + size, 2, transport="kernel") for size in SIZES]
     file = applications.parse('description = "x"\nstep = [ { copy = "host_to_device", bytes = 4096 } ]', "made")

@@ -8,6 +8,7 @@ right behind a wait for others of its kind was ready before, for convert puts it
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,11 +17,12 @@ import numpy as np
 
 from linkgauge.apps.matching import check
 from linkgauge.apps.program import Program
-from linkgauge.apps.rows import COLLECTIVE, COMPUTE, WAIT, Collective, RankProgram, Row, places
+from linkgauge.apps.rows import COLLECTIVE, COMPUTE, WAIT, Collective, RankProgram, Row, places, weighted
 from linkgauge.errors import UsageError
 
 PATTERNS = ("allreduce", "reduce_scatter")
 _MOST_ROWS = 500_000  # of a rank, loops written out: a second and some 200 MB
+_MOST_BUCKETS = 10_000  # of a rank and an iteration: a second for each time that a prediction follows them
 
 
 class _Bucket(NamedTuple):
@@ -48,6 +50,13 @@ def _rank(one: RankProgram, program: Program, size: int, collectives: dict[Colle
     if one.executed > _MOST_ROWS:
         raise UsageError(
             f"{program.file.name}: {one.executed} steps of a rank: expected at most {_MOST_ROWS} to change buckets of"
+        )
+    begun = sum(times * wanted.size for row, times in weighted(one.rows.tolist())
+                if (wanted := _bucket_of(row, program.collectives)) is not None)  # fmt: skip
+    if begun > size * _MOST_BUCKETS:
+        raise UsageError(
+            f"{program.file.name}: {begun // size:,} buckets of {size:,} B: expected at most {_MOST_BUCKETS:,}; give "
+            f"--bucket {-(-begun // _MOST_BUCKETS)} or more"
         )
     rows: list[Row] = []
     steps: list[int] = []
@@ -83,7 +92,7 @@ def _changed(
     part: Sequence[tuple[Row, int]], known: Sequence[Collective], size: int, collectives: dict[Collective, int]
 ) -> Iterator[tuple[Row, int]]:
     """Rows up to a wait and buckets behind it, with others in place of what was begun."""
-    new = _new_buckets(part, known, size)
+    new = collections.deque(_new_buckets(part, known, size))
     at, waited = 0, False
     for row, step in part:
         if _bucket_of(row, known) is not None:
@@ -91,7 +100,7 @@ def _changed(
         if _computes(row) and not waited:
             until = at + row[3]
             while new and new[0][0] < until:
-                begin, wanted = new.pop(0)
+                begin, wanted = new.popleft()
                 if begin > at:
                     yield (*row[:3], begin - at, row[4]), step
                     at = begin
@@ -102,7 +111,8 @@ def _changed(
             continue
         if row[0] == WAIT:
             yield from (((COLLECTIVE, _number(wanted, collectives), -1, 0, 0), step) for _, wanted in new)
-            new, already, waited = [], waited, True
+            new.clear()
+            already, waited = waited, True
             if already:
                 continue  # all buckets were waited for
         which = _number(known[row[1]], collectives) if row[0] == COLLECTIVE else row[1]

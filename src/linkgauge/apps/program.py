@@ -29,6 +29,7 @@ from linkgauge.apps.rows import (
 from linkgauge.apps.step_file import COPIES, StepFile
 from linkgauge.collector import uncollected
 from linkgauge.errors import UsageError
+from linkgauge.model.patterns import PATTERNS
 
 MOST_RANKS = 4096
 _MOST_SLOTS = 64
@@ -186,6 +187,23 @@ def message_buffers(program: Program, rank: int) -> tuple[int, int]:
             if pair[end] == rank:
                 sizes[end] += flow.stride * flow.slots
     return sizes[0], sizes[1]
+
+
+def collective_bytes(one: Collective) -> int:
+    """Bytes of the two buffers that a rank has for a collective, at most: each has its own."""
+    return 2 * one.size * (len(one.ranks) if PATTERNS[one.pattern].per_peer else 1)
+
+
+def touched_bytes(program: Program) -> list[int]:
+    """Bytes of all buffers, both ends, that an iteration goes through on each rank: what a cache would have to hold."""
+    found = [2 * sum(one.copied) for one in program.ranks]
+    for pair, flow in program.flows.items():
+        for rank in pair:
+            found[rank] += flow.stride * flow.slots
+    for collective in program.collectives:
+        for rank in collective.ranks:
+            found[rank] += collective_bytes(collective)
+    return found
 
 
 # --- what it moves ---------------------------------------------------------------------------------------------------

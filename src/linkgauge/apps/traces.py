@@ -25,6 +25,10 @@ from linkgauge.errors import UsageError
 _MUCH_IDLE = 0.1  # of the computing
 _HOST_DECIDES = "the host decides: "
 _HOST_TIME = "(see 'linkgauge convert --host-time')"
+_KEPT = re.compile(r"waits (\d+(?:\.\d+)?(?:e\+\d\d)?) ms for launches, which computing has in it")
+LEAST_OF_WAIT = 0.2
+"""Of the wait for launches in a profile, what a program has without the profiler at least: 0.21 to 0.98 of it in eight
+programs of PyTorch (docs/results/data/real-programs-gpu.jsonl), of which it was chosen."""
 _SAME_BYTES = ("allreduce", "broadcast", "reduce")  # on all ranks, as MPI and NCCL demand
 
 
@@ -163,6 +167,17 @@ def host_decides(description: str) -> str:
     _, found, more = description.partition(_HOST_DECIDES)
     words = more.partition(";")[0]
     return f"{found}{words.replace('(see --host-time)', _HOST_TIME)}"  # as step files of before say
+
+
+def is_whole_program(description: str) -> bool:
+    """Whether a converted step file has a program from its start to its end, as an OTF2 trace does."""
+    return ": a trace of OTF2" in description
+
+
+def host_wait_ns(description: str) -> float:
+    """How long the computing of a converted step file waits for launches, as they were under the profiler, ns."""
+    found = _KEPT.search(description)
+    return float(found[1]) * 1e6 if found else 0.0
 
 
 def _read(

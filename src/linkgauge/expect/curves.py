@@ -51,6 +51,20 @@ class Curve:
             self.sizes, tuple(first + (time - first) / factor if time > first else time for time in self.times)
         )
 
+    def as_its_largest(self, least: int) -> Curve:
+        """From `least` bytes on, a byte takes as long as at any larger size; below, as it was measured."""
+        if self.sizes[-1] <= least:
+            return self
+        points = {size: time for size, time in zip(self.sizes, self.times, strict=True) if size < least}
+        points[least - 1] = self(least - 1)
+        larger = sorted({least, *(size for size in self.sizes if size > least)}, reverse=True)
+        ns_a_byte = 0.0
+        for size in larger:
+            ns_a_byte = max(ns_a_byte, self(size) / size)
+            points[size] = ns_a_byte * size
+        sizes = sorted(points)
+        return Curve(tuple(sizes), tuple(points[size] for size in sizes))
+
 
 class Curves(abc.ABC):
     """Where the times of an application's steps come from."""

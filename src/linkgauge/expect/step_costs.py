@@ -4,8 +4,9 @@
   back to back does.
 - Of four ranks or more, messages' curves are those of pairs side by side, where the run has them: that is how ranks
   share what lies between them. Copies that several ranks have at one step are as long as those of all devices at once;
-  those within a device as long as alone. None takes less than its share of a copy as large as all that go its way in
-  turn, whose curve knows whether a cache holds them.
+  those within a device as long as alone. None takes less than its share of a copy that goes through as many bytes as
+  all buffers of an iteration have, whose curve knows whether a cache holds them: between two copies of one buffer, a
+  rank goes through all others. Messages and collectives are not so: their curves of few bytes are of other protocols.
 - A collective that is begun and waited for later takes the time of such a one, if the run has it: MPI libraries take
   other algorithms there. Where all ranks come straight from another collective, or one waits for the other, it takes
   what one behind a barrier does, if the run has that; where a stream goes on from one to the next by itself (ccl on
@@ -19,9 +20,8 @@ import collections
 
 import numpy as np
 
-from linkgauge.apps.program import Program
+from linkgauge.apps.program import Program, touched_bytes
 from linkgauge.apps.rows import COMPUTE, COPY, Collective
-from linkgauge.apps.step_file import COPIES
 from linkgauge.expect.curves import BEGUN, BEHIND, STREAMED, Curve, Curves, of_algorithm, of_blocks
 from linkgauge.expect.mechanism import Mechanism
 from linkgauge.expect.slow_downs import Costs, SlowDown
@@ -40,6 +40,7 @@ class StepCosts:
         """Note how many ranks have the copies of each step of the file."""
         self._program, self._curves, self._by, self._slow = program, curves, mechanism, slow
         self._count = len(program.ranks)
+        self._through = [touched // 2 for touched in touched_bytes(program)]  # a copy of n bytes goes through 2 n
         self._messages: dict[int, tuple[float, float, float]] = {}
         self._copies: dict[tuple[str, bool], Curve] = {}
         self._collectives: dict[tuple[str, int, str], Curve | None] = {}
@@ -66,7 +67,7 @@ class StepCosts:
             of = [*dict.fromkeys((of_blocks(self._by.blocks), ""))]
             found = (self._curves.find(pattern, by, memory, counts, variant=one) for one in of for memory in memories)
             self._copies[key] = next(filter(None, found), None) or self._curves.need(pattern, by, memories[-1], counts)
-        curve, through = self._copies[key], max(size, self._program.ranks[rank].copied[COPIES.index(name)])
+        curve, through = self._copies[key], max(size, self._through[rank])
         return max(curve(size), size * curve(through) / through)
 
     def message_ns(self, size: int) -> tuple[float, float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from linkgauge.apps import catalog
-from linkgauge.apps.program import message_buffers
+from linkgauge.apps.program import collective_bytes, message_buffers
 from linkgauge.model.case import Case
 from linkgauge.model.patterns import PATTERNS, REPEATED
 from linkgauge.model.quantity import Share, format_bytes
@@ -73,7 +73,7 @@ def _application(case: Case) -> MemoryNeed:
             on_host += size if TRANSPORTS[case.transport].through_host else 0
         for one in program.collectives:
             if rank in one.ranks:
-                both = 2 * one.size * (len(one.ranks) if PATTERNS[one.pattern].per_peer else 1)
+                both = collective_bytes(one)
                 device += both + (both if PATTERNS[one.pattern].reduces else 0)
                 on_host += both if TRANSPORTS[case.transport].through_host else 0
         most_device = max(most_device, device)

@@ -286,7 +286,7 @@ def test_no_more_launches_share_a_time_limit_than_have_time_to_start() -> None:
 def test_a_look_that_had_no_turn_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(one_look, "PLACE", tmp_path / "lock")
+    monkeypatch.setattr(one_look, "place_of", lambda _: tmp_path / "lock")
     monkeypatch.setattr(command, "_TURN", 0.0)
     with one_look.one_look(0.0, print):
         assert run_command(["health", "--devices", "host:2", "--budget", "5s"]) == Exit.UNKNOWN

@@ -293,6 +293,18 @@ def test_a_look_that_had_no_turn_is_unknown(
     assert capsys.readouterr().out == "UNKNOWN: another look on this machine took half of the budget\n"
 
 
+def test_a_look_whose_time_is_over_names_no_folder_that_it_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(one_look, "place_of", lambda _: tmp_path / "lock")
+    monkeypatch.setattr(command.Look, "_limit_s", lambda *_: 0.05)
+    assert run_command(["health", "--devices", "host:2"]) == Exit.UNKNOWN
+    said = capfd.readouterr()
+    assert said.out == "UNKNOWN: no path was measured within the budget\n"
+    assert "cases are not measured (time limit)\n" in said.err
+    assert "resume" not in said.err
+
+
 def test_a_line_is_short_whatever_it_states() -> None:
     long = Verdict("fail", "x" * 200, "y" * 50, "z", shortfall=0.2)
     for verdicts, troubles in (([long, long], []), ([], ["t" * 300]), ([Verdict("unknown", "u" * 200, "", "")], [])):

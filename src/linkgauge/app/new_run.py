@@ -153,7 +153,7 @@ def new_run(request: Request) -> int:
         elif takes_s >= _SAID_FROM_S:
             count = sum(len(launch.cases) for launch in prepared.launches)
             reporter.note(f"{count} cases in {len(prepared.launches)} launches, about {format_duration(takes_s * 1e9)}")
-        status = measure(limited, folder, reporter)
+        status = measure(limited, folder, reporter, resumable=shown.summary)
     if status == Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
         return status
     if shown.summary:

@@ -30,7 +30,8 @@ _UNIQUE = re.compile(r"(?m)^(unique_id +)([0-9]+)$")  # of KFD's properties
 _SYSTEMS = "(?:usr|lib|lib64|opt|bin|sbin|etc|sys|proc|dev)"
 _PATH = re.compile(rf"(?<![\w./~-])(?:~|/(?!{_SYSTEMS}/)[\w.@+-]+)(?:/[\w.@+%=-]+)+")
 # A folder at the root, such as a file system's mount point, but for those that each machine has.
-_TOP = re.compile(rf"(?<![\w./~<-])/(?!(?:{_SYSTEMS}|boot|home|media|mnt|path|root|run|srv|tmp|var)\b)[a-zA-Z][\w.-]{{2,}}")
+_COMMON_TOP = f"(?:{_SYSTEMS}|boot|home|media|mnt|path|root|run|srv|tmp|var)"
+_TOP = re.compile(rf"(?<![\w./~<-])/(?!{_COMMON_TOP}\b)[a-zA-Z][\w.-]{{2,}}")
 _OWNER = re.compile(r"(pid \d+ \((?:[^()]*, )?user )(?!root\))[^()]+\)")  # as owner.described states it
 _LIBRARY = re.compile(r"/lib[\w+-]+\.so[.0-9]*$")
 _MAPPED = "0" * 20 + "ffff"  # of a GID that holds an IPv4 address

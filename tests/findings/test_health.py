@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -287,13 +286,23 @@ def test_no_more_launches_share_a_time_limit_than_have_time_to_start() -> None:
 def test_a_look_that_had_no_turn_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(one_look, "PLACE", tmp_path / "lock")
+    monkeypatch.setattr(one_look, "place_of", lambda _: tmp_path / "lock")
     monkeypatch.setattr(command, "_TURN", 0.0)
     with one_look.one_look(0.0, print):
         assert run_command(["health", "--devices", "host:2", "--budget", "5s"]) == Exit.UNKNOWN
-    said = capsys.readouterr().out
-    assert said.startswith(f"UNKNOWN: pid {os.getpid()} (")
-    assert said.endswith(") had the turn for half of the budget\n")
+    assert capsys.readouterr().out == "UNKNOWN: another look on this machine took half of the budget\n"
+
+
+def test_a_look_whose_time_is_over_names_no_folder_that_it_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(one_look, "place_of", lambda _: tmp_path / "lock")
+    monkeypatch.setattr(command.Look, "_limit_s", lambda *_: 0.05)
+    assert run_command(["health", "--devices", "host:2"]) == Exit.UNKNOWN
+    said = capfd.readouterr()
+    assert said.out == "UNKNOWN: no path was measured within the budget\n"
+    assert "cases are not measured (time limit)\n" in said.err
+    assert "resume" not in said.err
 
 
 def test_a_line_is_short_whatever_it_states() -> None:

@@ -45,6 +45,40 @@ def unpacked(archive: Path, folder: Path) -> Path:
     return root
 
 
+def test_what_a_user_named_is_not_in_an_anonymous_bundle(tmp_path: Path) -> None:
+    mark = "zqxmark"
+    run = made(tmp_path / f"{mark}-run", f"{mark}1.{mark}.example.org")
+    info = json.loads((run / "run.json").read_text())
+    info |= {
+        "requested": {
+            "command": ["run", "--out", mark, "--hosts", f"{mark}[1-3]", f"--history=s3://{mark}", "--plan",
+                        f"{mark}.toml", "--transport", "copy_engine", "--env", f"{mark.upper()}_A={mark} and {mark}",
+                        "--env", f"NCCL_TOPO_FILE={mark}.xml,{mark}2.xml", "--env", "NCCL_ALGO=Ring"],
+            "plan": f"{mark}-plan",
+        },
+        "nodes_left_out": {f"{mark}7": f"ssh: connect to host {mark}7 port 22: timed out"},
+        "pairs_left_out": {f"{mark}8 {mark}9": "it loses packets"},
+        "settings": {"NCCL_COMM_ID": f"{mark}5:4000", "NCCL_PROTO": "LL", "SLURM_JOB_PARTITION": mark,
+                     "SLURM_JOB_ID": "77"},
+        "versions": {"host runtime": "Linux 6.18.44"},
+        "warnings": [f"1.9 of 2 cores are busy by pid 17 (python, user {mark}), pid 18 (user {mark}2) and 1 more",
+                     f"NCCL_COMM_ID={mark}5:4000 is set; no space is left on /{mark}; {mark.upper()}_A={mark},{mark}"],
+    }  # fmt: skip
+    (run / "run.json").write_text(json.dumps(info))
+    out = tmp_path / "out.tar.gz"
+    assert run_command(["bundle", str(run), "--anonymous", "-o", str(out)]) == 0
+    root = unpacked(out, tmp_path / "there")
+    for one in root.rglob("*"):
+        assert not one.is_file() or mark not in one.read_bytes().decode("latin-1").lower(), one
+    tables = load_subjects([root / "run"])[0].facts
+    assert mark not in repr([tables.info, tables.devices, tables.launches]).lower()
+    kept = json.loads((root / "run" / "run.json").read_text())
+    assert kept["requested"]["command"][8:10] == ["--transport", "copy_engine"]
+    assert kept["requested"]["command"][-1] == "NCCL_ALGO=Ring"
+    assert kept["versions"]["host runtime"] == "Linux 6.18.44"
+    assert {"NCCL_PROTO": "LL", "SLURM_JOB_ID": "77"}.items() <= kept["settings"].items()
+
+
 @pytest.mark.parametrize("name", ["missing/case.tar.gz", "case.html", "case"])
 def test_a_file_that_cannot_be_the_archive_is_refused_before_the_work(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

@@ -68,7 +68,7 @@ def health_command(options: Health, request: Request) -> int:
     began = time.monotonic()
     from linkgauge.judge.health import line_of
     from linkgauge.run.parent.hosts import asked_hosts
-    from linkgauge.run.parent.one_look import holder, one_look
+    from linkgauge.run.parent.one_look import one_look
 
     budget_s = parse_duration(options.budget) / 1e9
     if budget_s < _LEAST_BUDGET_S:
@@ -84,11 +84,10 @@ def health_command(options: Health, request: Request) -> int:
     look = Look(options, request, host, partners, began + budget_s, say)
     troubles = _hardware(request.machine.devices)
     with one_look(began + _TURN * budget_s, say) as alone, look.folder() as folder:
-        held_by = "" if alone else holder()
         power, verdicts, status = look.measured(folder, healthy=not troubles) if alone else look.not_measured()
     if status == Exit.INTERRUPTED:
         return status
-    why = "no path was measured within the budget" if alone else f"{held_by} had the turn for half of the budget"
+    why = "no path was measured within the budget" if alone else "another look on this machine took half of the budget"
     line, verdict = line_of(
         verdicts, troubles, power.source, unmeasured="" if power.repeats else why, history=options.history is not None
     )

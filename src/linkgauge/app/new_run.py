@@ -83,7 +83,8 @@ def new_run(request: Request) -> int:
     here = devices if not any(launch.settings.hosts for launch in prepared.launches) else None
     with taken(allocation, here, out, reporter.note):
         folder = _new_folder(out, request, plan, prepared, devices, reporter)
-        status = measure(_within_limits(request, plan, prepared, limit_ns, began, reporter), folder, reporter)
+        limited = _within_limits(request, plan, prepared, limit_ns, began, reporter)
+        status = measure(limited, folder, reporter, resumable=shown.summary)
     if status != Exit.INTERRUPTED:  # the batch system kills soon, and what is kept can be shown at any time
         _present(request, prepared, folder, reporter)
     return status

@@ -209,7 +209,7 @@ class Presentation:
     report: bool = pair("Make report.html in the run folder.", True, advanced=True)
     dry_run: bool = switch("Print the cases, skips and estimates; measure nothing.")
     form: str = form_of_output(" of the cases, with --dry-run", advanced=True)
-    summary: bool = True  # printed at the run's end, unless another command has its own
+    summary: bool = True  # printed at the run's end, unless another command has its own, and keeps no run to resume
 
 
 @dataclasses.dataclass(frozen=True)

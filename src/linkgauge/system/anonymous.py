@@ -29,6 +29,10 @@ _UNIQUE = re.compile(r"(?m)^(unique_id +)([0-9]+)$")  # of KFD's properties
 # A path of two parts or more, but for the system's own; of a library its file says which it is.
 _SYSTEMS = "(?:usr|lib|lib64|opt|bin|sbin|etc|sys|proc|dev)"
 _PATH = re.compile(rf"(?<![\w./~-])(?:~|/(?!{_SYSTEMS}/)[\w.@+-]+)(?:/[\w.@+%=-]+)+")
+# A folder at the root, such as a file system's mount point, but for those that each machine has.
+_COMMON_TOP = f"(?:{_SYSTEMS}|boot|home|media|mnt|path|root|run|srv|tmp|var)"
+_TOP = re.compile(rf"(?<![\w./~<-])/(?!{_COMMON_TOP}\b)[a-zA-Z][\w.-]{{2,}}")
+_OWNER = re.compile(r"(pid \d+ \((?:[^()]*, )?user )(?!root\))[^()]+\)")  # as owner.described states it
 _LIBRARY = re.compile(r"/lib[\w+-]+\.so[.0-9]*$")
 _MAPPED = "0" * 20 + "ffff"  # of a GID that holds an IPv4 address
 # Networks that anyone may use name nobody: so many of their bits are kept.
@@ -41,11 +45,12 @@ class Pseudonyms:
 
     def __init__(
         self, key: bytes, hosts: Sequence[str] = (), users: Sequence[str] = (), devices: Sequence[str] = (),
-        kept: Collection[str] = (),
+        kept: Collection[str] = (), variables: Collection[str] = (),
     ) -> None:  # fmt: skip
         """Replace these names of hosts, users and devices, too, wherever they stand as words of a program's answers.
 
         `kept`: digits that name nothing of a machine, such as hashes. Several hosts are numbered, by their first part.
+        `variables`: names of a run's environment that are hidden with their values.
         """
         self._key, self._kept = key, frozenset(kept)
         self._numbers: dict[str, int] = {}
@@ -58,6 +63,11 @@ class Pseudonyms:
         self._named = {name.lower(): names[name] for name in longest}
         any_name = "|".join(map(re.escape, longest))
         self._words = re.compile(rf"(?i)(?<![\w-])({any_name})(?![\w-])") if names else None
+        self._variables = {name: f"VARIABLE_{number}" for number, name in enumerate(sorted(variables), 1)}
+        any_variable = "|".join(map(re.escape, sorted(variables, key=len, reverse=True)))
+        # NAME=VALUE, "NAME": "VALUE" of JSON, or the name alone.
+        value = r'=[^\s";]+|(\\*"\s*:\s*\\*")(?:[^"\\]|\\.)*'
+        self._variable = re.compile(rf"(?<!\w)({any_variable})(?!\w)(?:{value})?") if variables else None
 
     def of(self, text: str) -> str:
         """A text of the kernel's without identities; names of hosts and users stay, which are words of paths there."""
@@ -72,8 +82,17 @@ class Pseudonyms:
         return self.of(text)
 
     def of_run(self, text: str) -> str:
-        """A text of a run folder without identities, hosts, users, and paths but those of the system's own."""
-        return self.of_answer(_PATH.sub(lambda found: "/path" + (_LIBRARY.search(found[0]) or [""])[0], text))
+        """A text of a run folder without identities, hosts, users, own variables, and paths but the system's own."""
+        if self._variable is not None:
+            text = self._variable.sub(self._hidden_variable, text)
+        text = _PATH.sub(lambda found: "/path" + (_LIBRARY.search(found[0]) or [""])[0], text)
+        return self.of_answer(_OWNER.sub(r"\1user)", _TOP.sub("/path", text)))
+
+    def _hidden_variable(self, found: re.Match[str]) -> str:
+        name = self._variables[found[1]]
+        if found[0] == found[1]:
+            return name
+        return f"{name}{found[2] or '='}hidden"
 
     def route_table(self, text: str) -> str:
         """`/proc/net/route` with its addresses replaced: hexadecimal, the last byte first."""

@@ -52,8 +52,11 @@ def check_out(path: Path) -> None:
         raise UsageError(f"--out '{path}': folder '{parent}' cannot be written: expected one that can")
 
 
-def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
-    """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens."""
+def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter, *, resumable: bool = True) -> int:
+    """Measure, and return the exit status of docs/definitions.md. The folder is left valid whatever happens.
+
+    `resumable`: whether a user may resume the run: not where a command removes the folder.
+    """
     looks = Looks(prepared.devices, any(launch.settings.hosts for launch in prepared.launches))
     folder.hold()
     clean_up(reporter)
@@ -82,7 +85,7 @@ def measure(prepared: Prepared, folder: RunFolder, reporter: Reporter) -> int:
     looks.again()
     rose = {"host": os.uname().nodename, "seconds": time.monotonic() - begun, **plain(errors, error_counters())}
     folder.update_info({COUNTERS: [*(folder.info.get(COUNTERS) or ()), rose]})
-    status = _finish(folder, runner, reporter)
+    status = _finish(folder, runner, reporter, f"; resume: linkgauge run --resume {folder.path}" if resumable else "")
     if found := looks.found():
         folder.update_info({LOOKS: stored(folder.info.get(LOOKS), found)})
     return status
@@ -134,7 +137,7 @@ def _close_quietly(folder: RunFolder) -> None:
         return
 
 
-def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
+def _finish(folder: RunFolder, runner: Runner, reporter: Reporter, resume: str) -> int:
     status = exit_status(runner)
     folder.update_info(
         {
@@ -153,17 +156,14 @@ def _finish(folder: RunFolder, runner: Runner, reporter: Reporter) -> int:
     if status == Exit.INTERRUPTED:
         kept = _kept(folder)
         reporter.problem(
-            f"{interrupts.words(runner.ending.signal)}: {kept} of {kept + runner.left} cases kept in {folder.path}; "
-            f"resume: linkgauge run --resume {folder.path}"
+            f"{interrupts.words(runner.ending.signal)}: {kept} of {kept + runner.left} cases kept in {folder.path}"
+            f"{resume}"
         )
         return status
     if status == Exit.NOTHING:
         reporter.problem(f"nothing was measured: {_why_nothing(runner)}")
     if runner.left:
-        reporter.problem(
-            f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}): "
-            f"resume: linkgauge run --resume {folder.path}"
-        )
+        reporter.problem(f"{runner.left} cases are not measured ({_ended_by(runner) or 'the time limit'}){resume}")
     return status
 
 

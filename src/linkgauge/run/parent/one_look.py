@@ -1,7 +1,8 @@
 """Looks at a node's health take turns on a machine: a prolog's and a HealthCheckProgram's would slow each other.
 
-A lock of one file (flock(2)), which ends with its process. Containers that do not share /run/lock do not see each
-other's; what they take of the cores is observed beside each case.
+A lock of one file (flock(2)), which ends with its process. Each user has a file that no other user can open: whoever
+can open a file can lock it for ever, and the scheduler's looks would never run. What others' looks take of the cores is
+observed beside each case, as is that of containers that do not share the folder.
 """
 
 from __future__ import annotations
@@ -13,54 +14,37 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from linkgauge.files import kernel_text
-from linkgauge.owner import described
-
-PLACE = Path("/run/lock/linkgauge-health")
 _LOOKED_EVERY_S = 0.2
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def place_of(user: int) -> Path:
+    """Return a user's lock file. Only root writes in /run, so that nobody else can make root's file first."""
+    return Path("/run" if user == 0 else "/run/lock", f"linkgauge-health-{user}")
 
 
 @contextlib.contextmanager
 def one_look(
     until: float, note: Callable[[str], None], place: Path | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[bool]:
-    """Give whether this look is the only one; False where another one still ran at `until` of the clock.
+    """Give whether this look is this user's only one; False where another one still ran at `until` of the clock.
 
     Where no lock can be made, as in a read-only container, each look is taken for the only one.
     """
     try:
-        lock = _opened(place or PLACE)
+        lock = os.open(place or place_of(os.geteuid()), _FLAGS | os.O_CREAT, 0o600)
     except OSError:
         yield True
         return
     try:
-        yield _locked(lock, until, note, clock, place or PLACE)
+        made_by = os.fstat(lock)
+        others = made_by.st_uid != os.geteuid() or made_by.st_mode & 0o077
+        yield True if others else _locked(lock, until, note, clock)
     finally:
         os.close(lock)
 
 
-def holder(place: Path | None = None) -> str:
-    """Who holds the lock, as the kernel lists it: any user's program can; `another look` where that cannot be read."""
-    with contextlib.suppress(OSError):
-        there = os.stat(place or PLACE)
-        wanted = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
-        for line in kernel_text("/proc/locks").splitlines():
-            words = line.split()
-            # 1: FLOCK ADVISORY WRITE 1785 00:19:42 0 EOF. Behind an arrow stands who waits; 0 is of another namespace.
-            if words[1:2] == ["FLOCK"] and wanted in words and words[4].isdecimal() and words[4] != "0":
-                return described(int(words[4]))
-    return "another look"
-
-
-def _opened(place: Path) -> int:
-    try:
-        return os.open(place, _FLAGS)  # of another user: the kernel may refuse to create it again (protected_regular)
-    except FileNotFoundError:
-        return os.open(place, _FLAGS | os.O_CREAT, 0o644)
-
-
-def _locked(lock: int, until: float, note: Callable[[str], None], clock: Callable[[], float], place: Path) -> bool:
+def _locked(lock: int, until: float, note: Callable[[str], None], clock: Callable[[], float]) -> bool:
     said = False
     while True:
         try:
@@ -70,7 +54,7 @@ def _locked(lock: int, until: float, note: Callable[[str], None], clock: Callabl
             if left <= 0:
                 return False
             if not said:
-                note(f"{holder(place)} holds {place}: waiting at most {left:.0f} s")
+                note(f"another look runs on this machine: waiting at most {left:.0f} s")
                 said = True
             time.sleep(min(_LOOKED_EVERY_S, left))
         except OSError:  # a file system without locks

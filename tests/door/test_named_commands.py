@@ -40,7 +40,7 @@ OTHERS = {
     **dict.fromkeys(("--build", "--test-dir", "--prefix"), "CMake's, CTest's, and of configure scripts"),
     **dict.fromkeys(("--find-links", "--no-index", "--no-compile", "--no-deps", "--target", "--pip-args"),
                     "pip's, pipx's"),
-    "--build-arg": "Docker's",
+    "--build-arg": "Docker's", "--exclude": "tar's",
     "--include": "mmdebstrap's",
     **dict.fromkeys(("--bind-to", "--map-by", "--oversubscribe", "--mca", "--machinefile", "--hostfile", "--host"),
                     "mpiexec's"),

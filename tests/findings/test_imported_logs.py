@@ -153,6 +153,35 @@ def test_a_log_is_judged_by_the_machine_that_its_gpus_name(
     assert not list(tmp_path.glob("run*"))
 
 
+@pytest.mark.parametrize(
+    ("program", "system", "ranks", "rate", "status"),
+    [
+        # One link of xGMI joins two MI300X: 64 GB/s, of which 48 can be had (AMD's page on RCCL and xGMI).
+        ("sendrecv", "mi300x-8", 8, 46e9, 3),
+        ("sendrecv", "mi300x-8", 8, 20e9, 1),
+        # No library relays through the GPUs that take no part.
+        ("broadcast", "mi300x-8", 2, 46e9, 3),
+        ("all_gather", "mi300x-8", 4, 186e9, 3),
+        ("all_gather", "mi300x-8", 8, 100e9, 1),
+        # 28 GB/s of bus bandwidth of 8 GPUs on PCIe 5 are more than usual (NVIDIA/nccl issue 1639).
+        ("all_reduce", "rtx-pro-6000-8", 8, 16e9, 3),
+        # 62 and 132 GB/s of bus bandwidth are what NVIDIA showed of NCCL 2 on DGX-1.
+        ("all_reduce", "p100-dgx-1", 8, 35.4e9, 3),
+        ("all_reduce", "v100-dgx-1", 8, 75e9, 3),
+        ("all_reduce", "v100-dgx-1", 8, 35e9, 1),
+        # Two processors, and bridges of NVLink between pairs alone.
+        ("all_reduce", "a40-8", 8, 12e9, 3),
+    ],
+)
+def test_a_collective_is_held_to_what_a_library_can_have_of_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], program: str, system: str, ranks: int, rate: float, status: int
+) -> None:
+    lines = nccl_log(program, ranks, sizes=(1 << 32, 1 << 33), rate=rate, lag=0.0)
+    (tmp_path / "some.log").write_text("\n".join(lines))
+    got, text = said(capsys, "check", tmp_path / "some.log", "--system", system)
+    assert got == status, text
+
+
 def test_a_named_system_goes_before_what_the_log_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     got, text = said(capsys, "check", log_of(tmp_path, "sound", H100), "--system", "hgx-h200-8")
     assert got == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -21,7 +23,8 @@ from linkgauge.stats.arrival import Split, find_straggler, slow_transfer, split
 _LARGE = 16 << 20
 LEAST_OF_LIMIT = 0.4
 """What a library's large collective must reach of the lowest bound that the links set. Measured on healthy machines:
-0.49 of it at the least (allreduce of 4 H200, where the bound counts reductions in the switch)."""
+0.49 of it at the least (allreduce of 4 H200, where the bound counts reductions in the switch). Over PCIe healthy ones
+reach less: 0.25 of 8 RTX 5090 (NVIDIA/nccl issue 1639), for host memory and processors take part."""
 
 
 def _collectives(facts: Facts) -> list[Measure]:
@@ -90,7 +93,8 @@ def _depth(values: dict[int, float], count: int) -> float:
 def shares_of_limits(facts: Facts) -> list[tuple[float, Measure, Limit]]:
     """Return of each library's collective on one node what it reaches of its lowest bound, at its largest size.
 
-    From 64 MiB on, for each setting and set of devices; empty where the system is not known.
+    From 64 MiB on, for each setting and set of devices; empty where the system is not known, and where no library can
+    come near the bound.
     """
     top: dict[tuple[Settings, tuple[int, ...]], Measure] = {}
     for measure in _collectives(facts) if facts.system is not None else ():
@@ -105,9 +109,43 @@ def shares_of_limits(facts: Facts) -> list[tuple[float, Measure, Limit]]:
         key = (measure.without(), tuple(sorted(measure.devices)))
         if key not in top or measure.size > top[key].size:
             top[key] = measure
-    bounds = ((measure, facts.bound(measure)) for measure in top.values())
+    bounds = ((measure, _near_bound(facts, measure)) for measure in top.values())
     return [((measure.goodput or 0.0) / (least.value_bytes_per_s or 1.0), measure, least)
             for measure, least in bounds if least is not None]  # fmt: skip
+
+
+def _near_bound(facts: Facts, measure: Measure) -> Limit | None:
+    """Return the lowest bound that a library can come near, None where none is known.
+
+    A bound counts all ways between the devices, and a library takes fewer: it relays through no device that takes no
+    part, nor a message from rank to rank through any, and does not share one over NVLink and PCIe.
+    """
+    bound, wiring = facts.bound(measure), facts.wiring
+    if bound is None or wiring is None:
+        return bound
+    devices = facts.ordinals(measure)
+    ways = {pair: wiring.fabric_ways.get(pair) for pair in itertools.permutations(sorted(set(devices)), 2)}
+    kinds = {"host" if way is None else way.kind for way in ways.values()}
+    if kinds <= {"switch"}:
+        return bound
+    joined = new = {devices[0]}
+    while new:
+        new = {b for a, b in wiring.fabric_ways if a in new} - joined
+        joined = joined | new
+    traits = PATTERNS[measure.pattern]
+    if joined != set(devices) or (traits.to_each and kinds != {"direct"}):
+        return None
+    if "host" in kinds and measure.pattern == "allreduce" and measure.bus and measure.goodput:
+        # Hosts could add, and so the bound is a cut's: no library has them do so.
+        alone = (bound.value_bytes_per_s or 0.0) * measure.goodput / measure.bus
+        return dataclasses.replace(bound, rule="allreduce_bytes", value_bytes_per_s=alone)
+    if not traits.to_next:
+        return bound
+    nexts = [ways[pair] for pair in zip(devices, (*devices[1:], devices[0]), strict=True) if pair in ways]
+    rates = [way.rate for way in nexts if way is not None and way.kind != "routed" and way.rate is not None]
+    if len(rates) < len(devices):
+        return None
+    return dataclasses.replace(bound, rule="shortest_path", value_bytes_per_s=min(rates, default=0.0))
 
 
 @rule("a library's collective far from what the links allow")

@@ -71,6 +71,7 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'a' is no ordinal" in error(capsys, "expect", "lumi-g", "--devices", "0,a")
     assert "unknown pattern 'x'" in error(capsys, "expect", "lumi-g", "--pattern", "x")
     assert "unknown transport 'x'" in error(capsys, "expect", "lumi-g", "--transport", "x")
+    assert "nccl,mpi: expected one transport" in error(capsys, "expect", "lumi-g", "--transport", "nccl,mpi")
     assert "unknown unit 'x'" in error(capsys, "expect", "lumi-g", "--unit", "x")
     assert "'64MB' is not a size" in error(capsys, "expect", "lumi-g", "--size", "64MB")
     assert "name a system" in error(capsys, "expect")
@@ -183,3 +184,13 @@ def test_copies_through_other_devices_are_expected_as_run_takes_them(capsys: pyt
         (["--via", "2", "--transport", "mpi"], "mpi chooses its own way"),
     ):
         assert said in error(capsys, "expect", "v100-dgx-1", *arguments)
+
+
+@pytest.mark.parametrize(("typed", "own"), [("nccl", "ccl"), ("rccl", "ccl"), ("memcpy", "copy_engine")])
+def test_a_transport_goes_by_the_name_that_screens_give_it(
+    typed: str, own: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("expect", "hgx-h100-4", "--pattern", "alltoall", "--transport")
+    assert output(capsys, *words, typed).startswith(f"alltoall {typed} on GPUs 0-3")
+    (found,) = json.loads(output(capsys, *words, typed, "--json"))
+    assert found["case"]["transport"] == own

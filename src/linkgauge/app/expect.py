@@ -119,6 +119,7 @@ def expect_command(asked: Question, system: str | None) -> None:
             raise UsageError("--system goes with a run; name the system itself instead")
         described = _system(system)
         _check_nodes(described, asked.nodes)
+        asked, shown = _own_name(asked)
         cases = _cases(described, asked)
         if asked.schedule:
             print_schedules(described, cases, form=asked.form, unit=asked.unit)
@@ -151,6 +152,16 @@ def expect_command(asked: Question, system: str | None) -> None:
             console.print(f"  simulated, {one.rule}: {value}, nodes packed; fullest: {one.bindings[0].where}")
     for note in notes:
         console.print(note)
+
+
+def _own_name(asked: Question) -> tuple[Question, dict[str, str]]:
+    """The question with the transport's own name, and what the user calls it. UsageError for none, or several."""
+    if not asked.transport:
+        return asked, {}
+    named = DIMENSIONS["transport"].from_text(asked.transport)
+    if len(named) != 1:
+        raise UsageError(f"--transport {asked.transport}: expected one transport")
+    return dataclasses.replace(asked, transport=str(named[0])), {str(named[0]): asked.transport}
 
 
 def _simulated(system: System, case: Mapping[str, Any]) -> list[Answer]:
@@ -227,8 +238,6 @@ def _cases(system: System, asked: Question) -> list[dict[str, Any]]:
     if routed:
         usual = [name for name in usual if PATTERNS[name].routed]
     names = usual if asked.pattern == "all" else [name.strip() for name in asked.pattern.split(",")]
-    if asked.transport and asked.transport not in TRANSPORTS:
-        raise UsageError(f"unknown transport {asked.transport!r}: expected one of {', '.join(TRANSPORTS)}")
     if asked.size:
         base["size"] = parse_size(asked.size)
     if not system.devices:

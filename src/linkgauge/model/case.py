@@ -31,7 +31,7 @@ from linkgauge.model.elements import ELEMENT_BYTES
 from linkgauge.model.patterns import PATTERN_ALIASES, PATTERNS, SIDE_BY_SIDE, STRIPED
 from linkgauge.model.stop_rule import STOP_FIELDS, StopRule
 from linkgauge.model.traits import having
-from linkgauge.model.transports import NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES, TRANSPORTS
+from linkgauge.model.transports import NAMED_ALONE, SHOWN_ALIASES, TRANSPORT_NAMES, TRANSPORTS
 from linkgauge.model.values import (
     APP,
     BESIDE,
@@ -162,7 +162,7 @@ class Case:
     # fmt: off
     transport: str = field(metadata=row(
         Part.OPTIONS, Says.HOW, "Mechanisms of 'linkgauge list transports', such as nccl.",
-        one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, TRANSPORT_ALIASES, TRANSPORT_NAMES)))
+        one_of_or_all(TRANSPORTS, "transport", NAMED_ALONE, SHOWN_ALIASES, TRANSPORT_NAMES)))
     pattern: str = field(metadata=row(
         Part.TRAFFIC, Says.WHAT, "Patterns of 'linkgauge list patterns', such as allreduce.",
         one_of_or_all(PATTERNS, "pattern", ONLY_BY_NAME, PATTERN_ALIASES)))
@@ -267,7 +267,7 @@ class Case:
         later=True, core="", load=False))
     collectives: str = field(default="", metadata=row(
         Part.OPTIONS, Says.HOW, "Mechanism of an application's collectives; that of its messages by default.",
-        one_of(("default", *TRANSPORTS), "default", TRANSPORT_ALIASES, ("default", *TRANSPORT_NAMES)),
+        one_of(("default", *TRANSPORTS), "default", SHOWN_ALIASES, ("default", *TRANSPORT_NAMES)),
         later=True, load=False))
     # Of searches (linkgauge/tune) alone.
     settings: LibrarySettings = field(default=LibrarySettings(), metadata={

@@ -137,6 +137,9 @@ TRANSPORT_NAMES = tuple(
 WITHOUT_GPU = {"copy_engine": "memcpy", "kernel": "vector_copy"}
 """What screens call transports where a processor's core does the copying."""
 
+SHOWN_ALIASES = {**TRANSPORT_ALIASES, **{shown: transport for transport, shown in WITHOUT_GPU.items()}}
+"""What people may write besides the transports' own names: whatever a screen calls them."""
+
 
 def shown_names(kinds: Collection[str], libraries: Iterable[str] = ()) -> dict[str, str]:
     """Return what screens call transports, where that is not their name: `ccl` by its library. Files keep the names.
@@ -150,8 +153,7 @@ def shown_names(kinds: Collection[str], libraries: Iterable[str] = ()) -> dict[s
 
 def transport_shown_as(name: str) -> str:
     """Return the transport that screens call `name`."""
-    named = {**TRANSPORT_ALIASES, **{shown: transport for transport, shown in WITHOUT_GPU.items()}}
-    return named.get(name, name)
+    return SHOWN_ALIASES.get(name, name)
 
 
 def order_of(transport: str) -> int:

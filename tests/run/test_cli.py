@@ -217,6 +217,22 @@ def test_flags_choose_pairs_and_devices_in_place_of_the_plans_tables(capsys: pyt
 
 
 @pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
+def test_host_devices_are_measured_by_the_names_that_screens_give_to_transports(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What the plan does not name is not said to be absent."""
+    words = ("--threads", "--devices", "host:2", "--pattern", "pingpong", "--size", "8", "--pairs", "first")
+    assert cli.run_command(["run", "--dry-run", *words, "--transport", "memcpy,vector_copy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[1] for line in lines if " pingpong " in line} == {"memcpy", "vector_copy"}
+    assert not any(line.startswith("absent: ") for line in lines)
+    assert cli.run_command(["run", "--dry-run", *words]) == 0
+    absent = {line.split(": ")[1] for line in capsys.readouterr().out.splitlines() if line.startswith("absent: ")}
+    assert "mpi" in absent
+    assert not absent & {"verbs", "ucc"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
 def test_nodes_are_chosen_by_the_switches_of_the_fabric_that_is_given(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ from linkgauge.plan.environment import shown
 from linkgauge.plan.estimate import case_s
 from linkgauge.plan.launches import PlannedLaunch, likely_run_s, skips_of
 from linkgauge.plan.memory import total_bytes
+from linkgauge.plan.model import Plan
 from linkgauge.run.parent.prepared import Prepared
 from linkgauge.run.parent.reporter import case_text
 from linkgauge.system import load
@@ -65,8 +66,8 @@ class Expected:
         return "; ".join(words)
 
 
-def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected | None = None) -> None:
-    """What of the plan `name` would be measured: launches, cases, what is skipped and why, estimated time and memory.
+def print_plan(plan: Plan, prepared: Prepared, *, form: str, expected: Expected | None = None) -> None:
+    """What of a plan would be measured: launches, cases, what is skipped and why, estimated time and memory.
 
     With `expected`, what that system allows each case too.
     """
@@ -77,7 +78,7 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
     memory = max((total_bytes(case) for case in cases), default=0)
     if form != TABLE:
         data = {
-            "plan": name,
+            "plan": plan.name,
             "estimated_s": round(takes_s, 3),
             "memory_bytes": memory,
             "left_out": later,
@@ -120,8 +121,10 @@ def print_plan(name: str, prepared: Prepared, *, form: str, expected: Expected |
                 print(f"      {allowed}")
     for reason, count in skips_of(launches).items():
         print(f"skipped: {count_text(count, 'case')}: {reason}")
+    named = {transport for table in plan.cases for transport in table.values["transport"]}
     for transport, reason in machine.absent.items():
-        print(f"absent: {called.get(transport, transport)}: {reason}")
+        if transport in named:
+            print(f"absent: {called.get(transport, transport)}: {reason}")
     if later:
         print(f"beyond the time limit, by these estimates: {later} more cases, measured as far as time is left")
     started = f"{len(launches)} launch{'es' if len(launches) != 1 else ''}"

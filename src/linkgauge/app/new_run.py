@@ -98,7 +98,7 @@ def _print_plan_of_system(request: Request, system: str, given: Sequence[MpiInst
     if request.earlier.from_run is not None or request.machine.devices != AUTO:
         raise UsageError("--dry-run --system plans for that system's devices: leave out --from and --devices")
     plan = planned(request, given, described_devices(expected.system).kind)
-    print_plan(plan.name, prepare_on(plan, expected.system, given), form=request.shown.form, expected=expected)
+    print_plan(plan, prepare_on(plan, expected.system, given), form=request.shown.form, expected=expected)
     return 0
 
 
@@ -110,7 +110,7 @@ def _print_plan(
 
     for launch in prepared.launches:  # of lists of cores only their form: they may be those of another node
         cores_by_rank(launch.settings.bind, launch.settings.devices, devices.infos, _ANY_CORE)
-    print_plan(plan.name, prepared, form=form)
+    print_plan(plan, prepared, form=form)
     if detect is not None and form == TABLE:
         from linkgauge.judge.detecting import planned_words
 

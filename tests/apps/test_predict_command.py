@@ -343,3 +343,13 @@ def test_one_name_of_a_library_on_one_screen(tmp_path: Path, capsys: pytest.Capt
     said = words_of(capsys)
     assert "nccl" in said
     assert " ccl" not in said
+
+
+def test_a_missing_curve_is_one_line_whatever_transports_lack_it(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = "the run has no halo by {} on 2 devices: expected its curve, as x measures it"
+    found = [
+        Prediction("halo_stencil", 2, Mechanism(by, by, "copy_engine"), None, reason.format(by), None, ())
+        for by in ("copy_engine", "mpi", "mpi")
+    ]
+    print_predictions(found, shown={"copy_engine": "memcpy"})
+    assert words_of(capsys) == f"not predicted: {reason.format('memcpy, mpi')} (3 times)"

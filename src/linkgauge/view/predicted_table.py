@@ -85,8 +85,7 @@ def print_predictions(
     if nothing:
         where = ", ".join(dict.fromkeys(f"{one.app} on {one.ranks}" for one in nothing))
         out.print(Text(f"moves nothing, and takes no time here: {where}"))
-    for reason, count in Counter(one.why_not for one in found if one.why_not).items():
-        words = _as_shown(reason, called)
+    for words, count in _why_not(found, called).items():
         out.print(Text(f"not predicted: {words}{f' ({count} times)' if count > 1 else ''}"))
     those = [one for one, _ in known]
     for line in _overlap_lines(those, called) + _shared_lines(those, called):
@@ -105,6 +104,23 @@ def print_predictions(
             f"{len(errors)} of {len(found)} predicted and measured: error {percent(middle)} in the "
             f"median, {percent(most)} at most; off by a factor of {ratios:.2f} in the median"
         )
+
+
+_NO_CURVE = re.compile(r"(the run has no \w+ by )(\w+)( on .*)")
+
+
+def _why_not(found: Sequence[Prediction], called: Mapping[str, str]) -> dict[str, int]:
+    """Why what is not predicted is not, and how often: one line of a missing curve, whatever transports lack it."""
+    counts: Counter[tuple[str, str]] = Counter()
+    lacking: dict[tuple[str, str], dict[str, None]] = {}
+    for reason in (one.why_not for one in found if one.why_not):
+        match = _NO_CURVE.fullmatch(reason)
+        key = (match[1], match[3]) if match else (_as_shown(reason, called), "")
+        counts[key] += 1
+        lacking.setdefault(key, {})
+        if match:
+            lacking[key][called.get(match[2], match[2])] = None
+    return {f"{key[0]}{', '.join(lacking[key])}{key[1]}": count for key, count in counts.items()}
 
 
 def _gain_line(one: Prediction, before: Prediction, shown: Mapping[str, str]) -> str:

@@ -49,7 +49,7 @@ def cluster() -> Iterator[Cluster]:
         for node in made.layout.nodes:
             first = on(made, node, "health", "--budget", "500s", "--history", str(history), *LOOK)
             assert first.returncode == 3, first.stdout + first.stderr
-            assert first.stdout.startswith("UNKNOWN: too few runs in the history")
+            assert first.stdout.startswith("UNKNOWN: too few runs in the history: expected 5 of this node, ")
         fill(History.open(str(history)), NOISE)
         made.set_rate("n1", RATE / 4)
         yield made

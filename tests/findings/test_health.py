@@ -129,7 +129,9 @@ def test_repeats_are_as_few_as_find_the_loss() -> None:
     assert 1 < more.repeats <= health.MOST_REPEATS
     assert more.loss <= 0.2
     assert power_for(loud, 0.2, more.repeats - 1).loss > 0.2
-    assert power_for(Known(), 0.1).words == "finds a loss of 9 % with 95 %, measuring once (noise 2.0 % assumed)"
+    assert power_for(Known(), 0.1).words == (
+        "finds a loss of 9 % with 95 % probability, measuring once (noise 2.0 % assumed)"
+    )
 
 
 def test_a_partners_slow_link_is_not_the_nodes(history: History, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ class Power:
         """It, as a line."""
         by = f"noise {percent(self.noise, 1)} {f'of {self.source}' if self.source else 'assumed'}"
         often = "once" if self.repeats == 1 else f"{self.repeats} times"
-        return f"finds a loss of {percent(self.loss)} with {percent(POWER)}, measuring {often} ({by})"
+        return f"finds a loss of {percent(self.loss)} with {percent(POWER)} probability, measuring {often} ({by})"
 
 
 def power_for(known: Known, loss: float, most_repeats: int = MOST_REPEATS) -> Power:
@@ -307,7 +307,7 @@ def line_of(
     doubted = any(one.outcome == "unknown" and (one.shortfall > 0 or one.kind == "finding") for one in verdicts)
     if doubted or not held:
         unknown = next((one for one in checked.verdicts if one.outcome == "unknown"), None)
-        few = f"too few runs in the history yet: {LEAST_REPEATS} of this node, or of as many like it"
+        few = f"too few runs in the history: expected {LEAST_REPEATS} of this node, or of as many like it; run it again"
         nothing = few if history else "nothing to judge by: give --history"
         why = f"{unknown.what}: {unknown.reason}" if unknown else nothing
         return _shortened(f"UNKNOWN: {unmeasured or why}"), Exit.UNKNOWN

@@ -106,7 +106,8 @@ def _numbers(look: FirstLook) -> list[str]:
         limit = f"{words.limit} GB/s" if words.limit else "unknown"
         by = f"{words.peak_mechanism}, {words.peak_size}"
         rows.append([words.name, f"{peak} GB/s{bracket}{whose}", limit, words.share, by])
-    return _table(("path", "peak", "limit", "% of limit", "by, at"), rows) if rows else ["No rate was measured."]
+    head = ("path", "peak", "limit", "% of limit", "mechanism, size")
+    return _table(head, rows) if rows else ["No rate was measured."]
 
 
 def _counters(facts: Facts) -> list[str]:

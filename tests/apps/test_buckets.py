@@ -129,3 +129,11 @@ def test_more_buckets_than_can_be_followed_are_refused_with_what_can() -> None:
 def test_a_program_that_begins_nothing_has_no_buckets() -> None:
     with pytest.raises(UsageError, match="mine: begins no allreduce"):
         in_buckets(made({"collective": "allreduce", "bytes": UNIT}), 4)
+
+
+def test_ranks_that_wait_in_unlike_places_are_refused_with_the_reason() -> None:
+    end = ({"compute": 9}, reduction(50), {"wait": True})
+    early = {"repeat": 1, "when": "rank == 0", "step": [reduction(10), {"wait": True}, *end]}
+    late = {"repeat": 1, "when": "rank == 1", "step": [reduction(10), *end]}
+    with pytest.raises(UsageError, match=r"mine: its ranks wait .* differ between ranks .*: leave --bucket out$"):
+        in_buckets(made(early, late), UNIT * 20)

@@ -35,14 +35,20 @@ class _Bucket(NamedTuple):
 def in_buckets(program: Program, size: int) -> Program:
     """The program with all reductions between two waits, of the same ranks, in buckets of so many bytes.
 
-    UsageError where it begins none, or is too long to be written out.
+    UsageError where it begins none, is too long to be written out, or its ranks wait in unlike places.
     """
     collectives: dict[Collective, int] = {}
     ranks = tuple(_rank(one, program, size, collectives) for one in program.ranks)
     if not any(one.begun and one.pattern in PATTERNS for one in program.collectives):
         raise UsageError(f"{program.file.name}: begins no {' and no '.join(PATTERNS)}: no buckets to change")
     changed = dataclasses.replace(program, ranks=ranks, collectives=tuple(collectives))
-    check(changed)  # ranks that wait in unlike places would have unlike buckets
+    try:
+        check(changed)
+    except UsageError as error:
+        raise UsageError(
+            f"{program.file.name}: its ranks wait for reductions at different steps, so buckets of {size:,} B would "
+            f"differ between ranks ({str(error).removeprefix(f'{program.file.name}: ')}): leave --bucket out"
+        ) from None
     return changed
 
 

@@ -109,6 +109,17 @@ def test_pairs_of_a_log_that_are_alike_are_no_all_clear(
     assert ("by siblings or limits alone" in text) == (status == 3)
 
 
+@pytest.mark.parametrize(("rate", "status"), [(47.0, 3), (24.0, 1)])
+def test_a_pair_is_held_to_its_own_link_and_to_no_relay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rate: float, status: int
+) -> None:
+    # One link of 64 GB/s joins two MI300X; by way of the others 448 GB/s could be had.
+    (log := tmp_path / "pairs.log").write_text(pairs_log(rate))
+    got, text = said(capsys, "check", log, "--system", "mi300x-8")
+    assert got == status, text
+    assert status == 3 or "of 64 GB/s, what the links allow" in text
+
+
 @pytest.mark.parametrize("what", [{"ranks": 16, "hosts": 2}, {"largest": 1 << 22}], ids=["two-nodes", "small"])
 def test_wires_that_set_no_limit_are_no_all_clear_either(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: dict[str, int]

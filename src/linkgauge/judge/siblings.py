@@ -305,5 +305,10 @@ def bus_words(measure: Measure, required: float) -> str:
 
 
 def _bound(facts: Facts, measure: Measure) -> float | None:
+    """Return the bound in bytes per second: of a pair that of its own way, for no copy is relayed by other devices."""
     found = facts.bound(measure)
-    return None if found is None else found.value_bytes_per_s
+    value = None if found is None else found.value_bytes_per_s
+    if value is None or measure.ranks != 2:
+        return value
+    rate = _way_rate(facts, measure)
+    return None if rate is None else min(value, rate * PATTERNS[measure.pattern].ways)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from linkgauge.app import cli
-from linkgauge.app.tune import _subject
+from linkgauge.app.tune import _subject, _usual_buffers
 from linkgauge.apps import catalog
 from linkgauge.model.case import Case, Loads
 from linkgauge.model.worded import App
@@ -137,6 +137,14 @@ def test_a_search_is_told_by_its_application_and_what_is_beside_it() -> None:
     assert _subject([case]) == told
     assert _subject([Case("mpi", "alltoall", 64, 64, (0, 1))]) == "mpi alltoall of 64 B on 2 ranks"
     assert _subject([Case("ccl", "alltoall", 64, 64, (0, 1))], "cuda") == "nccl alltoall of 64 B on 2 ranks"
+
+
+def test_a_search_is_of_plain_buffers_unless_others_are_named() -> None:
+    """A plan has NCCL's symmetric windows besides, and a library without them failed the whole search."""
+    plain, symmetric = (Case("ccl", "allreduce", 64, 64, (0, 1), buffer=buffer) for buffer in ("", "symmetric"))
+    assert _usual_buffers([symmetric, plain], {"pattern": ["allreduce"]}) == [plain]
+    assert _usual_buffers([symmetric, plain], {"buffer": ["all"]}) == [symmetric, plain]
+    assert _usual_buffers([symmetric], {}) == [symmetric]
 
 
 def test_why_nothing_could_be_measured_is_the_answer() -> None:

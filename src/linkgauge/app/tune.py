@@ -185,7 +185,7 @@ def _wanted(request: Request, guards: Sequence[str], devices: DeviceSet, given: 
         raise UsageError(
             f"a search is of one kind of launch, here are {len(launches)}: give one --mpi and no --env lists"
         )
-    settings, cases = launches[0].settings, launches[0].cases
+    settings, cases = launches[0].settings, _usual_buffers(launches[0].cases, request.dimensions)
     if settings.threads and any(case.transport == "mpi" for case in cases):
         raise UsageError("a search of an MPI library's settings needs processes, and here are threads only: give --mpi")
     found = {case.case_key: case for case in cases}
@@ -193,9 +193,19 @@ def _wanted(request: Request, guards: Sequence[str], devices: DeviceSet, given: 
     for dimensions in _guards(request.dimensions, guards, cases):
         for launch in prepared_for(dimensions).launches:
             if launch.settings == settings:
-                kept |= {case.case_key: case for case in launch.cases if case.case_key not in found}
+                usual = _usual_buffers(launch.cases, dimensions)
+                kept |= {case.case_key: case for case in usual if case.case_key not in found}
     log = any(case.transport == "ccl" for case in cases) and not {name for name, _ in settings.env} & {*LOG_VARIABLES}
     return Wanted(dataclasses.replace(prepared, variables_read=log), settings, cases, tuple(kept.values()), CHECKS)
+
+
+def _usual_buffers(cases: Sequence[Case], typed: Texts) -> Sequence[Case]:
+    """The cases in plain buffers, as most programs have them, unless --buffer names others or there are none.
+
+    A plan has NCCL's symmetric windows besides, which versions before 2.27 lack.
+    """
+    plain = [case for case in cases if not case.buffer]
+    return cases if "buffer" in typed or not plain else plain
 
 
 def _guards(typed: Texts, guards: Sequence[str], cases: Sequence[Case]) -> list[Texts]:

@@ -158,11 +158,13 @@ def test_a_library_file_is_looked_through_for_whole_names(tmp_path: Path) -> Non
     file.write_bytes(b"\x7fELF\0NCCL_ALGO\0NCCL_PROTOCOLS\0" + b"\0" * 64)
     rccl = library("rccl").setting("NCCL_NCHANNELS_PER_PEER")
     nccl = library("nccl")
-    asked = [nccl.setting("NCCL_ALGO"), nccl.setting("NCCL_PROTO"), dataclasses.replace(rccl, library="nccl")]
-    algo, proto, peer = asked_of_file(asked, "NCCL 2.28", str(file))
+    asked = [nccl.setting("NCCL_ALGO"), nccl.setting("NCCL_PROTO"), dataclasses.replace(rccl, library="nccl"),
+             nccl.setting("NCCL_BUFFSIZE")]  # fmt: skip
+    algo, proto, peer, size = asked_of_file(asked, "NCCL 2.28", str(file))
     assert algo.values == asked[0].values
     assert proto.values == ()
     assert peer.refused[""] == "NCCL_NCHANNELS_PER_PEER is RCCL's; NCCL 2.28 does not read it"
+    assert size.refused[""] == "NCCL_BUFFSIZE: NCCL 2.28 does not read it"  # RCCL has it too
 
 
 @thorough("which settings a library reads is tested of its names")

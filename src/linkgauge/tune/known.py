@@ -117,9 +117,8 @@ def by_network_library(transport: str, mpi: MpiInstallation | None) -> Read:
 
 def not_read(setting: Setting, title: str) -> str:
     """Why a name is left out: that the library does not know it, and whose it is where another's has it."""
-    own = libraries()[setting.library]
-    others = [one.title for one in libraries().values() if one is not own
-              for other in one.settings if other.name == setting.name]  # fmt: skip
+    having = {name: one.title for name, one in libraries().items() if setting.name in {of.name for of in one.settings}}
+    others = [] if setting.library in having else [*having.values()]
     whose = f" is {', '.join(others)}'s;" if others else ":"
     return f"{setting.name}{whose} {title} does not read it"
 

@@ -181,7 +181,7 @@ def _tried(found: Found, choice: Choice) -> list[str]:
     for config in known[:_MOST_REJECTED]:
         if config != best:
             effect = record.effect(config)
-            lines.append(f"  {change(math.expm1(effect.change), 1):>8}  {effect.launches:3} times  {shown(config)}")
+            lines.append(f"  {change(math.expm1(effect.change), 1):>8}  {_times(effect.launches)}  {shown(config)}")
     if len(known) > _MOST_REJECTED:
         lines.append(f"  and {len(known) - _MOST_REJECTED} slower ones")
     if record.default_bad and record.launched:
@@ -194,6 +194,10 @@ def _tried(found: Found, choice: Choice) -> list[str]:
     if choice.refused:
         lines += ["Not tried:", *_refused(choice.refused)]
     return lines
+
+
+def _times(count: int) -> str:
+    return f"{count:3} time{'s' if count != 1 else ' '}"
 
 
 def _refused(refused: Mapping[str, str]) -> list[str]:

@@ -162,7 +162,8 @@ class Library:
         if others:
             raise UsageError(f"{name} is {others[0]}'s; {self.title} does not read it")
         known = [one.name for one in self.settings]
-        raise UsageError(f"no setting '{name}' of {self.title}{nearest(name, known)}: see 'linkgauge tune --list'")
+        near = nearest(name, known)
+        raise UsageError(f"no setting '{name}' of {self.title}{near}: see 'linkgauge tune --list {self.name}'")
 
 
 def names() -> list[str]:

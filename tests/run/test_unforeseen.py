@@ -12,6 +12,8 @@ import click
 import pytest
 
 from linkgauge.app import cli, presenting
+from linkgauge.app.unforeseen import told
+from linkgauge.errors import Exit
 from linkgauge.run.parent.reporter import Reporter
 from patience import PATIENCE_S
 from synthetic import make_case, make_run
@@ -37,6 +39,19 @@ def test_what_nobody_foresaw_is_one_line_and_a_file(
     assert f"KeyError ('odd\\nname'): please report it with {kept}" in error
     assert "Traceback" in kept.read_text()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("library", "fix"),
+    [
+        ("libstdc++.so.6", ", which numpy needs: apt-get install libstdc++6, or dnf install libstdc++"),
+        ("libz.so.1", ": install the package of your system that has it"),
+    ],
+)
+def test_a_missing_library_of_the_system_is_named(library: str, fix: str) -> None:
+    """As numpy 2.5 words it on an Ubuntu that has nothing but Python: the cause is the last of many lines."""
+    error = ImportError(f"\n\nIMPORTANT\n\nOriginal error was: {library}: cannot open shared object file: No such file")
+    assert told(error, ["run"]) == (f"{library} is missing{fix}", Exit.LACKING)
 
 
 def test_a_traceback_that_cannot_be_kept_is_no_second_error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import tempfile
 import traceback
 from collections.abc import Sequence
@@ -11,6 +12,10 @@ from collections.abc import Sequence
 from linkgauge import __version__
 from linkgauge.errors import Exit, one_line
 from linkgauge.files import temporary_folder, why_nothing_starts
+
+_SHARED = re.compile(r"([^\s/:]+\.so[.\d]*): cannot open shared object file")
+_ANY_PACKAGE = ": install the package of your system that has it"
+_PACKAGES = {"libstdc++.so.6": ", which numpy needs: apt-get install libstdc++6, or dnf install libstdc++"}
 
 
 def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
@@ -23,6 +28,8 @@ def told(error: Exception, arguments: Sequence[str]) -> tuple[str, Exit]:
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "linkgauge":
         name = error.name.partition(".")[0]
         return f"Python's module {name} is missing: pip install linkgauge, which brings it", Exit.LACKING
+    if isinstance(error, ImportError) and (missing := _SHARED.search(str(error))):
+        return f"{missing[1]} is missing{_PACKAGES.get(missing[1], _ANY_PACKAGE)}", Exit.LACKING
     where = _written(error, arguments)
     kept = f"please report it with {where}" if where else "please report it; no file could be written of where it was"
     return f"a bug in Linkgauge: {type(error).__name__}{_of(error)}: {kept}", Exit.UNFORESEEN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import shutil
@@ -15,9 +16,12 @@ from linkgauge.app.cli import run_command
 from linkgauge.errors import UsageError
 from linkgauge.findings import rules as rule_table
 from linkgauge.findings.facts import Facts
+from linkgauge.judge.check import check
 from linkgauge.judge.requirements import read_rules
+from linkgauge.judge.subjects import load_subjects
 from linkgauge.judge.verdicts import Checked, Verdict
 from linkgauge.model.case import Case
+from linkgauge.stats.other_users import OtherUsers
 from linkgauge.system import catalog
 from linkgauge.system.dump import to_json
 from node_run import node_run
@@ -333,6 +337,20 @@ def test_a_fleet_names_the_node_and_pair_that_stand_out(
     assert {v["what"] for v in short} == {"GPU 1 - GPU 3 of node4"}
     fine = [node for node in nodes if "n4" not in node]
     assert verdicts(capsys, ["check", *fine, "--no-findings"])[0] == 0
+
+
+@pytest.mark.parametrize("slow", [{(1, 3): 0.8, (3, 1): 0.8}, {(a, b): 0.8 for a in range(4) for b in range(4)}])
+def test_what_stands_out_of_a_fleet_beside_a_program_that_stayed_is_unknown(
+    tmp_path: Path, slow: dict[tuple[int, int], float]
+) -> None:
+    nodes = [run(tmp_path / f"n{i}", 200 + i, slow if i == 4 else None, host=f"node{i}") for i in range(6)]
+    subjects = load_subjects(nodes)
+    assert check(subjects, "", with_findings=False).checked.exit_status == 1
+    used = OtherUsers(stayed={3: ("pid 7 (python3)",)})
+    subjects[4] = dataclasses.replace(subjects[4], facts=dataclasses.replace(subjects[4].facts, used=used))
+    found = check(subjects, "", with_findings=False).checked
+    assert found.exit_status == 3
+    assert any("pid 7 (python3) had it open meanwhile" in one.reason for one in found.verdicts)
 
 
 def test_exit_statuses_by_what_was_judged() -> None:

@@ -102,7 +102,8 @@ def check(
     if not against and len(subjects) >= LEAST_NODES:
         how = "Runs are judged by each other" if places else "These runs share no case that all of them measured"
         notes.insert(0, f"{how}.")
-    of_fleet = check_fleet(places)
+    of_run = {subject.name: subject for subject in judged}
+    of_fleet = [found for one in check_fleet(places) for found in _beside_others(of_run[one.run], [one])]
     named = {(one.run, frozenset(one.devices)) for one in of_fleet if one.outcome == "fail"}
     verdicts = [v for v in verdicts if v.source != SIBLINGS or (v.run, frozenset(v.devices)) not in named]
     # Four runs of one machine may all be slow alike.
@@ -157,7 +158,8 @@ def _beside_others(subject: Subject, verdicts: Sequence[Verdict]) -> list[Verdic
     why |= {device: f"{listed(processes, 3)} had it open meanwhile" for device, processes in used.stayed.items()}
     found = []
     for one in verdicts:
-        reason = next((why[device] for device in one.devices if device in why), "")
+        # What is said of a whole node is said of each of its devices.
+        reason = next((why[device] for device in one.devices or why if device in why), "")
         if reason and one.outcome == "fail" and one.kind == "check":
             one = dataclasses.replace(one, outcome="unknown", reason=f"{one.reason}; {reason}")
         found.append(one)

@@ -488,3 +488,8 @@ def test_what_a_trace_converts_to_has_a_curve_in_the_plan_that_predicts() -> Non
                     and "variant" not in case]  # fmt: skip
         names = {name for held in measured for name in ([held] if isinstance(held, str) else held)}
         assert {pattern for pattern, _ in COLLECTIVES.values()} <= names
+
+
+def test_a_step_file_is_no_trace_and_says_where_it_goes(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"mine\.toml: TOML is of step files.* 'linkgauge predict'"):
+        convert([written(tmp_path, "mine.toml", b'step = [{ compute = "1ms" }]')])

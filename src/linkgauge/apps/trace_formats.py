@@ -37,6 +37,10 @@ NOT_IN = {
 
 def read(file: TraceFile, rank: RankSteps) -> str:
     """Fill a rank from its file; what kind of trace it is, one of NOT_IN."""
+    if file.name.endswith(".toml"):
+        raise UsageError(
+            f"{file.name}: TOML is of step files, not traces: give it to 'linkgauge predict' or 'linkgauge run --app'"
+        )
     content = file.read()
     if content.lstrip()[:1] not in (b"[", b"{"):
         chakra_trace.of_protobuf(content, file, rank)

@@ -16,6 +16,7 @@ import pytest
 from linkgauge import __version__
 from linkgauge.app import cli
 from linkgauge.app.command_line import EVERY_OPTION
+from linkgauge.app.dry_run import _word
 from linkgauge.errors import EnvironmentLackingError, UsageError
 from linkgauge.model.case import DIMENSIONS
 from linkgauge.model.patterns import PATTERNS
@@ -230,6 +231,15 @@ def test_host_devices_are_measured_by_the_names_that_screens_give_to_transports(
     absent = {line.split(": ")[1] for line in capsys.readouterr().out.splitlines() if line.startswith("absent: ")}
     assert "mpi" in absent
     assert not absent & {"verbs", "ucc"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")
+def test_a_dry_run_tells_cases_apart_by_what_flags_take(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--devices", "host:2", "--threads", "--transport", "kernel", "--pattern", "allreduce", "--size", "8")
+    assert cli.run_command(["run", "--dry-run", *words, "--algorithm", "default,one_shot"]) == 0
+    assert "(algorithm=default)" in capsys.readouterr().out
+    assert _word("buffer", "") == "plain"
+    assert (_word("window", 0), _word("buffer", "symmetric")) == (0, "symmetric")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("linkgauge._core") is None, reason="the core is not built")

@@ -8,7 +8,7 @@ from typing import Any
 
 from linkgauge.app.output import TABLE, print_data
 from linkgauge.expect import limits
-from linkgauge.model.case import Case
+from linkgauge.model.case import DIMENSIONS, Case
 from linkgauge.model.device_words import device_noun
 from linkgauge.model.patterns import PATTERNS
 from linkgauge.model.quantity import format_bytes, format_duration
@@ -144,8 +144,16 @@ def _apart(cases: Sequence[Case], text: Callable[[Case], str]) -> dict[str, str]
         each = [case.dimensions() for case in same]
         names = [name for name in each[0] if any(one[name] != each[0][name] for one in each)]
         for case, own in zip(same, each, strict=True):
-            found[case.case_key] = f" ({', '.join(f'{name}={own[name]}' for name in names)})"
+            found[case.case_key] = f" ({', '.join(f'{name}={_word(name, own[name])}' for name in names)})"
     return found
+
+
+def _word(name: str, value: object) -> object:
+    """A dimension's value as a flag takes it: `plain` for the empty one of --buffer."""
+    if value != "":
+        return value
+    choices = DIMENSIONS[name].values.choices if name in DIMENSIONS else ()
+    return next((word for word in choices if DIMENSIONS[name].from_text(word) == ("",)), "default")
 
 
 def _case_rows(launches: Any) -> list[dict[str, Any]]:
